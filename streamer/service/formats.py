@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 from streamer import cdc
-from streamer.cdc.messages import read
+from streamer.cdc.messages import parsed, read
 from streamer.config.schema.sources import SourceFormat
 from streamer.errors import EventCode, EventError
 from streamer.model import is_unicode
@@ -163,6 +163,44 @@ def _made(keyed: _Keyed, name: str) -> Decoder:
             raise EventError(EventCode.TOO_DEEP, f"{name}: nested too deep") from None
 
     return decoded
+
+
+_TOMBSTONE: Final = "a tombstone: the record before it told of the delete"
+#: What operations of Debezium and of wal2json are no changes of rows.
+_NO_CHANGES: Final = {
+    "t": "a truncate",
+    "T": "a truncate",
+    "m": "a message",
+    "M": "a message",
+    "B": "the begin of a transaction",
+    "C": "the commit of a transaction",
+}
+
+
+def no_change(name: SourceFormat, record: bytes) -> str:
+    """Return in words what a record tells that its decoder made no change of."""
+    if record.strip() in (b"", b"null"):
+        return _TOMBSTONE
+    message = parsed(record, name)
+    if isinstance(message, list) or "Records" in message:
+        return "a batch of no events"
+    if "payload" in message and "schema" in message:
+        message = message["payload"] or {}
+    word = next((message[name] for name in ("op", "__op", "action", "operationType", "type") if name in message), None)
+    match name:
+        case "debezium" | "debezium_unwrapped" if word is None:
+            if "status" in message:
+                return "the begin or the end of a transaction"
+            return "a change of the schema" if "ddl" in message or "tableChanges" in message else _bare(message)
+        case "canal" if message.get("isDdl") is True:
+            return "a change of the schema"
+        case "mongodb" | "canal":
+            return f"the operation {str(word)[:40]!r}, which changes no {'document' if name == 'mongodb' else 'row'}"
+    return _NO_CHANGES.get(str(word), "no change of a row")
+
+
+def _bare(message: Mapping[str, Any]) -> str:
+    return "a heartbeat" if message else _TOMBSTONE
 
 
 def text_of(key: bytes | str | None) -> str | None:

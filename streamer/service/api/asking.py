@@ -25,6 +25,7 @@ from streamer.errors import BulkConfigError, DuplicateSubscriptionError, Subscri
 from streamer.events.reading import IgnoredEvent
 from streamer.model import is_unicode
 from streamer.service.api.calls import LINES, Answer, Call, after, answer, cursor, members_of, text_of
+from streamer.service.api.decoding import Records
 from streamer.service.api.problems import Problem, members
 from streamer.service.declined import Declined
 from streamer.service.observed.events import MOST, Events, Seen
@@ -58,6 +59,7 @@ class Asking:
 
     def __init__(self, engine: Engine, subscriptions: Subscriptions, events: Events, default_tenant: str | None) -> None:
         self._engine, self._subscriptions, self._events, self._default = engine, subscriptions, events, default_tenant
+        self._records = Records(engine._options)
 
     @property
     def _options(self) -> Options:
@@ -77,8 +79,11 @@ class Asking:
         limit, more = call.query.get("limit", 1000), False
         found: list[dict[str, Any]] = []
         is_all = call.token.tenant is None
+        event = self._records.one(call, call.body)
+        if event.ignored is not None:
+            return answer({"matches": [], "more": False, "ignored": event.ignored})
         # An administrator's event may be anybody's: it says so itself.
-        matches = self._here(call).match(call.body, call.tenant)
+        matches = self._here(call).match(event.text, call.tenant)
         for each in matches:
             tenant, subscription_id = outside(each.subscription_id)
             if not is_all and tenant != call.tenant:
@@ -102,11 +107,15 @@ class Asking:
         question = members_of(call.body)
         if not question.keys() <= {"event", "id", "subscription"} or "event" not in question or len(question) > 2:
             raise Problem("bad-request", "expected event, and id or subscription or none of them")
-        if not isinstance(question["event"], dict):
+        if not isinstance(question["event"], dict) and "format" not in call.query:
             raise Problem("bad-request", "event: expected an object")
-        event = text_of(question["event"])
+        given = self._records.one(call, text_of(question["event"]))
+        event, ignored = given.text, given.ignored
         if len(question) == 1:
-            return self._explain_all(call, event)
+            none = {"matches": [], "more": False, "ignored": ignored}
+            return self._explain_all(call, event) if ignored is None else answer(none)
+        if ignored is not None:
+            raise Problem("event", f"the record is no change: {ignored}")
         call = self._of_one(call)
         if "id" in question:
             each = self._held(call, question["id"])
@@ -152,16 +161,20 @@ class Asking:
     def near_misses(self, call: Call) -> Answer:
         """See the route. They are read from the store, since an engine would make a list of all that it has."""
         limit, examine = call.query.get("limit", 10), call.query.get("examine", 1000)
+        none = {"near_misses": [], "examined": 0, "complete": True, "next": None}
+        given = self._records.one(call, call.body)
+        if given.ignored is not None:
+            return answer(none)
         try:
-            event = self._options.read(call.body, call.tenant, None)
+            event = self._options.read(given.text, call.tenant, None)
         except IgnoredEvent:
-            return answer({"near_misses": [], "examined": 0, "complete": True, "next": None})
+            return answer(none)
         at = after(call.query["cursor"]) if "cursor" in call.query else inside(event.tenant, "")
         # What is subscribed to for every tenant is an administrator's, who alone is told of it.
         tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
         among = islice(walk, examine)
-        found = near_misses(self._here(call), call.body, limit, call.tenant, None, examine, among)
+        found = near_misses(self._here(call), given.text, limit, call.tenant, None, examine, among)
         told = []
         for miss in found:
             tenant, subscription_id = outside(miss.subscription_id)

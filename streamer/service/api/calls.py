@@ -111,7 +111,9 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question", "gateway", "configuration", "draft", "replay"]
+Body: TypeAlias = Literal[
+    "subscription", "subscriptions", "event", "question", "gateway", "configuration", "draft", "replay", "record"
+]
 """What a request says: its schema is in the document."""
 
 

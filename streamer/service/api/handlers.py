@@ -16,6 +16,7 @@ from streamer.service import gateways
 from streamer.service.api import openapi
 from streamer.service.api.asking import Asking, lines_of
 from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, after, answer, cursor, members_of, tags
+from streamer.service.api.decoding import Decoding
 from streamer.service.api.delivering import Delivering
 from streamer.service.api.live import Watchers
 from streamer.service.api.observed import Observed
@@ -57,7 +58,7 @@ class Handlers:
         options: Options = engine._options
         self.default_tenant = options.default_tenant
         asking = Asking(engine, subscriptions, status.events, options.default_tenant)
-        self._others = (Observed(status), Watching(status.events), asking, Delivering(status, own))
+        self._others = (Observed(status), Watching(status.events), asking, Decoding(options), Delivering(status, own))
         self.watchers = Watchers(status.events, status.counted)
         self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()
 

@@ -164,6 +164,24 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             ),
         ]
     },
+    "Formats": object_of(
+        {"items": list_of(object_of({"format": TEXT, "examples": list_of(object_of({"name": TEXT, "record": TEXT}))}))}
+    ),
+    "Decoded": object_of(
+        {
+            "events": list_of(
+                object_of(
+                    {
+                        "event": {"type": ["object", "null"], "description": "Null where the record is no change."},
+                        "key": MAYBE,
+                        "ignored": {"type": ["string", "null"], "description": "What the record is, if it is no change."},
+                    }
+                )
+            ),
+            "count": {"type": "integer", "description": "How many events the record has."},
+            "note": {"type": ["string", "null"], "description": "How a source of this format would read it otherwise."},
+        }
+    ),
     "NearMisses": object_of(
         {
             "near_misses": list_of(
@@ -277,7 +295,11 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
 }
 _QUESTION: Final = {
     "type": "object",
-    "properties": {"event": {"type": "object"}, "id": {"type": "string"}, "subscription": ref("Written")},
+    "properties": {
+        "event": {"description": "An object; of a `format`, what a record is."},
+        "id": {"type": "string"},
+        "subscription": ref("Written"),
+    },
     "required": ["event"],
     "not": {"required": ["id", "subscription"]},
     "additionalProperties": False,
@@ -307,6 +329,7 @@ _BODIES: Final[Mapping[Body, Any]] = {
     "subscriptions": ref("Subscription"),
     "event": {"type": "object", "description": "An event, as the `matching.layout` of the configuration has it."},
     "question": _QUESTION,
+    "record": {"description": "A record, as a source of the `format` has it."},
     "draft": _DRAFT,
     "replay": _REPLAY,
     "gateway": _GIVEN,

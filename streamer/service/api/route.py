@@ -53,4 +53,4 @@ class Route:
     @property
     def is_of_a_tenant(self) -> bool:
         """Whether it is about what one tenant has; an event may say itself whose it is."""
-        return TENANT in self.params and self.body not in ("event", "question")
+        return TENANT in self.params and self.body not in ("event", "question", "record")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from streamer.service.api.calls import EVENTS, JSON, LINES, METRICS, Param
+from streamer.service.api.decoding import FORMAT
 from streamer.service.api.route import CURSOR, TENANT, Route, limit
 from streamer.service.api.routes_delivered import DELIVERED
 from streamer.service.api.routes_observed import OBSERVED
@@ -141,6 +142,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             TENANT,
             CURSOR,
             limit(10, 100),
+            FORMAT,
             Param("examine", "Subscriptions to look at; 1,000 by default.", {"type": "integer", "minimum": 1, "maximum": 5000}),
         ),
         body="event",
@@ -238,12 +240,32 @@ ROUTES: Final[tuple[Route, ...]] = (
         problems=("unknown", "no-stream"),
     ),
     Route(
+        method="GET",
+        path="/v1/formats",
+        handler="list_formats",
+        summary="Tell of which formats records can be tried, with examples.",
+        scope="read",
+        answers={200: "Formats"},
+    ),
+    Route(
+        method="POST",
+        path="/v1/decode",
+        handler="decode",
+        summary="Tell what events a source makes of a record, and whose keys they are.",
+        scope="read",
+        params=(TENANT, FORMAT, Param("key", "The record's own key, as a message of Kafka has one."), limit(10, 100)),
+        body="record",
+        consumes=(JSON,),
+        answers={200: "Decoded"},
+        problems=("event",),
+    ),
+    Route(
         method="POST",
         path="/v1/match",
         handler="match",
         summary="Tell which subscriptions an event would match. Nothing is delivered.",
         scope="read",
-        params=(TENANT, limit(1000, 10_000)),
+        params=(TENANT, FORMAT, limit(1000, 10_000)),
         body="event",
         consumes=(JSON,),
         answers={200: "Matches"},
@@ -255,7 +277,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="explain",
         summary="Tell why a subscription, held or given, matches an event, or why not; or why all do that match.",
         scope="read",
-        params=(TENANT, limit(10, 50)),
+        params=(TENANT, FORMAT, limit(10, 50)),
         body="question",
         consumes=(JSON,),
         answers={200: "Explanation"},

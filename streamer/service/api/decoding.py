@@ -1,0 +1,145 @@
+"""Records as sources have them, to be tried: decoded as a source of their format would, to the events that are matched."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple, final, get_args
+
+from streamer import cdc
+from streamer.cdc.messages import no_change as nothing
+from streamer.config.schema.sources import SourceFormat
+from streamer.core.options import Options
+from streamer.events.layout import EventLayout
+from streamer.events.reading import IgnoredEvent
+from streamer.service.api.calls import Answer, Call, Param, answer
+from streamer.service.api.problems import Problem
+from streamer.service.formats import decoder, no_change
+
+FORMATS: Final[tuple[SourceFormat, ...]] = get_args(SourceFormat)
+FORMAT: Final = Param(
+    "format", "What the event is: a record of this format, decoded as a source would.", {"type": "string", "enum": FORMATS}
+)
+#: What decoders make of what is no change.
+_NONE: Final = json.dumps(nothing(), separators=(",", ":")).encode()
+_WHY_IGNORED: Final = {
+    "empty": "it is empty",
+    "null": "it is null: a tombstone",
+    "type": "its type says that it is no change",
+    "no_change": "nothing in it tells of a change",
+}
+
+
+@final
+class Read(NamedTuple):
+    """An event of a record.
+
+    Attributes:
+        ignored: in words, what it is where it is no change; *text* is empty then.
+    """
+
+    text: bytes
+    type: str | None = None
+    key: str | None = None
+    ignored: str | None = None
+
+
+@final
+class Records:
+    """What makes events of records, for an engine with some options.
+
+    Its layout may be that of decoders, or the default one, which has the same parts. A layout that an operator chose has others,
+    so no decoder's event could be read by it.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        layout = options.layout
+        self.formats: tuple[SourceFormat, ...] = FORMATS if layout in (cdc.LAYOUT, EventLayout()) else ("json",)
+
+    def events(self, name: SourceFormat, record: bytes, tenant: str | None, key: str | None = None) -> list[Read]:
+        """Return the events of a record; *tenant* is whose they are. Raises EventError, and Problem: none of it is read here."""
+        if name not in self.formats:
+            raise Problem("bad-request", f"format: matching.layout reads no events of {name}: expected json")
+        decode = decoder(name)
+        # A tombstone needs no decoder, as in a source.
+        found = [(record, key)] if decode is None or record.strip() in (b"", b"null") else decode(record, key)
+        read = [self._read(name, text, own, record, tenant) for text, own in found]
+        return read or [Read(b"", ignored=no_change(name, record))]
+
+    def _read(self, name: SourceFormat, text: bytes, key: str | None, record: bytes, tenant: str | None) -> Read:
+        """Return an event as far as it is one that an engine takes. Raises EventError."""
+        if text == _NONE:
+            return Read(b"", ignored=no_change(name, record))
+        try:
+            return Read(text, self._options.read(text, tenant, None).type, key)
+        except IgnoredEvent as ignored:
+            return Read(b"", ignored=_WHY_IGNORED[ignored.reason.value] if name == "json" else no_change(name, record))
+
+    def note(self, name: SourceFormat, found: list[Read]) -> str | None:
+        """Return how a source of the format would read its events otherwise; None where it would not."""
+        if name == "json" or self._options.layout == cdc.LAYOUT or not any(each.type in ("update", "delete") for each in found):
+            return None
+        return "no source here has this format: what before lacks counts as not there; a source that has it takes it for unknown"
+
+    def one(self, call: Call, record: bytes) -> Read:
+        """Return the event that a question is about. Raises EventError, and Problem: the record has several."""
+        name = call.query.get("format")
+        if name is None:
+            return Read(record)
+        found = self.events(name, record, call.tenant)
+        if len(found) > 1:
+            raise Problem("event", f"the record has {len(found):,} events: /v1/decode tells them apart, ask about one of them")
+        return found[0]
+
+
+@final
+class Decoding:
+    """Handlers of records."""
+
+    def __init__(self, options: Options) -> None:
+        self._options, self._records = options, Records(options)
+
+    def list_formats(self, _: Call) -> Answer:
+        """See the route."""
+        items = [
+            {
+                "format": name,
+                "examples": [
+                    {"name": each["name"], "record": each["record"]}
+                    for each in examples()
+                    if each["format"] == name and (name != "json" or self._fits(each["layout"]))
+                ],
+            }
+            for name in self._records.formats
+        ]
+        return answer({"items": items})
+
+    def _fits(self, preset: Any) -> bool:
+        layout = EventLayout() if self._options.layout == cdc.LAYOUT else self._options.layout
+        return layout == EventLayout.preset(preset)
+
+    def decode(self, call: Call) -> Answer:
+        """See the route."""
+        name, limit = call.query.get("format", "json"), call.query.get("limit", 10)
+        found = self._records.events(name, call.body, call.tenant, call.query.get("key"))
+        events = b",".join(
+            b'{"event":%b,"key":%b,"ignored":%b}' % (each.text or b"null", _json(each.key), _json(each.ignored))
+            for each in found[:limit]
+        )
+        note = self._records.note(name, found)
+        # Numbers stay as they are written.
+        return Answer(b'{"events":[%b],"count":%d,"note":%b}' % (events, len(found), _json(note)))
+
+
+def _json(value: str | None) -> bytes:
+    return json.dumps(value).encode()
+
+
+@cache
+def examples() -> list[dict[str, str]]:
+    """Return records to begin with: `format`, `name`, `record`, and of events as they are the preset `layout`."""
+    told = tomllib.loads(files("streamer.service").joinpath("examples.toml").read_text("utf-8"))
+    return list(told["example"])
