@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -20,6 +19,7 @@ import pytest
 
 from streamer import Engine
 from streamer.metrics import METRICS, dashboard, names, rules, table
+from tests.tools.ports import free_port
 
 # What they test is the same on each core; on the reference it runs with what takes long.
 pytestmark = pytest.mark.later_on_the_reference
@@ -216,13 +216,6 @@ def get(url: str) -> bytes:
     with urllib.request.urlopen(url, timeout=10) as answer:
         text: bytes = answer.read()
         return text
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 if PROMETHEUS is not None:

@@ -17,7 +17,7 @@ from streamer import Config
 from streamer.config.loader import Loaded
 from streamer.service.api import tokens
 from streamer.service.serve import Service
-from tests.service.conftest import event
+from tests.service.conftest import event, so_far
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,7 @@ class Api:
 
     def delivered(self) -> list[str]:
         """Return the ids of the subscriptions of all matches."""
-        path = self.directory / "out.jsonl"
-        return [json.loads(line)["subject"] for line in path.read_bytes().splitlines()] if path.exists() else []
+        return [each["subject"] for each in so_far(self.directory / "out.jsonl")]
 
 
 def until(told: Callable[[], Any], seconds: float = 60) -> Any:

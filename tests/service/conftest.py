@@ -33,6 +33,11 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
+def so_far(path: Path) -> list[Any]:
+    """Read the JSON lines of a file that is being written, as far as they are whole; none where it is not there yet."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+
+
 #: How often a service is killed for a record. The reference starts slowly, and what it tells is the engine's share alone.
 KILLS = {"native": 100, "reference": 20}
 

@@ -23,7 +23,7 @@ from streamer.service.serve import Service
 from streamer.service.sinks.file import FileAppender
 from streamer.service.sources import replication
 from tests.service.api import BIG, order, running, until
-from tests.service.conftest import lines
+from tests.service.conftest import so_far
 from tests.service.database import ORDERS, PUBLICATION, SUBSCRIPTION
 from tests.tools.postgres import Cluster, missing
 
@@ -83,7 +83,7 @@ def test_a_database_that_is_down_is_waited_for(
         assert api.ask("GET", "/readyz", token="").json["reason"] == "away"
         stopped.start()
         stopped.sql("INSERT INTO orders SELECT count(*), 250 FROM orders")
-        until(lambda: (tmp_path / "other.jsonl").exists() and lines(tmp_path / "other.jsonl"))
+        until(lambda: so_far(tmp_path / "other.jsonl"))
         assert api.ask("GET", "/readyz", token="").status == 200
         assert "sources.shop: it is there now" in caplog.text
     # It answers, and waiting would not help.

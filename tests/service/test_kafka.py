@@ -27,7 +27,7 @@ from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
 from streamer.service.sources.kafka import KafkaMessages
 from streamer.service.store.opened import look
-from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
+from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines, so_far
 from tests.tools.mock_kafka import PRODUCE, MockCluster
 
 # What they test is the same on each core; on the reference it runs with what takes long.
@@ -508,7 +508,7 @@ def test_from_topic_to_topic_with_letters_that_are_replayed(
     running = threading.Thread(target=service.run)
     running.start()
     deadline = time.monotonic() + 20
-    while not (tmp_path / "letters.jsonl").exists() or len(lines(tmp_path / "letters.jsonl")) < 2:
+    while len(so_far(tmp_path / "letters.jsonl")) < 2:
         assert running.is_alive()
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -622,7 +622,7 @@ def test_a_reload_moves_a_source_to_other_topics_and_a_bad_one_leaves_it(
     def wait_for(*numbers: int) -> None:
         deadline = time.monotonic() + 20
         out = tmp_path / "out.jsonl"
-        while not out.exists() or {each["partitionkey"] for each in lines(out)} != set(map(str, numbers)):
+        while {each["partitionkey"] for each in so_far(out)} != set(map(str, numbers)):
             assert running.is_alive()
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -20,6 +20,7 @@ from streamer.service.sources.file import FileLines
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import event, lines
 from tests.service.receiver import Receiver
+from tests.tools.ports import free_port
 from tests.tools.records import append_run
 
 ONE = "/v1/subscriptions/big"
@@ -352,8 +353,7 @@ def test_the_api_changes_under_who_asks_for_it(tmp_path: Path, backend: str) -> 
         until(lambda: api.ask("PUT", "/v1/subscriptions/two", BIG, headers={"Host": "example.com"}).status == 201)
         assert api.ask("PUT", "/v1/subscriptions/two", b"x" * 2000).kind == "too-long"
         assert api.service.api_port == api.port
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         api.config["api"] = section | {"port": port}
         assert api.ask("POST", "/v1/reload", token=admin).status == 200
         before, api.port = api.port, port

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.test_readme import TUTORIAL, minutes, run_page
+from tests.tools.ports import free_port
 from tests.tools.postgres import Cluster, missing, programs
 
 pytestmark = [
@@ -30,8 +30,7 @@ def cluster() -> Iterator[Cluster]:
 def test_a_newcomer_gets_from_a_table_to_a_webhook_within_ten_minutes(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], backend: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     page = TUTORIAL.read_text().replace("8011", str(port))
     assert 2 < minutes(page.partition("\n## 6.")[0]) < 10
     monkeypatch.chdir(tmp_path)

@@ -7,13 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
-from socket import create_server
 
 import pytest
 
 from tests.spark.conftest import missing
+from tests.tools.ports import free_port
 
 #: Runs in a process of its own, since a process has one context. The first task to come to its third batch stays there until
 #: another attempt at the same task has ended, or half a minute.
@@ -92,11 +92,6 @@ for strategy, module, name in (
     print(name, "ran twice", flush=True)
 spark.stop()
 """
-
-
-def free_port() -> int:
-    with closing(create_server(("127.0.0.1", 0))) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture

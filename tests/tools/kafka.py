@@ -18,13 +18,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from socket import create_connection, create_server
+from socket import create_connection
 from typing import Final
 
 import pyspark
+
+from tests.tools.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FETCHED: Final = ROOT / "target" / "kafka"
@@ -116,7 +118,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         fetch(*BROKER)
-        self.address, self.secure, control = (f"127.0.0.1:{_free_port()}" for _ in range(3))
+        self.address, self.secure, control = (f"127.0.0.1:{free_port()}" for _ in range(3))
         self.ca = folder / "ca.pem"
         self._log, self._written = folder / "broker.log", folder / "server.properties"
         self._make_certificate(folder)
@@ -211,8 +213,3 @@ def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
             assert process.poll() is None, f"the broker ended: {log.read_text()[-2000:]}"
             assert time.monotonic() < deadline, f"the broker does not answer: {log.read_text()[-2000:]}"
             time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with closing(create_server(("127.0.0.1", 0))) as server:
-        return int(server.getsockname()[1])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from tests.tools.ports import free_port
 
 #: Debian's, newest first, and whatever the path has.
 PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
@@ -47,6 +49,10 @@ def has_wal2json() -> bool:
     return found is not None and (found.parent / "lib" / "wal2json.so").exists()
 
 
+#: Of newer minor versions, as 15.19: which plugins may be asked for. Those before do not know the setting, and take any.
+_TRUSTED = "SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'"
+
+
 class Cluster:
     """A running server. `stop` stops it, `close` throws it away."""
 
@@ -56,9 +62,7 @@ class Cluster:
         self._programs = found
         # Where the server's user may look, too.
         self.directory = Path(tempfile.mkdtemp(prefix="streamer-pg-"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._as: list[str] = []
         if os.geteuid() == 0:
             # Root may not run a server.
@@ -102,6 +106,19 @@ class Cluster:
                 cursor = connection.execute(statement)  # type: ignore[call-overload]
                 rows = cursor.fetchall() if cursor.description else []
             return rows
+
+    def trusts(self, plugin: str) -> bool:
+        """Tell whether it may be asked for an output plugin."""
+        rows = self.sql(_TRUSTED)
+        return not rows or plugin in rows[0][0]
+
+    def trust(self, plugin: str) -> None:
+        """Let an output plugin be asked for."""
+        if not self.trusts(plugin):
+            self.sql(f"ALTER SYSTEM SET output_plugin_libraries = pgoutput, {plugin}", "SELECT pg_reload_conf()")
+            deadline = time.monotonic() + 20
+            while not self.trusts(plugin) and time.monotonic() < deadline:
+                time.sleep(0.02)
 
     def close(self) -> None:
         """Stop it at once, and remove it."""

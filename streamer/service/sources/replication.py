@@ -76,10 +76,12 @@ def lsn_text(number: int) -> str:
 
 
 def said(error: psycopg.Error, dsn: SecretValue) -> str:
-    """Return what an error says, in one line and without the password."""
+    """Return what an error says, and what the server advises, in one line and without the password."""
     text = error.diag.message_primary or str(error).strip() or type(error).__name__
     if error.diag.message_detail:
         text = f"{text}: {error.diag.message_detail}"
+    if error.diag.message_hint:
+        text = f"{text.rstrip('.')}. {error.diag.message_hint}"
     try:
         password = _parameters(dsn).get("password")
     except ServiceError:
