@@ -26,6 +26,7 @@ SERVED: Final[tuple[Place, ...]] = (
     ("api",),
     ("service", "watch"),
     ("service", "history"),
+    ("service", "match_counts"),
 )
 
 

@@ -34,6 +34,7 @@ from streamer.service.messages import Speaker
 from streamer.service.metrics import Counts
 from streamer.service.observed.attempts import Attempt, Attempts
 from streamer.service.observed.events import Events
+from streamer.service.observed.matches import MatchCounts
 from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
 from streamer.service.spool import Spool, tally
 from streamer.service.store.database import Fenced
@@ -89,13 +90,14 @@ class Pipeline:
 
     Attributes:
         events: some of those that were matched.
+        matches: how often each subscription was.
         failed: what ended it; None where nothing failed.
     """
 
     def __init__(self, engine: Engine, store: Store, setup: Setup, counts: Counts, spool: Spool) -> None:
         self._engine, self._store, self._setup, self._counts = engine, store, setup, counts
         self._spool = spool
-        self.events = Events(engine._options)
+        self.events, self.matches = Events(engine._options), MatchCounts()
         self._writing = Lock()
         # Held by who matches beside the sources, and by who puts another setup in place.
         self._turn = Lock()
@@ -147,7 +149,7 @@ class Pipeline:
         for first in range(0, len(taken.texts), setup.at_once):
             texts = taken.texts[first : first + setup.at_once]
             part.events += len(texts)
-            chosen = self.events.wanted(len(texts))
+            chosen, tally = self.events.wanted(len(texts)), self.matches.begin()
             seen: dict[int, Matches | EventError] = {}
             for at, found in self._engine.match_batch(texts).matched():
                 place = taken.place(first + at)
@@ -162,6 +164,8 @@ class Pipeline:
                         part = part.following()
                     continue
                 part.matched += 1
+                if tally is not None:
+                    tally.add(found)
                 for told in setup.speaker.messages(feed.name, batch.partition, place, texts[at], found):
                     if told.sink is None or told.sink in setup.sinks:
                         part.add(told)
@@ -170,6 +174,8 @@ class Pipeline:
                     if part.is_full:
                         yield self._counted(part)
                         part = part.following()
+            if tally is not None:
+                self.matches.add(tally)
             for at in chosen:
                 self.events.add(feed.name, batch.partition, taken.place(first + at).position, texts[at], seen.get(at))
         part.confirmed = replace(ours, position=None if batch.is_last else batch.confirm, is_over=batch.is_last)

@@ -149,6 +149,7 @@ class Service:
             gateways = self.gateways = Gateways(store, spool, setup.speaker, self.config)
             opened.callback(gateways.close)
             pipeline = Pipeline(self.engine, store, setup, counts, spool)
+            pipeline.matches.limit(self.config.service.match_counts)
             self._open(pipeline.absent, store)
             registry = self._serve_metrics(opened, counts)
             status = Status(

@@ -18,6 +18,7 @@ from streamer.service import configured
 from streamer.service.metrics import Counts, Gauges
 from streamer.service.observed.attempts import Attempt
 from streamer.service.observed.events import Events
+from streamer.service.observed.matches import MatchCounts
 from streamer.service.observed.observer import Observer
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.parts import sinks_of, sources_of
@@ -229,6 +230,11 @@ class Status:
     def events(self) -> Events:
         """Some of the last events."""
         return self._pipeline.events
+
+    @property
+    def matches(self) -> MatchCounts:
+        """How often each subscription matched."""
+        return self._pipeline.matches
 
     def counted(self) -> tuple[int, int]:
         """Return how many events were read, and how many of them matched."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from streamer.service.console.pages import VIEWS
 from streamer.service.observed import observer
+from streamer.service.observed.matches import MINUTE, _Minute
+from streamer.service.tenants import inside
 from tests.service.api import BIG, LINES, Api, order, running, until
 from tests.service.chromium import Window
 
@@ -155,8 +158,30 @@ def test_somebody_writes_a_subscription_tries_it_and_pauses_it(window: Window, s
     for width in ("wide", "narrow"):
         window.look(width=width)
         assert not window.is_scrolled_sideways()
-    window.look()
+
+
+def test_what_a_subscription_matched_is_drawn(window: Window, shown: Api) -> None:
+    running = shown.service._running
+    assert running is not None
+    # An hour ago, as far as this service knows.
+    running.store.database.change(lambda execute: execute("UPDATE subscriptions SET created = created - 3600000"))
+    counts, now = running.pipeline.matches, int(time.time() // MINUTE)
+    counts._since -= 3600
+    for at, number in enumerate(range(now - 50, now)):
+        matched = Counter({inside("acme", "big"): 1500 + number * number % 1700})
+        counts._minutes.insert(at, _Minute(number, {1: matched}))
+    page = window.sign_in(shown.make_token("acme", "read", "write", "consume"), "/console/subscription?id=big")
+    counted = page.get_by_role("region", name="Matches over time")
+    counted.get_by_text("matches, counted since").wait_for()
+    assert counted.get_by_role("img", name="Matches a minute").is_visible()
     window.picture("subscription")
+    counted.get_by_text("Table").click()
+    counted.get_by_role("row").filter(has_text="UTC").first.wait_for()
+    for width in ("wide", "narrow"):
+        for scheme in ("light", "dark"):
+            window.look(width=width, scheme=scheme)
+            assert not window.is_scrolled_sideways()
+            assert window.findings() == [], (width, scheme)
 
 
 def test_what_is_typed_is_checked_and_form_and_text_follow_each_other(window: Window, shown: Api) -> None:

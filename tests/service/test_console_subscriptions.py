@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from streamer.service.console import drafts
+from streamer.service.observed import matches
 from tests.service.api import BIG, order, running, until
 from tests.service.console import Browser
 
@@ -254,6 +255,39 @@ def test_the_last_matches_of_one_are_shown_to_who_may_read_events(browser: Brows
     other = Browser(browser.api)
     other.sign_in(browser.api.make_token("acme", "read"))
     assert "Last matches" not in other.get(ONE)
+
+
+def test_how_often_one_matched_is_drawn_with_its_table(browser: Browser) -> None:
+    """Since when it is counted is said; another tenant's subscription of the same id has counts of its own."""
+    browser.api.read(*(order(number) for number in range(23)))
+    page = browser.get(ONE)
+    assert "23 matches, counted since" in page
+    part = page.partition("Matches over time")[2].partition("</section>")[0]
+    assert '<svg class="chart"' in part
+    assert sum(int(count.replace(",", "")) for count in re.findall(r'<td class="n">([\d,]+)</td>', part)) == 23
+    assert "estimate" not in part
+    other = Browser(browser.api)
+    token = browser.api.make_token("other", "read", "write")
+    assert browser.api.ask("PUT", "/v1/subscriptions/big", BIG, token=token).status == 201
+    other.sign_in(token)
+    assert "0 matches, counted since" in other.get(ONE)
+
+
+def test_what_is_not_counted_is_said(browser: Browser) -> None:
+    counts = browser.api.service._running.pipeline.matches  # type: ignore[union-attr]
+    counts.limit(1)
+    browser.api.read(order(1))
+    assert "more than 1 subscriptions match within a minute" in browser.get(ONE)
+    counts.limit(0)
+    assert "is 0." in browser.get(ONE)
+
+
+def test_an_estimate_is_said_to_be_one(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matches, "MANY", 10)
+    browser.api.read(order(1))
+    page = browser.get(ONE)
+    assert "About " in page
+    assert "up to 7 was counted" in page
 
 
 def test_what_somebody_wrote_into_each_part_drives_no_page(browser: Browser) -> None:

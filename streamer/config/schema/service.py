@@ -134,3 +134,7 @@ class Service(Section):
     history: Duration = timedelta(days=30)
     """How long it is known who changed a subscription, when, and to what. The last 20 changes of each are known at most.
     Each takes the room of the text that it replaced."""
+    match_counts: Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(number)] = 500_000
+    """How many counts are kept in memory to tell how often a subscription matched: one for each minute of the last three hours,
+    and each subscription that matched in it. Where they are more, the oldest minutes are forgotten first. A count takes about 60
+    bytes. 0 counts nothing."""

@@ -26,7 +26,7 @@ from streamer.events.reading import IgnoredEvent
 from streamer.model import is_unicode
 from streamer.service.api.calls import LINES, Answer, Call, after, answer, cursor, members_of, text_of
 from streamer.service.api.decoding import Records
-from streamer.service.api.problems import Problem, members
+from streamer.service.api.problems import Problem, members, refuse_elsewhere
 from streamer.service.declined import Declined
 from streamer.service.observed.events import MOST, Events, Seen
 from streamer.service.store.subscriptions import PAGE
@@ -68,10 +68,7 @@ class Asking:
 
     def _here(self, call: Call) -> Engine:
         """Return the engine that holds what a tenant subscribed to. Raises Problem where another process has it."""
-        shard = self._subscriptions.shard
-        if call.tenant is not None and not shard.holds(call.tenant):
-            reason = f"this process matches for other tenants: ask one of shard {shard.of_tenant(call.tenant)}/{shard.count}"
-            raise Problem("elsewhere", reason)
+        refuse_elsewhere(self._subscriptions.shard, call.tenant)
         return self._engine
 
     def match(self, call: Call) -> Answer:

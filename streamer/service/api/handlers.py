@@ -58,7 +58,8 @@ class Handlers:
         options: Options = engine._options
         self.default_tenant = options.default_tenant
         asking = Asking(engine, subscriptions, status.events, options.default_tenant)
-        self._others = (Observed(status), Watching(status.events), asking, Decoding(options), Delivering(status, own))
+        watching = Watching(status.events, status.matches, subscriptions)
+        self._others = (Observed(status), watching, asking, Decoding(options), Delivering(status, own))
         self.watchers = Watchers(status.events, status.counted)
         self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()
 

@@ -13,6 +13,7 @@ from typing import Any, Final, final
 from streamer.errors import BulkSubscriptionError, CelError, EventError, ServiceError, SubscriptionError
 from streamer.service.declined import Declined
 from streamer.service.gateways import GatewayError
+from streamer.service.shards import Shard
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -101,6 +102,13 @@ def of(error: Exception) -> Problem | None:
             return Problem("unavailable", "the store cannot be used; nothing was changed", headers={"Retry-After": "1"})
         case _:
             return None
+
+
+def refuse_elsewhere(shard: Shard, tenant: str | None) -> None:
+    """Raise Problem where another process matches what a tenant subscribed to."""
+    if tenant is not None and not shard.holds(tenant):
+        reason = f"this process matches for other tenants: ask one of shard {shard.of_tenant(tenant)}/{shard.count}"
+        raise Problem("elsewhere", reason)
 
 
 def members(error: SubscriptionError | EventError | Declined) -> dict[str, Any]:

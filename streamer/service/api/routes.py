@@ -113,6 +113,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         method="GET",
+        path=f"{_ONE}/matches",
+        handler="count_matches",
+        summary="Tell how often a subscription matched in each minute of the last three hours, as far as it was counted.",
+        scope="read",
+        params=(TENANT,),
+        answers={200: "MatchCounts"},
+        problems=("unknown", "elsewhere"),
+    ),
+    Route(
+        method="GET",
         path=f"{_ONE}/plan",
         handler="plan",
         summary="Tell what finds a subscription, and what it costs.",

@@ -208,6 +208,23 @@ OBSERVED: Final[Mapping[str, Any]] = {
         },
         *("event", "text"),
     ),
+    "MatchCounts": object_of(
+        {
+            "tenant": TEXT,
+            "id": TEXT,
+            "since": MAYBE_TIME | {"description": "From when on it is counted; null where nothing is known."},
+            "every_s": {"type": "integer", "description": "Seconds of each step."},
+            "at": list_of({"type": "integer", "description": "When a step began, in seconds since the epoch."}),
+            "matches": list_of({"type": ["integer", "null"], "minimum": 0, "description": "Of each step; null: not known."}),
+            "total": {"type": "integer", "minimum": 0, "description": "Of those that are known."},
+            "one_of": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "1: each match is counted. Else the counts are estimates, of one match in up to so many.",
+            },
+            "most_counts": {"type": "integer", "minimum": 0, "description": "`service.match_counts`; 0 counts nothing."},
+        }
+    ),
     "Configuration": object_of(
         {
             "name": MAYBE,

@@ -6,6 +6,7 @@ rates.py     what a minute was like; how far sources are behind
 series.py    all metrics of the last hours
 attempts.py  what came of the last attempts to deliver
 events.py    some of the last events, and what they matched
+matches.py   how often each subscription matched, minute by minute
 ```
 """
 

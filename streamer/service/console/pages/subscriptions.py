@@ -49,7 +49,8 @@ async def show_one(visit: Visit) -> Shown:
     last = None
     if visit.who.may("consume"):
         last = (await visit.api.get("/v1/events", subscription=name, limit=_LAST))["items"]
-    return _form(name, draft, held, plan=await _plan(visit, name), past=await _past(visit, name), last=last)
+    plan, counted = await _plan(visit, name), await _counted(visit, name)
+    return _form(name, draft, held, plan=plan, counted=counted, past=await _past(visit, name), last=last)
 
 
 async def act(visit: Visit) -> Shown | Sent:
@@ -119,6 +120,20 @@ async def _plan(visit: Visit, name: str) -> Any:
     return await visit.api.get(f"/v1/subscriptions/{part(name)}/plan")
 
 
+async def _counted(visit: Visit, name: str) -> Any:
+    """Return how often it matched, from the first minute that is known; None where another process knows."""
+    try:
+        told = await visit.api.get(f"/v1/subscriptions/{part(name)}/matches")
+    except Refused as refused:
+        if refused.kind != "elsewhere":
+            raise
+        return None
+    first = next((at for at, count in enumerate(told["matches"]) if count is not None), len(told["at"]))
+    at, matches = told["at"][first:], told["matches"][first:]
+    rows = [(moment, count) for moment, count in zip(at, matches, strict=True) if count != 0]
+    return told | {"at": at, "matches": matches, "rows": rows[::-1], "unknown": matches.count(None)}
+
+
 async def _past(visit: Visit, name: str) -> list[Mapping[str, Any]]:
     """Return who changed it, the newest first, each with the difference to what was there before."""
     items = read((await visit.api.send("GET", f"/v1/subscriptions/{part(name)}/history")).body)["items"]
@@ -138,7 +153,7 @@ def _difference(before: str, after: str) -> str:
 
 
 def _form(name: str, draft: Draft, held: Any = None, **values: Any) -> Shown:
-    told: dict[str, Any] = {"wrong": [], "plan": None, "past": [], "last": None, "tried": None, "difference": ""}
+    told: dict[str, Any] = {"wrong": [], "plan": None, "counted": None, "past": [], "last": None, "tried": None, "difference": ""}
     status = 422 if values.get("wrong") and not values.get("tried") else 200
     told |= {**values, "wrong": drafts.pointed(draft, values.get("wrong", ()))}
     # The parts of the form that are wrong, by the names that the API gives their places.
