@@ -127,7 +127,7 @@ def test_nobody_is_led_elsewhere(address: str) -> None:
 def test_a_link_signs_in_once(tmp_path: Path, backend: str) -> None:
     told: list[str] = []
     with running(tmp_path, sign_in=told.append, api={"address": "0.0.0.0"}) as api:
-        (link,) = told
+        (link,) = until(lambda: told)
         origin, _, code = link.partition("/console/sign-in?code=")
         assert origin == f"http://127.0.0.1:{api.port}"
         browser = Browser(api)
