@@ -22,7 +22,7 @@ PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test test-all test-integration lint types format docs site rust peers pytest slow wheel wheels first-hour fuzz bench bench-smoke console install clean
+.PHONY: help demo season test test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels first-hour fuzz bench bench-smoke console install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while 
 test: $(if $(TEST),pytest,lint types rust pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
-test-all: $(if $(TEST),slow,test site peers slow wheel) ## `make test`, the site, the tests that take long, the peers' crate, an installed wheel; with TEST: a part with what takes long in it
+test-all: $(if $(TEST),slow,test site peers slow spark-versions wheel) ## `make test`, the site, the tests that take long, the peers' crate, older versions of Spark, an installed wheel; with TEST: a part with what takes long in it
 	@echo "make test-all: passed"
 
 test-integration: $(VENV)/.dev-$(KIND) ## what test-all leaves out: rounds that are recorded, and a broker of Kafka that is fetched
@@ -83,6 +83,9 @@ pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
 slow: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are slow, on each backend
 	$(PYTEST) -m '$(if $(TEST),,slow and )not integration'
 
+spark-versions: $(VENV)/.dev-$(KIND) ## each way of asking Spark, on each PySpark before the newest: one in .venv-spark-VERSION, beside .venv
+	@STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.tools.spark_versions
+
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
 	@$(PY) -m tests.tools.check_wheel
 
@@ -109,8 +112,8 @@ console: $(VENV)/.dev-$(KIND) ## the tests of the console in a browser, and the 
 
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
 
-clean: ## remove what was built, and .venv
-	rm -rf $(VENV) build dist site target .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info streamer/_native*.so
+clean: ## remove what was built, and the environments
+	rm -rf $(VENV) .venv-spark-* build dist site target .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info streamer/_native*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp per kind, so that switching STREAMER_BUILD_RUST reinstalls, and a second `make test` does not.

@@ -1,8 +1,8 @@
 """Matching over DataFrames: `match_events` for those at hand, `match_stream` for streams, functions of
 SQL by `register`.
 
-Needs PySpark 4 and pyarrow: `pip install 'streamer-engine[spark]'`. Names are imported when they are first asked for: a worker
-imports the package for what runs there, and needs no part of PySpark for it.
+Needs PySpark 3.5 or later and pyarrow: `pip install 'streamer-engine[spark]'`. Names are imported when they are first asked
+for: a worker imports the package for what runs there, and needs no part of PySpark for it.
 """
 
 from __future__ import annotations

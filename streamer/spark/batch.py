@@ -37,6 +37,7 @@ from streamer.errors import BackendError, ConfigError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, schema
+from streamer.spark.compat import is_frame
 from streamer.spark.functions import carried
 from streamer.spark.paths import on_driver
 from streamer.spark.worker import COUNTS, EVENT, Pass
@@ -237,11 +238,10 @@ class _Given:
 
     def texts(self) -> DataFrame:
         """Return what `cogroup.prepare` takes: a column `text`."""
-        if isinstance(self.source, DataFrame):
-            return _text_column(self.source)
-        if isinstance(self.source, Path):
-            return _text_column(self.spark.read.text(str(self.source)).where("trim(value) != ''"))
-        return cogroup.texts_of(self.spark, broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source)
+        source = broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source
+        if isinstance(source, Path):
+            return _text_column(self.spark.read.text(str(source)).where("trim(value) != ''"))
+        return cogroup.texts_of(self.spark, source) if isinstance(source, broadcast.Held) else _text_column(source)
 
 
 def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) -> _Given:
@@ -265,7 +265,7 @@ def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) 
             return _Given(spark, copy, _travelling(held))
         Options.checked(**options)
         return _Given(spark, path, _travelling(options))
-    if not isinstance(source, DataFrame):
+    if not is_frame(source):
         raise TypeError(f"subscriptions: expected a DataFrame, an Engine or a path, not {type(source).__name__}")
     Options.checked(**options)
     return _Given(spark, source, _travelling(options))

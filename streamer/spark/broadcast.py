@@ -1,7 +1,7 @@
 """Every worker has all subscriptions within reach: a snapshot travels as a file, and each opens what it meets.
 
 ```
-driver    engine, or a file ─► a copy, verified, named by its bytes ─► addArtifacts
+driver    engine, or a file ─► a copy, verified, named by its bytes ─► added to the session
 workers   rows ─► mapInArrow: match_arrow on the sections of the collections that come by ─► matches
 ```
 
@@ -37,6 +37,7 @@ from streamer.engine.engine import Engine
 from streamer.errors import SnapshotError
 from streamer.locks import Lock
 from streamer.spark import schema
+from streamer.spark.compat import add_file
 from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
 from streamer.spark.groups import LEASE, sieve
@@ -126,7 +127,7 @@ def name_by_bytes(path: Path, ending: str) -> str:
 def carry(spark: SparkSession, name: str) -> None:
     """Let a file that is kept travel to all workers of a session, classic or Connect."""
     try:
-        spark.addArtifacts(str(_folder() / name), file=True)
+        add_file(spark, str(_folder() / name))
     except Exception as error:
         # Another process of this session has added it; what has this name has these bytes.
         if not any(words in str(error) for words in _THERE):

@@ -37,7 +37,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
@@ -46,6 +45,7 @@ from streamer.core.snapshot import read_texts
 from streamer.errors import BulkSubscriptionError, SubscriptionError
 from streamer.spark import schema
 from streamer.spark.broadcast import Held, carry, name_by_bytes, new_file
+from streamer.spark.compat import texts_frame
 from streamer.spark.groups import (
     BODY,
     GROUP,
@@ -134,7 +134,7 @@ def texts_of(spark: SparkSession, held: Held) -> DataFrame:
     """Return the subscriptions of a snapshot in a column `text`."""
     directory = held.directory
     texts = [text.decode() for text in read_texts(directory, range(len(directory.sections)))]
-    return spark.createDataFrame(pa.table({"text": pa.array(texts, pa.string())}))
+    return texts_frame(spark, texts)
 
 
 def prepare(

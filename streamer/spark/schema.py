@@ -31,6 +31,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from streamer.spark.compat import is_frame
 from streamer.spark.worker import COUNTS, EVENT, MATCH, MATCHES, REJECTED, REJECTION, RESERVED, TALLY, Pass, columns, inner
 
 _TYPES: Final[dict[str, DataType]] = {
@@ -70,7 +71,7 @@ def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Ite
         ValueError: a column that is not there or may be any of several, or one to be kept whose name a column of the result has.
         TypeError: events that are no DataFrame, or neither text nor bytes, or *keep* that is no list of names.
     """
-    if not isinstance(events, DataFrame):
+    if not is_frame(events):
         raise TypeError(f"events: expected a DataFrame, not {type(events).__name__}; spark.createDataFrame makes one")
     if isinstance(keep, str) or not isinstance(keep, Iterable) or not all(isinstance(name, str) for name in keep):
         raise TypeError(f"keep: expected names of columns in a list, not {keep!r}")

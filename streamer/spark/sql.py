@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,14 +14,13 @@ from streamer import _backend
 from streamer.core.arrow import ArrowMatches
 from streamer.engine.engine import Engine
 from streamer.spark import broadcast
+from streamer.spark.compat import lists_udf
 from streamer.spark.functions import Carried, carried
 from streamer.spark.opened import Opened, opened
 from streamer.spark.worker import choose_backend, match_some
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_TYPE: Final = "array<string>"
 
 
 def register(
@@ -66,17 +65,12 @@ def register(
 
 
 def _function(file: str, backend: _backend.Backend, given: Carried | None) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812
-
     def ids(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
         choose_backend(backend)
         for events in arrays:
             yield from ids_of(opened(file, backend, given), events)
 
-    arrow_udf: Any = getattr(F, "arrow_udf", None)
-    if arrow_udf is None:
-        raise ImportError("a function of SQL needs PySpark 4.1 or later; match_events does not", name="pyspark")
-    return arrow_udf(ids, _TYPE)
+    return lists_udf(ids)
 
 
 def ids_of(snapshot: Opened, events: pa.Array) -> Iterator[pa.ListArray]:

@@ -3,8 +3,8 @@
 ```
  Maven Central ──Ivy, as PySpark brings it──► target/kafka/kafka_2.13-…/*.jar           the broker: one node, KRaft, loopback
                                               target/kafka/spark-sql-kafka-…/*.jar      the connector, of PySpark's own version
- PyPI ──pip──► target/kafka/pyspark-4.0.0/    where the repository has no connector of that version yet: the oldest PySpark that
-                                              Streamer takes, and its connector
+ PyPI ──pip──► target/kafka/pyspark-4.0.0/    where the repository has no connector of that version yet: a PySpark whose
+                                              connector it has
 ```
 
 What cannot be fetched is an error that says so: these tests are run by who asks for them, and never pass by being left out.
@@ -32,8 +32,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FETCHED: Final = ROOT / "target" / "kafka"
 BROKER: Final = ("org.apache.kafka", "kafka_2.13", "3.9.1")
 CONNECTOR: Final = ("org.apache.spark", "spark-sql-kafka-0-10_2.13")
-#: The oldest that pyproject.toml allows.
-OLDEST: Final = "4.0.0"
+#: One whose connector there is.
+KNOWN: Final = "4.0.0"
 #: What the connector needs and Spark brings itself.
 BROUGHT: Final = ("hadoop-", "jsr305", "scala-library", "slf4j-", "spark-tags")
 
@@ -83,22 +83,22 @@ def fetch(organisation: str, module: str, revision: str) -> list[Path]:
 
 
 def spark_and_connector() -> Spark:
-    """Return the PySpark that is installed and its connector, or else the oldest that Streamer takes and its. Raises NotThere."""
+    """Return the PySpark that is installed and its connector, or else another and its. Raises NotThere."""
     try:
         jars = fetch(*CONNECTOR, pyspark.__version__)
         return Spark(pyspark.__version__, None, _needed(jars))
     except NotThere as error:
-        print(f"{error}\nSo this runs on PySpark {OLDEST}", file=sys.stderr)
-    folder = FETCHED / f"pyspark-{OLDEST}"
+        print(f"{error}\nSo this runs on PySpark {KNOWN}", file=sys.stderr)
+    folder = FETCHED / f"pyspark-{KNOWN}"
     if not folder.is_dir():
-        new = FETCHED / f".pyspark-{OLDEST}.{os.getpid()}"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(new), f"pyspark=={OLDEST}"]
+        new = FETCHED / f".pyspark-{KNOWN}.{os.getpid()}"
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(new), f"pyspark=={KNOWN}"]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:
             shutil.rmtree(new, ignore_errors=True)
-            raise NotThere(f"pyspark {OLDEST} is not to be had: {ran.stderr[-500:]}")
+            raise NotThere(f"pyspark {KNOWN} is not to be had: {ran.stderr[-500:]}")
         new.rename(folder)
-    return Spark(OLDEST, folder, _needed(fetch(*CONNECTOR, OLDEST)))
+    return Spark(KNOWN, folder, _needed(fetch(*CONNECTOR, KNOWN)))
 
 
 def _needed(jars: list[Path]) -> tuple[Path, ...]:

@@ -63,7 +63,7 @@ def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
     texts = list(_texts(error))
     whole = "\n".join(texts)
     if "Failed to find data source: kafka" in whole or ("DATA_SOURCE_NOT_FOUND" in whole and "kafka" in whole):
-        from streamer.spark.job.places import CONNECTOR
+        from streamer.spark.compat import CONNECTOR
 
         return (
             "user",

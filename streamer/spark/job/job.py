@@ -29,6 +29,7 @@ from streamer.cli.setup import fault, read_layout
 from streamer.engine.fitting import LOOKS, misfit
 from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.events.layout import EventLayout
+from streamer.spark.compat import interrupt
 from streamer.spark.job.account import Account
 from streamer.spark.job.asked import Asked, Backend, OnError, Strategy, check, check_apart, pairs_of, rejected_place
 from streamer.spark.job.console import Console
@@ -264,7 +265,7 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
             raise Bad(f"{target} is there already; --overwrite replaces it")
     events = read(spark, asked.events, stream=False)
     subscriptions = read_subscriptions(spark, asked.subscriptions)
-    stop.callback(spark.interruptAll)
+    stop.callback(interrupt, spark)
     with Watch(spark, console.stages) as watch:
         account.watch = watch
         with console.phase("looking at the subscriptions"), watch.phase("subscriptions"):

@@ -14,8 +14,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-import pyspark
-
 from streamer.core.snapshot import MAGIC, read_directory
 from streamer.engine.engine import Engine
 from streamer.spark.job.failures import Bad, said
@@ -24,9 +22,6 @@ from streamer.spark.versions import ENDING, find
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-#: Comes with Spark, but apart from it.
-CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 _KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
 #: A file of lines that is larger is not read twice: Spark starts in less time.

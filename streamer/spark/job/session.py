@@ -16,6 +16,7 @@ from threading import Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from streamer.spark.compat import quieten
 from streamer.terminal import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -71,12 +72,10 @@ def interruptible(work: Callable[[ExitStack], int]) -> int:
 def session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator[SparkSession]:
     """Return the session that is there, or make one and stop it in the end."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        # They print what PySpark raises, too, and `said` tells in a sentence: as JSON, with the stack trace.
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    # `said` tells it in a sentence.
+    quieten()
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

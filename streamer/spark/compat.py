@@ -1,0 +1,117 @@
+"""What differs from one PySpark to the next. No other module asks for a version.
+
+| | 3.5 | 4.0 | from 4.1 on |
+|---|---|---|---|
+| a file for the workers | of the context (`addFile`) | of the session (`addArtifacts`) | of the session |
+| a DataFrame of Arrow | through rows | `createDataFrame` | `createDataFrame` |
+| a function of SQL | through pandas | through pandas | of Arrow |
+| DataFrames of Spark Connect | a class of their own | a subclass of the one class | a subclass |
+
+What a PySpark can is asked of it where it can be; its version is asked for where that would not tell.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import DataFrame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The oldest that there are tests with.
+OLDEST: Final = (3, 5)
+VERSION: Final = tuple(int(number) for number in re.findall(r"\d+", pyspark.__version__)[:2])
+#: The connector to Kafka, which comes with Spark, but apart from it. PySpark's own jars are of this Scala.
+CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_{'2.13' if VERSION >= (4, 0) else '2.12'}:{pyspark.__version__}"
+
+if VERSION < OLDEST:
+    raise ImportError(
+        f"streamer.spark needs PySpark {'.'.join(map(str, OLDEST))} or later, and this is {pyspark.__version__}", name="pyspark"
+    )
+
+Lists = Callable[[Iterator[pa.Array]], Iterator[pa.Array]]
+"""Takes the arrays of a column, and gives an array of lists of strings for some rows of them at a time, in order."""
+
+
+def is_frame(value: object) -> TypeGuard[DataFrame]:
+    """Tell whether a value is a DataFrame, classic or Connect."""
+    if isinstance(value, DataFrame):
+        return True
+    # Those of Connect are a class of their own before PySpark 4. Its module needs gRPC, so it is not imported to ask.
+    kind = type(value)
+    return (kind.__module__, kind.__name__) == ("pyspark.sql.connect.dataframe", "DataFrame")
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Tell whether a session is one of Spark Connect, which has no JVM beside it."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def add_file(spark: SparkSession, path: str) -> None:
+    """Let a local file travel to all workers; `SparkFiles.get` finds it there by its name. Raises what Spark raises."""
+    if VERSION < (4, 0) and not is_connect(spark):
+        spark.sparkContext.addFile(path)
+    else:
+        spark.addArtifacts(path, file=True)
+
+
+def texts_frame(spark: SparkSession, texts: list[str]) -> DataFrame:
+    """Return a DataFrame of texts, in a column `text`."""
+    if VERSION < (4, 0):
+        return spark.createDataFrame([(text,) for text in texts], "text string", verifySchema=False)
+    return spark.createDataFrame(pa.table({"text": pa.array(texts, pa.string())}))
+
+
+def lists_udf(lists: Lists) -> Any:
+    """Return a function of SQL from a string to an array of strings.
+
+    Raises:
+        ModuleNotFoundError: this PySpark makes one of pandas, which is not there.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    arrow_udf: Any = getattr(F, "arrow_udf", None)
+    if arrow_udf is not None:
+        return arrow_udf(lists, "array<string>")
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        reason = f"a function of SQL needs pandas under PySpark {pyspark.__version__}: pip install pandas"
+        raise ModuleNotFoundError(reason, name="pandas") from error
+
+    def series(given: Iterator[Any]) -> Iterator[Any]:
+        for each in given:
+            # What stands for null depends on pandas' version.
+            texts = pa.array([text if isinstance(text, str) else None for text in each], pa.string())
+            # A series must have as many rows as were given, so what comes in several arrays is put together.
+            yield pd.Series([ids for array in lists(iter([texts])) for ids in array.to_pylist()], dtype=object)
+
+    # PySpark reads the annotations themselves, which are texts in this module.
+    series.__annotations__ = {"given": Iterator[pd.Series], "return": Iterator[pd.Series]}
+    udf: Any = F.__dict__["pandas_udf"]
+    return udf(series, "array<string>")
+
+
+def interrupt(spark: SparkSession) -> None:
+    """End what a session has under way."""
+    if VERSION < (4, 0) and not is_connect(spark):
+        spark.sparkContext.cancelAllJobs()
+    else:
+        spark.interruptAll()
+
+
+def quieten() -> None:
+    """Keep PySpark from printing what it raises, as JSON with the stack trace."""
+    # PySpark 3.5 has no such loggers.
+    with suppress(ImportError):
+        from pyspark.logger import PySparkLogger
+
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -1,0 +1,81 @@
+"""Run tests/spark/test_every_version.py beside each PySpark that Streamer takes, but for the newest, which `make test-all` has.
+
+    python -m tests.tools.spark_versions [VERSION...]
+
+```
+.venv               pyarrow, pytest, Streamer, the newest PySpark
+.venv-spark-3.5     PySpark 3.5 and what it needs, alone; stands before .venv on the path
+```
+
+An environment is made once, and takes as long as PySpark takes to be fetched. Without Java nothing is run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from tests.spark.conftest import missing
+from tests.tools.java_options import QUICK
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+VERSIONS: Final = ("3.5", "4.0", "4.1")
+TESTED: Final = "tests/spark/test_every_version.py"
+#: PySpark 3.5 leaves sockets to the collector of garbage.
+IGNORED: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def environment(version: str) -> Path:
+    """Return the folder that has a version of PySpark, which is fetched where it is not there."""
+    folder = ROOT / f".venv-spark-{version}"
+    if not folder.is_dir():
+        new = folder.with_suffix(f".{os.getpid()}")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(new), f"pyspark=={version}.*"]
+        try:
+            subprocess.run(command, check=True)
+            new.rename(folder)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    return folder
+
+
+def run(version: str) -> int:
+    """Run the tests on a version; return pytest's exit code."""
+    began = time.monotonic()
+    folder = environment(version)
+    (found,) = (path.name for path in folder.glob("pyspark-*.dist-info"))
+    path = [str(folder), str(ROOT)]
+    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    given = {**inherited, "PYTHONPATH": os.pathsep.join(path), "JDK_JAVA_OPTIONS": QUICK}
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not integration", TESTED]
+    for ignored in IGNORED:
+        command += ["-W", ignored]
+    ran = subprocess.run(command, cwd=ROOT, env=given, check=False, capture_output=True, text=True)
+    code = ran.returncode
+    if code != 0:
+        print(ran.stdout, ran.stderr, sep="\n")
+    print(f"{found.removesuffix('.dist-info')}: {'passed' if code == 0 else 'failed'} in {time.monotonic() - began:.0f} s")
+    return code
+
+
+def main(versions: list[str]) -> None:
+    """Run the versions, two at once, and say which failed."""
+    if (reason := missing()) is not None:
+        print(f"versions of Spark: left out, {reason}")
+        return
+    chosen = versions or VERSIONS
+    # A session mostly waits for what it starts.
+    with ThreadPoolExecutor(2) as pool:
+        failed = [version for version, code in zip(chosen, pool.map(run, chosen), strict=True) if code != 0]
+    if failed:
+        sys.exit(f"Streamer fails on PySpark {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
