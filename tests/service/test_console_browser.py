@@ -137,6 +137,36 @@ def test_who_asks_why_an_event_did_not_match_is_told(window: Window, shown: Api)
     window.picture("try")
 
 
+@pytest.mark.parametrize("has_script", [True, False])
+def test_an_example_of_a_format_is_taken_and_tried(chromium: Any, shown: Api, has_script: bool) -> None:
+    """By keyboard alone; with a script, and without one."""
+    for collection in ("public.orders", "shop.orders"):
+        paid = BIG | {"collection": collection, "filters": [{"field": "status", "op": "==", "value": "paid"}]}
+        assert shown.ask("PUT", f"/v1/subscriptions/{collection}?tenant=acme", paid).status == 201
+    window = Window(chromium, f"http://127.0.0.1:{shown.port}", java_script_enabled=has_script)
+    page = window.sign_in(shown.make_token("acme", "read"), "/console/try")
+    page.get_by_label("Begin with an example").select_option(label="debezium: an update, with the row before")
+    page.get_by_role("button", name="Take it").press("Enter")
+    assert page.get_by_label("Format", exact=True).input_value() == "debezium"
+    page.get_by_role("button", name="Try it").press("Enter")
+    page.get_by_role("heading", name="1 of what is held matches").wait_for()
+    made = page.get_by_role("region", name="What a source makes of it")
+    assert '"collection": "public.orders"' in made.inner_text()
+    page.get_by_label("Begin with an example").select_option(label="canal: an update of two rows")
+    page.get_by_role("button", name="Take it").press("Enter")
+    page.get_by_role("button", name="Try it").press("Enter")
+    made.get_by_role("button", name="Try event 2").press("Enter")
+    made.get_by_text("Event 2 is tried below").wait_for()
+    if has_script:
+        for width in ("narrow", "wide"):
+            for scheme in ("dark", "light"):
+                window.look(width=width, scheme=scheme)
+                assert window.findings() == []
+                assert not window.is_scrolled_sideways()
+        window.picture("try-record")
+    window.close()
+
+
 def test_somebody_writes_a_subscription_tries_it_and_pauses_it(window: Window, shown: Api) -> None:
     page = window.sign_in(shown.make_token("acme", "read", "write", "consume"), "/console/subscriptions")
     page.get_by_role("link", name="New subscription").click()

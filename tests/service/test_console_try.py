@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from streamer.service.api.decoding import FORMATS
 from tests.service.api import BIG, order, running
 from tests.service.console import Browser
 
@@ -64,11 +67,70 @@ def test_a_draft_is_tried_beside_and_its_errors_have_places(browser: Browser) ->
 
 def test_what_is_no_event_is_said_and_what_was_typed_stays(browser: Browser) -> None:
     page = tried(browser, 422, event='{"collection": <script>alert(1)</script>')
-    assert "no JSON object" in page
+    wrong = page.partition('role="alert"')[2].partition("</section>")[0]
+    assert "expected a value" in wrong
+    assert [re.sub("<.*?>", "", each) for each in re.findall("<code>(.*?)</code>", wrong)] == ["line 1", "column 16"]
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-    assert "It cannot be tried" in (page := tried(browser, 422, event='{"collection": 5}'))
+    page = tried(browser, 422, event='{"collection": 5}')
+    assert "It cannot be tried" in page
     assert "collection" in page.partition('role="alert"')[2].partition("</section>")[0]
+
+
+def example(browser: Browser, name: str) -> str:
+    """Return a record of the examples, as the form has it."""
+    page = browser.get(f"/console/try?example={name}")
+    assert re.search(rf'value="{re.escape(name)}" selected', page)
+    assert f"<option selected>{name.partition('.')[0]}</option>" in page
+    return unescape(page.partition('name="event"')[2].partition(">")[2].partition("</textarea>")[0])
+
+
+def test_examples_of_every_format_are_taken_and_tried(browser: Browser) -> None:
+    page = browser.get("/console/try")
+    names = re.findall(r'<option value="([^"]+)"', page)
+    assert {name.partition(".")[0] for name in names} == set(FORMATS)
+    for name in names:
+        page = tried(browser, event=example(browser, name), format=name.partition(".")[0])
+        assert "What a source makes of it" in page or name.startswith("json.")
+    assert 'value="huge"' in browser.get("/console/try?id=huge&example=json.2")
+    assert browser.ask("GET", "/console/try?example=nosuch.1").status == 200
+
+
+def test_a_record_is_tried_as_the_event_that_a_source_makes_of_it(browser: Browser) -> None:
+    paid = {"collection": "public.orders", "gateway_id": "g", "filters": [{"field": "status", "op": "==", "value": "paid"}]}
+    assert browser.api.ask("PUT", "/v1/subscriptions/paid", paid).status == 201
+    record = example(browser, "debezium.2")
+    page = tried(browser, event=record, format="debezium")
+    assert "1 of what is held matches" in page
+    assert "&#34;collection&#34;: &#34;public.orders&#34;" in page.partition('id="read"')[2].partition("</section>")[0]
+    assert "as <code>enter</code>" in page
+    assert "matches" in tried(browser, event=record, format="debezium", id="paid")
+    assert ">The draft<" in tried(browser, event=record, format="debezium", draft=json.dumps(paid))
+    assert "status" in tried(browser, event=example(browser, "debezium.1"), format="debezium").partition('id="near"')[2]
+
+
+def test_what_is_no_change_and_what_cannot_be_decoded_is_said(browser: Browser) -> None:
+    page = tried(browser, event=example(browser, "debezium.4"), format="debezium")
+    assert "It is no change, and matches nothing: a truncate." in page
+    assert 'id="near"' not in page
+    assert "a tombstone" in tried(browser, event="null", format="debezium")
+    wrong = tried(browser, 422, event='{"op": "<b>\u202e", "source": {}}', format="debezium").partition('role="alert"')[2]
+    assert "/op" in wrong
+    assert "<b>" not in wrong.partition("</section>")[0]
+    assert "more digits" in tried(browser, 422, event=f'{{"collection": "orders", "data": {{"n": {"9" * 5000}}}}}', format="json")
+    for bad in ("nosuch", "<script>alert(1)</script>"):
+        assert "<script>alert" not in tried(browser, 422, event="{}", format=bad)
+    assert tried(browser, 422, event="[" * 50_000)
+
+
+def test_of_several_events_one_after_the_other_is_tried(browser: Browser) -> None:
+    record = example(browser, "canal.1")
+    page = tried(browser, event=record, format="canal")
+    assert "Event 1 is tried below" in page
+    assert 'form="trying" name="part" value="2"' in page
+    assert "Event 2 is tried below" in tried(browser, event=record, format="canal", part="2")
+    for bad in ("0", "99", "x", "²"):
+        assert "is tried below" in tried(browser, event=record, format="canal", part=bad)
 
 
 def test_who_has_no_scope_for_it_finds_no_such_page(browser: Browser) -> None:

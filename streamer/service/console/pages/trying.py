@@ -5,33 +5,48 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from streamer.service.api.calls import JSON
 from streamer.service.console.client import Refused
+from streamer.service.console.drafts import Draft, pointed
 from streamer.service.console.text import pretty
 from streamer.service.console.visit import Shown, View, Visit
 
-#: An event to begin with: a change as docs/api.md has it.
-_EXAMPLE: Final = """\
-{"collection": "orders", "type": "insert", "data": {"id": 1, "amount": 250}}"""
 #: Pages of the last events that are looked through for one.
 _PAGES: Final = 5
-#: So many matches are explained, and near misses shown.
+#: So many matches are explained, and near misses shown; so many events of a record can be chosen from.
 _MOST: Final = 10
 
 
 async def show(visit: Visit) -> Shown:
     """Show the form; an id in the address is what one asks about, a number which of the last events is explained."""
-    asked = {"event": _EXAMPLE, "id": visit.query.get("id", ""), "draft": ""}
+    formats = await _formats(visit)
+    examples = {f"{each['format']}.{at}": one for each in formats for at, one in enumerate(each["examples"], 1)}
+    chosen = visit.query.get("example", "")
+    if chosen not in examples:
+        chosen = next(iter(examples), "")
+    asked = {
+        "event": examples[chosen]["record"].strip() if chosen else "",
+        "format": chosen.rpartition(".")[0],
+        "example": chosen,
+        "id": visit.query.get("id", ""),
+        "draft": "",
+    }
     if not (number := visit.query.get("number", "")):
-        return _page(asked, last=await _last(visit))
+        return _page(asked, formats, last=await _last(visit))
     seen = await _seen(visit, number)
     if seen is None:
-        return _page(asked, wrong=[{"place": "event", "reason": "it is not among the last events any more"}])
+        return _page(asked, formats, wrong=[{"place": "event", "reason": "it is not among the last events any more"}])
+    asked |= {"event": pretty(seen["event"]), "format": "json", "example": ""}
     try:
-        return await _all(visit, {**asked, "event": pretty(seen["event"])}, seen["event"], seen=seen)
+        return await _all(visit, asked, formats, seen["event"], seen=seen)
     except Refused as refused:
         if refused.kind == "no-token":
             raise
-        return _page({**asked, "event": pretty(seen["event"])}, seen=seen, wrong=refused.errors or [{"reason": refused.detail}])
+        return _page(asked, formats, seen=seen, wrong=refused.errors or [{"reason": refused.detail}])
+
+
+async def _formats(visit: Visit) -> Any:
+    return (await visit.api.get("/v1/formats"))["items"]
 
 
 async def _last(visit: Visit) -> Any:
@@ -53,46 +68,73 @@ async def _seen(visit: Visit, number: str) -> Any:
 
 
 async def act(visit: Visit) -> Shown:
-    """Try an event against all that is held, one subscription, or a draft."""
-    asked = {name: visit.form.get(name, "").strip() for name in ("event", "id", "draft")}
+    """Try an event, or one of those of a record, against all that is held, one subscription, or a draft."""
+    asked = {name: visit.form.get(name, "").strip() for name in ("event", "format", "id", "draft", "example")}
+    formats = await _formats(visit)
     try:
-        event = json.loads(asked["event"])
-        if not isinstance(event, dict):
-            raise ValueError("expected an object")
-    except (RecursionError, ValueError) as error:
-        return _page(asked, wrong=[{"place": "event", "reason": f"no JSON object: {error}"}])
-    try:
+        read = await _read(visit, asked)
+        part = int(given) if (given := visit.form.get("part", "")).isascii() and given.isdigit() and len(given) < 4 else 1
+        at = min(max(part, 1), len(read["events"]))
+        event = read["events"][at - 1]["event"]
+        values: dict[str, Any] = {"read": {**read, "at": at, "one": read["events"][at - 1]}}
+        if event is None:
+            return _page(asked, formats, **values)
         if asked["draft"]:
-            return await _draft(visit, asked, event)
+            return await _draft(visit, asked, formats, event, **values)
         if asked["id"]:
-            return _page(asked, one=await _explained(visit, event, id=asked["id"]))
-        return await _all(visit, asked, event)
+            return _page(asked, formats, one=await _explained(visit, event, id=asked["id"]), **values)
+        return await _all(visit, asked, formats, event, **values)
     except Refused as refused:
         if refused.kind == "no-token":
             raise
-        return _page(asked, wrong=refused.errors or [{"reason": refused.detail or refused.title}])
+        return _page(
+            asked, formats, wrong=_placed(asked["event"], refused.errors) or [{"reason": refused.detail or refused.title}]
+        )
+    except (RecursionError, ValueError):
+        return _page(asked, formats, wrong=[{"place": "event", "reason": "a number with more digits than can be shown here"}])
 
 
-async def _all(visit: Visit, asked: dict[str, str], event: dict[str, Any], **values: Any) -> Shown:
+async def _read(visit: Visit, asked: dict[str, str]) -> Any:
+    """Return the events that a source would make of what was given."""
+    query = {"format": asked["format"] or None, "limit": _MOST}
+    body = asked["event"].encode(errors="replace")
+    return (await visit.api.send("POST", "/v1/decode", body, query=query, headers={"content-type": JSON})).json
+
+
+def _placed(text: str, errors: Any) -> list[dict[str, Any]]:
+    """Return errors, those that say where in the text of the event with its line."""
+    told = []
+    for each in errors:
+        placed = dict(each)
+        if (offset := placed.pop("offset", None)) is not None:
+            before = text.encode(errors="replace")[:offset].decode(errors="ignore").split("\n")
+            placed |= {"line": len(before), "column": len(before[-1]) + 1}
+        told.append(placed)
+    return pointed(Draft(text), told)
+
+
+async def _all(visit: Visit, asked: dict[str, str], formats: Any, event: dict[str, Any], **values: Any) -> Shown:
     told = (await visit.api.send("POST", "/v1/explain", {"event": event}, query={"limit": _MOST})).json
     near = (await visit.api.send("POST", "/v1/near-misses", event, query={"limit": _MOST})).json
-    return _page(asked, told=told, near=near, **values)
+    return _page(asked, formats, told=told, near=near, **values)
 
 
-async def _draft(visit: Visit, asked: dict[str, str], event: dict[str, Any]) -> Shown:
+async def _draft(visit: Visit, asked: dict[str, str], formats: Any, event: dict[str, Any], **values: Any) -> Shown:
     tried = (await visit.api.send("POST", "/v1/subscriptions:try", {"text": asked["draft"]})).json
     if not tried["good"]:
-        return _page(asked, wrong=[{**each, "source": "draft"} for each in tried["errors"]])
-    return _page(asked, one=await _explained(visit, event, subscription=json.loads(asked["draft"])), tried=tried)
+        return _page(asked, formats, wrong=[{**each, "source": "draft"} for each in tried["errors"]])
+    one = await _explained(visit, event, subscription=json.loads(asked["draft"]))
+    return _page(asked, formats, one=one, tried=tried, **values)
 
 
 async def _explained(visit: Visit, event: dict[str, Any], **about: Any) -> Any:
     return (await visit.api.send("POST", "/v1/explain", {"event": event, **about})).json
 
 
-def _page(asked: dict[str, str], **values: Any) -> Shown:
-    told: dict[str, Any] = {"wrong": [], "told": None, "near": None, "one": None, "tried": None, "seen": None, "last": []}
-    return Shown("trying.html", {"asked": asked, **told, **values}, 422 if values.get("wrong") else 200)
+def _page(asked: dict[str, str], formats: Any, **values: Any) -> Shown:
+    names = ("told", "near", "one", "tried", "seen", "read")
+    told = {"wrong": [], "last": [], **dict.fromkeys(names), "formats": formats, **values}
+    return Shown("trying.html", {"asked": asked, **told}, 422 if values.get("wrong") else 200)
 
 
 TRYING: Final = View(path="try", title="Try", scope="read", show=show, act=act)
