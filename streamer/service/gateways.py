@@ -191,6 +191,20 @@ class Gateways:
         held = dict(self._held.get(tenant, {}))
         return [held[gateway_id] for gateway_id in sorted(held) if gateway_id > after][:most]
 
+    def way(self, tenant: str, gateway_id: str | None) -> tuple[Way | None, str | None]:
+        """Return where the matches of a gateway go, be it the tenant's own or one of the routes, and of what kind that is.
+
+        The kind is `stream`, or the type of a sink; both are None where no route leads to one.
+        """
+        way = self._speaker.way(tenant, gateway_id)
+        if gateway_id is not None and way is not None and way.sink == sink_of(tenant, gateway_id):
+            row = self.get(tenant, gateway_id)
+            return way, "stream" if row is not None and settings_of(row).url is None else "webhook"
+        if way is None:
+            return None, None
+        section = self.config.sinks.get(way.sink)
+        return way, "stdout" if section is None else section.type
+
     def history(self, row: StoredGateway) -> History | None:
         """Return what streams of a gateway read; None where it has a URL."""
         return self._spool.histories.get(sink_of(row.tenant, row.id))

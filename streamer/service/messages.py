@@ -76,6 +76,21 @@ def quoted(text: str) -> bytes:
     return _JSON(text).encode()
 
 
+def _where(source: str, partition: str, place: tuple[object, int]) -> bytes:
+    """Return what the ids of all messages about one event begin with; *place* is its position, and which of its record."""
+    return f"{source}\0{partition}\0{place[0]}\0{place[1]}\0".encode()
+
+
+def _id_of_match(where: bytes, transition: str | None, held: str) -> str:
+    return mmh3_x64_128_digest(b"%b%b\0%b" % (where, (transition or "").encode(), held.encode())).hex()
+
+
+def _id_of_gateway(where: bytes, tenant: str, gateway: str | None, at: int) -> str:
+    # No transition is called so.
+    whose = f"gateway\0{tenant}\0{at}\0{'' if gateway is None else f'={gateway}'}"
+    return mmh3_x64_128_digest(where + whose.encode()).hex()
+
+
 def id_of(message: bytes) -> str:
     """Return the id of a message."""
     return message[_ID].decode()
@@ -220,6 +235,22 @@ class Way:
     shape: Shape
 
 
+def message_of(way: Way, source: str, partition: str, place: tuple[object, int], hit: tuple[str, str | None, str | None]) -> str:
+    """Return the id of the message that tells of a match.
+
+    Of a gateway's messages about one event it is the first, which names a thousand subscriptions.
+
+    Args:
+        place: the position of the event, and which of its record it is.
+        hit: the subscription as an engine knows it, its gateway, and the transition.
+    """
+    where = _where(source, partition, place)
+    held, gateway, transition = hit
+    if way.shape.per == "gateway":
+        return _id_of_gateway(where, outside(held)[0], gateway, 0)
+    return _id_of_match(where, transition, held)
+
+
 @final
 class Told(NamedTuple):
     """Messages about one event for one sink.
@@ -257,9 +288,16 @@ class Speaker:
         self._ways = {sink: Way(sink, shape) for sink, shape in shapes.items()}
         self.own: Mapping[tuple[str, str | None], Way] = {}
 
+    def way(self, tenant: str, gateway: str | None) -> Way | None:
+        """Return where the matches of a gateway go; None where no route leads to a sink."""
+        if (own := self.own.get((tenant, gateway))) is not None:
+            return own
+        sink = self._routes.sink(gateway)
+        return None if sink is None else self._ways[sink]
+
     def messages(self, source: str, partition: str, place: Place, event: bytes, found: Matches) -> Iterator[Told]:
         """Yield messages about one event, sink by sink."""
-        where = f"{source}\0{partition}\0{place.position}\0{place.part}\0".encode()
+        where = _where(source, partition, (place.position, place.part))
         about = _About(source, f'","source":"/streamer/{source}","type":"', where, event, partition, place)
         own, only = self.own, self._routes.only
         count = len(found)
@@ -344,12 +382,11 @@ class _About:
         made = []
         for match in matches:
             transition, labels, held, gateway = match.transition, match.labels, match.subscription_id, match.gateway_id
-            hashed = mmh3_x64_128_digest(b"%b%b\0%b" % (where, (transition or "").encode(), held.encode()))
             made.append(
                 b"".join(
                     (
                         _BEGIN,
-                        hashed.hex().encode(),
+                        _id_of_match(where, transition, held).encode(),
                         type_,
                         _TYPES[transition],
                         quoted(outside(held)[1]),
@@ -375,12 +412,10 @@ class _About:
             together.sort(key=lambda match: match.subscription_id)
             for at in range(0, len(together), MOST_NAMED):
                 some = together[at : at + MOST_NAMED]
-                # No transition is called so.
-                whose = f"gateway\0{tenant}\0{first + at}\0{'' if gateway is None else f'={gateway}'}".encode()
                 message = b"".join(
                     (
                         _BEGIN,
-                        mmh3_x64_128_digest(self._where + whose).hex().encode(),
+                        _id_of_gateway(self._where, tenant, gateway, first + at).encode(),
                         type_,
                         b'streamer.matches"',
                         self.attributes,

@@ -177,7 +177,8 @@ class Pipeline:
             if tally is not None:
                 self.matches.add(tally)
             for at in chosen:
-                self.events.add(feed.name, batch.partition, taken.place(first + at).position, texts[at], seen.get(at))
+                place = taken.place(first + at)
+                self.events.add(feed.name, batch.partition, (place.position, place.part), texts[at], seen.get(at))
         part.confirmed = replace(ours, position=None if batch.is_last else batch.confirm, is_over=batch.is_last)
         faults.point("pipeline.matched")
         yield self._counted(part)

@@ -273,10 +273,16 @@ class Status:
             "samples": [asdict(sample) for sample in kept],
         }
 
-    def attempts(self, sink: str, most: int) -> list[Attempt] | None:
-        """Return the last attempts to deliver to an endpoint, the newest first; None where there is no such endpoint."""
+    def attempts(self, sink: str, most: int, message: str | None = None) -> list[Attempt] | None:
+        """Return the last attempts to deliver to an endpoint, the newest first; None where there is no such endpoint.
+
+        Args:
+            message: the id of the one that they were to deliver; None for any.
+        """
         attempts = self._pipeline.attempts(sink)
-        return None if attempts is None else attempts.last(sink, most)
+        if attempts is None:
+            return None
+        return attempts.last(sink, most) if message is None else attempts.of(sink, message, most)
 
     def test(self, sink: str) -> Attempt | None:
         """Send a message that says that it is a test; None where there is no such sink. Raises ServiceError."""

@@ -96,6 +96,8 @@ def test_answers_are_as_the_document_says(api: Api) -> None:
         ("GET", "/v1/filters", None),
         ("GET", "/v1/config", None),
         ("GET", "/v1/events", None),
+        ("GET", "/v1/events/1", None),
+        ("GET", "/v1/events/x", None),
         ("GET", "/healthz", None),
         ("GET", "/readyz", None),
         ("DELETE", "/v1/subscriptions/big", None),

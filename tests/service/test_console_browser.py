@@ -317,6 +317,43 @@ def test_somebody_watches_pauses_steps_and_asks_why(window: Window, shown: Api) 
     assert window.findings() == []
 
 
+def test_a_long_event_that_comes_can_be_opened_whole(window: Window, shown: Api) -> None:
+    """By keyboard, and as a page of the server does; while it is open its row stays, and nothing in it runs."""
+    page = window.sign_in(shown.make_token("acme", "read", "consume"), "/console/live")
+    log = page.get_by_role("log", name="Events as they come")
+    page.get_by_text("were shown").wait_for()
+    come(shown, order(90_001, note=HOSTILE, more="x" * 30_000))
+    summary = log.locator("summary", has_text="90001")
+    summary.focus()
+    page.keyboard.press("Enter")
+    opened = summary.locator("xpath=..")
+    assert "U+202E" in opened.locator("pre").inner_text()
+    assert "<img src=x" in opened.locator("pre").inner_text()
+    opened.get_by_text("characters more, which the API tells").wait_for()
+    page.evaluate("document.activeElement.blur()")
+    for number in range(4):
+        come(shown, *(order(91_000 + 10 * number + at) for at in range(9)))
+        log.get_by_text(str(91_000 + 10 * number + 8)).wait_for()
+        time.sleep(1)
+    assert opened.locator("pre").is_visible()
+    assert log.get_by_role("row").count() <= 33
+    assert window.findings() == []
+    assert not window.is_scrolled_sideways()
+
+
+def test_who_runs_the_service_sees_what_became_of_an_event(window: Window, shown: Api) -> None:
+    page = window.sign_in(shown.token, "/console/live?subscription=big")
+    page.get_by_role("link", name="Why?").first.click()
+    way = page.get_by_role("region", name="The way of this event")
+    way.get_by_role("heading", name="big to billing").wait_for()
+    assert way.get_by_text("tried again later").or_(way.get_by_text("No attempt is remembered")).first.is_visible()
+    for width in ("narrow", "wide"):
+        for scheme in ("dark", "light"):
+            window.look(width=width, scheme=scheme)
+            assert window.findings() == []
+            assert not window.is_scrolled_sideways()
+
+
 def test_times_are_told_in_the_zone_of_the_reader_too(chromium: Any, shown: Api) -> None:
     window = Window(chromium, f"http://127.0.0.1:{shown.port}", timezone_id="Asia/Tokyo")
     told = window.sign_in(shown.token).locator("#live time").first.inner_text()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.api import BIG, order, running
+from tests.service.api import BIG, order, running, until
 from tests.service.console import Browser
+from tests.service.receiver import Receiver
 
 # What they test is the same on each core; on the reference it runs with what takes long.
 pytestmark = pytest.mark.later_on_the_reference
@@ -47,8 +48,30 @@ def test_one_of_them_is_explained_with_its_way(browser: Browser) -> None:
     assert "Read from orders" in page
     assert "routed by its gateway <bdi>billing</bdi>" in page
     assert "1 of what is held matches" in page
+    assert "To a sink of the service, of which who runs it sees the attempts" in page
+    operator = Browser(browser.api)
+    operator.sign_in(browser.api.make_token(None, "admin"))
+    assert "Written to the sink out, a file" in operator.get(link)
     gone = browser.ask("GET", "/console/try?number=99999")
     assert (gone.status, b"not among the last events any more" in gone.body) == (422, True)
+
+
+def test_its_way_ends_with_the_attempts_to_deliver_it(tmp_path: Path, backend: str) -> None:
+    """What an endpoint has answered is shown to who runs the service, and runs nothing."""
+    receiver = Receiver()
+    receiver.said, receiver.answer = b"<script>alert(1)</script>\xe2\x80\xae", lambda _: 422
+    with running(tmp_path, sinks={"hooks": receiver.sink()}) as api:
+        assert api.ask("PUT", "/v1/subscriptions/big", BIG).status == 201
+        api.read(order(1))
+        operator = Browser(api)
+        operator.sign_in(api.make_token(None, "admin"))
+        until(lambda: "422" in operator.get("/console/try?number=1"))
+        way = operator.get("/console/try?number=1").partition('id="way"')[2].partition("</section>")[0]
+        assert "refused" in way
+        assert "&lt;script&gt;alert(1)" in way
+        assert "<script>" not in way
+        assert "U+202E" in way
+    receiver.close()
 
 
 def test_one_of_the_last_events_is_chosen_to_be_tried(browser: Browser) -> None:

@@ -82,7 +82,7 @@ class Records:
         """Return how a source of the format would read its events otherwise; None where it would not."""
         if name == "json" or self._options.layout == cdc.LAYOUT or not any(each.type in ("update", "delete") for each in found):
             return None
-        return "no source here has this format: what before lacks counts as not there; a source that has it takes it for unknown"
+        return "no source here has this format: to one that has it, what before lacks is unknown; here it counts as missing"
 
     def one(self, call: Call, record: bytes) -> Read:
         """Return the event that a question is about. Raises EventError, and Problem: the record has several."""

@@ -58,7 +58,7 @@ class Handlers:
         options: Options = engine._options
         self.default_tenant = options.default_tenant
         asking = Asking(engine, subscriptions, status.events, options.default_tenant)
-        watching = Watching(status.events, status.matches, subscriptions)
+        watching = Watching(status, subscriptions, own)
         self._others = (Observed(status), watching, asking, Decoding(options), Delivering(status, own))
         self.watchers = Watchers(status.events, status.counted)
         self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()

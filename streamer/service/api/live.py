@@ -18,7 +18,7 @@ from starlette.types import Receive, Send
 
 from streamer.service.api.problems import Problem
 from streamer.service.api.tokens import Token, Tokens
-from streamer.service.observed.events import LOOKED_AT, Events, Seen
+from streamer.service.observed.events import LOOKED_AT, Events, Hit, Seen
 from streamer.service.store.rows import time_of
 
 #: Watchers, and those of one tenant.
@@ -51,7 +51,7 @@ class Watched:
         """Tell whether an event is to be shown; *is_all* where matches of every tenant's events are, too."""
         if self.tenant not in (None, seen.tenant) or self.collection not in (None, seen.collection):
             return False
-        hits = (*seen.matched.own, *(seen.matched.every if is_all else ()))
+        hits = hits_of(seen, is_all=is_all)
         if self.outcome is not None and bool(hits) != (self.outcome == "matched"):
             return False
         if self.gateway is None and self.subscription is None:
@@ -59,10 +59,14 @@ class Watched:
         return any(self.gateway in (None, hit.gateway) and self.subscription in (None, hit.id) for hit in hits)
 
 
+def hits_of(seen: Seen, *, is_all: bool) -> tuple[Hit, ...]:
+    """Return the matches of an event that are kept; *is_all* with those of subscriptions to every tenant's events."""
+    return (*seen.matched.own, *(seen.matched.every if is_all else ()))
+
+
 def shown(seen: Seen, *, is_all: bool) -> dict[str, Any]:
     """Return what is told of an event; *is_all* with the subscriptions to every tenant's events."""
-    matched = seen.matched
-    hits = (*matched.own, *(matched.every if is_all else ()))
+    matched, hits = seen.matched, hits_of(seen, is_all=is_all)
     event: dict[str, Any]
     try:
         event = {"event": json.loads(seen.text)}

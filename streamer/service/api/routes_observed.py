@@ -95,6 +95,16 @@ OBSERVED: Final[tuple[Route, ...]] = (
     ),
     Route(
         method="GET",
+        path="/v1/events/{number}",
+        handler="get_event",
+        summary="Show one of the last events, where each of its matches went, and the attempts to deliver them.",
+        scope="consume",
+        params=(_WHOSE,),
+        answers={200: "EventWithWays"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="GET",
         path="/v1/live",
         handler="live",
         summary="Show some events as they come, ten a second at most, as server-sent events; it may leave out any.",

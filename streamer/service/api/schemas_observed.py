@@ -225,6 +225,31 @@ OBSERVED: Final[Mapping[str, Any]] = {
             "most_counts": {"type": "integer", "minimum": 0, "description": "`service.match_counts`; 0 counts nothing."},
         }
     ),
+    "EventWithWays": {
+        "allOf": [
+            ref("Event"),
+            object_of(
+                {
+                    "ways": list_of(
+                        object_of(
+                            {
+                                "tenant": TEXT,
+                                "id": TEXT,
+                                "gateway": MAYBE,
+                                "sink": {
+                                    "type": ["string", "null"],
+                                    "description": "Null where no route leads to one, and where it is not the tenant's own.",
+                                },
+                                "kind": {"type": ["string", "null"], "description": "The type of the sink, or `stream`."},
+                                "message": {"type": ["string", "null"], "description": "The id of the message."},
+                                "attempts": list_of(_ATTEMPT),
+                            }
+                        )
+                    )
+                }
+            ),
+        ]
+    },
     "Configuration": object_of(
         {
             "name": MAYBE,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, Final, final
 
 from streamer.service.api.calls import EVENTS, Answer, Call, after, answer, cursor
-from streamer.service.api.live import Watched, shown
+from streamer.service.api.live import Watched, hits_of, shown
 from streamer.service.api.problems import Problem, refuse_elsewhere
 from streamer.service.declined import Declined
-from streamer.service.observed.events import Events
-from streamer.service.observed.matches import MINUTE, MatchCounts
+from streamer.service.gateways import Gateways, sink_of
+from streamer.service.messages import message_of
+from streamer.service.observed.events import Hit, Seen
+from streamer.service.observed.matches import MINUTE
+from streamer.service.status import Status
 from streamer.service.store.rows import time_of
 from streamer.service.subscriptions import Subscriptions
 from streamer.service.tenants import inside
+
+#: Attempts that are told of one message.
+_ATTEMPTS: Final = 10
 
 
 @final
@@ -23,8 +29,9 @@ class Watching:
     scope is that of streams of matches: who has it may read all events of the tenant by subscribing to them.
     """
 
-    def __init__(self, events: Events, counts: MatchCounts, subscriptions: Subscriptions) -> None:
-        self._events, self._counts, self._subscriptions = events, counts, subscriptions
+    def __init__(self, status: Status, subscriptions: Subscriptions, own: Gateways) -> None:
+        self._status, self._subscriptions, self._gateways = status, subscriptions, own
+        self._events, self._counts = status.events, status.matches
 
     def list_events(self, call: Call) -> Answer:
         """See the route."""
@@ -41,6 +48,28 @@ class Watching:
         items, more = found[:limit], len(found) > limit
         told = {"items": [shown(seen, is_all=is_all) for seen in items], "next": cursor(str(items[-1].number)) if more else None}
         return answer(told if not is_all else told | {"came": self._events.came, "taken": self._events.taken})
+
+    def get_event(self, call: Call) -> Answer:
+        """See the route."""
+        number, is_all = call.path["number"], call.token.tenant is None
+        seen = self._events.find(int(number)) if number.isascii() and number.isdigit() and len(number) <= 18 else None
+        if seen is None or not Watched(tenant=call.tenant).has(seen, is_all=is_all):
+            raise Problem("unknown", "no such event among those that are kept")
+        ways = [self._way(seen, hit, is_all=is_all) for hit in hits_of(seen, is_all=is_all)]
+        return answer(shown(seen, is_all=is_all) | {"ways": ways})
+
+    def _way(self, seen: Seen, hit: Hit, *, is_all: bool) -> dict[str, Any]:
+        """Return where a match went, and what came of it; a tenant's token is told of its own gateways alone."""
+        told: dict[str, Any] = {"tenant": hit.tenant, "id": hit.id, "gateway": hit.gateway}
+        way, kind = self._gateways.way(hit.tenant, hit.gateway)
+        is_own = hit.gateway is not None and way is not None and way.sink == sink_of(hit.tenant, hit.gateway)
+        if way is None or not (is_all or is_own):
+            return told | {"sink": None, "kind": None, "message": None, "attempts": []}
+        about = (inside(hit.tenant, hit.id), hit.gateway, hit.transition)
+        message = message_of(way, seen.source, seen.partition, (seen.position, seen.part), about)
+        attempts = self._status.attempts(way.sink, _ATTEMPTS, message) or []
+        told |= {"sink": way.sink, "kind": kind, "message": message}
+        return told | {"attempts": [each.told(is_all=is_all) for each in attempts]}
 
     def live(self, call: Call) -> Answer:
         """See the route."""

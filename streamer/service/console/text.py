@@ -32,7 +32,7 @@ def said(value: Any, most: int = SHOWN) -> Markup:
     more = Markup('<p class="muted">… and {} characters more, which the API tells</p>').format(number(rest)) if rest > 0 else ""
     return Markup(
         '<details class="said"><summary><bdi>{}…</bdi> <span class="muted">{} characters</span></summary>'
-        '<pre class="wrap"><bdi>{}</bdi></pre>{}</details>'
+        '<pre class="wrap" tabindex="0"><bdi>{}</bdi></pre>{}</details>'
     ).format(cut, number(len(text)), opened, more)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from streamer.locks import Lock
@@ -14,6 +15,8 @@ from streamer.service.store.rows import milliseconds, time_of
 #: Attempts of a sink, and sinks; those to which nothing was sent for the longest time are forgotten first.
 MOST: Final = 100
 MOST_SINKS: Final = 200
+#: Messages of an attempt that it is found by.
+FOUND: Final = 100
 
 
 @final
@@ -24,7 +27,9 @@ class Attempt:
     Attributes:
         at: when it ended, in milliseconds since the epoch.
         seconds: how long it took.
-        ids: how many messages there were, and the id of the first.
+        messages: how many there were.
+        first: the id of the first.
+        marks: of the first `FOUND` of them, each half of an id: so they take little room.
     """
 
     at: int
@@ -32,6 +37,7 @@ class Attempt:
     messages: int
     first: str
     outcome: Outcome
+    marks: array[int] = field(default_factory=lambda: array("Q"))
 
     def told(self, *, is_all: bool) -> dict[str, Any]:
         """Return it as plain JSON; *is_all* with what the endpoint has said."""
@@ -58,7 +64,8 @@ class Attempts:
 
     def add(self, sink: str, ids: Sequence[str], outcome: Outcome, seconds: float) -> None:
         """Keep an attempt that has just ended."""
-        attempt = Attempt(milliseconds(), seconds, len(ids), ids[0] if ids else "", outcome)
+        marks = array("Q", [mark for each in ids[:FOUND] if (mark := _mark(each)) is not None])
+        attempt = Attempt(milliseconds(), seconds, len(ids), ids[0] if ids else "", outcome, marks)
         with self._lock:
             if sink not in self._last:
                 self._last[sink] = deque(maxlen=MOST)
@@ -75,6 +82,19 @@ class Attempts:
         with self._lock:
             return list(reversed(self._last.get(sink, ())))[:most]
 
+    def of(self, sink: str, message: str, most: int) -> list[Attempt]:
+        """Return the last attempts of a sink to deliver one message, the newest first, as far as they are kept."""
+        mark = _mark(message)
+        return [each for each in self.last(sink) if mark in each.marks][:most]
+
     def failed(self, sink: str) -> Attempt | None:
         """Return the last one that did not deliver, as far as it is known."""
         return self._failed.get(sink)
+
+
+def _mark(message: str) -> int | None:
+    """Return half of an id; None of what is none, as that of a test."""
+    try:
+        return int(message[:16], 16)
+    except ValueError:
+        return None

@@ -51,6 +51,8 @@ _OVERHEAD: Final = 1024
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 Name: TypeAlias = tuple[str | None, str | None]
+#: What an event matched; None where that is nothing.
+Found: TypeAlias = Matches | EventError | None
 
 
 class Hit(NamedTuple):
@@ -88,6 +90,7 @@ class Seen:
     Attributes:
         number: later ones have larger numbers.
         at: when, in milliseconds since the epoch.
+        part: which event of the record it is.
         tenant: whose it is; None of one that is no change, and so nobody's.
         ignored: why it is no change; None where it is one.
     """
@@ -97,6 +100,7 @@ class Seen:
     source: str
     partition: str
     position: Position
+    part: int
     text: bytes
     tenant: str | None
     collection: str | None
@@ -139,18 +143,22 @@ class Events:
         self._tokens = tokens - take
         return range(count) if take == count else sorted(random.sample(range(count), take))
 
-    def add(self, source: str, partition: str, position: Position, text: bytes, found: Matches | EventError | None) -> None:
-        """Take an event; *found* is None where it matched nothing. One that cannot be read is a dead letter, and not taken."""
+    def add(self, source: str, partition: str, place: tuple[Position, int], text: bytes, found: Found) -> None:
+        """Take an event; *found* is None where it matched nothing. One that cannot be read is a dead letter, and not taken.
+
+        Args:
+            place: its position, and which event of the record it is.
+        """
         if isinstance(found, EventError) or len(text) > LONGEST:
             return
         self._tokens -= len(text) // BYTES_OF_ONE
         try:
-            self._add(source, partition, position, text, Matched() if found is None else _matched(found))
+            self._add(source, partition, place, text, Matched() if found is None else _matched(found))
         except Exception:
             # What is only looked at ends no pipeline.
             _LOGGER.exception("an event could not be kept to be shown")
 
-    def _add(self, source: str, partition: str, position: Position, text: bytes, matched: Matched) -> None:
+    def _add(self, source: str, partition: str, place: tuple[Position, int], text: bytes, matched: Matched) -> None:
         tenant = collection = kind = ignored = None
         try:
             event = self._options.read(text, None, None)
@@ -161,7 +169,7 @@ class Events:
             return
         with self._lock:
             self.taken += 1
-            about = (self.taken, milliseconds(), source, partition, position, text)
+            about = (self.taken, milliseconds(), source, partition, *place, text)
             seen = Seen(*about, tenant, collection, kind, ignored, matched)
             self._latest.append(seen)
             self._put((tenant, collection), seen)

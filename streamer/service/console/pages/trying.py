@@ -6,13 +6,11 @@ import json
 from typing import Any, Final
 
 from streamer.service.api.calls import JSON
-from streamer.service.console.client import Refused
+from streamer.service.console.client import Refused, part
 from streamer.service.console.drafts import Draft, pointed
 from streamer.service.console.text import pretty
 from streamer.service.console.visit import Shown, View, Visit
 
-#: Pages of the last events that are looked through for one.
-_PAGES: Final = 5
 #: So many matches are explained, and near misses shown; so many events of a record can be chosen from.
 _MOST: Final = 10
 
@@ -55,16 +53,16 @@ async def _last(visit: Visit) -> Any:
 
 
 async def _seen(visit: Visit, number: str) -> Any:
-    """Return one of the last events by its number; None where it is kept no more, or is no JSON object."""
-    cursor = None
-    for _ in range(_PAGES if visit.who.may("consume") else 0):
-        told = await visit.api.get("/v1/events", limit=200, cursor=cursor, collection=visit.query.get("collection"))
-        for each in told["items"]:
-            if str(each["number"]) == number:
-                return each if isinstance(each.get("event"), dict) else None
-        if (cursor := told["next"]) is None:
-            break
-    return None
+    """Return one of the last events by its number, with its way; None where it is kept no more, or is no JSON object."""
+    if not visit.who.may("consume"):
+        return None
+    try:
+        seen = await visit.api.get(f"/v1/events/{part(number)}")
+    except Refused as refused:
+        if refused.kind != "unknown":
+            raise
+        return None
+    return seen if isinstance(seen.get("event"), dict) else None
 
 
 async def act(visit: Visit) -> Shown:
@@ -73,8 +71,9 @@ async def act(visit: Visit) -> Shown:
     formats = await _formats(visit)
     try:
         read = await _read(visit, asked)
-        part = int(given) if (given := visit.form.get("part", "")).isascii() and given.isdigit() and len(given) < 4 else 1
-        at = min(max(part, 1), len(read["events"]))
+        given = visit.form.get("part", "")
+        at = int(given) if given.isascii() and given.isdigit() and len(given) < 4 else 1
+        at = min(max(at, 1), len(read["events"]))
         event = read["events"][at - 1]["event"]
         values: dict[str, Any] = {"read": {**read, "at": at, "one": read["events"][at - 1]}}
         if event is None:

@@ -87,19 +87,33 @@
     });
   }
 
-  // Somebody's data: what does not print is shown by its number, and a long text is cut.
-  function said(value) {
-    const text = typeof value === "string" ? value : JSON.stringify(value);
+  // Somebody's data: what does not print is shown by its number; a long text is cut, and opened where somebody wants it.
+  const SHOWN = 120, OPENED = 20000;
+  function printed(text, keep) {
     const made = document.createElement("bdi");
-    made.className = "said";
-    for (const piece of text.slice(0, 120).split(/([\p{C}\p{Zl}\p{Zp}])/u)) {
-      if (!/^[\p{C}\p{Zl}\p{Zp}]$/u.test(piece)) { made.append(piece); continue; }
+    for (const piece of text.split(/([\p{C}\p{Zl}\p{Zp}])/u)) {
+      if (keep.includes(piece) || !/^[\p{C}\p{Zl}\p{Zp}]$/u.test(piece)) { made.append(piece); continue; }
       const sign = document.createElement("span");
       sign.className = "control";
       sign.textContent = "U+" + piece.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
       made.append(sign);
     }
-    if (text.length > 120) made.append("…");
+    return made;
+  }
+  function said(value) {
+    const text = typeof value === "string" ? value : JSON.stringify(value), cut = printed(text.slice(0, SHOWN), "");
+    if (text.length <= SHOWN) { cut.className = "said"; return cut; }
+    cut.append("…");
+    const summary = element("summary", "", cut, " ", element("span", "muted", text.length.toLocaleString("en") + " characters"));
+    const made = element("details", "said", summary);
+    made.addEventListener("toggle", () => {
+      if (made.childElementCount > 1) return;
+      const whole = element("pre", "wrap", printed(text.slice(0, OPENED), "\n\t"));
+      whole.tabIndex = 0;
+      made.append(whole);
+      const rest = text.length - OPENED;
+      if (rest > 0) made.append(element("p", "muted", "… and " + rest.toLocaleString("en") + " characters more, which the API tells"));
+    });
     return made;
   }
   function element(name, kind, ...children) {
@@ -151,7 +165,8 @@
       tellTimes(row);
       part.querySelector("[data-none]")?.remove();
       body.prepend(row);
-      const old = [...body.rows].slice(most).filter((each) => !each.contains(document.activeElement));
+      const isUsed = (each) => each.contains(document.activeElement) || each.querySelector("details[open]") !== null;
+      const old = [...body.rows].slice(most).filter((each) => !isUsed(each));
       old.forEach((each) => each.remove());
     }
     pause.addEventListener("click", () => {
