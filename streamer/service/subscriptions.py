@@ -170,6 +170,10 @@ class Subscriptions:
         """Return those of a tenant in the order of their ids, from the first after one; some may be over. Raises ServiceError."""
         return self._table.page(tenant, after, most)
 
+    def walk(self, tenant: str, after: str = "", most: int = PAGE) -> list[Stored]:
+        """Return those of all tenants in the order of tenants and ids, as `page`. Raises ServiceError."""
+        return self._table.walk((tenant, after), most)
+
     def changes(self, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry] | None:
         """Return what was written of one, the last first, from the first before a version; None where nothing is known of it.
 

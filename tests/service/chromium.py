@@ -97,14 +97,15 @@ class Window:
         """Tell whether the page is wider than the window."""
         return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
-    def picture(self, name: str, *, is_whole: bool = True) -> None:
-        """Write what is seen for docs/console.md, in few colours so that it is small; where `make console` wants it."""
+    def picture(self, name: str, *, is_whole: bool = True, of: Any = None) -> None:
+        """Write what is seen, or a part, for docs/console.md, in few colours so that it is small; if `make console` wants it."""
         if not os.environ.get("STREAMER_PICTURES"):
             return
         from PIL import Image
 
         PICTURES.mkdir(parents=True, exist_ok=True)
-        with Image.open(BytesIO(self.page.screenshot(full_page=is_whole))) as image:
+        taken = self.page.screenshot(full_page=is_whole) if of is None else of.screenshot()
+        with Image.open(BytesIO(taken)) as image:
             image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(PICTURES / f"{name}.png", optimize=True)
 
     def close(self) -> None:

@@ -75,6 +75,8 @@ def test_answers_are_as_the_document_says(api: Api) -> None:
         ("GET", "/v1/subscriptions/big/history", None),
         ("GET", "/v1/subscriptions/nosuch/history", None),
         ("GET", "/v1/subscriptions/big/matches", None),
+        ("PUT", "/v1/subscriptions/any", {"cel": "data.a != 1"}),
+        ("GET", "/v1/filters/unguarded?collection=*", None),
         ("GET", "/v1/subscriptions/nosuch/matches", None),
         ("GET", "/v1/subscriptions?prefix=b&text=AMOUNT&unindexed=false", None),
         ("POST", "/v1/lint", {"id": "a", "cel": "1 > 2"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +10,16 @@ from pathlib import Path
 import pytest
 from prometheus_client import Metric
 
+import streamer
+from streamer.service.api import asking
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.observed.series import MOST, POINTS, Series, quantile
 from streamer.service.protocols import Progress
-from tests.service.api import BIG, Api, order, running, until
+from tests.service.api import BIG, LINES, Api, order, running, until
 
 pytestmark = pytest.mark.later_on_the_reference
+EQ = {"field": "amount", "op": "==", "value": 7}
+NE = BIG | {"filters": [{"field": "amount", "op": "!=", "value": 7}]}
 
 
 @pytest.fixture
@@ -28,7 +33,7 @@ def admin(api: Api) -> str:
     return api.make_token(None, "admin")
 
 
-OBSERVED = ("/v1/status", "/v1/metrics/history", "/v1/filters", "/v1/config")
+OBSERVED = ("/v1/status", "/v1/metrics/history", "/v1/filters", "/v1/filters/unguarded", "/v1/config")
 
 
 def test_only_who_runs_the_service_is_told_of_it(api: Api) -> None:
@@ -186,3 +191,67 @@ def test_a_quantile_lies_within_its_bucket() -> None:
     assert quantile(buckets, 0.5) == 1.5
     assert quantile(buckets, 0.99) == 2.0
     assert quantile([(1.0, 0.0)], 0.5) != quantile([(1.0, 0.0)], 0.5), "of nothing there is none"
+
+
+def test_what_no_filter_can_guard_is_listed_for_all_tenants(api: Api, admin: str) -> None:
+    """A page at a time, by whatever way a subscription was written; what is paused is in no filter, and not listed."""
+    path = api.directory / "subscriptions.jsonl"
+    path.write_text(json.dumps({"id": "of a file", "tenant": "files", "cel": "data.a != 1"}) + "\n")
+    api.config["subscriptions"] = [str(path)]
+    assert api.ask("POST", "/v1/reload", token=admin).status == 200
+    other = api.make_token("other", "read", "write")
+    for number in range(3):
+        assert api.ask("PUT", f"/v1/subscriptions/ne{number}", NE).status == 201
+        assert api.ask("PUT", f"/v1/subscriptions/eq{number}", BIG | {"filters": [EQ]}).status == 201
+    api.ask("PUT", "/v1/subscriptions/mine", {"collection": "others"}, token=other)
+    api.ask("PUT", "/v1/subscriptions/paused", NE, token=other)
+    api.ask("POST", "/v1/subscriptions/paused:pause", token=other)
+    api.ask("PUT", "/v1/subscriptions/all?tenant=*", {"cel": "data.a != 1"}, token=admin)
+
+    def listed(query: str = "") -> list[tuple[str, str]]:
+        found, more = [], ""
+        while more is not None:
+            reply = api.ask("GET", f"/v1/filters/unguarded?{query}{more}", token=admin)
+            assert reply.status == 200, reply.body
+            assert len(reply.json["items"]) <= 2
+            found += [(each["tenant"], each["id"]) for each in reply.json["items"]]
+            more = None if reply.json["next"] is None else f"&cursor={reply.json['next']}"
+        return found
+
+    acme = [("acme", f"ne{number}") for number in range(3)]
+    assert listed("limit=2") == [("*", "all"), *acme, ("files", "of a file"), ("other", "mine")]
+    assert listed("limit=2&tenant=acme") == acme
+    assert listed("limit=1&collection=others") == [("other", "mine")]
+    assert listed("limit=2&collection=*") == [("*", "all"), ("files", "of a file")]
+    (one,) = api.ask("GET", "/v1/filters/unguarded?tenant=other", token=admin).json["items"]
+    assert (one["cost"], one["collection"], one["origin"]) == ("unkeyed", "others", "api")
+    assert api.ask("GET", "/v1/filters/unguarded?cursor=x", token=admin).kind == "bad-request"
+
+
+def test_a_page_of_what_no_filter_can_guard_looks_at_so_much(api: Api, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_LOOKING", -1.0)
+    lines = b"\n".join(json.dumps(BIG | {"id": f"{number}", "filters": [EQ]}).encode() for number in range(20))
+    assert api.ask("POST", "/v1/subscriptions:import", lines, headers=LINES).status == 200
+    api.ask("PUT", "/v1/subscriptions/last", NE)
+    looked_at, more, found = [], "", []
+    while more is not None:
+        reply = api.ask("GET", f"/v1/filters/unguarded?limit=50{more}", token=admin).json
+        looked_at.append(reply["looked_at"])
+        found += [each["id"] for each in reply["items"]]
+        more = None if reply["next"] is None else f"&cursor={reply['next']}"
+    assert (found, sum(looked_at), max(looked_at)) == (["last"], 21, 1), "each page goes on by one at least"
+
+
+@pytest.mark.parametrize("value", [7, "a", "", True, 0, 10**30, "\U0001f600"])
+@pytest.mark.parametrize("more", [{}, {"cel": "data.a != 1 || size(data.b) > 3"}, {"pattern": {"data": {"x": ["b"]}}}])
+def test_what_asks_for_a_value_has_a_key(value: object, more: dict[str, object], backend: str) -> None:
+    """What is passed over without a plan is guarded, whatever else it asks."""
+    filters = [{"field": "b.c", "op": "!=", "value": 1}, {"field": "a", "op": "==", "value": value}]
+    text = json.dumps({"id": "one", "filters": filters, **more}).encode()
+    assert asking.has_equality(text)
+    engine = streamer.Engine()
+    engine.add(text)
+    assert engine.plan("one").access_keys is not None
+    for other in (filters[:1], [], None, [{"field": "a", "op": "==", "value": [1]}]):
+        assert not asking.has_equality(json.dumps({"id": "one", "filters": other}).encode())
+    assert not asking.has_equality(b"{")

@@ -214,6 +214,28 @@ def test_what_a_subscription_matched_is_drawn(window: Window, shown: Api) -> Non
             assert window.findings() == [], (width, scheme)
 
 
+def test_who_operates_finds_what_no_filter_can_guard(window: Window, shown: Api) -> None:
+    other = shown.make_token("globex", "write")
+    for number, cel in enumerate(("data.amount % 2 == 0", "size(data.note) > 10", "data.amount != 5")):
+        shown.ask("PUT", f"/v1/subscriptions/odd-{number}", {"collection": "orders", "cel": cel}, token=other)
+    shown.ask("PUT", "/v1/subscriptions/everything?tenant=acme", {"filters": [{"field": "note", "op": "matches", "value": "^x"}]})
+    page = window.sign_in(shown.token, "/console/filters")
+    part = page.get_by_role("region", name="What no filter can guard").first
+    assert part.get_by_role("row").count() == 5
+    for width in ("narrow", "wide"):
+        for scheme in ("dark", "light"):
+            window.look(width=width, scheme=scheme)
+            assert not window.is_scrolled_sideways()
+            assert window.findings() == [], (width, scheme)
+    window.picture("filters-unguarded", of=part)
+    part.get_by_label("Collection").fill("orders")
+    part.get_by_role("button", name="Search").press("Enter")
+    page.get_by_text("3 shown").wait_for()
+    page.get_by_role("button", name="show odd-1").click()
+    page.get_by_role("heading", name="odd-1").wait_for()
+    assert page.get_by_label("Tenant", exact=True).input_value() == "globex"
+
+
 def test_what_is_typed_is_checked_and_form_and_text_follow_each_other(window: Window, shown: Api) -> None:
     page = window.sign_in(shown.make_token("acme", "read", "write", "consume"), "/console/subscription?id=big")
     value, text = page.get_by_label("Value"), page.get_by_label("Subscription, as JSON")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,27 @@ def test_filters_are_drawn_over_time(browser: Browser, api: Api) -> None:
     api.read(*(order(number, amount=-number) for number in range(300)))
     page = until(lambda: "Keys of the filter" in (told := browser.get("/console/filters")) and told)
     assert '<th scope="row"><bdi class="said">orders</bdi>' in page
+
+
+def test_what_no_filter_can_guard_is_listed_and_leads_to_its_tenant(browser: Browser, api: Api) -> None:
+    other = api.make_token("<b>other", "write")
+    api.ask("PUT", "/v1/subscriptions/any", {"cel": "data.a != 1"})
+    for number in range(60):
+        api.ask("PUT", f"/v1/subscriptions/n{number:02}<b>", {"collection": "others"}, token=other)
+    page = browser.get("/console/filters")
+    assert "50 shown" in page
+    assert "n49&lt;b&gt;" in page
+    assert "n50" not in page
+    assert "<b>" not in page
+    following = unescape(re.search(r'href="(/console/filters\?[^"]*)#unguarded">Look further', page)[1])  # type: ignore[index]
+    assert "n59&lt;b&gt;" in browser.get(following)
+    assert "n00" not in browser.get("/console/filters?collection=nosuch")
+    reply = browser.post("/console/tenant", tenant="acme", next="/console/subscription?id=any")
+    assert reply.headers["location"] == "/console/subscription?id=any"
+    page = browser.get("/console/filters")
+    assert 'name="next" value="/console/subscription?id=any"' in page
+    assert "n00" not in page, "who chose a tenant sees that one"
+    assert browser.ask("GET", "/console/filters?cursor=x").status == 422
 
 
 def test_the_past_of_a_filter_is_its_own() -> None:

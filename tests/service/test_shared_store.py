@@ -108,6 +108,22 @@ def test_subscriptions_have_versions_in_the_order_of_their_commits(make: Make) -
         table.close()
 
 
+def test_subscriptions_of_all_tenants_are_walked_through(make: Make) -> None:
+    """In one order, some at a time, each once; an id of one tenant is no reason to pass over another tenant's."""
+    with closing(Table(make())) as table:
+        several = [
+            written(b'{"id": "%b"}' % name, tenant) for tenant in ("u", "t", "*") for name in (b"a", b"Z", b"\xc3\xa9", b"b")
+        ]
+        table.hold("files", several)
+        found: list[tuple[str, str]] = []
+        while rows := table.walk(found[-1] if found else ("", ""), 3):
+            found += [(row.tenant, row.id) for row in rows]
+        assert len(found) == 12
+        assert set(found) == {(each.tenant, each.id) for each in several}
+        for tenant in ("u", "t", "*"):
+            assert [row.id for row in table.page(tenant, "")] == [id_ for whose, id_ in found if whose == tenant]
+
+
 def test_files_take_an_id_whose_lease_is_over(make: Make) -> None:
     with closing(Table(make())) as table:
         over = Stored(tenant="t", id="a", origin="api", text=b'{"id": "a"}', created=1, updated=1, lease=1, expires_at=2)

@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, final
@@ -29,6 +30,7 @@ from streamer.service.api.decoding import Records
 from streamer.service.api.problems import Problem, members, refuse_elsewhere
 from streamer.service.declined import Declined
 from streamer.service.observed.events import MOST, Events, Seen
+from streamer.service.store.rows import time_of
 from streamer.service.store.subscriptions import PAGE
 from streamer.service.subscriptions import Subscriptions
 from streamer.service.tenants import Written, claimed, inside, outside, written
@@ -39,6 +41,8 @@ from streamer.subscriptions.subscription import EVERY, Subscription
 _LINTED: Final = 1000
 #: How long a draft is tried on events, in seconds; so many of them at once. Of each outcome so many events are named.
 _PATIENCE: Final = 0.06
+#: Seconds of a processor for a page of what no filter can guard.
+_LOOKING: Final = 0.03
 _AT_ONCE: Final = 50
 _NAMED: Final = 10
 #: Rows that are looked at for near misses, at most, where few are of the event's collection.
@@ -191,6 +195,28 @@ class Asking:
             plan = aside.plan(inside(call.whose, each.id))
         return answer({"tenant": call.whose, "id": each.id, **_told(plan.to_dict(), each.id)})
 
+    def list_unguarded(self, call: Call) -> Answer:
+        """See the route. What is paused, or held by another process, is in no filter of this one."""
+        limit, collection = call.query.get("limit", 50), call.query.get("collection")
+        at = outside(after(call.query["cursor"])) if "cursor" in call.query else (call.tenant or "", "")
+        found: list[dict[str, Any]] = []
+        looked_at, deadline = 0, time.thread_time() + _LOOKING
+        while True:
+            rows = self._subscriptions.walk(*at) if call.tenant is None else self._subscriptions.page(call.tenant, at[1])
+            for row in rows:
+                looked_at, at = looked_at + 1, (row.tenant, row.id)
+                plan = None
+                if not has_equality(row.text):
+                    with suppress(UnknownSubscriptionError):
+                        plan = self._engine.plan(inside(*at))
+                if plan is not None and plan.access_keys is None and collection in (None, plan.collection):
+                    told = {"tenant": row.tenant, "id": row.id, "collection": plan.collection, "cost": plan.cost}
+                    found.append({**told, "origin": row.origin, "updated": time_of(row.updated)})
+                if len(found) == limit or time.thread_time() > deadline:
+                    return answer({"items": found, "next": cursor(inside(*at)), "looked_at": looked_at})
+            if len(rows) < PAGE:
+                return answer({"items": found, "next": None, "looked_at": looked_at})
+
     def try_subscription(self, call: Call) -> Answer:
         """See the route."""
         given = members_of(call.body)
@@ -332,6 +358,17 @@ def _matching(engine: Engine, some: Sequence[Seen]) -> Iterator[int]:
     """Yield the numbers of the events that match something."""
     for at, _ in engine.match_batch([seen.text for seen in some]).matched():
         yield some[at].number
+
+
+def has_equality(text: bytes) -> bool:
+    """Tell whether a filter of a subscription asks for one value, which is a key then. A plan would take ten times as long."""
+    try:
+        filters = json.loads(text).get("filters")
+    except (RecursionError, ValueError):
+        return False
+    return isinstance(filters, list) and any(
+        isinstance(each, dict) and each.get("op") == "==" and isinstance(each.get("value"), str | int) for each in filters
+    )
 
 
 def _told(told: dict[str, Any], subscription_id: str) -> dict[str, Any]:

@@ -68,6 +68,20 @@ OBSERVED: Final[tuple[Route, ...]] = (
     ),
     Route(
         method="GET",
+        path="/v1/filters/unguarded",
+        handler="list_unguarded",
+        summary="List the subscriptions that no filter can guard, of all tenants or of one, in the order of tenants and ids.",
+        scope="admin",
+        params=(
+            Param("tenant", "Only those of this tenant.", {"type": "string", "minLength": 1}),
+            Param("collection", "Only those to this collection; `*` to those that name none."),
+            CURSOR,
+            limit(50, 500),
+        ),
+        answers={200: "Unguarded"},
+    ),
+    Route(
+        method="GET",
         path="/v1/config",
         handler="get_config",
         summary="Show the configuration in force, and where each value comes from; secrets by their names.",

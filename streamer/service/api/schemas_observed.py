@@ -166,6 +166,24 @@ OBSERVED: Final[Mapping[str, Any]] = {
             ),
         }
     ),
+    "Unguarded": object_of(
+        {
+            "items": list_of(
+                object_of(
+                    {
+                        "tenant": TEXT,
+                        "id": TEXT,
+                        "collection": {"type": "string", "description": "`*` for every one."},
+                        "cost": {"enum": ["indexed", "unkeyed"], "description": "An index narrows it down, or none does."},
+                        "origin": {"enum": ["files", "api"]},
+                        "updated": TIME,
+                    }
+                )
+            ),
+            "next": NEXT,
+            "looked_at": {"type": "integer", "minimum": 0, "description": "So many were looked at for this page."},
+        }
+    ),
     "Attempt": _ATTEMPT,
     "Attempts": object_of({"items": list_of(_ATTEMPT)}),
     "DeadLetterCounts": object_of(

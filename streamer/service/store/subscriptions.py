@@ -71,6 +71,7 @@ class Room:
 _COLUMNS: Final = "tenant, id, origin, body, version, created, updated, paused, unindexed, lease, expires_at"
 _GET: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id = ?"
 _PAGE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
+_WALK: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?"
 _PUT: Final = (
     f"INSERT INTO subscriptions ({_COLUMNS}) VALUES ({', '.join('?' * 11)}) ON CONFLICT (tenant, id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])
@@ -100,6 +101,10 @@ class Table:
     def page(self, tenant: str, after: str, most: int = PAGE) -> list[Stored]:
         """Return those of a tenant in the order of their ids, from the first after one."""
         return [_stored(row) for row in self._reader.rows(_PAGE, tenant, after, most)]
+
+    def walk(self, after: Key, most: int = PAGE) -> list[Stored]:
+        """Return those of all tenants in the order of tenants and ids, from the first after one."""
+        return [_stored(row) for row in self._reader.rows(_WALK, *after, most)]
 
     def due(self, now: int, most: int) -> list[Stored]:
         """Return those whose lease is over, the oldest first."""

@@ -1,4 +1,4 @@
-"""The Bloom filters: what they stop, how often they are wrong, and each rebuild, over time."""
+"""The Bloom filters: what they stop, how often they are wrong, each rebuild, and which subscriptions none can guard."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, TypeAlias, final
 
+from streamer.service.console.client import Refused
 from streamer.service.console.visit import Shown, View, Visit
 
 _MOST: Final = 20
+#: Subscriptions of a page.
+_PAGE: Final = 50
 _SAMPLES: Final = 120
 #: Fewer samples tell nothing of a rate, as in `streamer plot`.
 _LEAST: Final = 200
@@ -41,10 +44,18 @@ class Past:
 
 
 async def show(visit: Visit) -> Shown:
-    """Show the filters that are asked most."""
+    """Show the filters that are asked most, and what none can guard: of the tenant that is chosen, or of all."""
     told = await visit.api.get("/v1/filters", limit=_MOST, samples=_SAMPLES)
     found = [(each, past(each, told)) for each in told["filters"]]
-    return Shown("filters.html", {"told": told, "filters": found})
+    search = {name: visit.query.get(name) or None for name in ("collection", "cursor")}
+    values: dict[str, Any] = {"told": told, "filters": found, "search": search, "unguarded": None, "wrong": ""}
+    try:
+        values["unguarded"] = await visit.api.get("/v1/filters/unguarded", limit=_PAGE, **search)
+    except Refused as refused:
+        if refused.kind != "bad-request":
+            raise
+        values["wrong"] = refused.detail
+    return Shown("filters.html", values, 422 if values["wrong"] else 200)
 
 
 def past(filter_: Mapping[str, Any], told: Mapping[str, Any]) -> Past:
