@@ -241,6 +241,38 @@ def test_many_are_imported_whole_or_with_each_error_at_its_line(browser: Browser
     assert "0 created, 0 replaced, 1 unchanged, 0 refused" in sent(200, do="import", text=good)
 
 
+def test_another_tenant_imports_for_itself_alone(browser: Browser) -> None:
+    """Under an id that is held, too: it is its own there. What says another tenant is refused."""
+    before = browser.api.ask("GET", "/v1/subscriptions/big").json
+    other = Browser(browser.api)
+    token = browser.api.make_token("other", "read", "write")
+    other.sign_in(token)
+    mine = json.dumps(BIG | {"id": "big", "gateway_id": "theirs"})
+    page = other.post("/console/import", do="import", text=mine).body.decode()
+    assert "1 created, 0 replaced" in page
+    assert browser.api.ask("GET", "/v1/subscriptions/big").json == before
+    assert browser.api.ask("GET", "/v1/subscriptions/big", token=token).json["subscription"]["gateway_id"] == "theirs"
+    reply = other.post("/console/import", do="import", text=json.dumps(BIG | {"id": "new", "tenant": "acme"}), tenant="acme")
+    assert reply.status == 422
+    assert "tenant" in reply.body.decode().partition('id="wrong"')[2].partition("</section>")[0]
+    assert browser.api.ask("GET", "/v1/subscriptions/new").status == 404
+    assert "n00" not in other.get("/console/subscriptions")
+
+
+def test_an_import_has_the_bounds_of_the_api(tmp_path: Path, backend: str) -> None:
+    """What is too long for the API is told, with what was typed; what is too long for any form is refused."""
+    with running(tmp_path, api={"limits": {"import_body": "64KiB"}}) as api:
+        browser = Browser(api)
+        browser.sign_in(api.make_token("acme", "read", "write"))
+        line = json.dumps(BIG | {"id": "x" * 100})
+        page = browser.post("/console/import", do="import", text="\n".join([line] * 400))
+        assert page.status == 422
+        assert "Nothing was written. a body has at most 65,536 bytes here" in page.body.decode()
+        assert page.body.count(b"x" * 100) == 400, "what was typed is there still"
+        assert browser.post("/console/import", do="import", text="\n".join([line] * 4000)).status == 413
+        assert api.ask("GET", "/v1/subscriptions").json["items"] == []
+
+
 def test_who_may_only_read_imports_nothing(browser: Browser) -> None:
     other = Browser(browser.api)
     other.sign_in(browser.api.make_token("acme", "read"))

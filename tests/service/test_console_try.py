@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,34 @@ def test_what_is_no_change_and_what_cannot_be_decoded_is_said(browser: Browser) 
     for bad in ("nosuch", "<script>alert(1)</script>"):
         assert "<script>alert" not in tried(browser, 422, event="{}", format=bad)
     assert tried(browser, 422, event="[" * 50_000)
+
+
+def test_what_somebody_wrote_into_a_record_drives_no_page(browser: Browser) -> None:
+    """Into names and values of each format, and into the fields of the form."""
+    bad = "</textarea><script>alert(1)</script>\"'{{7777*7}}\u202e\x1b"
+    for name in re.findall(r'<option value="([^"]+)"', browser.get("/console/try")):
+        record = json.loads(example(browser, name))
+        for given in (put(record, bad), put(record, bad, names=True)):
+            reply = browser.post("/console/try", event=json.dumps(given), format=name.partition(".")[0])
+            assert reply.status in (200, 422)
+            assert b"<script>alert" not in reply.body
+            assert b"54439" not in reply.body
+    fields = dict.fromkeys(("id", "draft", "format", "example", "part", "event"), bad)
+    for field in fields:
+        reply = browser.post("/console/try", **{"event": order().decode(), field: bad})
+        assert reply.status in (200, 422)
+        assert b"<script>alert" not in reply.body
+    big = json.dumps({"op": "c", "source": {"schema": "s", "table": "t"}, "after": {"a": "<b>" * 300_000}})
+    assert "<b>" not in tried(browser, event=big, format="debezium").partition("<main")[2]
+
+
+def put(value: Any, bad: str, *, names: bool = False) -> Any:
+    """Return a record with all of its texts, or the names in its rows, in hostile hands."""
+    if isinstance(value, dict):
+        return {(name + bad if names else name): put(each, bad, names=names) for name, each in value.items()}
+    if isinstance(value, list):
+        return [put(each, bad, names=names) for each in value]
+    return value + bad if isinstance(value, str) and not names and len(value) > 2 else value
 
 
 def test_of_several_events_one_after_the_other_is_tried(browser: Browser) -> None:
