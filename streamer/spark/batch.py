@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BinaryType, StringType
 
 from streamer import _backend
 from streamer.cel_eval import Functions
@@ -36,7 +35,7 @@ from streamer.engine.engine import Engine
 from streamer.errors import BackendError, ConfigError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.sizes import format_size
-from streamer.spark import broadcast, cogroup, schema
+from streamer.spark import broadcast, cogroup, members, schema
 from streamer.spark.compat import is_frame
 from streamer.spark.functions import carried
 from streamer.spark.paths import on_driver
@@ -97,6 +96,8 @@ def match_events(
     prune: bool | None = None,
     broadcast_bytes: int = BROADCAST_BYTES,
     cogroup_options: cogroup.CogroupOptions | None = None,
+    subscription_col: str | None = None,
+    extra: members.Extra = "warn",
     **engine_options: Any,
 ) -> SparkMatches:
     """Match the events of a DataFrame, exactly as `Engine.match` does each of them.
@@ -107,7 +108,8 @@ def match_events(
     Args:
         events: a DataFrame, classic or Connect, of which a column holds events as JSON text or bytes. Null rows are ignored.
         subscriptions: an `Engine`; the path of a snapshot or of JSON lines; or a DataFrame: of one column of JSON text, or of a
-            column for each member of a subscription.
+            column for each member of a subscription, where `types`, `filters`, `pattern` and `labels` may also be JSON text or
+            variants.
         event_col: the column with the events.
         layout: where the parts of an event stand. An engine and a snapshot have one; naming it again must name the same.
         strategy: `auto` takes broadcast up to *broadcast_bytes*, and says so in `.reason` and the log `streamer.spark`.
@@ -124,6 +126,9 @@ def match_events(
         prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle.
         broadcast_bytes: how many bytes of subscriptions `auto` lets travel.
         cogroup_options: numbers that cogroup goes by.
+        subscription_col: the column of a DataFrame that has whole subscriptions, where there are others besides.
+        extra: what becomes of columns of a DataFrame that are no members: `warn` leaves them out and logs their names, but
+            refuses a name that is nearly that of a member without a column; `ignore` leaves them out, `forbid` refuses them.
         engine_options: further options of `Engine` (`default_tenant`, `limits`, ...), as *layout*. `cel_functions` travel to the
             workers as the functions of a UDF do; an engine has its own, a snapshot has none.
 
@@ -141,11 +146,15 @@ def match_events(
         TypeError: events or subscriptions of another kind, or an option that there is not.
     """
     check_options(engine_options)
-    _check_choices(strategy, on_error, backend, batch_size)
+    _check_choices(strategy, on_error, backend, batch_size, extra)
     chosen = schema.choose(events, event_col, keep)
     asked = Pass(EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size)
     if layout is not None:
         engine_options["layout"] = layout
+    if subscription_col is not None and not is_frame(subscriptions):
+        raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
+    if is_frame(subscriptions):
+        subscriptions = members.texts_of(subscriptions, subscription_col, extra)
     given = _given(events.sparkSession, subscriptions, engine_options)
     way, reason = _choose(given, strategy, broadcast_bytes)
     logger.info("match_events: %s, since %s", way, reason)
@@ -172,7 +181,9 @@ def match_events(
     return result
 
 
-def _check_choices(strategy: Strategy, on_error: OnError, backend: _backend.Backend | None, batch_size: int | None) -> None:
+def _check_choices(
+    strategy: Strategy, on_error: OnError, backend: _backend.Backend | None, batch_size: int | None, extra: members.Extra
+) -> None:
     """Refuse arguments that cannot be. Raises ValueError, TypeError and BackendError."""
     if batch_size is not None:
         check_positive("batch_size", batch_size)
@@ -180,6 +191,7 @@ def _check_choices(strategy: Strategy, on_error: OnError, backend: _backend.Back
         ("strategy", strategy, ("auto", "broadcast", "cogroup")),
         ("on_error", on_error, ("reject", "fail")),
         ("backend", backend, (None, "native", "reference")),
+        ("extra", extra, members.EXTRAS),
     ):
         if value not in choices:
             raise ValueError(f"{name}: expected {' or '.join(repr(choice) for choice in choices if choice)}, not {value!r}")
@@ -205,7 +217,7 @@ class _Given:
     """Subscriptions in the form that they came in, and the options that their engine has."""
 
     spark: SparkSession
-    #: A path is one of JSON lines.
+    #: A path is one of JSON lines; a DataFrame has them in a column `text`.
     source: DataFrame | Engine | broadcast.Held | Path
     options: dict[str, Any]
 
@@ -219,8 +231,7 @@ class _Given:
             size = self.source.stat().st_size
             # JSON lines shrink to about a fifth.
             return (size * 5, "the compressed file") if self.source.suffix in (".gz", ".zst") else (size, "the file")
-        text = _text_column(self.source)
-        (row,) = text.agg(F.coalesce(F.sum(F.octet_length("text")), F.lit(0)).alias("bytes")).collect()
+        (row,) = self.source.agg(F.coalesce(F.sum(F.octet_length("text")), F.lit(0)).alias("bytes")).collect()
         return row["bytes"], "the DataFrame"
 
     def ship(self, *, prune: bool) -> broadcast.Broadcast:
@@ -231,7 +242,7 @@ class _Given:
             if isinstance(source, Path):
                 engine.add_jsonl(source)
             else:
-                engine.add_many(row["text"] for row in _text_column(source).toLocalIterator(prefetchPartitions=True))
+                engine.add_many(row["text"] for row in source.toLocalIterator(prefetchPartitions=True))
             engine.bloom.stop()
             source = engine
         return broadcast.ship(self.spark, source, prune=prune, functions=self.options.get("cel_functions"))
@@ -240,8 +251,8 @@ class _Given:
         """Return what `cogroup.prepare` takes: a column `text`."""
         source = broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source
         if isinstance(source, Path):
-            return _text_column(self.spark.read.text(str(source)).where("trim(value) != ''"))
-        return cogroup.texts_of(self.spark, source) if isinstance(source, broadcast.Held) else _text_column(source)
+            return self.spark.read.text(str(source)).where("trim(value) != ''").withColumnRenamed("value", "text")
+        return cogroup.texts_of(self.spark, source) if isinstance(source, broadcast.Held) else source
 
 
 def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) -> _Given:
@@ -285,15 +296,6 @@ def _same(named: Mapping[str, Any], held: Mapping[str, Any], whose: str) -> None
     for name in named:
         if getattr(asked, name) != getattr(kept, name):
             raise ConfigError(f"{whose} has another one", place=name)
-
-
-def _text_column(source: DataFrame) -> DataFrame:
-    """Return the subscriptions as JSON, in a column `text`."""
-    fields = source.schema.fields
-    if len(fields) == 1 and isinstance(fields[0].dataType, StringType | BinaryType):
-        return source.select(F.col(source.columns[0]).cast("string").alias("text"))
-    # Null members are left out, as if they had not been written.
-    return source.select(F.to_json(F.struct("*")).alias("text"))
 
 
 def _choose(given: _Given, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:

@@ -77,17 +77,17 @@ def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Ite
         raise TypeError(f"keep: expected names of columns in a list, not {keep!r}")
     if not isinstance(event_col, str):
         raise TypeError(f"event_col: expected the name of a column, not {event_col!r}")
-    is_exact = str(events.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
-    of_events = _field(events, event_col, is_exact=is_exact)
+    is_exact = is_case_sensitive(events)
+    of_events = field_of(events, event_col)
     if not isinstance(of_events.dataType, StringType | BinaryType):
         found = of_events.dataType.simpleString()
         raise TypeError(f"column {event_col!r} is {found}; an event is JSON as string or binary (to_json makes it of a struct)")
-    own = {_folded(name, is_exact=is_exact) for name in (*RESERVED, *taken)}
-    if clashing := sorted(name for name in keep if _folded(name, is_exact=is_exact) in own):
+    own = {folded(name, is_exact=is_exact) for name in (*RESERVED, *taken)}
+    if clashing := sorted(name for name in keep if folded(name, is_exact=is_exact) in own):
         raise ValueError(f"the result has columns {', '.join(clashing)} of its own; rename those to be kept")
-    if len({_folded(name, is_exact=is_exact) for name in keep}) < len(keep):
+    if len({folded(name, is_exact=is_exact) for name in keep}) < len(keep):
         raise ValueError("keep: a name stands twice")
-    fields = {name: _field(events, name, is_exact=is_exact) for name in keep}
+    fields = {name: field_of(events, name) for name in keep}
     columns = [column(field.name).alias(name) for name, field in zip(inner(len(fields)), fields.values(), strict=True)]
     # Strings of a collation of their own come back as plain ones.
     plain: DataType = BinaryType() if isinstance(of_events.dataType, BinaryType) else StringType()
@@ -95,9 +95,15 @@ def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Ite
     return Chosen(events.select(column(of_events.name).alias(EVENT), *columns), plain, kept)
 
 
-def _field(events: DataFrame, name: str, *, is_exact: bool) -> StructField:
-    fields = events.schema.fields
-    found = [field for field in fields if _folded(field.name, is_exact=is_exact) == _folded(name, is_exact=is_exact)]
+def is_case_sensitive(frame: DataFrame) -> bool:
+    """Tell whether names of columns differ by upper and lower case."""
+    return str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
+
+
+def field_of(frame: DataFrame, name: str) -> StructField:
+    """Return the column of a whole name. Raises ValueError where there is none, or any of several."""
+    is_exact, fields = is_case_sensitive(frame), frame.schema.fields
+    found = [field for field in fields if folded(field.name, is_exact=is_exact) == folded(name, is_exact=is_exact)]
     if not found:
         raise ValueError(f"there is no column {name!r}; there are {', '.join(field.name for field in fields) or 'none'}")
     if len(found) > 1:
@@ -105,7 +111,8 @@ def _field(events: DataFrame, name: str, *, is_exact: bool) -> StructField:
     return found[0]
 
 
-def _folded(name: str, *, is_exact: bool) -> str:
+def folded(name: str, *, is_exact: bool) -> str:
+    """Return what is equal for names that are one."""
     return name if is_exact else name.lower()
 
 

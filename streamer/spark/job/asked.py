@@ -21,6 +21,14 @@ class Strategy(StrEnum):
     cogroup = "cogroup"
 
 
+class Extra(StrEnum):
+    """What becomes of columns of subscriptions that are no members."""
+
+    warn = "warn"
+    ignore = "ignore"
+    forbid = "forbid"
+
+
 class OnError(StrEnum):
     """What becomes of an event that cannot be read."""
 
@@ -58,6 +66,8 @@ class Asked:
     metrics_file: str | None
     report: str | None
     title: str
+    subscription_col: str | None = None
+    extra: Extra = Extra.warn
     engine: Mapping[str, Any] = field(default_factory=dict)
 
     def matching(self) -> dict[str, Any]:
@@ -70,6 +80,7 @@ class Asked:
             "on_error": self.on_error.value,
             "backend": None if self.backend is None else self.backend.value,
             "batch_size": self.batch_size,
+            "extra": self.extra.value,
         }
 
 

@@ -31,7 +31,7 @@ from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.events.layout import EventLayout
 from streamer.spark.compat import interrupt
 from streamer.spark.job.account import Account
-from streamer.spark.job.asked import Asked, Backend, OnError, Strategy, check, check_apart, pairs_of, rejected_place
+from streamer.spark.job.asked import Asked, Backend, Extra, OnError, Strategy, check, check_apart, pairs_of, rejected_place
 from streamer.spark.job.console import Console
 from streamer.spark.job.failures import Bad, said
 from streamer.spark.job.metrics import Counts
@@ -100,6 +100,10 @@ def job(
     soft_delete: Annotated[
         str | None, typer.Option(metavar="FIELD", help="The field that flags a document as deleted, where no snapshot says.")
     ] = None,
+    subscription_col: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column of Parquet that holds whole subscriptions as JSON.")
+    ] = None,
+    extra: Annotated[Extra, typer.Option(help="What becomes of columns of subscriptions that are no members.")] = Extra.warn,
     strategy: Annotated[Strategy, typer.Option(help="How subscriptions reach the workers.")] = Strategy.auto,
     on_error: Annotated[OnError, typer.Option(help="What becomes of events that cannot be read.")] = OnError.reject,
     backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  \\[default: what runs here]")] = None,
@@ -171,6 +175,8 @@ def job(
             metrics_file=metrics_file,
             report=report,
             title=title,
+            subscription_col=subscription_col,
+            extra=extra,
             engine={name: value for name, value in engine.items() if value is not None},
         )
         check(asked)
@@ -270,7 +276,9 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
         account.watch = watch
         with console.phase("looking at the subscriptions"), watch.phase("subscriptions"):
             try:
-                found = match_events(events, subscriptions, **asked.matching(), **asked.engine)
+                found = match_events(
+                    events, subscriptions, subscription_col=asked.subscription_col, **asked.matching(), **asked.engine
+                )
             except (TypeError, ValueError) as error:
                 raise Bad(str(error)) from None
         console.say(f"{found.strategy}: {found.reason}")
