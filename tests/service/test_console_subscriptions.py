@@ -314,6 +314,18 @@ def test_what_is_not_counted_is_said(browser: Browser) -> None:
     assert "is 0." in browser.get(ONE)
 
 
+def test_one_that_another_process_matches_for_is_shown_without_counts(tmp_path: Path, backend: str) -> None:
+    with running(tmp_path, shard={"tenants": "1/2"}) as api:
+        whose = next(f"t{number}" for number in range(99) if not api.service.subscriptions.shard.holds(f"t{number}"))
+        token = api.make_token(whose, "read", "write")
+        assert api.ask("PUT", "/v1/subscriptions/big", BIG, token=token).status == 201
+        other = Browser(api)
+        other.sign_in(token)
+        page = other.get(ONE)
+        assert "How it is found" in page
+        assert "Matches over time" not in page
+
+
 def test_an_estimate_is_said_to_be_one(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matches, "MANY", 10)
     browser.api.read(order(1))

@@ -434,4 +434,8 @@ def test_shards_together_match_what_one_process_does(start: Start) -> None:
         asked = each.ask("POST", "/v1/match", order(tenant=whose[0]), token=each.make_token(whose[0], "read"))
         assert (asked.kind, asked.status) == ("elsewhere", 421)
         assert each.ask("GET", f"{ONE}?tenant={whose[0]}", token=token[each.port]).status == 200
+        # Who matches for a tenant counts its matches, and nobody else says that there are none.
+        assert each.ask("GET", f"{ONE}/matches?tenant={whose[0]}", token=token[each.port]).kind == "elsewhere"
+        mine = next(tenant for tenant in tenants if tenant not in whose)
+        assert each.ask("GET", f"{ONE}/matches?tenant={mine}", token=token[each.port]).json["total"] == 1
     assert len(found) == len(tenants)

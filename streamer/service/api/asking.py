@@ -42,7 +42,7 @@ _LINTED: Final = 1000
 #: How long a draft is tried on events, in seconds; so many of them at once. Of each outcome so many events are named.
 _PATIENCE: Final = 0.06
 #: Seconds of a processor for a page of what no filter can guard.
-_LOOKING: Final = 0.03
+_LOOKING: Final = 0.02
 _AT_ONCE: Final = 50
 _NAMED: Final = 10
 #: Rows that are looked at for near misses, at most, where few are of the event's collection.

@@ -34,7 +34,7 @@ MINUTES: Final = 180
 MOST: Final = 500_000
 #: Matches that are counted in a second, at once after a quiet time, and of one event.
 RATE: Final = 5_000
-BURST: Final = 50_000
+BURST: Final = 10_000
 MANY: Final = 1000
 #: How often one looks how many they are, in seconds.
 _LOOK: Final = 0.25
