@@ -33,7 +33,7 @@ MINUTES: Final = 180
 #: Counts of all minutes that are kept, unless the configuration says otherwise.
 MOST: Final = 500_000
 #: Matches that are counted in a second, at once after a quiet time, and of one event.
-RATE: Final = 5_000
+RATE: Final = 2_500
 BURST: Final = 10_000
 MANY: Final = 1000
 #: How often one looks how many they are, in seconds.
