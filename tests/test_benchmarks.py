@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bloom, changes, console, edge, load, lowered, metrics, service, snapshot, steady, streams
+from benchmarks import bloom, changes, console, edge, load, lowered, memory, metrics, service, snapshot, steady, streams
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -89,6 +89,13 @@ def test_under_load_the_matches_are_those_that_there_must_be_also_beside_changes
     assert "300 in 2 collections" in told
     assert ", 0 changes/s |" in told
     assert told.count("| CEL cache |") == len(load.SMOKE)
+
+
+@pytest.mark.slow
+def test_each_kind_of_which_memory_is_measured_matches_what_it_must(capsys: pytest.CaptureFixture[str]) -> None:
+    memory.main(["--smoke"])
+    told = capsys.readouterr().out
+    assert all(f"| {kind} | 1" in told for kind in memory.KINDS)
 
 
 @pytest.mark.slow

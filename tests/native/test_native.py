@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import memory
 from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription, _native
 from streamer.native.core import NativeCore
 from streamer.telemetry import BOUNDS, REJECTIONS, SIZES
@@ -145,6 +147,16 @@ def test_memory_returns_after_1000000_rounds_of_adding_and_removing(engine: Make
     assert resident() - before < 100 * 1024 * 1024
     assert e.match_ids(EVENT) == ["stays"]
     assert core_of(e).counters()["partitions"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_was_parsed_for_a_large_load_is_given_back() -> None:
+    """In a process of its own, which has nothing left free. Without that it is 2,200 bytes a subscription."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        size, _, loaded, _, half = pool.apply(memory.measure, ("lowered CEL", 100_000))
+    assert 100 < size < loaded < 1_200
+    assert half < loaded
 
 
 def test_memory_returns_after_10000_single_rounds(engine: MakeEngine) -> None:

@@ -64,7 +64,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
                 continue; // an event with unknown values
             }
             let mut ids: Vec<Box<str>> =
-                found.certain.iter().map(|slot| engine.record(*slot).expect("a subscription").id.clone()).collect();
+                found.certain.iter().map(|slot| engine.record(*slot).expect("a subscription").id().into()).collect();
             let mut expected: Vec<Box<str>> =
                 held.iter().filter(|subscription| naive::wants(subscription, &read)).map(|found| found.id.clone()).collect();
             ids.sort_unstable();

@@ -109,7 +109,7 @@ pub fn image(data: &[u8]) -> bool {
             let Ok(found) = engine.match_event(event, &mut scratch) else { continue };
             let (is_told, slots) = (!found.told.is_empty(), found.certain.to_vec());
             let mut ids: Vec<Box<str>> =
-                slots.iter().map(|slot| engine.record(*slot).expect("a subscription").id.clone()).collect();
+                slots.iter().map(|slot| engine.record(*slot).expect("a subscription").id().into()).collect();
             if is_good && !is_told {
                 let mut expected: Vec<Box<str>> =
                     good.held.iter().filter(|one| naive::wants(one, &read)).map(|one| one.id.clone()).collect();

@@ -520,7 +520,7 @@ fn check() {
                     held.iter().filter(|subscription| naive::wants(subscription, &read)).map(|found| &*found.id).collect();
                 let matched = engine.match_event(event.as_bytes(), &mut scratch).expect("a good event");
                 let records: Vec<_> = matched.certain.iter().filter_map(|slot| engine.record(*slot)).collect();
-                let mut found: Vec<&str> = records.iter().map(|record| &*record.id).collect();
+                let mut found: Vec<&str> = records.iter().map(|record| record.id()).collect();
                 expected.sort_unstable();
                 found.sort_unstable();
                 assert_eq!(found, expected, "{}: {event}", set.name);

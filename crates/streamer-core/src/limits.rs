@@ -32,7 +32,8 @@ impl Limits {
     /// These limits without bounds on the size of a subscription: for what was accepted, perhaps under larger ones.
     pub fn of_any_size(&self) -> Limits {
         let most = usize::MAX;
-        Limits { max_subscription_bytes: most, max_conditions: most, max_alternatives: most, ..self.clone() }
+        let conditions = Limits { max_conditions: most, max_alternatives: most, ..self.clone() };
+        Limits { max_subscription_bytes: most, max_cel_bytes: most, ..conditions }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::hits::{Hits, OldSide};
 use crate::hook::{Hook, call};
 use crate::host::{self, Asked};
 use crate::interrupts;
+use crate::memory;
 use crate::named;
 use crate::shared::{Found, Shared};
 use pyo3::exceptions::PyValueError;
@@ -121,6 +122,7 @@ impl Core {
                 seed,
                 ask: Some(interrupts::goes_on),
                 release_gil: Some(Arc::new(|act| gil::held(|py| gil::released(py, act)))),
+                give_back: Some(memory::give_back),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
@@ -204,9 +206,8 @@ impl Core {
         guard(py, || {
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
             let Some((_, record)) = found else { return Ok(None) };
-            let text = record.conditions.as_ref().unwrap_or(&record.text);
             // What was accepted is read again.
-            let Ok(mut addition) = self.reading.read(text, &record.text, None) else { return Ok(None) };
+            let Ok(mut addition) = self.reading.read(record.conditions(), record.text(), None) else { return Ok(None) };
             if let Some(program) = narrowing.and_then(|source| compile(source, &self.reading.limits).ok()) {
                 and_cel(&mut addition.form, &program, &self.reading.limits);
             }
@@ -250,7 +251,7 @@ impl Core {
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
             let Some((_, record)) = found else { return Ok(None) };
             // What was accepted is read again.
-            let Ok(subscription) = reading.parse(record.conditions.as_ref().unwrap_or(&record.text)) else { return Ok(None) };
+            let Ok(subscription) = reading.parse(record.conditions()) else { return Ok(None) };
             let Ok(program) = reading.program(&subscription) else { return Ok(None) };
             let form = normal_form(&subscription, limits);
             let mut whole = form.clone();
@@ -290,7 +291,7 @@ impl Core {
             let ids: Option<Vec<&str>> = ids.as_ref().map(|ids| ids.iter().map(String::as_str).collect());
             let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
             let found = self.shared.engine.select(&selection);
-            Ok(found.into_iter().map(|(_, record)| (record.id.to_string(), host::source_of(py, &record))).collect())
+            Ok(found.into_iter().map(|(_, record)| (record.id().to_owned(), host::source_of(py, &record))).collect())
         })
     }
 
@@ -308,7 +309,10 @@ impl Core {
             let ids: Option<Vec<&str>> = ids.as_ref().map(|ids| ids.iter().map(String::as_str).collect());
             let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
             let changes = gil::released(py, || self.shared.engine.remove(&selection));
-            Ok(changes.removed.iter().map(|record| record.id.to_string()).collect())
+            let ids: Vec<String> = changes.removed.iter().map(|record| record.id().to_owned()).collect();
+            drop(changes);
+            memory::after(py, ids.len());
+            Ok(ids)
         })
     }
 
@@ -347,8 +351,11 @@ impl Core {
             result.set_item("added", named(&mut changes.added.iter().map(|(at, _)| *at))?)?;
             result.set_item("replaced", named(&mut changes.replaced.iter().map(|(at, _)| *at))?)?;
             result.set_item("unchanged", named(&mut changes.unchanged.iter().copied())?)?;
-            result.set_item("removed", PyList::new(py, changes.removed.iter().map(|record| PyString::new(py, &record.id)))?)?;
+            result.set_item("removed", PyList::new(py, changes.removed.iter().map(|record| PyString::new(py, record.id())))?)?;
             result.set_item("errors", errors.collect::<PyResult<Vec<_>>>()?)?;
+            let many = ids.len();
+            drop((changes, ids));
+            memory::after(py, many);
             Ok(result)
         })
     }

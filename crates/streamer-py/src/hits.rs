@@ -171,7 +171,7 @@ impl Hits {
     fn find(&self, py: Python<'_>, subscription_id: &str) -> PyResult<isize> {
         guard(py, || {
             for (at, slot) in self.slots.iter().enumerate() {
-                if *self.shared.record(*slot)?.id == *subscription_id {
+                if self.shared.record(*slot)?.id() == subscription_id {
                     return Ok(at as isize);
                 }
             }
@@ -223,7 +223,7 @@ impl Hits {
                 return Ok(None);
             }
             let records = self.slots.iter().filter_map(|slot| engine.record(*slot));
-            let tenant_of = |record: &Record| record.id.split_once('\0').map_or(&*record.id, |(tenant, _)| tenant).to_owned();
+            let tenant_of = |record: &Record| record.id().split_once('\0').map_or(record.id(), |(tenant, _)| tenant).to_owned();
             let tenant = records.map(|record| tenant_of(&record)).find(|tenant| tenant != "*");
             let mut scratch = self.shared.scratch();
             let mut made = None;

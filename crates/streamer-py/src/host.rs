@@ -47,12 +47,12 @@ pub fn source<'py>(py: Python<'py>, text: &[u8], host: Option<&Host>) -> Bound<'
 
 /// The subscription of a record.
 pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
-    source(py, &record.text, record.host.get())
+    source(py, record.text(), record.host.get())
 }
 
 /// The id of a record.
 pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
-    let made = || PyString::new(py, &record.id);
+    let made = || PyString::new(py, record.id());
     match record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>() {
         Some(kept) => kept.id.get_or_init(|| made().unbind()).bind(py).clone(),
         None => made(),

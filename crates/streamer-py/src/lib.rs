@@ -31,6 +31,7 @@ mod hook;
 mod host;
 mod interrupts;
 mod matcher;
+mod memory;
 mod messages;
 mod named;
 mod open;

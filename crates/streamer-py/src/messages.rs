@@ -57,7 +57,7 @@ impl Encoder {
         let Encoder { text, hashed } = self;
         let transition = transition.map_or("", Transition::as_str);
         hashed.clear();
-        for part in [common.place, transition.as_bytes(), b"\0", record.id.as_bytes()] {
+        for part in [common.place, transition.as_bytes(), b"\0", record.id().as_bytes()] {
             hashed.extend_from_slice(part);
         }
         text.clear();
@@ -69,7 +69,7 @@ impl Encoder {
             text.extend([".", transition]);
         }
         text.push_str(r#"","subject":"#);
-        json::write_string(text, record.id.split_once('\0').map_or("", |(_, id)| id));
+        json::write_string(text, record.id().split_once('\0').map_or("", |(_, id)| id));
         text.push_str(common.attributes);
         if let Some(gateway) = &record.gateway_id {
             text.push_str(r#","gateway":"#);

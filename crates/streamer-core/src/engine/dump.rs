@@ -240,7 +240,7 @@ impl Dump<'_> {
     fn names(&self, segment: &Segment, subscriptions: &[u32]) -> String {
         let name = |at: &u32| {
             let record = self.records.get(segment.store.slots[*at as usize]);
-            let mut name = record.as_ref().map_or_else(|| "?".to_owned(), |record| format!("{:?}", record.id));
+            let mut name = record.as_ref().map_or_else(|| "?".to_owned(), |record| format!("{:?}", record.id()));
             let held = segment.store.flags[*at as usize];
             if segment.is_gone(*at, self.version) {
                 name = "a removed one".to_owned();

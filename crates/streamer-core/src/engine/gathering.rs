@@ -107,7 +107,7 @@ impl EngineState {
         for at in (0..store.len() as u32).filter(|at| is_live(*at)) {
             found.transitions |= store.flags[at as usize] & flags::TRANSITIONS != 0;
             let record = self.records.get(store.slots[at as usize]);
-            found.holes_pass |= record.as_ref().is_some_and(|record| record.program.is_some());
+            found.holes_pass |= record.as_ref().is_some_and(|record| record.has_cel && !record.external_cel());
         }
     }
 

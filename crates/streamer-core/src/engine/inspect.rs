@@ -80,7 +80,7 @@ impl EngineState {
         let found = self.failing.read().filter_map(|(slot, reason)| {
             let record = self.records.made(slot);
             let record = record.as_ref().filter(|record| record.heard.errors() > 0)?;
-            Some(FailingSubscription { id: record.id.to_string(), errors: record.heard.errors(), reason })
+            Some(FailingSubscription { id: record.id().to_owned(), errors: record.heard.errors(), reason })
         });
         let mut failing: Vec<_> = found.collect();
         failing.sort_by(|one, other| other.errors.cmp(&one.errors).then_with(|| one.id.cmp(&other.id)));

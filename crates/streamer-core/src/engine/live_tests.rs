@@ -46,7 +46,7 @@ fn ids(engine: &Engine, event: &str, scratch: &mut Scratch) -> Vec<String> {
     // Others write meanwhile: the version keeps the slots.
     let version = engine.version();
     let matched = engine.match_event_on(&version, Event::new(event.as_bytes(), Some("t"), Some("c")), scratch).unwrap();
-    let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id.to_string()).collect();
+    let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id().to_owned()).collect();
     ids.sort();
     ids
 }
@@ -146,13 +146,13 @@ fn a_slot_is_not_given_away_while_a_match_holds_it() {
         assert_ne!(engine.get(&id).unwrap().0, slot);
         assert!(remove(&engine, &id));
     }
-    assert_eq!(&*engine.record(slot).unwrap().id, "held");
+    assert_eq!(engine.record(slot).unwrap().id(), "held");
     drop(pin);
     for round in 0..10 {
         let id = format!("t{round}");
         add(&engine, [addition(&id, "t", "c", all(vec![clause(&["a"], vec![text("y")])]))]);
     }
-    assert!(engine.record(slot).is_none_or(|record| &*record.id != "held"));
+    assert!(engine.record(slot).is_none_or(|record| record.id() != "held"));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_match_that_is_kept_keeps_nothing_of_what_comes_and_goes_after_it() {
     assert!(remove(&engine, "new"));
     let most = churn(20_000);
     assert!(most < 8192, "{most}");
-    let held = |slot: u32, id: &str| engine.record(slot).is_some_and(|record| &*record.id == id);
+    let held = |slot: u32, id: &str| engine.record(slot).is_some_and(|record| record.id() == id);
     assert!(held(old, "old") && held(new, "new"));
     drop(second);
     assert!(churn(40_000) < 8192 && held(old, "old") && !held(new, "new"));
@@ -324,7 +324,7 @@ fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
     let apply = vec![Ok(addition("held", "t", "c", good())), Ok(addition("third", "u", "c", good()))];
     let changes = engine.write(apply, WriteMode::Apply, false).unwrap();
     assert_eq!((changes.unchanged.len(), changes.added.len(), changes.removed.len()), (1, 1, 1));
-    let order: Vec<String> = engine.select(&Selection::default()).into_iter().map(|(_, record)| record.id.to_string()).collect();
+    let order: Vec<String> = engine.select(&Selection::default()).into_iter().map(|(_, record)| record.id().to_owned()).collect();
     assert_eq!(order, ["held", "third"]);
     assert_eq!(engine.select(&Selection { tenant: Some("u"), ..Selection::default() }).len(), 1);
 }

@@ -104,7 +104,7 @@ impl EngineState {
     /// The hash of a slot's id, whether or not its record was made.
     pub(super) fn id_hash(&self, slot: u32) -> u64 {
         if let Some(record) = self.records.made(slot).as_ref() {
-            return self.seed.hash_bytes(record.id.as_bytes());
+            return self.seed.hash_bytes(record.id().as_bytes());
         }
         let mut hash = 0;
         if let Some(mapped) = self.records.mapped() {
@@ -301,7 +301,7 @@ mod tests {
         let run = || {
             let mut scratch = Scratch::default();
             let found = engine.match_event(event, &mut scratch).expect("a good event");
-            let id = |slot: &u32| engine.record(*slot).expect("a subscription").id.clone();
+            let id = |slot: &u32| engine.record(*slot).expect("a subscription").id().into();
             let mut ids: Vec<_> = found.certain.iter().map(id).collect();
             ids.sort_unstable();
             assert_eq!(engine.remove(&Selection { ids: Some(&["s5"]), ..Selection::default() }).removed.len(), 1);

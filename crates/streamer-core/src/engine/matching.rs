@@ -359,8 +359,7 @@ impl EngineState {
         let mut read = Values::begin(one.flat, &self.seed, values);
         for (segment, map) in one.segments().zip(&one.view.maps) {
             let candidates = partial.candidates(&segment.store, &map.ids, &mut read);
-            let has_program =
-                |slot| self.records.get(slot).as_ref().is_some_and(|record| record.program.is_some() || record.external_cel);
+            let has_program = |slot| self.records.get(slot).as_ref().is_some_and(|record| record.has_cel);
             segment.find_unknown(candidates, one.version.number, output, has_program);
         }
         read.end(values);

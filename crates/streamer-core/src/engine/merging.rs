@@ -24,10 +24,13 @@ use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 const WIDTH: usize = 8;
 /// The writer merges up to so many subscriptions itself: a few milliseconds.
 const SMALL: usize = 4096;
+/// When nothing was merged for so long, what merges have left free is given back.
+const QUIET: Duration = Duration::from_secs(1);
 
 fn level(live: usize) -> u32 {
     live.max(1).ilog2() / 3
@@ -137,13 +140,28 @@ impl Signal {
 fn run(state: &Weak<EngineState>, signal: &Signal) {
     signal.thread.store(Some(Arc::new(thread::current())));
     let is_stopped = || signal.stop.load(Ordering::SeqCst);
+    let mut has_merged = false;
     loop {
+        let mut since = Instant::now();
         while !signal.is_asked.swap(false, Ordering::SeqCst) {
             if is_stopped() {
                 return;
             }
-            thread::park();
+            if !has_merged {
+                thread::park();
+                since = Instant::now();
+            } else if since.elapsed() < QUIET {
+                thread::park_timeout(QUIET);
+            } else if let Some(state) = state.upgrade() {
+                // Now, since who merges on would want it back at once.
+                has_merged = false;
+                let _inside = fork::inside();
+                state.options.give_back.iter().for_each(|give_back| give_back());
+            } else {
+                return;
+            }
         }
+        has_merged = true;
         while !is_stopped() {
             let Some(state) = state.upgrade() else { return };
             let next = || {
@@ -346,7 +364,7 @@ mod tests {
             let event = format!(r#"{{"data":{{"a":"v{n}"}}}}"#);
             let mut scratch = Scratch::default();
             let slots = engine.match_event(Event::new(event.as_bytes(), Some("t"), Some("c")), &mut scratch).unwrap().certain;
-            found.extend(slots.iter().map(|slot| engine.record(*slot).map(|record| record.id.to_string())));
+            found.extend(slots.iter().map(|slot| engine.record(*slot).map(|record| record.id().to_owned())));
         }
         let mut expected: Vec<_> = (0..100).filter(|n| !but.contains(n)).map(|n| Some(format!("s{n}"))).collect();
         found.sort();

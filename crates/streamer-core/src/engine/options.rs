@@ -45,6 +45,8 @@ pub struct Options {
     pub release_gil: Option<ReleaseGil>,
     /// Asked each 20 ms by a match that takes long, whether to go on; see [`Interrupted`](crate::watch::Interrupted).
     pub ask: Option<Ask>,
+    /// Called by the thread that merges, when it has left memory free and has no more to do.
+    pub give_back: Option<fn()>,
     /// Called inside each write, with the writer's lock held, just before it is published.
     pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -66,6 +68,7 @@ impl Default for Options {
             seed: None,
             release_gil: None,
             ask: None,
+            give_back: None,
             before_publish: None,
         }
     }

@@ -51,7 +51,7 @@ fn matches(engine: &Engine, data: &str, scratch: &mut Scratch) -> Vec<String> {
     // Others write meanwhile: the version keeps the slots.
     let version = engine.version();
     let matched = engine.match_event_on(&version, Event::new(event.as_bytes(), Some("t"), Some("c")), scratch).unwrap();
-    let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id.to_string()).collect();
+    let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id().to_owned()).collect();
     ids.sort();
     ids
 }

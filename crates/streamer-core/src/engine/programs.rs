@@ -8,7 +8,7 @@
 //! Cost: nothing for an event without candidates that have CEL.
 
 use crate::automaton::places;
-use crate::cel::{self, Arena, Document, Executable, Reason, Verdict};
+use crate::cel::{self, Arena, Document, Executable, Reason, Verdict, compile};
 use crate::engine::event::Event;
 use crate::engine::external_cel::Side;
 use crate::engine::failures::CelError;
@@ -16,7 +16,7 @@ use crate::engine::output::Output;
 use crate::engine::record::Record;
 use crate::engine::state::EngineState;
 use crate::engine::telemetry::Tally;
-use crate::engine::unknown::ParsedSubscriptions;
+use crate::engine::unknown::{Parsed, ParsedSubscriptions};
 use crate::error::{EventError, Unread};
 use crate::flatten::{Flat, Flattener, Validation};
 use crate::regexps::program;
@@ -177,12 +177,22 @@ impl<'e> Programs<'e> {
     }
 
     /// The conditions of the subscription in *slot*, parsed.
-    pub fn subscription(&mut self, slot: u32, record: &Arc<Record>) -> Option<Arc<Subscription>> {
+    pub fn subscription(&mut self, slot: u32, record: &Arc<Record>) -> Option<Arc<Parsed>> {
         let options = &self.engine.options;
         self.parsed.get(slot, record, |text| {
             spend(64);
             // It was read so when it was added.
-            Subscription::parse(text, options.defaults(), &options.limits.of_any_size()).ok()
+            let limits = options.limits.of_any_size();
+            let subscription = Subscription::parse(text, options.defaults(), &limits).ok()?;
+            let is_kept = record.program().is_some() || record.external_cel();
+            let program = match subscription.cel.as_deref().filter(|_| !is_kept) {
+                Some(source) => {
+                    spend(64);
+                    Some(Executable::new(Arc::new(compile(source, &limits).ok()?)).ok()?)
+                }
+                None => None,
+            };
+            Some(Parsed { subscription, program })
         })
     }
 
@@ -216,18 +226,32 @@ impl<'e> Programs<'e> {
     /// The event is bad where lazy validation has not looked.
     pub fn verdict(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
         let record = self.engine.records.get(slot);
-        match record.as_ref().and_then(|record| Some((record, record.program.as_ref()?))) {
-            Some((record, program)) => {
-                let since = self.is_timed.then(Instant::now);
-                let verdict = self.evaluate(slot, record, program, side);
-                if let Some(since) = since {
-                    self.took = Some(self.took.unwrap_or_default() + since.elapsed());
-                }
-                verdict
-            }
-            None if record.as_ref().is_some_and(|record| record.external_cel) => self.external(slot, side),
+        match record.as_ref().and_then(|record| Some((record, record.program()?))) {
+            Some((record, program)) => self.timed(slot, record, program, side),
+            None if record.as_ref().is_some_and(|record| record.external_cel()) => self.external(slot, side),
             None => Ok(Verdict::True),
         }
+    }
+
+    /// As [`Programs::verdict`], also where the engine keeps no program of it.
+    ///
+    /// # Errors
+    ///
+    /// The event is bad where lazy validation has not looked.
+    pub fn verdict_of(&mut self, slot: u32, record: &Record, parsed: &Parsed, side: Side) -> Result<Verdict, EventError> {
+        match &parsed.program {
+            Some(program) => self.timed(slot, record, program, side),
+            None => self.verdict(slot, side),
+        }
+    }
+
+    fn timed(&mut self, slot: u32, record: &Record, program: &Executable, side: Side) -> Result<Verdict, EventError> {
+        let since = self.is_timed.then(Instant::now);
+        let verdict = self.evaluate(slot, record, program, side);
+        if let Some(since) = since {
+            self.took = Some(self.took.unwrap_or_default() + since.elapsed());
+        }
+        verdict
     }
 
     /// Ask the host.

@@ -173,7 +173,8 @@ impl Section {
             order,
             cost_class: CostClass::of(&addition.form),
         };
-        Ok(Record::of(addition, filed).0)
+        let made = Record::of(addition, filed).ok_or_else(|| self.fault("damaged: a line of more than 2^32 bytes"))?;
+        Ok(made.0)
     }
 }
 

@@ -165,6 +165,6 @@ impl EngineState {
 
     pub(super) fn find_id(&self, ids: &HashTable<u32>, id: &str) -> Option<u32> {
         let hash = self.seed.hash_bytes(id.as_bytes());
-        ids.find(hash, |slot| self.records.get(*slot).as_ref().is_some_and(|record| *record.id == *id)).copied()
+        ids.find(hash, |slot| self.records.get(*slot).as_ref().is_some_and(|record| record.id() == id)).copied()
     }
 }

@@ -423,7 +423,7 @@ impl Model {
         let matched = self.engine.match_event(Event::new(text.as_bytes(), Some("t"), Some("c")), &mut self.scratch).unwrap();
         assert!(matched.told.is_empty());
         let mut found: Vec<String> =
-            matched.certain.iter().map(|slot| self.engine.record(*slot).unwrap().id.to_string()).collect();
+            matched.certain.iter().map(|slot| self.engine.record(*slot).unwrap().id().to_owned()).collect();
         found.sort();
         if found != expected {
             for id in expected.iter().copied().chain(found.iter().map(String::as_str)) {

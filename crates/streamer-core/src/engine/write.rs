@@ -105,7 +105,7 @@ impl EngineState {
             let mut removed: Vec<(u32, Arc<Record>)> = ids
                 .iter()
                 .filter_map(|slot| Some((*slot, self.records.get(*slot).clone()?)))
-                .filter(|(_, record)| !seen.contains(&record.id))
+                .filter(|(_, record)| !seen.contains(record.id()))
                 .collect();
             removed.sort_unstable_by_key(|(_, record)| record.order);
             gone.extend(removed.iter().map(|(slot, _)| *slot));
@@ -206,7 +206,7 @@ impl EngineState {
         }
         gone.iter().for_each(|slot| writer.slots.release(*slot));
         let forgotten: Vec<(u32, Box<str>)> =
-            gone.iter().filter_map(|slot| Some((*slot, self.records.get(*slot).as_ref()?.id.clone()))).collect();
+            gone.iter().filter_map(|slot| Some((*slot, self.records.get(*slot).as_ref()?.id().into()))).collect();
         self.publish(writer, next);
         let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
         for (slot, id) in forgotten {
@@ -239,7 +239,8 @@ impl EngineState {
             let order = held.map_or_else(|| writer.order(), |held| held.order);
             let gateway_id = addition.gateway_id.as_deref().map(|gateway| writer.gateway(gateway));
             let flags = addition.flags;
-            let (record, form) = Record::of(addition, Filed { partition: name.clone(), gateway_id, order, cost_class });
+            let filed = Filed { partition: name.clone(), gateway_id, order, cost_class };
+            let (record, form) = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
             touched.entry(name).or_default().add(slot, flags, &form)?;
@@ -326,7 +327,7 @@ impl EngineState {
 }
 
 fn says_the_same(addition: &Addition, held: &Record) -> bool {
-    held.text == addition.text || addition.same_as.as_ref() == Some(&held.text)
+    held.text() == &*addition.text || addition.same_as.as_deref() == Some(held.text())
 }
 
 fn duplicate(id: &str, reason: &str) -> SubscriptionError {

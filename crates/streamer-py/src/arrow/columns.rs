@@ -140,7 +140,7 @@ pub(super) fn shortened(place: &str) -> String {
 impl MatchColumns {
     pub(super) fn push(&mut self, row: usize, record: &Record, transition: Option<Transition>, certain: bool) {
         self.rows.push(row as i64);
-        self.subscriptions.push(Some(&record.id));
+        self.subscriptions.push(Some(record.id()));
         self.gateways.push(record.gateway_id.as_deref());
         self.transitions.push(match transition {
             None => 0,

@@ -34,11 +34,10 @@ use crate::flatten::{Flat, PathId, Unknown, find, is_prefix, substitute};
 use crate::json::{self, ParseOptions};
 use crate::layout::{EventType, Pointer};
 use crate::limits::Limits;
-use crate::subscriptions::Subscription;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::{Kind, Scalar, Value};
 use crate::watch::spend;
-pub(super) use parsed::ParsedSubscriptions;
+pub(super) use parsed::{Parsed, ParsedSubscriptions};
 use tree::{UnknownTree, unknown_before};
 
 /// An event with unknown values, both sides of it.
@@ -175,10 +174,10 @@ impl PartialEvent {
         &self,
         slot: u32,
         record: &Record,
-        subscription: &Subscription,
+        parsed: &Parsed,
         programs: &mut Programs<'_>,
     ) -> Result<Option<Outcome>, EventError> {
-        let mut asked = AskedSubscription { event: self, slot, subscription, programs };
+        let mut asked = AskedSubscription { event: self, slot, record, parsed, programs };
         let flagged = self.new.flagged;
         let last = asked.wants(&self.new, Side::New)?;
         let mut new = hidden(flagged, last);
@@ -227,7 +226,8 @@ fn hidden(flagged: Verdict, wants: Wants) -> Wants {
 struct AskedSubscription<'a, 'e> {
     event: &'a PartialEvent,
     slot: u32,
-    subscription: &'a Subscription,
+    record: &'a Record,
+    parsed: &'a Parsed,
     programs: &'a mut Programs<'e>,
 }
 
@@ -242,7 +242,8 @@ impl AskedSubscription<'_, '_> {
 
     /// What is known of all parts together, the cheapest first; tenant and collection are those of the partition.
     fn verdict(&mut self, partial: &PartialSide, side: Side) -> Result<Verdict, EventError> {
-        let AskedSubscription { event, slot, subscription, programs } = self;
+        let AskedSubscription { event, slot, record, parsed, programs } = self;
+        let subscription = &parsed.subscription;
         let types = subscription.types.as_ref().map_or(Verdict::True, |types| {
             if event.unknown.event_type {
                 Verdict::Unknown
@@ -269,7 +270,7 @@ impl AskedSubscription<'_, '_> {
             verdict = verdict.and(found.unwrap_or_else(|_| programs.spent(*slot)));
         }
         if verdict != Verdict::False {
-            verdict = verdict.and(programs.verdict(*slot, side)?);
+            verdict = verdict.and(programs.verdict_of(*slot, record, parsed, side)?);
         }
         Ok(verdict)
     }

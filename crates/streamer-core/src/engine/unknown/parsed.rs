@@ -8,6 +8,7 @@
 //! Rejected: to let the one longest unused go. Events go through their candidates in one order, so where they are more than fit,
 //! each would push out what is asked next.
 
+use crate::cel::Executable;
 use crate::engine::encoded::FastHash;
 use crate::engine::record::Record;
 use crate::subscriptions::Subscription;
@@ -19,69 +20,64 @@ const MOST_BYTES: usize = 256 << 10;
 /// When so many times as many were parsed as are kept, and found no room, all go.
 const PATIENCE: usize = 8;
 
+/// The conditions of a subscription.
+#[derive(Debug)]
+pub(in crate::engine) struct Parsed {
+    pub subscription: Subscription,
+    /// Its CEL part, where the engine keeps no program of it.
+    pub program: Option<Executable>,
+}
+
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct ParsedSubscriptions {
     /// By slot. A slot may be another record's by now; while a weak reference is held, none other has its address.
-    kept: HashMap<u32, (Weak<Record>, Arc<Subscription>), FastHash>,
+    kept: HashMap<u32, (Weak<Record>, Arc<Parsed>), FastHash>,
     bytes: usize,
     passed: usize,
 }
 
 impl ParsedSubscriptions {
     /// The conditions of the *record* in a slot, or what *parse* makes of their text.
-    pub fn get(
-        &mut self,
-        slot: u32,
-        record: &Arc<Record>,
-        parse: impl FnOnce(&[u8]) -> Option<Subscription>,
-    ) -> Option<Arc<Subscription>> {
-        if let Some((of, subscription)) = self.kept.get(&slot)
+    pub fn get(&mut self, slot: u32, record: &Arc<Record>, parse: impl FnOnce(&[u8]) -> Option<Parsed>) -> Option<Arc<Parsed>> {
+        if let Some((of, parsed)) = self.kept.get(&slot)
             && std::ptr::eq(of.as_ptr(), Arc::as_ptr(record))
         {
-            return Some(Arc::clone(subscription));
+            return Some(Arc::clone(parsed));
         }
-        let text = record.conditions.as_deref().unwrap_or(&record.text);
-        let subscription = Arc::new(parse(text)?);
+        let text = record.conditions();
+        let parsed = Arc::new(parse(text)?);
         if self.passed > PATIENCE * self.kept.len() {
             *self = ParsedSubscriptions::default();
         }
         if self.bytes + text.len() <= MOST_BYTES {
             self.bytes += text.len();
-            self.kept.insert(slot, (Arc::downgrade(record), Arc::clone(&subscription)));
+            self.kept.insert(slot, (Arc::downgrade(record), Arc::clone(&parsed)));
         } else {
             self.passed += 1;
         }
-        Some(subscription)
+        Some(parsed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Addition;
     use crate::engine::access::CostClass;
-    use crate::engine::failures::Heard;
     use crate::engine::name::PartitionName;
+    use crate::engine::record::Filed;
     use crate::limits::Limits;
+    use crate::subscriptions::normal_form::NormalForm;
     use crate::subscriptions::parse::Defaults;
-    use std::sync::OnceLock;
 
     fn record(id: usize, bytes: usize) -> Arc<Record> {
         let text = format!(r#"{{"id": "{id}", "topic": "{}"}}"#, "a".repeat(bytes));
-        Arc::new(Record {
-            id: id.to_string().into(),
-            gateway_id: None,
-            partition: Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() }),
-            order: 0,
-            program: None,
-            external_cel: false,
-            heard: Heard::default(),
-            text: text.into_bytes().into(),
-            conditions: None,
-            host: OnceLock::new(),
-            cost_class: CostClass::Unindexed,
-            flags: 0,
-        })
+        let text = text.as_bytes();
+        let addition = Addition::new(id.to_string(), NormalForm { conjunctions: Vec::new(), verify: None }, text);
+        let partition = Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() });
+        let filed = Filed { partition, gateway_id: None, order: 0, cost_class: CostClass::Unindexed };
+        Arc::new(Record::of(addition, filed).expect("a short text").0)
     }
 
     /// Ask for each of *records*, by their places as slots; how many were parsed.
@@ -90,9 +86,10 @@ mod tests {
         for (slot, record) in records.iter().enumerate() {
             let found = kept.get(slot as u32, record, |text| {
                 count += 1;
-                Subscription::parse(text, Defaults::of("t"), &Limits::default()).ok()
+                let subscription = Subscription::parse(text, Defaults::of("t"), &Limits::default()).ok()?;
+                Some(Parsed { subscription, program: None })
             });
-            assert_eq!(found.map(|found| found.id.clone()), Some(record.id.clone()));
+            assert_eq!(found.as_ref().map(|found| &*found.subscription.id), Some(record.id()));
         }
         count
     }
