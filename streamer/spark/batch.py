@@ -7,7 +7,7 @@ worker.py.
 | subscriptions | broadcast | cogroup |
 |---|---|---|
 | Engine, snapshot | the snapshot travels | its texts become a DataFrame |
-| JSON lines | read on the driver | read by Spark, from where workers reach them |
+| JSON lines | read by the driver | read by Spark, from where workers reach them |
 | DataFrame | fetched to the driver, in pieces | stays on the cluster |
 """
 
@@ -39,6 +39,7 @@ from streamer.spark import broadcast, cogroup, members, schema
 from streamer.spark.compat import is_frame
 from streamer.spark.functions import carried
 from streamer.spark.paths import on_driver
+from streamer.spark.storage import Storage, storage
 from streamer.spark.worker import COUNTS, EVENT, Pass
 
 if TYPE_CHECKING:
@@ -107,9 +108,9 @@ def match_events(
 
     Args:
         events: a DataFrame, classic or Connect, of which a column holds events as JSON text or bytes. Null rows are ignored.
-        subscriptions: an `Engine`; the path of a snapshot or of JSON lines; or a DataFrame: of one column of JSON text, or of a
-            column for each member of a subscription, where `types`, `filters`, `pattern` and `labels` may also be JSON text or
-            variants.
+        subscriptions: an `Engine`; the path of a snapshot or of JSON lines, in any file system of Spark's; or a DataFrame: of
+            one column of JSON text, or of a column for each member of a subscription, where `types`, `filters`, `pattern` and
+            `labels` may also be JSON text or variants.
         event_col: the column with the events.
         layout: where the parts of an event stand. An engine and a snapshot have one; naming it again must name the same.
         strategy: `auto` takes broadcast up to *broadcast_bytes*, and says so in `.reason` and the log `streamer.spark`.
@@ -140,7 +141,7 @@ def match_events(
         SubscriptionError: subscriptions that cannot be accepted, in every form but the snapshot.
         SnapshotError: a snapshot that is damaged.
         ConfigError: options that cannot be, or are not those of the engine or snapshot; a function that cannot travel; a path of
-            another file system.
+            a file system that Spark does not know.
         BackendError: the driver itself has no native core, and it was asked for.
         ValueError: columns or choices that are not there, or a *batch_size* under 1.
         TypeError: events or subscriptions of another kind, or an option that there is not.
@@ -218,7 +219,7 @@ class _Given:
 
     spark: SparkSession
     #: A path is one of JSON lines; a DataFrame has them in a column `text`.
-    source: DataFrame | Engine | broadcast.Held | Path
+    source: DataFrame | Engine | broadcast.Held | Path | Storage
     options: dict[str, Any]
 
     def size(self) -> tuple[int, str]:
@@ -227,10 +228,10 @@ class _Given:
             return 0, "the engine is on the driver already"
         if isinstance(self.source, broadcast.Held):
             return self.source.bytes, "the file"
-        if isinstance(self.source, Path):
-            size = self.source.stat().st_size
+        if isinstance(self.source, Path | Storage):
+            size = self.source.stat().st_size if isinstance(self.source, Path) else self.source.stamp()[0]
             # JSON lines shrink to about a fifth.
-            return (size * 5, "the compressed file") if self.source.suffix in (".gz", ".zst") else (size, "the file")
+            return (size * 5, "the compressed file") if self.source.name.endswith((".gz", ".zst")) else (size, "the file")
         (row,) = self.source.agg(F.coalesce(F.sum(F.octet_length("text")), F.lit(0)).alias("bytes")).collect()
         return row["bytes"], "the DataFrame"
 
@@ -241,6 +242,9 @@ class _Given:
             engine = Engine(**self.options)
             if isinstance(source, Path):
                 engine.add_jsonl(source)
+            elif isinstance(source, Storage):
+                with source.fetched() as path:
+                    engine.add_jsonl(path)
             else:
                 engine.add_many(row["text"] for row in source.toLocalIterator(prefetchPartitions=True))
             engine.bloom.stop()
@@ -250,7 +254,7 @@ class _Given:
     def texts(self) -> DataFrame:
         """Return what `cogroup.prepare` takes: a column `text`."""
         source = broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source
-        if isinstance(source, Path):
+        if isinstance(source, Path | Storage):
             return self.spark.read.text(str(source)).where("trim(value) != ''").withColumnRenamed("value", "text")
         return cogroup.texts_of(self.spark, source) if isinstance(source, broadcast.Held) else source
 
@@ -263,11 +267,15 @@ def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) 
         _same(options, held, "the engine")
         return _Given(spark, source, _travelling(held))
     if isinstance(source, str | os.PathLike):
-        path = on_driver(source)
-        with open(path, "rb") as file:
-            is_snapshot = file.read(len(MAGIC)) == MAGIC
+        place: Path | Storage | None = storage(spark, source)
+        if isinstance(place, Storage):
+            is_snapshot = place.begins_with(MAGIC)
+        else:
+            place = on_driver(source)
+            with open(place, "rb") as file:
+                is_snapshot = file.read(len(MAGIC)) == MAGIC
         if is_snapshot:
-            copy = broadcast.hold(path)
+            copy = broadcast.hold_any(spark, source)
             held = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
             # No file holds functions.
             functions = options.pop("cel_functions", None)
@@ -275,7 +283,7 @@ def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) 
             held["cel_functions"] = Functions(functions)
             return _Given(spark, copy, _travelling(held))
         Options.checked(**options)
-        return _Given(spark, path, _travelling(options))
+        return _Given(spark, place, _travelling(options))
     if not is_frame(source):
         raise TypeError(f"subscriptions: expected a DataFrame, an Engine or a path, not {type(source).__name__}")
     Options.checked(**options)

@@ -43,6 +43,7 @@ from streamer.spark.functions import carried as carried_functions
 from streamer.spark.groups import LEASE, sieve
 from streamer.spark.parts import Writer, label
 from streamer.spark.paths import on_driver
+from streamer.spark.storage import storage
 from streamer.spark.worker import Pass, by_reading, by_snapshot
 
 if TYPE_CHECKING:
@@ -135,7 +136,9 @@ def carry(spark: SparkSession, name: str) -> None:
 
 
 def hold(source: Engine | str | os.PathLike[str]) -> Held:
-    """Copy a snapshot, or make one of an engine as it is now, and verify the copy. What is held already is not copied again.
+    """Copy a snapshot of this machine, or make one of an engine as it is now, and verify the copy.
+
+    What is held already is not copied again.
 
     Raises:
         SnapshotError: a file that is none, or damaged.
@@ -168,6 +171,18 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
             path.unlink()
 
 
+def hold_any(spark: SparkSession, source: Engine | str | os.PathLike[str]) -> Held:
+    """Hold a snapshot that may be of any file system that Spark knows. Raises what `hold` and `Storage` do."""
+    place = None if isinstance(source, Engine) else storage(spark, source)
+    if place is None:
+        return hold(source)
+    with place.fetched() as path:
+        try:
+            return hold(path)
+        except SnapshotError as error:
+            raise SnapshotError(error.reason, path=place.text, place=error.place) from None
+
+
 def ship(
     spark: SparkSession, source: Engine | Held | str | os.PathLike[str], *, prune: bool = False, functions: Carried | None = None
 ) -> Broadcast:
@@ -176,7 +191,7 @@ def ship(
     Spark cannot take a file back: each stays with driver and workers until they end.
 
     Args:
-        source: an engine, of which a snapshot is made now; a snapshot that is held, or its path on the driver.
+        source: an engine, of which a snapshot is made now; a snapshot that is held, or its path in any file system of Spark's.
         prune: with a portable Bloom filter for each of its sections, which the driver compiles for that.
         functions: for a snapshot; an engine has its own.
 
@@ -185,7 +200,7 @@ def ship(
         ConfigError: a function that cannot travel.
         OSError: it cannot be read, or a copy of it cannot be written.
     """
-    held = source if isinstance(source, Held) else hold(source)
+    held = source if isinstance(source, Held) else hold_any(spark, source)
     directory, name = held.directory, held.name
     if isinstance(source, Engine):
         functions = carried_functions(source._options.cel_functions)

@@ -22,8 +22,11 @@ def local_path(text: str) -> str | None:
     return url["path"] if url["scheme"].lower() == "file" else None
 
 
-def on_driver(path: str | os.PathLike[str]) -> Path:
-    """Return the path of subscriptions that the driver itself reads; `file:///a` is `/a`.
+def on_driver(path: str | os.PathLike[str], instead: str = "give the subscriptions as a DataFrame") -> Path:
+    """Return the path of subscriptions that is one of this machine; `file:///a` is `/a`.
+
+    Args:
+        instead: what to do where it cannot be had here.
 
     Raises:
         ConfigError: it is of another file system.
@@ -32,9 +35,5 @@ def on_driver(path: str | os.PathLike[str]) -> Path:
     text = path_of(path)
     local = local_path(text)
     if local is None:
-        raise ConfigError(
-            f"{text} is not on this machine, whose files the driver reads: mount it or copy it here, or give the subscriptions "
-            "as a DataFrame, as spark.read.text or spark.read.parquet make it",
-            place="subscriptions",
-        )
+        raise ConfigError(f"{text} is not on this machine: mount it or copy it here, or {instead}", place="subscriptions")
     return Path(local)

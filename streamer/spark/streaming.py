@@ -33,6 +33,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
+from streamer.core.snapshot import path_of
 from streamer.errors import StreamerError
 from streamer.events.layout import EventLayout
 from streamer.spark.paths import on_driver
@@ -108,7 +109,7 @@ def match_stream(
     if want not in ("matches", "all"):
         raise ValueError(f"want: expected 'matches' or 'all', not {want!r}")
     chosen = schema.choose(events_df, event_col, keep, taken=(SNAPSHOT,))
-    path = os.path.abspath(on_driver(subscriptions_path))
+    path = os.path.abspath(on_driver(subscriptions_path, "use match_batches, which reads it through Spark"))
     functions_given = carried(cel_functions)
     check(find(path).path, functions_given)
     asked = Pass(
@@ -253,7 +254,7 @@ class BatchMatcher:
         from streamer.spark.batch import check_options
 
         check_options(options)
-        self._path = on_driver(subscriptions_path)
+        self._path = path_of(subscriptions_path)
         self._write = write
         self._rejected = rejected
         self._settled = settled
@@ -268,9 +269,11 @@ class BatchMatcher:
 
         from streamer.spark.batch import match_events
         from streamer.spark.schema import matches_of, rejected_of, tallies_of
+        from streamer.spark.storage import mirrored, storage
 
         began = time.monotonic()
-        before, version = self.version, find(self._path)
+        place = storage(events.sparkSession, self._path)
+        before, version = self.version, find(self._path if place is None else mirrored(place))
         if before is None or before.digest != version.digest:
             log.info("batch %s: subscriptions are %s, %s of them", batch_id, version.digest, version.subscriptions)
             self.refused += version.refused
@@ -315,7 +318,8 @@ def match_batches(
     is passed over: it is logged and counted, and the one before goes on.
 
     Args:
-        subscriptions_path: a snapshot that is replaced by rename, or a directory of versions (`publish`).
+        subscriptions_path: a snapshot that is replaced by rename, or a directory of versions (`publish`), in any file system
+            of Spark's.
         write: called with the matches, which have a column `snapshot`, and the id of the micro-batch.
         rejected: called with the events that could not be read, and the id of the micro-batch; without it they are left out.
         settled: called when a micro-batch was written, with what was counted. It may be called again for one that Spark repeats.
@@ -323,6 +327,5 @@ def match_batches(
 
     Raises:
         TypeError: an option that there is not.
-        ConfigError: a path of another file system.
     """
     return BatchMatcher(subscriptions_path, write, rejected=rejected, settled=settled, **options)

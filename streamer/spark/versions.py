@@ -29,14 +29,15 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from streamer.core.snapshot import read_directory, verify
+from streamer.core.snapshot import path_of, read_directory, verify
 from streamer.errors import SnapshotError
-from streamer.spark.paths import on_driver
+from streamer.spark.paths import local_path, on_driver
 
 if TYPE_CHECKING:
     from streamer.engine.engine import Engine
@@ -85,13 +86,18 @@ def find(path: str | os.PathLike[str]) -> Version:
 def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLike[str]) -> Version:
     """Add an engine, or a snapshot file, to a directory of versions, as the newest; the directory is made where it is missing.
 
-    Publishing what is the newest already adds nothing.
+    Publishing what is the newest already adds nothing. A directory of another file system, as `s3a://bucket/versions`, is written
+    through the active session of Spark.
 
     Raises:
         SnapshotError: the file is no good snapshot.
-        ConfigError: the directory is of another file system.
+        ConfigError: the directory is of a file system that Spark does not know, or no session is active.
         OSError: it cannot be written.
     """
+    if local_path(path_of(directory)) is None:
+        from streamer.spark.storage import publish_to
+
+        return publish_to(source, path_of(directory))
     directory = on_driver(directory)
     directory.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=".publish.", dir=directory)
@@ -104,11 +110,10 @@ def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLik
             source.save(name)
             held = read_directory(name)
         while True:
-            numbers = [(int(match[1]), each) for each in os.listdir(directory) if (match := _NUMBERED.fullmatch(each))]
-            last, newest = max(numbers, default=(0, ""))
-            if newest.endswith(f"-{held.digest[:12]}{ENDING}"):
-                return Version(held.digest, str(directory / newest), held.subscriptions)
-            target = directory / f"{last + 1:010}-{held.digest[:12]}{ENDING}"
+            named, is_there = next_name(os.listdir(directory), held.digest)
+            target = directory / named
+            if is_there:
+                return Version(held.digest, str(target), held.subscriptions)
             try:
                 # A link refuses a name that is taken: who publishes at the same time takes the next number.
                 os.link(name, target)
@@ -120,8 +125,31 @@ def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLik
             os.unlink(name)
 
 
+def next_name(names: Iterable[str], digest: str) -> tuple[str, bool]:
+    """Return what the newest version is called among others in a directory, and whether it is there already."""
+    numbers = [(int(match[1]), each) for each in names if (match := _NUMBERED.fullmatch(each))]
+    last, newest = max(numbers, default=(0, ""))
+    if newest.endswith(f"-{digest[:12]}{ENDING}"):
+        return newest, True
+    return f"{last + 1:010}-{digest[:12]}{ENDING}", False
+
+
+def versions_of(names: Iterable[str]) -> list[str]:
+    """Return the names in a directory that are versions, the newest first."""
+    return sorted((name for name in names if name.endswith(ENDING) and not name.startswith(".")), reverse=True)
+
+
+def is_good(path: Path) -> bool:
+    """Tell whether a file is a snapshot; one that is bad is logged once."""
+    try:
+        _verified(path)
+    except SnapshotError:
+        return False
+    return True
+
+
 def _in_directory(directory: Path) -> Version:
-    names = sorted((name for name in os.listdir(directory) if name.endswith(ENDING) and not name.startswith(".")), reverse=True)
+    names = versions_of(os.listdir(directory))
     first: SnapshotError | None = None
     for refused, name in enumerate(names):
         try:

@@ -475,23 +475,24 @@ def test_what_is_of_another_kind_is_said_in_a_sentence(spark: SparkSession, tmp_
 
 
 @pytest.mark.slow
-def test_a_path_may_be_a_url_of_this_machine_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_path_may_be_a_url_of_any_file_system_that_is_there(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "snapshot"
     orders().save(path)
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ORDERS))
     for url in (f"file://{path}", f"file:{path}", f"file://{tmp_path / 'lines.jsonl'}"):
         assert pairs(match_events(texts(spark), url)) == IDS
     assert pairs(match_stream(texts(spark), f"file://{path}")) == IDS
-    far = r"subscriptions: s3a://bucket/a/snapshot is not on this machine.*as a DataFrame"
+    with pytest.raises(ConfigError, match=r"s3a://bucket/a/snapshot is not on this machine.*use match_batches"):
+        match_stream(texts(spark), "s3a://bucket/a/snapshot")
+    # Its jar is not here.
     calls: list[Callable[[str], object]] = [
         lambda url: match_events(texts(spark), url),
-        lambda url: match_stream(texts(spark), url),
-        lambda url: match_batches(url, lambda frame, batch: None),
+        lambda url: match_batches(url, lambda frame, batch: None)(texts(spark), 0),
         lambda url: register(spark, url),
         lambda url: publish(orders(), url),
     ]
     for call in calls:
-        with pytest.raises(ConfigError, match=far):
+        with pytest.raises(ConfigError, match=r"s3a://bucket/a/snapshot: Spark cannot read there: .*S3AFileSystem"):
             call("s3a://bucket/a/snapshot")
 
 

@@ -231,7 +231,6 @@ def test_subscriptions_are_looked_at_before_spark_is_started(
         ("bad.jsonl", "bad.jsonl:2: subscription 'b': collection: expected a string"),
         ("cut.snapshot", "cut.snapshot: header: damaged: the file is cut off"),
         (f"file://{tmp_path}/cut.snapshot", "cut.snapshot: header: damaged: the file is cut off"),
-        ("s3a://bucket/a.snapshot", "--subscriptions s3a://bucket/a.snapshot: a snapshot is read by the driver itself"),
     ):
         done = run(tmp_path, "--events", "events.jsonl", "-s", name, "--out", "out", *stream)
         assert (done.exit_code, told in done.stderr) == (USAGE, True), done.stderr

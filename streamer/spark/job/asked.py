@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -121,8 +121,16 @@ def check(asked: Asked) -> None:
             raise Bad(f"{path}: its folder does not exist")
 
 
-def check_apart(asked: Asked, layout: str | None) -> None:
-    """Refuse places of which one would be written into, or over, another."""
+#: Options whose places are Spark's: without a scheme they are in its default file system.
+_OF_SPARK: Final = frozenset({"--events", "--out", "--rejected", "--checkpoint"})
+
+
+def check_apart(asked: Asked, layout: str | None, spelt: Callable[[str], str] = str) -> None:
+    """Refuse places of which one would be written into, or over, another.
+
+    Args:
+        spelt: tells of a place that Spark reads or writes how it is written in full.
+    """
     read = {"--events": asked.events.text, "--subscriptions": asked.subscriptions, "--layout": layout}
     written = {
         "--out": asked.out.text,
@@ -131,11 +139,15 @@ def check_apart(asked: Asked, layout: str | None) -> None:
         "--metrics-file": asked.metrics_file,
         "--report": asked.report,
     }
-    others = [(option, text, Address.all_of(text)) for option, text in read.items() if text is not None]
+    others = [
+        (option, text, Address.all_of(spelt(text) if option in _OF_SPARK else text))
+        for option, text in read.items()
+        if text is not None
+    ]
     for option, text in written.items():
         if text is None:
             continue
-        address = Address.of(text)
+        address = Address.of(spelt(text) if option in _OF_SPARK else text)
         for other, name, addresses in others:
             overlap = next(filter(None, map(address.overlap, addresses)), None)
             if overlap is not None:

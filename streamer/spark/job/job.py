@@ -45,8 +45,10 @@ from streamer.spark.job.places import (
     is_read_here,
     is_snapshot,
     place,
+    qualified,
     read,
     read_subscriptions,
+    snapshots_elsewhere,
     to_kafka,
     write,
 )
@@ -54,6 +56,7 @@ from streamer.spark.job.report import Batch
 from streamer.spark.job.session import TERMINATED, interruptible, is_not_of_py4j, session
 from streamer.spark.job.watch import Watch
 from streamer.spark.paths import local_path
+from streamer.spark.storage import Storage
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE, fail, note, set_up_logging
 
@@ -235,6 +238,7 @@ def _run(
             check_subscriptions(asked.subscriptions, asked.engine)
         with console.phase("starting Spark"):
             spark = stack.enter_context(session(conf, master, level))
+        check_apart(asked, None, lambda text: qualified(spark, text))
         for target in (asked.out, asked.rejected):
             if target is not None:
                 check_writable(spark, target)
@@ -323,7 +327,7 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
         choose(events, asked.event_col, asked.keep)
     except (TypeError, ValueError) as error:
         raise Bad(str(error)) from None
-    path = _followed(asked, account)
+    path = _followed(spark, asked, account)
     last: list[Settled] = []
 
     def settled(batch: Settled) -> None:
@@ -396,18 +400,28 @@ def _writer(target: Place, by: tuple[str, ...]) -> Write:
     return BatchWriter(target.text, "parquet", by, target.options)
 
 
-def _followed(asked: Asked, account: Account) -> str:
+def _followed(spark: SparkSession, asked: Asked, account: Account) -> str:
     """Return a path of snapshots; JSON lines are made into one, now and once."""
     path = local_path(asked.subscriptions)
-    if path is not None and is_snapshot(path):
-        return path
-    if path is None or not os.path.isfile(path):
+    if path is None:
+        if snapshots_elsewhere(spark, asked.subscriptions):
+            return asked.subscriptions
+        place = Storage(spark, asked.subscriptions)
+        is_file = not place.is_directory()
+    else:
+        if is_snapshot(path):
+            return path
+        is_file = os.path.isfile(path)
+    if not is_file:
         raise Bad(
-            f"--subscriptions {asked.subscriptions}: a stream takes a snapshot, a directory of versions, or JSON lines, "
-            "which this machine can read"
+            f"--subscriptions {asked.subscriptions}: a stream takes a snapshot, a directory of versions, or a file of JSON lines"
         )
     engine = streamer.Engine(**asked.engine)
-    engine.add_jsonl(path)
+    if path is None:
+        with place.fetched() as lines:
+            engine.add_jsonl(lines)
+    else:
+        engine.add_jsonl(path)
     folder = account.temporary()
     engine.save(os.path.join(folder, "subscriptions.snapshot"))
     # They are the snapshot's now.

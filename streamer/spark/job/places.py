@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from streamer.core.snapshot import MAGIC, read_directory
 from streamer.engine.engine import Engine
+from streamer.errors import ConfigError
 from streamer.spark.job.failures import Bad, said
 from streamer.spark.paths import URL, local_path
+from streamer.spark.storage import Storage, mirrored
 from streamer.spark.versions import ENDING, find
 
 if TYPE_CHECKING:
@@ -28,7 +30,11 @@ _KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
 _LOOKED_AT: Final = 16 * 1024 * 1024
 _MAGIC: Final = frozenset("*?[{")
 #: Names of one store.
-_STORES: Final = {"s3": "s3a", "s3n": "s3a"}
+_STORES: Final = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
+#: Where HDFS listens, if nothing else is said.
+_PORTS: Final = {"hdfs": ":8020"}
+#: Where Databricks has its store among the files of a machine.
+_MOUNTED: Final = "dbfs"
 
 
 class Format(StrEnum):
@@ -95,13 +101,13 @@ class Address:
         """Read the text of a place."""
         local = local_path(text)
         if local is not None:
-            return cls(("", ""), _names(os.path.realpath(local)))
+            names = _names(os.path.realpath(local))
+            return cls((_MOUNTED, ""), names[1:]) if names[:1] == (_MOUNTED,) else cls(("", ""), names)
         url = URL.fullmatch(text)
         assert url is not None
         scheme = url["scheme"].lower()
-        return cls(
-            (_STORES.get(scheme, scheme), (url["authority"] or "").lower()), _names(posixpath.normpath(url["path"] or "/"))
-        )
+        authority = (url["authority"] or "").lower().removesuffix(_PORTS.get(scheme, ":"))
+        return cls((_STORES.get(scheme, scheme), authority), _names(posixpath.normpath(url["path"] or "/")))
 
     @classmethod
     def all_of(cls, pattern: str) -> set[Address]:
@@ -188,9 +194,9 @@ def check_subscriptions(path: str, options: Mapping[str, Any]) -> None:
     """
     local = local_path(path)
     if local is None:
-        if path.endswith(ENDING):
-            raise Bad(f"--subscriptions {path}: a snapshot is read by the driver itself; mount it or copy it to this machine")
-    elif os.path.isdir(local) and is_snapshot(local):
+        # Spark reaches them.
+        return
+    if os.path.isdir(local) and is_snapshot(local):
         find(local)
     elif is_read_here(path):
         if is_snapshot(local):
@@ -210,9 +216,23 @@ def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
             return find(local).path
         if is_read_here(path):
             return local
+    elif snapshots_elsewhere(spark, path):
+        return find(mirrored(Storage(spark, path))).path
     if _by_name(local or path) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
         return spark.read.text(path, lineSep="\n").where(r"trim(both ' \t\r' from value) != ''")
     return spark.read.parquet(path)
+
+
+def snapshots_elsewhere(spark: SparkSession, path: str) -> bool:
+    """Tell whether subscriptions that are not of this machine are a snapshot, or a directory of versions."""
+    if _MAGIC.intersection(path):
+        return False
+    try:
+        return Storage(spark, path).is_snapshot()
+    except ConfigError as error:
+        raise Bad(f"--subscriptions {error.reason}") from None
+    except FileNotFoundError:
+        raise Bad(f"--subscriptions {path}: no such file or directory") from None
 
 
 def is_read_here(path: str) -> bool:
@@ -230,6 +250,18 @@ def is_snapshot(path: str) -> bool:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return path.endswith(ENDING)
+
+
+def qualified(spark: SparkSession, text: str) -> str:
+    """Return a place with its scheme and authority, as Spark takes it; as it is where that cannot be asked."""
+    if text.startswith("kafka:"):
+        return text
+    try:
+        context: Any = spark.sparkContext
+        path = context._jvm.org.apache.hadoop.fs.Path(text)
+        return str(path.getFileSystem(context._jsc.hadoopConfiguration()).makeQualified(path).toString())
+    except Exception:
+        return text
 
 
 def exists(spark: SparkSession, target: Place) -> bool:
