@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ NO_CHANGES = [
     ("dynamodb", b'{"Records":[]}', "a batch of no events"),
     ("json", b"null", "a tombstone"),
 ]
+
+
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
@@ -149,6 +153,28 @@ def test_of_several_events_one_is_asked_about(api: Api) -> None:
     for path, body in (("match", given), ("near-misses", given), ("explain", {"event": given})):
         refused = api.ask("POST", f"/v1/{path}?format=canal", body)
         assert (refused.kind, "2 events" in refused.json["detail"]) == ("event", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("canal", '{{"type": "INSERT", "database": "s", "table": "o", "data": [{}]}}'),
+        ("cloudevents", "[{}]"),
+        ("dynamodb", '{{"Records": [{}]}}'),
+    ],
+    ids=["canal", "cloudevents", "dynamodb"],
+)
+def test_a_record_of_too_many_events_is_refused_before_any_is_made(api: Api, name: str, text: str) -> None:
+    body = text.format(",".join(["{}"] * 300_000)).encode()
+    for path in ("decode", "match", "explain", "near-misses"):
+        before = time.process_time()
+        asked = b'{"event": %b}' % body if path == "explain" else body
+        reply = api.ask("POST", f"/v1/{path}?format={name}", asked, headers=JSON)
+        assert (reply.status, reply.kind) == (422, "event"), reply
+        assert "the record has 300,000 events: expected at most 1,000 here" in str(reply.json)
+        # To make them takes thirty times as long.
+        assert time.process_time() - before < 3
+    assert api.ask("POST", f"/v1/decode?format={name}", text.format("").encode(), headers=JSON).status == 200
 
 
 def test_what_cannot_be_decoded_says_where(api: Api) -> None:

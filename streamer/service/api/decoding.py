@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple, final, get_args
 
 from streamer import cdc
 from streamer.cdc.messages import no_change as nothing
+from streamer.cdc.messages import parsed
 from streamer.config.schema.sources import SourceFormat
 from streamer.core.options import Options
 from streamer.events.layout import EventLayout
@@ -22,6 +24,10 @@ FORMATS: Final[tuple[SourceFormat, ...]] = get_args(SourceFormat)
 FORMAT: Final = Param(
     "format", "What the event is: a record of this format, decoded as a source would.", {"type": "string", "enum": FORMATS}
 )
+#: Events that a record may have here. A source takes more, but here nobody waits for a core to be done with them.
+MOST_EVENTS: Final = 1000
+#: Where a format has the rows of a record, if it has several; empty where the record itself is the list.
+_ROWS: Final[Mapping[SourceFormat, str]] = {"canal": "data", "cloudevents": "", "dynamodb": "Records"}
 #: What decoders make of what is no change.
 _NONE: Final = json.dumps(nothing(), separators=(",", ":")).encode()
 _WHY_IGNORED: Final = {
@@ -63,6 +69,7 @@ class Records:
         """Return the events of a record; *tenant* is whose they are. Raises EventError, and Problem: none of it is read here."""
         if name not in self.formats:
             raise Problem("bad-request", f"format: matching.layout reads no events of {name}: expected json")
+        _check_count(name, record)
         decode = decoder(name)
         # A tombstone needs no decoder, as in a source.
         found = [(record, key)] if decode is None or record.strip() in (b"", b"null") else decode(record, key)
@@ -93,6 +100,18 @@ class Records:
         if len(found) > 1:
             raise Problem("event", f"the record has {len(found):,} events: /v1/decode tells them apart, ask about one of them")
         return found[0]
+
+
+def _check_count(name: SourceFormat, record: bytes) -> None:
+    """Count the events of a record before any is made. Raises EventError, and Problem: they are too many."""
+    if name in _ROWS and len(record) > MOST_EVENTS:
+        rows = parsed(record, name)
+        if isinstance(rows, dict):
+            rows = rows.get(_ROWS[name])
+        if isinstance(rows, list) and len(rows) > MOST_EVENTS:
+            raise Problem(
+                "event", f"the record has {len(rows):,} events: expected at most {MOST_EVENTS:,} here; a source reads them all"
+            )
 
 
 @final
