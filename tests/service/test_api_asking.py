@@ -153,7 +153,9 @@ def found(api: Api, query: str) -> list[str]:
 
 def test_subscriptions_are_searched(api: Api) -> None:
     api.ask("PUT", "/v1/subscriptions/team", filtered(">", 1, labels={"team": "payments"}))
-    api.ask("PUT", "/v1/subscriptions/team%2F1", filtered(">", 1, labels={"team": "fraud", "tier": 1}))
+    api.ask(
+        "PUT", "/v1/subscriptions/team%2F1", filtered(">", 1, labels={"team": "fraud", "tier": 1, "live": True, "in": ["eu"]})
+    )
     api.ask("PUT", "/v1/subscriptions/teal", {"collection": "orders", "cel": "data.note.contains('Straße')"})
     assert found(api, "prefix=team") == ["team", "team/1"]
     assert found(api, "prefix=te&limit=2") == ["teal", "team"]
@@ -161,6 +163,10 @@ def test_subscriptions_are_searched(api: Api) -> None:
     assert found(api, "label=team") == ["team", "team/1"]
     assert found(api, "label=team=fraud") == ["team/1"]
     assert found(api, "label=tier=1") == ["team/1"]
+    assert found(api, "label=live=true") == ["team/1"]
+    assert found(api, "label=live=True") == []
+    assert found(api, "label=in") == ["team/1"]
+    assert found(api, "label=in=eu") == []
     assert found(api, "text=stra%C3%9Fe") == ["teal"]
     assert found(api, "unindexed=false&prefix=team") == ["team", "team/1"]
 

@@ -73,13 +73,13 @@ class Handlers:
     def list_subscriptions(self, call: Call) -> Answer:
         """See the route."""
         limit, query = call.query.get("limit", 100), call.query
-        prefix, now = query.get("prefix", ""), milliseconds()
+        prefix, now, passes = query.get("prefix", ""), milliseconds(), _chosen(query)
         at = after(query["cursor"]) if "cursor" in query else prefix
         found: list[bytes] = []
         looked_at = 0
         if prefix and "cursor" not in query and (row := self._subscriptions.get(call.whose, prefix)) is not None:
             looked_at = 1
-            if not row.is_over(now) and _passes(row, query):
+            if not row.is_over(now) and passes(row):
                 found.append(shown(row))
         while len(found) < limit and looked_at < _LOOKED_AT:
             rows = self._subscriptions.page(call.whose, at, PAGE)
@@ -87,7 +87,7 @@ class Handlers:
             of_prefix = list(takewhile(lambda row: row.id.startswith(prefix), rows))
             for row in of_prefix:
                 looked_at, at = looked_at + 1, row.id
-                if not row.is_over(now) and _passes(row, query):
+                if not row.is_over(now) and passes(row):
                     found.append(shown(row))
                     if len(found) == limit:
                         break
@@ -383,36 +383,44 @@ def _wants(known: list[str] | None, row: Versioned | None) -> None:
         raise Declined("precondition", f"If-Match: it is {_tag(row)} now")
 
 
-def _passes(row: Stored, query: Mapping[str, Any]) -> bool:
-    if query.get("paused", row.paused) != row.paused or query.get("origin", row.origin) != row.origin:
-        return False
-    if query.get("unindexed", row.unindexed) != row.unindexed:
-        return False
-    if "text" in query and query["text"].lower() not in row.text.decode(errors="replace").lower():
-        return False
-    asked = [
-        query[name].partition("=")[0] if name == "label" else query[name]
-        for name in ("gateway", "collection", "label")
-        if name in query
+def _chosen(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
+    """Return what tells which rows a list is asked for."""
+    of_row = [name for name in ("paused", "origin", "unindexed") if name in query]
+    of_text = [
+        (name, query[param]) for param, name in (("gateway", "gateway_id"), ("collection", "collection")) if param in query
     ]
-    if not asked:
-        return True
-    # Most are passed over without being read: a text without escapes has what it names as it stands.
-    if b"\\" not in row.text and any(word.isalnum() and word.encode() not in row.text for word in asked):
-        return False
-    try:
-        told = json.loads(row.text)
-    except (RecursionError, ValueError):
-        told = parse_subscription(row.text).to_dict()
-    if "label" in query:
-        name, is_valued, value = query["label"].partition("=")
-        labels = told.get("labels") or {}
-        if name not in labels or (is_valued and str(labels[name]) != value):
+    part = query["text"].lower() if "text" in query else ""
+    label, is_valued, value = query.get("label", "").partition("=")
+    # Most rows are passed over without being read: a text without escapes has what it names as it stands.
+    words = [word.encode() for word in (label, value, *(word for _, word in of_text)) if word.isalnum()]
+
+    def passes(row: Stored) -> bool:
+        if any(query[name] != getattr(row, name) for name in of_row):
             return False
-    return all(
-        query.get(param, told.get(name)) == told.get(name)
-        for param, name in (("gateway", "gateway_id"), ("collection", "collection"))
-    )
+        if part and part not in row.text.decode(errors="replace").lower():
+            return False
+        if not of_text and "label" not in query:
+            return True
+        if any(word not in row.text for word in words) and b"\\" not in row.text:
+            return False
+        try:
+            told = json.loads(row.text)
+        except (RecursionError, ValueError):
+            told = parse_subscription(row.text).to_dict()
+        if "label" in query:
+            labels = told.get("labels") or {}
+            if label not in labels or (is_valued and _word(labels[label]) != value):
+                return False
+        return all(told.get(name) == word for name, word in of_text)
+
+    return passes
+
+
+def _word(label: object) -> str | None:
+    """Return a label's value as one asks for it; None where it is a list or an object."""
+    if isinstance(label, str):
+        return label
+    return None if isinstance(label, (dict, list)) else json.dumps(label)
 
 
 def _line(number: int, each: Written | SubscriptionError, result: Result) -> bytes:
