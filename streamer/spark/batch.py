@@ -107,16 +107,17 @@ def match_events(
     found, so both must be the same when the result is computed.
 
     Args:
-        events: a DataFrame, classic or Connect, of which a column holds events as JSON text or bytes. Null rows are ignored.
+        events: a DataFrame, classic or Connect. Null rows are ignored.
         subscriptions: an `Engine`; the path of a snapshot or of JSON lines, in any file system of Spark's; or a DataFrame: of
             one column of JSON text, or of a column for each member of a subscription, where `types`, `filters`, `pattern` and
             `labels` may also be JSON text or variants.
-        event_col: the column with the events.
+        event_col: the column with the events: JSON text or bytes; or structs, maps or variants, which are read as the JSON of
+            structs.py. `*` takes the row itself, each column of which is a member.
         layout: where the parts of an event stand. An engine and a snapshot have one; naming it again must name the same.
         strategy: `auto` takes broadcast up to *broadcast_bytes*, and says so in `.reason` and the log `streamer.spark`.
         on_error: `reject` leaves out events that cannot be read (they are in `.rejected`), `fail` ends the job at the first.
         keep: columns of *events* that every match and every rejected event carries, under their names.
-        keep_event: whether a match carries its event, as `event`.
+        keep_event: whether a match carries its event, as `event`; one that is no text is there as its JSON.
         backend: what the workers run: `native` or `reference`; by default what the driver runs. A worker without it fails with
             `BackendError`.
         batch_size: how many events a worker matches at once, at most, of those that Spark hands it at once

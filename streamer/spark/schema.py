@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from streamer.spark.compat import is_frame
+from streamer.spark.structs import is_object, text_of
 from streamer.spark.worker import COUNTS, EVENT, MATCH, MATCHES, REJECTED, REJECTION, RESERVED, TALLY, Pass, columns, inner
 
 _TYPES: Final[dict[str, DataType]] = {
@@ -40,6 +41,8 @@ _TYPES: Final[dict[str, DataType]] = {
     "position": LongType(),
     **dict.fromkeys(COUNTS, LongType()),
 }
+#: As the column of events: each row is an event, whose members are the columns.
+ROW: Final = "*"
 #: What every match has: Spark need not ask each row whether it is null there.
 _EVERY_MATCH_HAS: Final = frozenset({"tenant", "subscription_id", "certain"})
 
@@ -52,7 +55,7 @@ class Chosen:
     Attributes:
         given: these columns alone, under names of ours (`EVENT`, `inner`): Spark looks up by name what goes to a worker, where it
             takes one with a dot for a member of a struct.
-        event_type: string or binary.
+        event_type: string or binary; what was no text is JSON here, as a string.
         kept: the columns that matches carry, under the names by which they were asked for, as Spark's `select` has them.
     """
 
@@ -65,11 +68,12 @@ def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Ite
     """Find the columns of a pass. Names are whole, dots included, and compared as `spark.sql.caseSensitive` says.
 
     Args:
+        event_col: a column; or `ROW`.
         taken: names that the result has besides those that it always has.
 
     Raises:
         ValueError: a column that is not there or may be any of several, or one to be kept whose name a column of the result has.
-        TypeError: events that are no DataFrame, or neither text nor bytes, or *keep* that is no list of names.
+        TypeError: events that are no DataFrame, or nothing that is an event, or *keep* that is no list of names.
     """
     if not is_frame(events):
         raise TypeError(f"events: expected a DataFrame, not {type(events).__name__}; spark.createDataFrame makes one")
@@ -78,10 +82,7 @@ def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Ite
     if not isinstance(event_col, str):
         raise TypeError(f"event_col: expected the name of a column, not {event_col!r}")
     is_exact = is_case_sensitive(events)
-    of_events = field_of(events, event_col)
-    if not isinstance(of_events.dataType, StringType | BinaryType):
-        found = of_events.dataType.simpleString()
-        raise TypeError(f"column {event_col!r} is {found}; an event is JSON as string or binary (to_json makes it of a struct)")
+    event, plain = _event_of(events, event_col)
     own = {folded(name, is_exact=is_exact) for name in (*RESERVED, *taken)}
     if clashing := sorted(name for name in keep if folded(name, is_exact=is_exact) in own):
         raise ValueError(f"the result has columns {', '.join(clashing)} of its own; rename those to be kept")
@@ -89,10 +90,27 @@ def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Ite
         raise ValueError("keep: a name stands twice")
     fields = {name: field_of(events, name) for name in keep}
     columns = [column(field.name).alias(name) for name, field in zip(inner(len(fields)), fields.values(), strict=True)]
-    # Strings of a collation of their own come back as plain ones.
-    plain: DataType = BinaryType() if isinstance(of_events.dataType, BinaryType) else StringType()
     kept = tuple(StructField(name, field.dataType) for name, field in fields.items())
-    return Chosen(events.select(column(of_events.name).alias(EVENT), *columns), plain, kept)
+    return Chosen(events.select(event.alias(EVENT), *columns), plain, kept)
+
+
+def _event_of(events: DataFrame, event_col: str) -> tuple[Column, DataType]:
+    """Return the column of events as JSON, and its type. Raises ValueError and TypeError."""
+    if event_col == ROW:
+        for field in events.schema.fields:
+            # Two columns of one name would be a member that stands twice.
+            field_of(events, field.name)
+        return text_of(F.struct(*(column(name) for name in events.columns)), events.schema, "row"), StringType()
+    field = field_of(events, event_col)
+    kind, value = field.dataType, column(field.name)
+    if is_object(kind):
+        return text_of(value, kind, field.name), StringType()
+    if isinstance(kind, StringType | BinaryType):
+        # Strings of a collation of their own come back as plain ones.
+        return value, BinaryType() if isinstance(kind, BinaryType) else StringType()
+    raise TypeError(
+        f"column {event_col!r} is {kind.simpleString()}; an event is JSON as string or binary, a struct, a map or a variant"
+    )
 
 
 def is_case_sensitive(frame: DataFrame) -> bool:

@@ -75,7 +75,7 @@ def match_stream(
     Args:
         events_df: from any source; a DataFrame that does not stream is one micro-batch.
         subscriptions_path: a snapshot that is replaced by rename (`engine.save(path)`), or a directory of versions (`publish`).
-        event_col: string or binary column with one JSON event a row.
+        event_col: the column with the events, or `*`, as of `match_events`.
         on_error: `reject` leaves out what cannot be read (see *want*); `fail` ends the stream with the first.
         keep: columns that are carried into every match, under their names.
         keep_event: with a column `event`.
@@ -91,7 +91,7 @@ def match_stream(
         ConfigError: a function that cannot travel to the workers, or a path of another file system.
         OSError: the path cannot be read here.
         ValueError: a column that is not there, or whose name the result needs, or a *batch_size* under 1.
-        TypeError: events that are neither text nor bytes.
+        TypeError: a column that holds no events.
     """
     from pyspark.sql import functions
 

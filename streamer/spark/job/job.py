@@ -90,7 +90,9 @@ def job(
     ] = None,
     events_format: Annotated[Format | None, typer.Option(help="If the name does not tell.")] = None,
     out_format: Annotated[Format | None, typer.Option(help="parquet or jsonl.  \\[default: by name, else parquet]")] = None,
-    event_col: Annotated[str, typer.Option(metavar="COLUMN", help="The column of Parquet that holds the events.")] = "value",
+    event_col: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The column that holds the events; '*' for the row itself.")
+    ] = "value",
     keep: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to carry along; may be repeated.")] = None,
     keep_event: Annotated[bool, typer.Option("--keep-event", help="With each match the event itself.")] = False,
     by_gateway: Annotated[bool, typer.Option("--by-gateway", help="A folder for each gateway.")] = False,
@@ -385,10 +387,11 @@ def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Seq
     """Say so where the layout finds nothing in the events: no collection in any, no type and document in the first of them."""
     if not tallies or any(row["collection"] is not None for row in tallies):
         return None
-    from pyspark.sql import functions
+    from streamer.spark.schema import choose
+    from streamer.spark.worker import EVENT
 
-    some = events.select(functions.col(f"`{event_col}`").alias("event")).where("event is not null").limit(LOOKS).collect()
-    return misfit([row["event"] for row in some], layout)
+    some = choose(events, event_col, ()).given.where(f"{EVENT} is not null").limit(LOOKS).collect()
+    return misfit([row[EVENT] for row in some], layout)
 
 
 def _writer(target: Place, by: tuple[str, ...]) -> Write:
