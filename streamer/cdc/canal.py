@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streamer.cdc.messages import ChangeEvent, ChangeType, Message, change, needed, no_change, number, part, read
+from streamer.cdc.json import Message, named, number
+from streamer.cdc.messages import ChangeEvent, ChangeType, change, needed, no_change, part, read
 from streamer.errors import EventCode, EventError
+from streamer.events.layout import encode_pointer
 
 #: BIT, TINYINT, BIGINT, NUMERIC, DECIMAL, INTEGER, SMALLINT, FLOAT, REAL, DOUBLE.
 NUMBERS: Final = frozenset({-7, -6, -5, 2, 3, 4, 5, 6, 7, 8})
@@ -50,15 +52,15 @@ def decode(message: Message) -> list[ChangeEvent]:
 
 def _row(given: Any, types: Mapping[str, Any], place: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a row is an object, not {type(given).__name__}", place=place)
-    return {name: _value(value, types.get(name), f"{place}/{name}") for name, value in given.items()}
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a row is an object, not {named(given)}", place=place)
+    return {name: _value(value, types.get(name), place, name) for name, value in given.items()}
 
 
-def _value(value: Any, sql_type: Any, place: str) -> Any:
+def _value(value: Any, sql_type: Any, place: str, name: str) -> Any:
     if not isinstance(value, str) or not isinstance(sql_type, int) or sql_type not in NUMBERS:
         return value
     try:
         return number(value)
-    except ValueError:
-        reason = f"{_WHAT}: {value[:40]!r} is no number, as its sqlType {sql_type} says"
-        raise EventError(EventCode.BAD_VALUE, reason, place=place) from None
+    except ValueError as error:
+        reason = f"{_WHAT}: {error}; its sqlType is {sql_type}"
+        raise EventError(EventCode.BAD_VALUE, reason, place=place + encode_pointer((name,))) from None

@@ -14,7 +14,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streamer.cdc.messages import ChangeEvent, Keyed, Message, needed, parsed, part
+from streamer.cdc.json import Message, named, parsed
+from streamer.cdc.messages import ChangeEvent, Keyed, needed, part
 from streamer.errors import EventCode, EventError
 from streamer.events.reading import parse_rfc3339
 
@@ -35,7 +36,7 @@ def read(message: Message | list[Any]) -> list[Keyed]:
     Raises:
         EventError: it is no such event; of a batch none is taken then.
     """
-    value = parsed(message, _WHAT) if not isinstance(message, list) else message
+    value = parsed(message, _WHAT)
     if isinstance(value, list):
         return [_read(each, f"/{at}") for at, each in enumerate(value)]
     return [_read(value, "")]
@@ -54,7 +55,7 @@ def structured(attributes: Mapping[str, str], data: bytes | None) -> bytes:
 
 def _read(members: Any, at: str) -> Keyed:
     if not isinstance(members, Mapping):
-        reason = f"{_WHAT}: an event is a JSON object, not {type(members).__name__}"
+        reason = f"{_WHAT}: an event is a JSON object, not {named(members)}"
         raise EventError(EventCode.NOT_AN_OBJECT, reason, place=at)
     version = part(members, "specversion", str, _WHAT, at)
     if version != "1.0":
@@ -91,7 +92,7 @@ def _data(members: Mapping[str, Any], at: str) -> Any:
             raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: data and data_base64 exclude each other", place=place)
         data = _decoded(encoded, members, at, place)
     if data is not None and not isinstance(data, Mapping):
-        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: data is a JSON object, not {type(data).__name__}", place=place)
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: data is a JSON object, not {named(data)}", place=place)
     return data
 
 

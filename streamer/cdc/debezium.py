@@ -20,18 +20,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from streamer.cdc.messages import (
-    ChangeEvent,
-    ChangeType,
-    Keyed,
-    Message,
-    change,
-    needed,
-    no_change,
-    parsed,
-    part,
-    without_document,
-)
+from streamer.cdc.json import Message, is_nothing, named, parsed
+from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import IGNORE, EventLayout, encode_pointer
@@ -140,7 +130,7 @@ def read_unwrapped(message: Message | None, key: Message | None = None) -> list[
 
 def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None, Any]:
     """Return what a message holds, None for a tombstone; and the schema that it has."""
-    if message is None or (isinstance(message, bytes | bytearray | str) and message.strip() in (b"", b"null", "", "null")):
+    if message is None or is_nothing(message):
         return None, None
     members = read_object(message, what)
     if "payload" in members and "schema" in members:
@@ -187,7 +177,7 @@ def _row(body: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     if isinstance(row, str):
         row = parsed(row, _WHAT, f"/{name}")
     if row is not None and not isinstance(row, Mapping):
-        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {name} is an object, not {type(row).__name__}", place=f"/{name}")
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {name} is an object, not {named(row)}", place=f"/{name}")
     return row
 
 

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from streamer.cdc.messages import ChangeEvent, ChangeType, Message, change, needed, number, part, read, without_document
+from streamer.cdc.json import Message, named, number
+from streamer.cdc.messages import ChangeEvent, ChangeType, change, needed, part, read, without_document
 from streamer.errors import EventCode, EventError
+from streamer.events.layout import encode_pointer
 
 _TYPES: Final[dict[str, ChangeType]] = {"INSERT": "insert", "MODIFY": "update", "REMOVE": "delete"}
 _WHAT: Final = "dynamodb"
@@ -32,21 +34,21 @@ def decode(message: Message) -> list[ChangeEvent]:
     members = read(message, _WHAT)
     records = part(members, "Records", list, _WHAT)
     if records is None:
-        return [_decode(members)]
-    return [_decode(read(record, _WHAT)) for record in records]
+        return [_decode(members, "")]
+    return [_decode(read(record, _WHAT, at), at) for at, record in ((f"/Records/{at}", each) for at, each in enumerate(records))]
 
 
-def _decode(record: Mapping[str, Any]) -> ChangeEvent:
-    word = needed(record, "eventName", str, _WHAT)
+def _decode(record: Mapping[str, Any], at: str) -> ChangeEvent:
+    word = needed(record, "eventName", str, _WHAT, at)
     kind = _TYPES.get(word)
     if kind is None:
         raise EventError(
-            EventCode.WRONG_TYPE, f"{_WHAT}: eventName is one of {', '.join(_TYPES)}, not {word!r}", place="/eventName"
+            EventCode.WRONG_TYPE, f"{_WHAT}: eventName is one of {', '.join(_TYPES)}, not {word[:40]!r}", place=f"{at}/eventName"
         )
-    collection = _table(record)
-    change_of = needed(record, "dynamodb", dict, _WHAT)
-    new, old, keys = (_image(change_of, name) for name in ("NewImage", "OldImage", "Keys"))
-    ts, event_id = _milliseconds(change_of), part(record, "eventID", str, _WHAT)
+    collection = _table(record, at)
+    change_of = needed(record, "dynamodb", dict, _WHAT, at)
+    new, old, keys = (_image(change_of, name, f"{at}/dynamodb") for name in ("NewImage", "OldImage", "Keys"))
+    ts, event_id = _milliseconds(change_of), part(record, "eventID", str, _WHAT, at)
     if kind == "delete":
         return change(kind, collection, before=keys if old is None else old, ts=ts, event_id=event_id)
     if new is None:
@@ -54,14 +56,14 @@ def _decode(record: Mapping[str, Any]) -> ChangeEvent:
     return change(kind, collection, data=new, before=old, ts=ts, event_id=event_id)
 
 
-def _table(record: Mapping[str, Any]) -> str:
-    name = part(record, "tableName", str, _WHAT)
+def _table(record: Mapping[str, Any], at: str) -> str:
+    name = part(record, "tableName", str, _WHAT, at)
     if name is None:
         # arn:aws:dynamodb:REGION:ACCOUNT:table/NAME/stream/LABEL
-        resource = needed(record, "eventSourceARN", str, _WHAT).partition(":table/")[2]
+        resource = needed(record, "eventSourceARN", str, _WHAT, at).partition(":table/")[2]
         name = resource.partition("/")[0]
     if not name:
-        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: eventSourceARN names no table", place="/eventSourceARN")
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: eventSourceARN names no table", place=f"{at}/eventSourceARN")
     return str(name)
 
 
@@ -78,11 +80,11 @@ def _milliseconds(change_of: Mapping[str, Any]) -> int | None:
         return None  # no number of milliseconds
 
 
-def _image(change_of: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    image = part(change_of, name, dict, _WHAT, "/dynamodb")
+def _image(change_of: Mapping[str, Any], name: str, at: str) -> dict[str, Any] | None:
+    image = part(change_of, name, dict, _WHAT, at)
     if image is None:
         return None
-    return {key: _value(value, f"/dynamodb/{name}/{key}", 0) for key, value in image.items()}
+    return {key: _value(value, f"{at}/{name}{encode_pointer((key,))}", 0) for key, value in image.items()}
 
 
 def _bytes(value: Any) -> str:
@@ -92,30 +94,24 @@ def _bytes(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError
+        raise ValueError(f"expected a string, not {named(value)}")
     return value
 
 
 def _bool(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError
+        raise ValueError(f"expected a boolean, not {named(value)}")
     return value
-
-
-def _number(value: Any) -> int | float:
-    return number(_text(value))
 
 
 _SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
     "S": _text,
-    "N": _number,
+    "N": lambda value: number(_text(value)),
     "B": _bytes,
     "BOOL": _bool,
     "NULL": lambda _: None,
-    "SS": lambda values: [_text(value) for value in values],
-    "NS": lambda values: [_number(value) for value in values],
-    "BS": lambda values: [_bytes(value) for value in values],
 }
+_SETS: Final = {"SS": _SCALARS["S"], "NS": _SCALARS["N"], "BS": _SCALARS["B"]}
 
 
 def _value(given: Any, place: str, depth: int) -> Any:
@@ -124,12 +120,20 @@ def _value(given: Any, place: str, depth: int) -> Any:
         raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: {reason}", place=place)
     ((kind, value),) = given.items()
     if kind == "M" and isinstance(value, Mapping):
-        return {name: _value(member, f"{place}/M/{name}", depth + 1) for name, member in value.items()}
+        return {name: _value(member, f"{place}/M{encode_pointer((name,))}", depth + 1) for name, member in value.items()}
     if kind == "L" and isinstance(value, list):
         return [_value(item, f"{place}/L/{at}", depth + 1) for at, item in enumerate(value)]
+    if kind in _SETS and isinstance(value, list):
+        return [_scalar(_SETS[kind], item, f"{place}/{kind}/{at}") for at, item in enumerate(value)]
+    if kind in _SCALARS:
+        return _scalar(_SCALARS[kind], value, f"{place}/{kind}")
+    known = ", ".join(("M", "L", *_SCALARS, *_SETS))
+    reason = f"{_WHAT}: {kind[:40]!r} of {named(value)} is no value; the types are {known}"
+    raise EventError(EventCode.BAD_VALUE, reason, place=place)
+
+
+def _scalar(convert: Callable[[Any], Any], value: Any, place: str) -> Any:
     try:
-        return _SCALARS[kind](value)
-    except (KeyError, TypeError, ValueError):
-        known = ", ".join(("M", "L", *_SCALARS))
-        reason = f"{_WHAT}: {kind!r} of {type(value).__name__} is no value; the types are {known}"
-        raise EventError(EventCode.BAD_VALUE, reason, place=place) from None
+        return convert(value)
+    except ValueError as error:
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: {error}", place=place) from None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from streamer.cdc.json import Message, named, parsed
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import EVENT_TYPES, IGNORE, EventLayout, encode_pointer
-from streamer.model import INT64_MIN, UINT64_MAX
-
-Message: TypeAlias = bytes | bytearray | str | Mapping[str, Any]
-"""One message of a source: its JSON text, or the object that was read of it."""
 
 ChangeEvent: TypeAlias = dict[str, Any]
 """An event of the layout `LAYOUT`."""
@@ -26,8 +22,8 @@ LAYOUT: Final = EventLayout(before_holds="partial", type_map={**{word: word for 
 document before a change leaves the rest unknown."""
 
 
-def read(message: Message, what: str) -> Mapping[str, Any]:
-    """Return a message as an object.
+def read(message: Message, what: str, place: str = "") -> Mapping[str, Any]:
+    """Return a message, or one in another at a *place*, as an object.
 
     Args:
         what: the format, for the error.
@@ -37,35 +33,9 @@ def read(message: Message, what: str) -> Mapping[str, Any]:
     """
     value = parsed(message, what)
     if not isinstance(value, Mapping):
-        raise EventError(EventCode.NOT_AN_OBJECT, f"{what}: a message is a JSON object, not {type(value).__name__}")
+        reason = f"{what}: a message is a JSON object, not {named(value)}"
+        raise EventError(EventCode.NOT_AN_OBJECT, reason, place=place)
     return value
-
-
-def parsed(message: Message, what: str, place: str = "") -> Any:
-    """Return the JSON value of a message, or of a text in one at a *place*. Raises EventError."""
-    if not isinstance(message, bytes | bytearray | str):
-        return message
-    try:
-        return json.loads(message, parse_int=number, parse_constant=_no_number)
-    except RecursionError:
-        raise EventError(EventCode.TOO_DEEP, f"{what}: nested too deep", place=place) from None
-    except UnicodeDecodeError as error:
-        raise EventError(EventCode.BAD_UTF8, f"{what}: not well-formed UTF-8", offset=error.start, place=place) from None
-    except ValueError as error:
-        raise EventError(EventCode.MALFORMED_JSON, f"{what}: {error}", place=place) from None
-
-
-def number(text: str) -> int | float:
-    """Return the number of a text as an event's JSON would have it: what 64 bits hold is an int, all else a float."""
-    try:
-        integer = int(text)
-    except ValueError:
-        return float(text)
-    return integer if INT64_MIN <= integer <= UINT64_MAX else float(text)
-
-
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON number")
 
 
 _WORDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a string", int: "an integer"}
@@ -75,7 +45,7 @@ def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: st
     """Return a member of a message, None where it is null or missing. Raises EventError where it is of another type."""
     value = message.get(name)
     if value is not None and not isinstance(value, kind):
-        reason = f"{what}: {name} is {_WORDS[kind]}, not {type(value).__name__}"
+        reason = f"{what}: {name} is {_WORDS[kind]}, not {named(value)}"
         raise EventError(EventCode.WRONG_TYPE, reason, place=f"{place}/{name}")
     return value
 

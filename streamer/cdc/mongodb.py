@@ -12,19 +12,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from streamer.cdc.messages import (
-    ChangeEvent,
-    ChangeType,
-    Message,
-    change,
-    needed,
-    no_change,
-    number,
-    part,
-    read,
-    without_document,
-)
+from streamer.cdc.json import Message, named, number
+from streamer.cdc.messages import ChangeEvent, ChangeType, change, needed, no_change, part, read, without_document
 from streamer.errors import EventCode, EventError
+from streamer.events.layout import encode_pointer
+from streamer.events.reading import parse_rfc3339
 
 _TYPES: Final[dict[str, ChangeType]] = {"insert": "insert", "update": "update", "replace": "update", "delete": "delete"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,7 +51,11 @@ def decode(message: Message) -> list[ChangeEvent]:
 
 def _document(members: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     document = part(members, name, dict, _WHAT)
-    return None if document is None else {key: _value(value, f"/{name}/{key}", 0) for key, value in document.items()}
+    return (
+        None
+        if document is None
+        else {key: _value(value, f"/{name}{encode_pointer((key,))}", 0) for key, value in document.items()}
+    )
 
 
 def _token(members: Mapping[str, Any]) -> str | None:
@@ -93,7 +89,7 @@ def _value(given: Any, place: str, depth: int) -> Any:
             return _number(value, place)
         if name == "$date":
             return _moment(value, place).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return {name: _value(member, f"{place}/{name}", depth + 1) for name, member in given.items()}
+    return {name: _value(member, f"{place}{encode_pointer((name,))}", depth + 1) for name, member in given.items()}
 
 
 def _number(text: str, place: str) -> int | float | str:
@@ -102,20 +98,20 @@ def _number(text: str, place: str) -> int | float | str:
         return text
     try:
         return number(text)
-    except ValueError:
-        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: {text[:40]!r} is no number", place=place) from None
+    except ValueError as error:
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: {error}", place=place) from None
 
 
 def _moment(given: Any, place: str) -> datetime:
     """Return the time of a `$date`: milliseconds since the epoch, or text."""
-    if isinstance(given, Mapping):
-        given = given.get("$numberLong")
+    given = given.get("$numberLong") if isinstance(given, Mapping) else given
     try:
-        if isinstance(given, int):
-            return _EPOCH + timedelta(milliseconds=given)
-        text = str(given)
-        if text.lstrip("-").isdecimal():
-            return _EPOCH + timedelta(milliseconds=int(text))
-        return datetime.fromisoformat(text).astimezone(UTC)
+        if isinstance(given, str):
+            given = number(given) if given.lstrip("-").isdigit() else parse_rfc3339(given) // 10**6
+        if not isinstance(given, int) or isinstance(given, bool):
+            raise ValueError
+        return _EPOCH + timedelta(milliseconds=given)
     except (ValueError, OverflowError):
-        raise EventError(EventCode.BAD_TIMESTAMP, f"{_WHAT}: {given!r:.60} is no $date", place=place) from None
+        shown = repr(given)[:40] if isinstance(given, str | int | float) else named(given)
+        reason = f"{_WHAT}: expected milliseconds or RFC 3339 in $date, as 2026-01-31T12:00:00.5Z, not {shown}"
+        raise EventError(EventCode.BAD_TIMESTAMP, reason, place=place) from None

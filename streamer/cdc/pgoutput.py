@@ -25,15 +25,16 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
-from streamer.cdc.messages import ChangeEvent, no_change, number
+from streamer.cdc.json import parsed
+from streamer.cdc.messages import ChangeEvent, no_change
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
 
 #: An event of `cdc.LAYOUT` as JSON, and its key as text; None where the table has none.
 Change: TypeAlias = tuple[bytes, str | None]
-#: From the text that PostgreSQL writes of a value to JSON. Raises ValueError, RecursionError.
+#: From the text that PostgreSQL writes of a value to JSON. Raises ValueError, EventError.
 Convert: TypeAlias = Callable[[str], str]
 
 _WHAT: Final = "pgoutput"
@@ -150,11 +151,10 @@ class Table:
                     add(name + convert(value))
                 elif value is None:
                     add(name + "null")
-        except (RecursionError, ValueError) as error:
-            is_deep = isinstance(error, RecursionError)
-            code, reason = (EventCode.TOO_DEEP, "nested too deep") if is_deep else (EventCode.BAD_VALUE, str(error))
-            place = encode_pointer((side, json.loads(name[:-1])))
-            raise EventError(code, f"{_WHAT}: {reason}", place=place) from None
+        except (EventError, ValueError) as error:
+            if not isinstance(error, EventError):
+                error = EventError(EventCode.BAD_VALUE, f"{_WHAT}: {error}")
+            raise EventError(error.code, error.reason, place=encode_pointer((side, json.loads(name[:-1])))) from None
         return ",".join(members)
 
     def _unknown(self, row: Row) -> str:
@@ -202,10 +202,7 @@ class Decoder:
         found = self.read(message)
         if isinstance(found, Begin | Commit) or not found:
             return [no_change()]
-        try:
-            return [json.loads(text, parse_int=number) for text, _ in found]
-        except RecursionError:
-            raise EventError(EventCode.TOO_DEEP, f"{_WHAT}: nested too deep") from None
+        return [parsed(text, _WHAT) for text, _ in found]
 
     def read(self, message: bytes) -> Begin | Commit | list[Change]:
         """Return what a message says: the bounds of a transaction, or the events of a change as JSON.
@@ -375,17 +372,10 @@ def _boolean(text: str) -> str:
 
 
 def _document(text: str) -> str:
-    try:
-        # Only that it is one: its spelling stays. The length of an integer is nothing that json need know.
-        json.loads(text, parse_int=len, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"a JSON column: {error}") from None
+    # Only that it is one: its spelling stays.
+    parsed(text, _WHAT, "/")
     # A message is one line. In JSON a line's end stands between tokens only.
     return text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text
-
-
-def _no_number(word: str) -> Any:
-    raise ValueError(f"a JSON column: {word} is no JSON number")
 
 
 def _bytes(text: str) -> str:

@@ -8,12 +8,12 @@ https://github.com/eulerto/wal2json
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
-from streamer.cdc.messages import ChangeEvent, Message, change, needed, no_change, number, part, read, without_document
+from streamer.cdc.json import Message, named, parsed
+from streamer.cdc.messages import ChangeEvent, change, needed, no_change, part, read, without_document
 from streamer.errors import EventCode, EventError
 
 #: Begin and commit of a transaction, truncate, and messages of pg_logical_emit_message.
@@ -47,7 +47,7 @@ class Decoder:
             return [no_change()]
         if action not in ("I", "U", "D"):
             raise EventError(
-                EventCode.WRONG_TYPE, f"{_WHAT}: action is one of I, U, D, B, C, T, M, not {action!r}", place="/action"
+                EventCode.WRONG_TYPE, f"{_WHAT}: action is one of I, U, D, B, C, T, M, not {action[:40]!r}", place="/action"
             )
         table = f"{needed(members, 'schema', str, _WHAT)}.{needed(members, 'table', str, _WHAT)}"
         ts = _milliseconds(part(members, "timestamp", str, _WHAT))
@@ -77,19 +77,12 @@ def _row(members: Mapping[str, Any], name: str) -> dict[str, Any]:
     for at, column in enumerate(part(members, name, list, _WHAT) or []):
         place = f"/{name}/{at}"
         if not isinstance(column, Mapping):
-            raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a column is an object, not {type(column).__name__}", place=place)
+            raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a column is an object, not {named(column)}", place=place)
         value = column.get("value")
         if column.get("type") in ("json", "jsonb") and isinstance(value, str):
-            value = _json(value, place)
+            value = parsed(value, _WHAT, f"{place}/value")
         row[needed(column, "name", str, _WHAT, place)] = value
     return row
-
-
-def _json(text: str, place: str) -> Any:
-    try:
-        return json.loads(text, parse_int=number)
-    except (ValueError, RecursionError) as error:
-        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a JSON column: {error}", place=f"{place}/value") from None
 
 
 def _milliseconds(text: str | None) -> int | None:

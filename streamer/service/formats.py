@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 from streamer import cdc
-from streamer.cdc.messages import parsed, read
+from streamer.cdc.json import is_nothing, parsed, too_deep
+from streamer.cdc.messages import read
 from streamer.config.schema.sources import SourceFormat
 from streamer.errors import EventCode, EventError
 from streamer.model import is_unicode
@@ -83,8 +84,7 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
             if isinstance(record, Refused):
                 raise record.error
             key = None if batch.keys is None else batch.keys[number]
-            # A tombstone needs no decoder: the engine ignores it under every layout.
-            events: list[Decoded] = [(record, text_of(key))] if decode is None or record == b"null" else decode(record, key)
+            events: list[Decoded] = [(record, text_of(key))] if decode is None else decode(record, key)
         except EventError as error:
             refused.append((Place(number, batch.positions(number), -1, None), error))
             continue
@@ -149,18 +149,17 @@ def _by_record(
 
 def _made(keyed: _Keyed, name: str) -> Decoder:
     def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+        if is_nothing(record):
+            # A tombstone: the engine ignores it under every layout.
+            return [(record, text_of(key))]
         try:
-            events = keyed(record, key)
-        except RecursionError:
-            # What json reads may still be too deep to be compared, or looked through.
-            raise EventError(EventCode.TOO_DEEP, f"{name}: nested too deep") from None
-        try:
-            return [(_TEXT(event).encode(), _key(parts) or text_of(key)) for event, parts in events]
+            return [(_TEXT(event).encode(), _key(parts) or text_of(key)) for event, parts in keyed(record, key)]
         except ValueError:
-            # A number beyond float64, or half of a surrogate pair: no JSON text says it.
+            # A number beyond float64.
             raise EventError(EventCode.BAD_VALUE, f"{name}: a value that JSON cannot say") from None
         except RecursionError:
-            raise EventError(EventCode.TOO_DEEP, f"{name}: nested too deep") from None
+            # What was read may still be too deep to be compared, or written.
+            raise too_deep(record, name) from None
 
     return decoded
 
@@ -179,7 +178,7 @@ _NO_CHANGES: Final = {
 
 def no_change(name: SourceFormat, record: bytes) -> str:
     """Return in words what a record tells that its decoder made no change of."""
-    if record.strip() in (b"", b"null"):
+    if is_nothing(record):
         return _TOMBSTONE
     message = parsed(record, name)
     if isinstance(message, list) or "Records" in message:

@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple, final, get_args
 
 from streamer import cdc
+from streamer.cdc.json import parsed
 from streamer.cdc.messages import no_change as nothing
-from streamer.cdc.messages import parsed
 from streamer.config.schema.sources import SourceFormat
 from streamer.core.options import Options
 from streamer.events.layout import EventLayout
@@ -71,8 +71,7 @@ class Records:
             raise Problem("bad-request", f"format: matching.layout reads no events of {name}: expected json")
         _check_count(name, record)
         decode = decoder(name)
-        # A tombstone needs no decoder, as in a source.
-        found = [(record, key)] if decode is None or record.strip() in (b"", b"null") else decode(record, key)
+        found = [(record, key)] if decode is None else decode(record, key)
         read = [self._read(name, text, own, record, tenant) for text, own in found]
         return read or [Read(b"", ignored=no_change(name, record))]
 

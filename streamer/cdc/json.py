@@ -1,0 +1,119 @@
+"""JSON of records, as RFC 8259 and events have it: read in one place, so that every decoder refuses the same and says where.
+
+The standard library reads what is good, since records come by the thousands. It is no judge of what is bad: it guesses the
+encoding of bytes, takes `NaN` and half a surrogate pair, and its errors change with its version. So what it refuses, and what
+looks like half a pair, is given to the reader of events, which knows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, TypeAlias
+
+from streamer.errors import EventCode, EventError
+from streamer.events import json as strict
+from streamer.model import INT64_MIN, UINT64_MAX
+
+Message: TypeAlias = bytes | bytearray | str | Mapping[str, Any]
+"""One message of a source: its JSON text, or the object that was read of it."""
+
+#: Half of a surrogate pair, or what may be one: behind two backslashes nothing is told without reading all before them.
+_HALF: Final = re.compile(
+    r"\\u[dD][89aAbB]..(?!\\u[dD][c-fC-F])" r"|(?<!\\u[dD][89aAbB]..)\\u[dD][c-fC-F]" r"|\\\\u[dD][89a-fA-F]"
+)
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+#: An integer of more characters is beyond 64 bits.
+_LONGEST_INTEGER: Final = 20
+_SPACE: Final = " \t\n\r"
+
+
+def parsed(message: Message | list[Any] | None, what: str, place: str = "") -> Any:
+    """Return the JSON value of a message, or of a text in one at a *place*; what was read before as it is.
+
+    Args:
+        what: the format, for the error.
+
+    Raises:
+        EventError: it is no JSON in UTF-8; with the offset in the message, or with the place of the text.
+    """
+    if not isinstance(message, bytes | bytearray | str):
+        return message
+    try:
+        # Half of a surrogate pair has no UTF-8.
+        text = (message.encode() if isinstance(message, str) else message).decode()
+        if "\\u" in text and _HALF.search(text) is not None:
+            strict.parse(text.encode(), max_bytes=len(text) * 4)
+        return json.loads(text, parse_int=_integer, parse_constant=_no_number)
+    except (EventError, RecursionError, ValueError):
+        raise _wrong(message, what, place) from None
+
+
+def is_nothing(message: Message | None) -> bool:
+    """Tell whether a message is a tombstone: empty, or null."""
+    if isinstance(message, str):
+        return message.strip(_SPACE) in ("", "null")
+    return message is None or (isinstance(message, bytes | bytearray) and message.strip(_SPACE.encode()) in (b"", b"null"))
+
+
+def too_deep(message: Message, what: str) -> EventError:
+    """Return the error of a message that nests deeper than Python follows."""
+    return _wrong(message, what, "") if isinstance(message, bytes | bytearray | str) else _unfollowed(what, "")
+
+
+def number(text: str) -> int | float:
+    """Return the number of a text as an event's JSON would have it: what 64 bits hold is an int, all else a float.
+
+    Raises:
+        ValueError: it is no number of JSON, with what was expected.
+    """
+    if _NUMBER(text) is None:
+        raise ValueError(f"expected a number as JSON has it, not {text[:40]!r}")
+    return _integer(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def named(value: Any) -> str:
+    """Return what JSON calls the type of a value."""
+    for types, name in _NAMES:
+        if isinstance(value, types):
+            return name
+    return "null" if value is None else type(value).__name__
+
+
+_NAMES: Final[tuple[tuple[Any, str], ...]] = (
+    (bool, "a boolean"),
+    (str, "a string"),
+    ((int, float), "a number"),
+    (list, "an array"),
+    (Mapping, "an object"),
+)
+
+
+def _integer(text: str) -> int | float:
+    if len(text) > _LONGEST_INTEGER:
+        return float(text)
+    integer = int(text)
+    return integer if INT64_MIN <= integer <= UINT64_MAX else float(text)
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError
+
+
+def _wrong(message: bytes | bytearray | str, what: str, place: str) -> EventError:
+    """Return what is wrong with a text that was refused."""
+    text = message.encode("utf-8", "surrogatepass") if isinstance(message, str) else bytes(message)
+    try:
+        strict.parse(text, max_bytes=len(text))
+    except EventError as error:
+        before = text[: error.offset].decode()
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        within = f"{what}: the JSON in it" if place else what
+        reason = f"{within}: {error.reason} (line {line}, column {column})"
+        return EventError(error.code, reason, offset=None if place else error.offset, place=place or None)
+    return _unfollowed(what, place)
+
+
+def _unfollowed(what: str, place: str) -> EventError:
+    return EventError(EventCode.TOO_DEEP, f"{what}: nested too deep", place=place)
