@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from streamer.cdc.json import Message, is_nothing, named, parsed
+from streamer.cdc.json import Message, is_nothing, named, parsed, written
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
@@ -271,7 +271,7 @@ def _is_unavailable(value: Any) -> bool:
 
 def _is_moved(key: Collection[str], before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
     both = all(name in before and name in data for name in key)
-    return both and any(before[name] != data[name] for name in key)
+    return both and any(written(before[name]) != written(data[name]) for name in key)
 
 
 def _values(key: Mapping[str, Any] | None, row: Mapping[str, Any] | None) -> Sequence[Any] | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NoReturn, TypeAlias
+from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from streamer.errors import EventCode, EventError
 from streamer.events import json as strict
@@ -29,6 +30,18 @@ _LONGEST_INTEGER: Final = 20
 _SPACE: Final = " \t\n\r"
 
 
+class Number(float):
+    """A number of JSON that is no integer of 64 bits. An engine reads a float64 (semantics.md 1.59); *text* has all digits."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        self = super().__new__(cls, text)
+        self.text = text
+        return self
+
+
 def parsed(message: Message | list[Any] | None, what: str, place: str = "") -> Any:
     """Return the JSON value of a message, or of a text in one at a *place*; what was read before as it is.
 
@@ -45,7 +58,7 @@ def parsed(message: Message | list[Any] | None, what: str, place: str = "") -> A
         text = (message.encode() if isinstance(message, str) else message).decode()
         if "\\u" in text and _HALF.search(text) is not None:
             strict.parse(text.encode(), max_bytes=len(text) * 4)
-        return json.loads(text, parse_int=_integer, parse_constant=_no_number)
+        return json.loads(text, parse_int=_integer, parse_float=Number, parse_constant=_no_number)
     except (EventError, RecursionError, ValueError):
         raise _wrong(message, what, place) from None
 
@@ -62,15 +75,54 @@ def too_deep(message: Message, what: str) -> EventError:
     return _wrong(message, what, "") if isinstance(message, bytes | bytearray | str) else _unfollowed(what, "")
 
 
-def number(text: str) -> int | float:
-    """Return the number of a text as an event's JSON would have it: what 64 bits hold is an int, all else a float.
+def number(text: str) -> int | Number:
+    """Return the number of a text as an event's JSON would have it: what 64 bits hold is an int.
 
     Raises:
         ValueError: it is no number of JSON, with what was expected.
     """
     if _NUMBER(text) is None:
         raise ValueError(f"expected a number as JSON has it, not {text[:40]!r}")
-    return _integer(text) if text.lstrip("-").isdigit() else float(text)
+    return _integer(text) if text.lstrip("-").isdigit() else Number(text)
+
+
+def written(value: Any) -> str:
+    """Write a value as JSON, with its numbers as they were spelled.
+
+    Raises:
+        RecursionError: it is deeper than Python follows.
+    """
+    out: list[str] = []
+    _write(value, out.append)
+    return "".join(out)
+
+
+def _write(value: Any, write: Callable[[str], None]) -> None:
+    # Not the encoder of the standard library: it writes what is a float as one, whatever its class says.
+    kind = type(value)
+    if kind is str:
+        write(encode_basestring(value))
+    elif kind is Number:
+        write(value.text)
+    elif kind is dict and value:
+        mark = "{"
+        for name, member in value.items():
+            write(mark + encode_basestring(name) + ":")
+            _write(member, write)
+            mark = ","
+        write("}")
+    elif kind is list and value:
+        mark = "["
+        for item in value:
+            write(mark)
+            _write(item, write)
+            mark = ","
+        write("]")
+    else:
+        write(_TEXT(value))
+
+
+_TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def named(value: Any) -> str:
@@ -90,11 +142,11 @@ _NAMES: Final[tuple[tuple[Any, str], ...]] = (
 )
 
 
-def _integer(text: str) -> int | float:
+def _integer(text: str) -> int | Number:
     if len(text) > _LONGEST_INTEGER:
-        return float(text)
+        return Number(text)
     integer = int(text)
-    return integer if INT64_MIN <= integer <= UINT64_MAX else float(text)
+    return integer if INT64_MIN <= integer <= UINT64_MAX else Number(text)
 
 
 def _no_number(word: str) -> NoReturn:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from streamer.cdc.json import Message, named, number
+from streamer.cdc.json import Message, Number, named, number
 from streamer.cdc.messages import ChangeEvent, ChangeType, change, needed, no_change, part, read, without_document
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
@@ -92,7 +92,7 @@ def _value(given: Any, place: str, depth: int) -> Any:
     return {name: _value(member, f"{place}{encode_pointer((name,))}", depth + 1) for name, member in given.items()}
 
 
-def _number(text: str, place: str) -> int | float | str:
+def _number(text: str, place: str) -> int | Number | str:
     if text in ("NaN", "Infinity", "-Infinity"):
         # JSON has no such number; the word is all that can be said.
         return text

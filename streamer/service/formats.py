@@ -6,16 +6,15 @@ of the layout `cdc.LAYOUT`: a record may come to several events, or to none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 from streamer import cdc
-from streamer.cdc.json import is_nothing, parsed, too_deep
+from streamer.cdc.json import is_nothing, parsed, too_deep, written
 from streamer.cdc.messages import read
 from streamer.config.schema.sources import SourceFormat
-from streamer.errors import EventCode, EventError
+from streamer.errors import EventError
 from streamer.model import is_unicode
 from streamer.service.protocols import Batch, Position, Refused
 
@@ -28,9 +27,6 @@ class Decoder(Protocol):
 
     def __call__(self, record: bytes, key: bytes | str | None = None, /) -> list[Decoded]:
         """Return the events of a record; *key* is its own, as a message of Kafka has one. Raises EventError."""
-
-
-_TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 @final
@@ -153,10 +149,7 @@ def _made(keyed: _Keyed, name: str) -> Decoder:
             # A tombstone: the engine ignores it under every layout.
             return [(record, text_of(key))]
         try:
-            return [(_TEXT(event).encode(), _key(parts) or text_of(key)) for event, parts in keyed(record, key)]
-        except ValueError:
-            # A number beyond float64.
-            raise EventError(EventCode.BAD_VALUE, f"{name}: a value that JSON cannot say") from None
+            return [(written(event).encode(), _key(parts) or text_of(key)) for event, parts in keyed(record, key)]
         except RecursionError:
             # What was read may still be too deep to be compared, or written.
             raise too_deep(record, name) from None
@@ -216,7 +209,8 @@ def _key(parts: Any) -> str | None:
     """Return a key as text: of one column its value, of several the JSON of them in order."""
     if not isinstance(parts, Sequence) or not parts or any(part is None for part in parts):
         return None
-    key = str(parts[0]) if len(parts) == 1 and isinstance(parts[0], str | int) else _TEXT(list(parts))
+    one = parts[0] if len(parts) == 1 else None
+    key = one if isinstance(one, str) else written(one if isinstance(one, int | float) else list(parts))
     # Half of a surrogate pair: the event itself need not hold the key.
     return key if is_unicode(key) else None
 
