@@ -20,7 +20,7 @@ for event in cdc.dynamodb.decode(message):
 ```
 
 Sources whose records a layout can say need no decoder: docs/sources.md names them all. Those of Debezium and CloudEvents can be
-read either way. `read` of their decoders returns the keys, too, and what no layout can say of a record.
+read either way. `read` of a decoder returns the keys, too; that of pgoutput returns JSON, for speed.
 """
 
 from streamer.cdc import canal, cloudevents, debezium, dynamodb, mongodb, pgoutput, wal2json

@@ -7,11 +7,12 @@ https://github.com/alibaba/canal/wiki
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from streamer.cdc.json import Message, named, number
-from streamer.cdc.messages import ChangeEvent, ChangeType, change, needed, no_change, part, read
+from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, within
+from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
 
@@ -22,32 +23,51 @@ _WHAT: Final = "canal"
 
 
 def decode(message: Message) -> list[ChangeEvent]:
-    """Return the change of each row, in order. The collection is `database.table`.
+    """Return the change of each row, as `read` does, without keys."""
+    return [event for event, _ in read(message)]
+
+
+def read(message: Message, *, most: int | None = None) -> list[Keyed]:
+    """Return the change of each row, in order, with the values of its `pkNames`. The collection is `database.table`.
+
+    Args:
+        most: rows that a message may have; None for any number.
 
     Raises:
-        EventError: it is no flat message.
+        EventError: it is no flat message, or has more rows.
     """
-    members = read(message, _WHAT)
-    kind = _TYPES.get(needed(members, "type", str, _WHAT))
-    if kind is None or members.get("isDdl") is True:
-        return [no_change()]
+    members = read_object(message, _WHAT)
+    word = needed(members, "type", str, _WHAT)
+    kind = _TYPES.get(word)
+    if members.get("isDdl") is True:
+        return [(no_change("a change of the schema"), None)]
+    if kind is None:
+        return [(no_change(f"the operation {word[:40]!r}, which changes no row"), None)]
     collection = f"{needed(members, 'database', str, _WHAT)}.{needed(members, 'table', str, _WHAT)}"
     types = part(members, "sqlType", dict, _WHAT) or {}
     rows = needed(members, "data", list, _WHAT)
+    within(rows, most, _WHAT, "/data")
     olds = part(members, "old", list, _WHAT) or []
     ts = part(members, "es", int, _WHAT)
-    events = []
+    names = members.get("pkNames")
+    events: list[Keyed] = []
     for at, given in enumerate(rows):
         row = _row(given, types, f"/data/{at}")
         if kind == "delete":
-            events.append(change(kind, collection, before=row, ts=ts))
+            event = change(kind, collection, before=row, ts=ts)
         elif kind == "insert":
-            events.append(change(kind, collection, data=row, ts=ts))
+            event = change(kind, collection, data=row, ts=ts)
         else:
             # Without `old` nothing is known of the row before.
             old = _row(olds[at], types, f"/old/{at}") if at < len(olds) else None
-            events.append(change(kind, collection, data=row, before=None if old is None else row | old, ts=ts))
+            event = change(kind, collection, data=row, before=None if old is None else row | old, ts=ts)
+        events.append((event, _key(names, given)))
     return events
+
+
+def _key(names: Any, row: Mapping[str, Any]) -> Sequence[Any] | None:
+    """Return the values of a key as they are written: a text names the same row however its column is typed."""
+    return [row.get(name) for name in names if isinstance(name, str)] if isinstance(names, list) else None
 
 
 def _row(given: Any, types: Mapping[str, Any], place: str) -> dict[str, Any]:

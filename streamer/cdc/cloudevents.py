@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from streamer.cdc.json import Message, named, parsed
-from streamer.cdc.messages import ChangeEvent, Keyed, needed, part
+from streamer.cdc.messages import ChangeEvent, Keyed, needed, part, within
 from streamer.errors import EventCode, EventError
 from streamer.events.reading import parse_rfc3339
 
@@ -27,17 +27,21 @@ def decode(message: Message | list[Any]) -> list[ChangeEvent]:
     return [event for event, _ in read(message)]
 
 
-def read(message: Message | list[Any]) -> list[Keyed]:
+def read(message: Message | list[Any], *, most: int | None = None) -> list[Keyed]:
     """Return the event of a message, or those of a batch in their order, each with its `partitionkey`.
 
     The collection is `source`, the topic is `type`, and there is no insert, update or delete. `data` is an object, or not there;
     `data_base64` is one where `datacontenttype` says JSON.
 
+    Args:
+        most: events that a batch may have; None for any number.
+
     Raises:
-        EventError: it is no such event; of a batch none is taken then.
+        EventError: it is no such event, or the batch has more; none of it is taken then.
     """
     value = parsed(message, _WHAT)
     if isinstance(value, list):
+        within(value, most, _WHAT, "")
         return [_read(each, f"/{at}") for at, each in enumerate(value)]
     return [_read(value, "")]
 

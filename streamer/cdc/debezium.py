@@ -40,7 +40,8 @@ _BLANKS: Final = frozenset(
 )
 #: What the transform adds to a row stands behind this.
 _ADDED: Final = "__"
-_IGNORED: Final[list[Keyed]] = [(no_change(), None)]
+_NO_CHANGES: Final = {"t": "a truncate", "m": "a message"}
+TOMBSTONE: Final = "a tombstone: the record before it told of the delete"
 
 
 class _Record(NamedTuple):
@@ -74,15 +75,16 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     """
     body, schema = _body(message, _WHAT)
     if body is None:
-        return _IGNORED
+        return _ignored(TOMBSTONE)
     if "op" not in body:
-        if _is_no_change(body):
-            return _IGNORED
+        if what := _no_change(body):
+            return _ignored(what)
         reason = "op is missing; a row alone, as ExtractNewRecordState leaves it, is of the format debezium_unwrapped"
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {reason}", place="/op")
-    kind = _kind(needed(body, "op", str, _WHAT), "/op", _WHAT)
+    op = needed(body, "op", str, _WHAT)
+    kind = _kind(op, "/op", _WHAT)
     if kind is None:
-        return _IGNORED
+        return _ignored(_NO_CHANGES[op])
     source = needed(body, "source", dict, _WHAT)
     data, before = _row(body, "after"), _row(body, "before")
     names = _key(key)
@@ -108,18 +110,19 @@ def read_unwrapped(message: Message | None, key: Message | None = None) -> list[
     """
     body, _ = _body(message, _UNWRAPPED)
     if body is None:
-        return _IGNORED
+        return _ignored(TOMBSTONE)
     if not any(name in body for name in ("__op", "__deleted")):
-        if _is_no_change(body):
-            return _IGNORED
+        if what := _no_change(body):
+            return _ignored(what)
         if "op" in body and "source" in body:
             raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: a whole record, which is of the format debezium", place="/op")
         reason = "__op is missing: the transform needs add.fields=op,table"
         raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: {reason}", place="/__op")
     is_deleted = body.get("__deleted") in (True, "true")
-    kind = "delete" if is_deleted else _kind(needed(body, "__op", str, _UNWRAPPED), "/__op", _UNWRAPPED)
+    op = "d" if is_deleted else needed(body, "__op", str, _UNWRAPPED)
+    kind = _kind(op, "/__op", _UNWRAPPED)
     if kind is None:
-        return _IGNORED
+        return _ignored(_NO_CHANGES[op])
     row = {name: value for name, value in body.items() if not name.startswith(_ADDED)}
     names, collection = _key(key), _collection(body, _ADDED, _UNWRAPPED)
     ts = _first(body, ("__source_ts_ms", "__ts_ms"), _UNWRAPPED)
@@ -138,10 +141,17 @@ def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None,
     return members, None
 
 
-def _is_no_change(body: Mapping[str, Any]) -> bool:
-    """Tell whether it is a heartbeat, the begin or end of a transaction, or a change of the schema."""
-    is_heartbeat = bool(body) and body.keys() <= {"ts_ms", "ts_us", "ts_ns"}
-    return is_heartbeat or (body.get("status") in ("BEGIN", "END") and "id" in body) or "tableChanges" in body or "ddl" in body
+def _ignored(what: str) -> list[Keyed]:
+    return [(no_change(what), None)]
+
+
+def _no_change(body: Mapping[str, Any]) -> str | None:
+    """Return in words what a record without an operation tells; None where it should have one."""
+    if body and body.keys() <= {"ts_ms", "ts_us", "ts_ns"}:
+        return "a heartbeat"
+    if body.get("status") in ("BEGIN", "END") and "id" in body:
+        return "the begin or the end of a transaction"
+    return "a change of the schema" if "tableChanges" in body or "ddl" in body else None
 
 
 def _kind(op: str, place: str, what: str) -> ChangeType | None:

@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from streamer.cdc.json import Message, named, number
-from streamer.cdc.messages import ChangeEvent, ChangeType, change, needed, part, read, without_document
+from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, part, within, without_document
+from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
 
@@ -24,21 +25,41 @@ _MAX_DEPTH: Final = 40
 
 
 def decode(message: Message) -> list[ChangeEvent]:
+    """Return the change of a record, or those of all `Records` of a batch, as `read` does, without keys."""
+    return [event for event, _ in read(message)]
+
+
+def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     """Return the change of a record, or those of all `Records` of a batch. The collection is the name of the table.
 
-    Strings, numbers, booleans, lists and maps become those of JSON. Sets become arrays. Bytes become base64 text.
+    Strings, numbers, booleans, lists and maps become those of JSON. Sets become arrays. Bytes become base64 text. The key has the
+    values of `Keys`, in the order of their names.
+
+    Args:
+        most: records that a batch may have; None for any number.
 
     Raises:
-        EventError: it is no such record.
+        EventError: it is no such record, or the batch has more.
     """
-    members = read(message, _WHAT)
+    members = read_object(message, _WHAT)
     records = part(members, "Records", list, _WHAT)
     if records is None:
         return [_decode(members, "")]
-    return [_decode(read(record, _WHAT, at), at) for at, record in ((f"/Records/{at}", each) for at, each in enumerate(records))]
+    within(records, most, _WHAT, "/Records")
+    return [
+        _decode(read_object(record, _WHAT, at), at)
+        for at, record in ((f"/Records/{at}", each) for at, each in enumerate(records))
+    ]
 
 
-def _decode(record: Mapping[str, Any], at: str) -> ChangeEvent:
+def _decode(record: Mapping[str, Any], at: str) -> Keyed:
+    event = _change(record, at)
+    keys = record["dynamodb"].get("Keys") or {}
+    # {"id": {"N": "42"}}: values say their type, and stand as they are written.
+    return event, [next(iter(keys[name].values())) for name in sorted(keys)]
+
+
+def _change(record: Mapping[str, Any], at: str) -> ChangeEvent:
     word = needed(record, "eventName", str, _WHAT, at)
     kind = _TYPES.get(word)
     if kind is None:

@@ -159,11 +159,9 @@ def _wrong(message: bytes | bytearray | str, what: str, place: str) -> EventErro
     try:
         strict.parse(text, max_bytes=len(text))
     except EventError as error:
-        before = text[: error.offset].decode()
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        within = f"{what}: the JSON in it" if place else what
-        reason = f"{within}: {error.reason} (line {line}, column {column})"
-        return EventError(error.code, reason, offset=None if place else error.offset, place=place or None)
+        if place:
+            return EventError(error.code, f"{what}: the JSON in it, at byte {error.offset}: {error.reason}", place=place)
+        return EventError(error.code, f"{what}: {error.reason}", offset=error.offset)
     return _unfollowed(what, place)
 
 

@@ -92,6 +92,13 @@ def without_document(
     return change(kind, collection, before=before, ts=ts, event_id=event_id) | {"unknown": ["/data"]}
 
 
-def no_change() -> ChangeEvent:
-    """Return an event that the engine ignores, and counts as ignored by its type."""
-    return {"type": IGNORE}
+def no_change(what: str) -> ChangeEvent:
+    """Return an event that the engine ignores, and counts as ignored by its type; *what* it is in words, as `a truncate`."""
+    return {"type": IGNORE, "ignored": what}
+
+
+def within(rows: Sequence[Any], most: int | None, what: str, place: str) -> None:
+    """Raise EventError where a message has more events than one wants to wait for; *place* is that of its *rows*."""
+    if most is not None and len(rows) > most:
+        reason = f"{what}: the record has {len(rows):,} events: expected at most {most:,}"
+        raise EventError(EventCode.TOO_LONG, reason, place=place)

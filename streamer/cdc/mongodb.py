@@ -8,12 +8,13 @@ https://www.mongodb.com/docs/manual/reference/change-events/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from streamer.cdc.json import Message, Number, named, number
-from streamer.cdc.messages import ChangeEvent, ChangeType, change, needed, no_change, part, read, without_document
+from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, without_document
+from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
 from streamer.events.reading import parse_rfc3339
@@ -26,7 +27,12 @@ _MAX_DEPTH: Final = 100
 
 
 def decode(message: Message) -> list[ChangeEvent]:
-    """Return the change that an event tells of. The collection is `database.collection`.
+    """Return the change that an event tells of, as `read` does, without its key."""
+    return [event for event, _ in read(message)]
+
+
+def read(message: Message) -> list[Keyed]:
+    """Return the change that an event tells of, and the values of its `documentKey`. The collection is `database.collection`.
 
     Of Extended JSON, object ids and UUIDs become text, numbers become numbers, dates become text as RFC 3339 has it. Other types,
     such as regular expressions, stay the objects that they are.
@@ -34,19 +40,27 @@ def decode(message: Message) -> list[ChangeEvent]:
     Raises:
         EventError: it is no such event.
     """
-    members = read(message, _WHAT)
-    kind = _TYPES.get(needed(members, "operationType", str, _WHAT))
+    members = read_object(message, _WHAT)
+    word = needed(members, "operationType", str, _WHAT)
+    kind = _TYPES.get(word)
     if kind is None:
-        return [no_change()]
+        return [(no_change(f"the operation {word[:40]!r}, which changes no document"), None)]
     space = needed(members, "ns", dict, _WHAT)
     collection = f"{needed(space, 'db', str, _WHAT, '/ns')}.{needed(space, 'coll', str, _WHAT, '/ns')}"
     new, before, key = (_document(members, name) for name in ("fullDocument", "fullDocumentBeforeChange", "documentKey"))
     ts, event_id = _milliseconds(members), _token(members)
     if kind == "delete":
-        return [change(kind, collection, before=key if before is None else before, ts=ts, event_id=event_id)]
-    if new is None:
-        return [without_document(kind, collection, before=before, ts=ts, event_id=event_id)]
-    return [change(kind, collection, data=new, before=before, ts=ts, event_id=event_id)]
+        event = change(kind, collection, before=key if before is None else before, ts=ts, event_id=event_id)
+    elif new is None:
+        event = without_document(kind, collection, before=before, ts=ts, event_id=event_id)
+    else:
+        event = change(kind, collection, data=new, before=before, ts=ts, event_id=event_id)
+    return [(event, _key(members.get("documentKey")))]
+
+
+def _key(key: Mapping[str, Any] | None) -> Sequence[Any]:
+    values = [key[name] for name in sorted(key)] if key else []
+    return [value.get("$oid", value) if isinstance(value, Mapping) else value for value in values]
 
 
 def _document(members: Mapping[str, Any], name: str) -> dict[str, Any] | None:

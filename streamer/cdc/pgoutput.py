@@ -27,7 +27,7 @@ from json.encoder import encode_basestring
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, final
 
-from streamer.cdc.json import parsed
+from streamer.cdc.json import parsed, written
 from streamer.cdc.messages import ChangeEvent, no_change
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
@@ -45,7 +45,7 @@ _COMMIT: Final = Struct(">BQQq")
 _RELATION: Final = Struct(">I")
 _COUNT: Final = Struct(">H")
 _TYPED: Final = Struct(">Ii")
-_IGNORED: Final[list[Change]] = [(json.dumps(no_change(), separators=(",", ":")).encode(), None)]
+_IGNORED: Final = {kind: written(no_change(what)).encode() for kind, what in ((0x54, "a truncate"), (0x4D, "a message"))}
 #: What other protocol versions add.
 _STREAMED: Final = b"SEcAbPKrp"
 
@@ -200,8 +200,10 @@ class Decoder:
             EventError: as `read`.
         """
         found = self.read(message)
-        if isinstance(found, Begin | Commit) or not found:
-            return [no_change()]
+        if isinstance(found, Begin | Commit):
+            return [no_change(f"the {'begin' if isinstance(found, Begin) else 'commit'} of a transaction")]
+        if not found:
+            return [no_change("a description of a table or a type")]
         return [parsed(text, _WHAT) for text, _ in found]
 
     def read(self, message: bytes) -> Begin | Commit | list[Change]:
@@ -233,8 +235,8 @@ class Decoder:
             _, lsn, end, _ = _COMMIT.unpack_from(message, 1)
             self._ts = None
             return Commit(lsn, end)
-        if kind in b"TM":
-            return _IGNORED
+        if kind in _IGNORED:
+            return [(_IGNORED[kind], None)]
         if kind == 0x52:  # R
             self._relation(message)
         elif kind == 0x59:  # Y

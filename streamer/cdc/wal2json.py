@@ -8,16 +8,21 @@ https://github.com/eulerto/wal2json
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
 from streamer.cdc.json import Message, named, parsed
-from streamer.cdc.messages import ChangeEvent, change, needed, no_change, part, read, without_document
+from streamer.cdc.messages import ChangeEvent, Keyed, change, needed, no_change, part, without_document
+from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 
-#: Begin and commit of a transaction, truncate, and messages of pg_logical_emit_message.
-_NO_CHANGES: Final = frozenset("BCTM")
+_NO_CHANGES: Final = {
+    "B": "the begin of a transaction",
+    "C": "the commit of a transaction",
+    "T": "a truncate",
+    "M": "a message",  # of pg_logical_emit_message
+}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WHAT: Final = "wal2json"
 
@@ -34,17 +39,21 @@ class Decoder:
         self._columns = {table: frozenset(names) for table, names in (columns or {}).items()}
 
     def decode(self, message: Message) -> list[ChangeEvent]:
+        """Return the change that a message tells of, as `read` does, without its key."""
+        return [event for event, _ in self.read(message)]
+
+    def read(self, message: Message) -> list[Keyed]:
         """Return the change that a message tells of. The collection is `schema.table`; JSON columns are read as JSON.
 
-        `ts` is there with wal2json's option `include-timestamp`.
+        The key has the values of `pk`, which is there with wal2json's option `include-pk`; `ts` is with `include-timestamp`.
 
         Raises:
             EventError: it is no message of format version 2.
         """
-        members = read(message, _WHAT)
+        members = read_object(message, _WHAT)
         action = needed(members, "action", str, _WHAT)
         if action in _NO_CHANGES:
-            return [no_change()]
+            return [(no_change(_NO_CHANGES[action]), None)]
         if action not in ("I", "U", "D"):
             raise EventError(
                 EventCode.WRONG_TYPE, f"{_WHAT}: action is one of I, U, D, B, C, T, M, not {action[:40]!r}", place="/action"
@@ -52,13 +61,14 @@ class Decoder:
         table = f"{needed(members, 'schema', str, _WHAT)}.{needed(members, 'table', str, _WHAT)}"
         ts = _milliseconds(part(members, "timestamp", str, _WHAT))
         identity = _row(members, "identity")
-        if action == "D":
-            return [change("delete", table, before=identity, ts=ts)]
         row = _row(members, "columns")
+        key = _key(members.get("pk"), identity | row)
+        if action == "D":
+            return [(change("delete", table, before=identity, ts=ts), key)]
         if action == "I":
             self._columns[table] = frozenset(row)
-            return [change("insert", table, data=row, ts=ts)]
-        return [self._update(table, row, identity, ts)]
+            return [(change("insert", table, data=row, ts=ts), key)]
+        return [(self._update(table, row, identity, ts), key)]
 
     def _update(self, table: str, row: dict[str, Any], identity: dict[str, Any], ts: int | None) -> ChangeEvent:
         known = self._columns.get(table)
@@ -83,6 +93,14 @@ def _row(members: Mapping[str, Any], name: str) -> dict[str, Any]:
             value = parsed(value, _WHAT, f"{place}/value")
         row[needed(column, "name", str, _WHAT, place)] = value
     return row
+
+
+def _key(columns: Any, row: Mapping[str, Any]) -> Sequence[Any] | None:
+    if not isinstance(columns, list):
+        return None
+    # An identity may be the whole row, so it does not say the key.
+    names = (column.get("name") for column in columns if isinstance(column, Mapping))
+    return [row.get(name) for name in names if isinstance(name, str)]
 
 
 def _milliseconds(text: str | None) -> int | None:

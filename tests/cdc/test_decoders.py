@@ -147,7 +147,9 @@ def test_canal_one_message_may_tell_of_several_rows() -> None:
 
 
 def test_canal_changes_of_the_schema_are_ignored() -> None:
-    assert cdc.canal.decode({**CANAL_UPDATE, "type": "ALTER", "isDdl": True, "data": None}) == [{"type": "ignore"}]
+    assert cdc.canal.decode({**CANAL_UPDATE, "type": "ALTER", "isDdl": True, "data": None}) == [
+        {"type": "ignore", "ignored": "a change of the schema"}
+    ]
 
 
 DYNAMODB_MODIFY = {
@@ -267,7 +269,8 @@ def test_mongodb_without_the_document_nothing_of_it_is_certain(matched: Matched)
 
 
 def test_mongodb_other_operations_are_ignored() -> None:
-    assert cdc.mongodb.decode({"operationType": "drop", "ns": {"db": "shop", "coll": "orders"}}) == [{"type": "ignore"}]
+    (event,) = cdc.mongodb.decode({"operationType": "drop", "ns": {"db": "shop", "coll": "orders"}})
+    assert event == {"type": "ignore", "ignored": "the operation 'drop', which changes no document"}
 
 
 DECODERS: dict[str, Callable[[Any], Any]] = {

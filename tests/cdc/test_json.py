@@ -40,18 +40,18 @@ def refused(name: Any, record: bytes) -> EventError:
 @pytest.mark.parametrize(
     ("record", "code", "offset", "reason"),
     [
-        (b'{"a": 1,\n "b" 2}', "malformed_json", 14, "expected ':' (line 2, column 6)"),
-        (b'{"a": 1} x', "malformed_json", 9, "expected nothing after the value (line 1, column 10)"),
-        (b'{"op": ', "malformed_json", 7, "expected a value, but the text ends (line 1, column 8)"),
-        (b'{"a": NaN}', "malformed_json", 6, "expected a value (line 1, column 7)"),
-        (b'{"a": -Infinity}', "malformed_json", 7, "expected a digit (line 1, column 8)"),
-        (b'{"a": 1_000}', "malformed_json", 7, "expected ',' or '}' (line 1, column 8)"),
-        ('{"ä": ١}'.encode(), "malformed_json", 7, "expected a value (line 1, column 7)"),
-        (b'\xef\xbb\xbf{"a": 1}', "malformed_json", 0, "expected a value (line 1, column 1)"),
-        (b'{"a": "\xff"}', "bad_utf8", 7, "not well-formed UTF-8 (line 1, column 8)"),
-        (b'{"a": "\\ud83d"}', "lone_surrogate", 7, "\\ud83d is half of a surrogate pair (line 1, column 8)"),
-        (b"[" * 5000, "too_deep", 512, "nested deeper than 512 levels (line 1, column 513)"),
-        (b'{"a":' * 100_000, "too_deep", 2560, "nested deeper than 512 levels (line 1, column 2561)"),
+        (b'{"a": 1,\n "b" 2}', "malformed_json", 14, "expected ':'"),
+        (b'{"a": 1} x', "malformed_json", 9, "expected nothing after the value"),
+        (b'{"op": ', "malformed_json", 7, "expected a value, but the text ends"),
+        (b'{"a": NaN}', "malformed_json", 6, "expected a value"),
+        (b'{"a": -Infinity}', "malformed_json", 7, "expected a digit"),
+        (b'{"a": 1_000}', "malformed_json", 7, "expected ',' or '}'"),
+        ('{"ä": ١}'.encode(), "malformed_json", 7, "expected a value"),
+        (b'\xef\xbb\xbf{"a": 1}', "malformed_json", 0, "expected a value"),
+        (b'{"a": "\xff"}', "bad_utf8", 7, "not well-formed UTF-8"),
+        (b'{"a": "\\ud83d"}', "lone_surrogate", 7, "\\ud83d is half of a surrogate pair"),
+        (b"[" * 5000, "too_deep", 512, "nested deeper than 512 levels"),
+        (b'{"a":' * 100_000, "too_deep", 2560, "nested deeper than 512 levels"),
     ],
     ids=lambda value: ascii(value)[:20],
 )
@@ -98,7 +98,7 @@ def test_what_is_no_object_is_named_as_json_names_it(name: SourceFormat, record:
 def test_json_in_a_text_says_where_in_it(name: SourceFormat, record: dict[str, Any], place: str) -> None:
     error = refused(name, json.dumps(record).encode())
     assert (error.place, error.offset) == (place, None)
-    assert error.reason == f"{name}: the JSON in it: expected ',' or '}}' (line 1, column 9)"
+    assert error.reason == f"{name}: the JSON in it, at byte 8: expected ',' or '}}'"
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)

@@ -90,7 +90,7 @@ def test_changes_are_events_with_keys(database: Database) -> None:
         {"type": "delete", "collection": "public.orders", "before": {"id": 1}},
         {"type": "insert", "collection": "public.orders", "data": {"id": 2, "amount": 7, "note": "a"}},
         {"type": "delete", "collection": "public.orders", "before": {"id": 2}},
-        {"type": "ignore"},
+        {"type": "ignore", "ignored": "a truncate"},
     ]
     assert [key for _, key, _ in found] == ["1", "1", "1", "2", "2", None]
     positions = [position for position, _, _ in found]

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple, final, get_args
 
 from streamer import cdc
-from streamer.cdc.json import parsed
-from streamer.cdc.messages import no_change as nothing
 from streamer.config.schema.sources import SourceFormat
 from streamer.core.options import Options
 from streamer.events.layout import EventLayout
 from streamer.events.reading import IgnoredEvent
 from streamer.service.api.calls import Answer, Call, Param, answer
 from streamer.service.api.problems import Problem
-from streamer.service.formats import decoder, no_change
+from streamer.service.formats import decoder, no_change_of
 
 FORMATS: Final[tuple[SourceFormat, ...]] = get_args(SourceFormat)
 FORMAT: Final = Param(
@@ -26,10 +23,6 @@ FORMAT: Final = Param(
 )
 #: Events that a record may have here. A source takes more, but here nobody waits for a core to be done with them.
 MOST_EVENTS: Final = 1000
-#: Where a format has the rows of a record, if it has several; empty where the record itself is the list.
-_ROWS: Final[Mapping[SourceFormat, str]] = {"canal": "data", "cloudevents": "", "dynamodb": "Records"}
-#: What decoders make of what is no change.
-_NONE: Final = json.dumps(nothing(), separators=(",", ":")).encode()
 _WHY_IGNORED: Final = {
     "empty": "it is empty",
     "null": "it is null: a tombstone",
@@ -69,20 +62,21 @@ class Records:
         """Return the events of a record; *tenant* is whose they are. Raises EventError, and Problem: none of it is read here."""
         if name not in self.formats:
             raise Problem("bad-request", f"format: matching.layout reads no events of {name}: expected json")
-        _check_count(name, record)
-        decode = decoder(name)
-        found = [(record, key)] if decode is None else decode(record, key)
-        read = [self._read(name, text, own, record, tenant) for text, own in found]
-        return read or [Read(b"", ignored=no_change(name, record))]
+        decode = decoder(name, most=MOST_EVENTS)
+        if decode is None:
+            return [self._read(record, key, tenant)]
+        read = [
+            self._read(text, own, tenant) if (what := no_change_of(text)) is None else Read(b"", ignored=what)
+            for text, own in decode(record, key)
+        ]
+        return read or [Read(b"", ignored="a batch of no events")]
 
-    def _read(self, name: SourceFormat, text: bytes, key: str | None, record: bytes, tenant: str | None) -> Read:
+    def _read(self, text: bytes, key: str | None, tenant: str | None) -> Read:
         """Return an event as far as it is one that an engine takes. Raises EventError."""
-        if text == _NONE:
-            return Read(b"", ignored=no_change(name, record))
         try:
             return Read(text, self._options.read(text, tenant, None).type, key)
         except IgnoredEvent as ignored:
-            return Read(b"", ignored=_WHY_IGNORED[ignored.reason.value] if name == "json" else no_change(name, record))
+            return Read(b"", ignored=_WHY_IGNORED[ignored.reason.value])
 
     def note(self, name: SourceFormat, found: list[Read]) -> str | None:
         """Return how a source of the format would read its events otherwise; None where it would not."""
@@ -99,18 +93,6 @@ class Records:
         if len(found) > 1:
             raise Problem("event", f"the record has {len(found):,} events: /v1/decode tells them apart, ask about one of them")
         return found[0]
-
-
-def _check_count(name: SourceFormat, record: bytes) -> None:
-    """Count the events of a record before any is made. Raises EventError, and Problem: they are too many."""
-    if name in _ROWS and len(record) > MOST_EVENTS:
-        rows = parsed(record, name)
-        if isinstance(rows, dict):
-            rows = rows.get(_ROWS[name])
-        if isinstance(rows, list) and len(rows) > MOST_EVENTS:
-            raise Problem(
-                "event", f"the record has {len(rows):,} events: expected at most {MOST_EVENTS:,} here; a source reads them all"
-            )
 
 
 @final
