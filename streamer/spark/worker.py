@@ -281,15 +281,14 @@ def matches(asked: Pass, output: Output, batch: pa.RecordBatch, found: pa.Record
 
 
 def pieces(asked: Pass, batch: pa.RecordBatch, found: pa.RecordBatch) -> Batches:
-    """Cut matches so that the texts that they carry are about `BYTES_AT_ONCE` in each piece."""
+    """Cut matches so that what they carry is about `BYTES_AT_ONCE` in each piece."""
     names = (*asked.keep, asked.event_col) if asked.keep_event else asked.keep
-    carried = [column for column in map(batch.column, dict.fromkeys(names)) if _is_text(column.type)]
+    carried = [column for column in map(batch.column, dict.fromkeys(names)) if _may_be_long(column.type)]
     if not carried:
         yield found
         return
     rows = found.column("row")
-    lengths = [pc.fill_null(pc.binary_length(column), 0).cast(pa.int64()).take(rows) for column in carried]
-    ends = pc.cumulative_sum(reduce(pc.add, lengths))
+    ends = pc.cumulative_sum(reduce(pc.add, [bytes_of(column).take(rows) for column in carried]))
     start, before = 0, 0
     while start < found.num_rows:
         # Those that end within the bound, and one at least.
@@ -298,9 +297,34 @@ def pieces(asked: Pass, batch: pa.RecordBatch, found: pa.RecordBatch) -> Batches
         start, before = end, ends[end - 1].as_py()
 
 
+def bytes_of(column: pa.Array) -> pa.Array:
+    """Return how many bytes each value of a column takes, about, at any depth."""
+    kind = column.type
+    if _is_text(kind):
+        return pc.fill_null(pc.binary_length(column), 0).cast(pa.int64())
+    if pa.types.is_struct(kind) and kind.num_fields:
+        return reduce(pc.add, map(bytes_of, column.flatten()))
+    if _is_list(kind):
+        ends = column.offsets.cast(pa.int64())
+        first = ends[0].as_py()
+        inside = bytes_of(column.values.slice(first, ends[-1].as_py() - first))
+        sums = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(inside)])
+        at = pc.subtract(ends, first)
+        return pc.subtract(sums.take(at[1:]), sums.take(at[:-1]))
+    return repeated(8, len(column), pa.int64())
+
+
+def _may_be_long(kind: pa.DataType) -> bool:
+    return _is_text(kind) or _is_list(kind) or pa.types.is_struct(kind)
+
+
 def _is_text(kind: pa.DataType) -> bool:
     types = pa.types
     return any(test(kind) for test in (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_map))
 
 
 def match_some(engine: Engine, events: pa.Array, meet: Callable[[pa.RecordBatch], bool]) -> ArrowMatches:

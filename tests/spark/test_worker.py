@@ -100,6 +100,34 @@ def test_what_matches_carry_goes_out_in_pieces(backend: str, monkeypatch: pytest
     assert len(made) < 60
 
 
+def test_columns_of_structs_go_out_in_pieces_too(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's headers are an array of structs, which hold what the sender likes."""
+    monkeypatch.setattr(worker, "BYTES_AT_ONCE", 10_000)
+    engine = Engine()
+    engine.add_many({"id": f"s{n}"} for n in range(30))
+    kind = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
+    headers = [
+        None,
+        [],
+        [{"key": "k", "value": None}, {"key": None, "value": b"x" * 1000}],
+        [None, {"key": "y" * 20_000, "value": b""}],
+    ]
+    rows = pa.record_batch({"value": pa.array(["{}"] * 4), "headers": pa.array(headers, kind)})
+    this = replace(asked(), keep=("headers",), keep_event=False)
+    # Of a batch that is cut, rows do not begin where its buffers do.
+    for batch, expected in ((rows, headers), (rows.slice(1), headers[1:])):
+        made = list(worker.match_rows(this, worker.Output(this, batch.schema), engine, batch, worker.Tallies()))
+        got = [row for each in made for row in each.column("headers").to_pylist()]
+        assert sorted(map(str, got)) == sorted(str(each) for each in expected for _ in range(30))
+        sizes = [[len(str(each)) for each in batch.column("headers").to_pylist()] for batch in made]
+        assert all(len(size) == 1 or sum(size) < 20_000 for size in sizes)
+        assert len(made) > 30
+    assert worker.bytes_of(rows.column("headers")).to_pylist() == [0, 0, 1001, 20_000]
+    maps = pa.array([[("a", "bc")], None, [("d", None), ("e", "f")]], pa.map_(pa.string(), pa.string()))
+    assert worker.bytes_of(maps).to_pylist() == [3, 0, 3]
+    assert worker.bytes_of(maps[2:]).to_pylist() == [3]
+
+
 def test_the_function_of_sql_has_a_few_matches_at_once(backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its lists come in the order of the events, of some of them at a time."""
     sql = pytest.importorskip("streamer.spark.sql", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
