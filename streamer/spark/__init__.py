@@ -15,16 +15,19 @@ from streamer.late import late
 if TYPE_CHECKING:
     from streamer.spark.batch import SparkMatches, match_events
     from streamer.spark.broadcast import Broadcast, ship
+    from streamer.spark.changes import changes_of
     from streamer.spark.cogroup import CogroupOptions
     from streamer.spark.schema import matches_of, rejected_of, tallies_of
     from streamer.spark.sql import register
     from streamer.spark.streaming import match_batches, match_stream, write_by_gateway
+    from streamer.spark.tables import write_to_table
     from streamer.spark.versions import publish
 
 __all__ = [
     "Broadcast",
     "CogroupOptions",
     "SparkMatches",
+    "changes_of",
     "match_batches",
     "match_events",
     "match_stream",
@@ -35,12 +38,14 @@ __all__ = [
     "ship",
     "tallies_of",
     "write_by_gateway",
+    "write_to_table",
 ]
 
 _HOMES = {
     "Broadcast": "broadcast",
     "CogroupOptions": "cogroup",
     "SparkMatches": "batch",
+    "changes_of": "changes",
     "match_batches": "streaming",
     "match_events": "batch",
     "match_stream": "streaming",
@@ -51,6 +56,7 @@ _HOMES = {
     "ship": "broadcast",
     "tallies_of": "schema",
     "write_by_gateway": "streaming",
+    "write_to_table": "tables",
 }
 
 _late = late(__name__, _HOMES)

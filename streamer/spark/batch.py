@@ -35,7 +35,7 @@ from streamer.engine.engine import Engine
 from streamer.errors import BackendError, ConfigError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.sizes import format_size
-from streamer.spark import broadcast, cogroup, members, schema
+from streamer.spark import broadcast, cogroup, members, schema, tables
 from streamer.spark.compat import is_frame
 from streamer.spark.functions import carried
 from streamer.spark.paths import on_driver
@@ -82,7 +82,7 @@ class SparkMatches(DataFrame):
 
 
 def match_events(
-    events: DataFrame,
+    events: DataFrame | str,
     subscriptions: Subscriptions,
     *,
     event_col: str = "value",
@@ -107,7 +107,7 @@ def match_events(
     found, so both must be the same when the result is computed.
 
     Args:
-        events: a DataFrame, classic or Connect. Null rows are ignored.
+        events: a DataFrame, classic or Connect, or a table of the active session by name. Null rows are ignored.
         subscriptions: an `Engine`; the path of a snapshot or of JSON lines, in any file system of Spark's; or a DataFrame: of
             one column of JSON text, or of a column for each member of a subscription, where `types`, `filters`, `pattern` and
             `labels` may also be JSON text or variants.
@@ -142,13 +142,15 @@ def match_events(
         SubscriptionError: subscriptions that cannot be accepted, in every form but the snapshot.
         SnapshotError: a snapshot that is damaged.
         ConfigError: options that cannot be, or are not those of the engine or snapshot; a function that cannot travel; a path of
-            a file system that Spark does not know.
+            a file system that Spark does not know; a table's name where no session is active.
         BackendError: the driver itself has no native core, and it was asked for.
         ValueError: columns or choices that are not there, or a *batch_size* under 1.
         TypeError: events or subscriptions of another kind, or an option that there is not.
     """
     check_options(engine_options)
     _check_choices(strategy, on_error, backend, batch_size, extra)
+    if isinstance(events, str):
+        events = tables.active(events)
     chosen = schema.choose(events, event_col, keep)
     asked = Pass(EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size)
     if layout is not None:

@@ -15,7 +15,7 @@ from tests.test_readme import ROOT, run_page
 pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
 #: Files that the page names; the JVM has a working directory of its own, which is no place for a test's.
-NAMES = ("subscriptions", "incoming", "matches", "checkpoint", "by-batch", "another")
+NAMES = ("subscriptions", "incoming", "matches", "checkpoint", "by-batch", "another", "shop", "tables")
 
 
 def test_the_examples_of_the_guide_run(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamer.spark.job.failures import Bad
-from streamer.spark.job.places import Address, Format, Place, place
+from streamer.spark.job.places import Address, Format, Place, is_name, place, shown
 
 
 class Strategy(StrEnum):
@@ -68,6 +68,8 @@ class Asked:
     title: str
     subscription_col: str | None = None
     extra: Extra = Extra.warn
+    key: tuple[str, ...] = ()
+    collection: str | None = None
     engine: Mapping[str, Any] = field(default_factory=dict)
 
     def matching(self) -> dict[str, Any]:
@@ -97,15 +99,31 @@ def pairs_of(option: str, given: list[str] | None) -> dict[str, str]:
     return pairs
 
 
+def out_place(text: str, given: Format | None) -> Place:
+    made = place(text, given)
+    if made.format not in (Format.kafka, Format.table) and given is None:
+        return Place(text, Format.jsonl if text.endswith(".jsonl") else Format.parquet)
+    return made
+
+
 def rejected_place(named: str | None, out: Place) -> Place | None:
+    # What is of files of one format is so, too.
+    like = out.format if out.format not in (Format.kafka, Format.table) else None
     if named is not None:
-        return place(
-            named, Format.kafka if named.startswith("kafka:") else out.format if out.format is not Format.kafka else None
-        )
-    return None if out.format is Format.kafka else Place(f"{out.text.rstrip('/')}.rejected", out.format)
+        return place(named, Format.kafka if named.startswith("kafka:") else Format.table if is_name(named) else like)
+    if out.format is Format.kafka:
+        return None
+    if out.format is Format.table:
+        quote = "`" if out.text.endswith("`") else ""
+        return Place(f"{out.text.removesuffix(quote)}_rejected{quote}", Format.table)
+    return Place(f"{out.text.rstrip('/')}.rejected", out.format)
 
 
 def check(asked: Asked) -> None:
+    if asked.key and asked.events.table is None:
+        raise Bad("--key is for the change data feed of a table: --events SCHEMA.TABLE, or a path with --events-format delta")
+    if asked.collection is not None and not asked.key:
+        raise Bad("--collection is for a change data feed, and so goes with --key; else events have their own")
     if asked.out.format is Format.kafka and asked.by_gateway:
         raise Bad("--by-gateway is for folders; in Kafka the gateway is a message's key")
     if asked.stream and asked.checkpoint is None:
@@ -131,10 +149,10 @@ def check_apart(asked: Asked, layout: str | None, spelt: Callable[[str], str] = 
     Args:
         spelt: tells of a place that Spark reads or writes how it is written in full.
     """
-    read = {"--events": asked.events.text, "--subscriptions": asked.subscriptions, "--layout": layout}
+    read = {"--events": asked.events.address, "--subscriptions": asked.subscriptions, "--layout": layout}
     written = {
-        "--out": asked.out.text,
-        "--rejected": None if asked.rejected is None else asked.rejected.text,
+        "--out": asked.out.address,
+        "--rejected": None if asked.rejected is None else asked.rejected.address,
         "--checkpoint": asked.checkpoint,
         "--metrics-file": asked.metrics_file,
         "--report": asked.report,
@@ -152,5 +170,5 @@ def check_apart(asked: Asked, layout: str | None, spelt: Callable[[str], str] = 
             overlap = next(filter(None, map(address.overlap, addresses)), None)
             if overlap is not None:
                 how = "are the same place" if overlap == "is" else f"overlap: the first {overlap} the second"
-                raise Bad(f"{option} {text} and {other} {name} {how}")
+                raise Bad(f"{option} {shown(text)} and {other} {shown(name)} {how}")
         others.append((option, text, {address}))

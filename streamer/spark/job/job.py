@@ -29,9 +29,21 @@ from streamer.cli.setup import fault, read_layout
 from streamer.engine.fitting import LOOKS, misfit
 from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.events.layout import EventLayout
+from streamer.spark.changes import changes_of
 from streamer.spark.compat import interrupt
 from streamer.spark.job.account import Account
-from streamer.spark.job.asked import Asked, Backend, Extra, OnError, Strategy, check, check_apart, pairs_of, rejected_place
+from streamer.spark.job.asked import (
+    Asked,
+    Backend,
+    Extra,
+    OnError,
+    Strategy,
+    check,
+    check_apart,
+    out_place,
+    pairs_of,
+    rejected_place,
+)
 from streamer.spark.job.console import Console
 from streamer.spark.job.failures import Bad, said
 from streamer.spark.job.metrics import Counts
@@ -58,6 +70,7 @@ from streamer.spark.job.watch import Watch
 from streamer.spark.paths import local_path
 from streamer.spark.storage import Storage
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
+from streamer.spark.tables import write_to_table
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE, fail, note, set_up_logging
 
 if TYPE_CHECKING:
@@ -77,22 +90,34 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_
 
 @app.command(epilog=EPILOG)
 def job(
-    events: Annotated[str, typer.Option(metavar="PLACE", help="Files, a folder, a pattern, or kafka://BROKERS/TOPIC.")],
+    events: Annotated[
+        str,
+        typer.Option(
+            metavar="PLACE", help="Files, a folder, a pattern, kafka://BROKERS/TOPIC, or a table: CATALOG.SCHEMA.TABLE."
+        ),
+    ],
     subscriptions: Annotated[
         str,
         typer.Option(
             "-s", "--subscriptions", metavar="PATH", help="A snapshot, a directory of versions, JSON lines, or Parquet."
         ),
     ],
-    out: Annotated[str, typer.Option("-o", "--out", metavar="PLACE", help="A folder, or kafka://BROKERS/TOPIC.")],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="PLACE", help="A folder, kafka://BROKERS/TOPIC, or SCHEMA.TABLE.")],
     rejected: Annotated[
         str | None, typer.Option(metavar="PLACE", help="Where events go that cannot be read.  \\[default: OUT.rejected]")
     ] = None,
     events_format: Annotated[Format | None, typer.Option(help="If the name does not tell.")] = None,
-    out_format: Annotated[Format | None, typer.Option(help="parquet or jsonl.  \\[default: by name, else parquet]")] = None,
+    out_format: Annotated[Format | None, typer.Option(help="As of events.  \\[default: by name, else parquet]")] = None,
     event_col: Annotated[
         str, typer.Option(metavar="COLUMN", help="The column that holds the events; '*' for the row itself.")
     ] = "value",
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Read what changed in a table of Delta, whose rows this column tells apart; may be repeated."
+        ),
+    ] = None,
+    collection: Annotated[str | None, typer.Option(help="Of what changed.  \\[default: the table's name]")] = None,
     keep: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to carry along; may be repeated.")] = None,
     keep_event: Annotated[bool, typer.Option("--keep-event", help="With each match the event itself.")] = False,
     by_gateway: Annotated[bool, typer.Option("--by-gateway", help="A folder for each gateway.")] = False,
@@ -156,16 +181,13 @@ def job(
             "soft_delete": soft_delete,
         }
         source = place(events, events_format, pairs_of("--option", option))
-        target = place(
-            out,
-            out_format or (None if out.startswith("kafka://") else Format.jsonl if out.endswith(".jsonl") else Format.parquet),
-        )
+        target = out_place(out, out_format)
         asked = Asked(
             events=source,
             subscriptions=subscriptions,
             out=target,
             rejected=rejected_place(rejected, target),
-            event_col=event_col if source.format is Format.parquet else "value",
+            event_col="value" if key or source.format in (Format.jsonl, Format.kafka) else event_col,
             keep=tuple(keep or ()),
             keep_event=keep_event,
             by_gateway=by_gateway,
@@ -182,6 +204,8 @@ def job(
             title=title,
             subscription_col=subscription_col,
             extra=extra,
+            key=tuple(key or ()),
+            collection=collection,
             engine={name: value for name, value in engine.items() if value is not None},
         )
         check(asked)
@@ -275,7 +299,10 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
     for target in (asked.out, asked.rejected):
         if target is not None and not asked.overwrite and exists(spark, target):
             raise Bad(f"{target} is there already; --overwrite replaces it")
-    events = read(spark, asked.events, stream=False)
+    try:
+        events = _changes(asked, read(spark, asked.events, stream=False, keep=asked.keep, feed=bool(asked.key)))
+    except ValueError as error:
+        raise Bad(str(error)) from None
     subscriptions = read_subscriptions(spark, asked.subscriptions)
     stop.callback(interrupt, spark)
     with Watch(spark, console.stages) as watch:
@@ -324,9 +351,10 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
 def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from streamer.spark.schema import choose
 
-    events = read(spark, asked.events, stream=True)
+    events = read(spark, asked.events, stream=True, keep=asked.keep, feed=bool(asked.key))
     try:
-        choose(events, asked.event_col, asked.keep)
+        # What changed is made into events a micro-batch at a time; none at all have the columns, too.
+        choose(_changes(asked, spark.createDataFrame([], events.schema)) if asked.key else events, asked.event_col, asked.keep)
     except (TypeError, ValueError) as error:
         raise Bad(str(error)) from None
     path = _followed(spark, asked, account)
@@ -356,6 +384,7 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
 
     def matched(frame: DataFrame, batch_id: int) -> None:
         try:
+            frame = _changes(asked, frame)
             matcher(frame, batch_id)
             # The first batch with events tells; a wrong layout is wrong for all of them.
             if last and counts.total("events") == sum(row["events"] for row in last[0].tallies):
@@ -383,6 +412,11 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
     return SOME_BAD if counts.codes else OK
 
 
+def _changes(asked: Asked, events: DataFrame) -> DataFrame:
+    """Make events of what changed, if that was asked for. Raises ValueError."""
+    return changes_of(events, asked.key, collection=asked.collection or asked.events.name) if asked.key else events
+
+
 def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Sequence[Mapping[str, Any]]) -> str | None:
     """Say so where the layout finds nothing in the events: no collection in any, no type and document in the first of them."""
     if not tallies or any(row["collection"] is not None for row in tallies):
@@ -397,6 +431,8 @@ def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Seq
 def _writer(target: Place, by: tuple[str, ...]) -> Write:
     if target.format is Format.kafka:
         return lambda frame, _: to_kafka(frame, target)
+    if target.table is not None:
+        return write_to_table(target.table, partition_by=by, **target.options)
     if target.format is Format.jsonl:
         to_json = BatchWriter(target.text, "json", by, target.options)
         return lambda frame, batch_id: to_json(for_json(frame), batch_id)

@@ -1,4 +1,4 @@
-"""Where a job's events come from and its rows go: files and Kafka, in words of the command line."""
+"""Where a job's events come from and its rows go: files, tables and Kafka, in words of the command line."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from streamer.errors import ConfigError
 from streamer.spark.job.failures import Bad, said
 from streamer.spark.paths import URL, local_path
 from streamer.spark.storage import Storage, mirrored
+from streamer.spark.tables import NAME, create_table, full_name, is_table, of_path, parts_of, read_table, replace_table
 from streamer.spark.versions import ENDING, find
 
 if TYPE_CHECKING:
@@ -35,14 +36,22 @@ _STORES: Final = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
 _PORTS: Final = {"hdfs": ":8020"}
 #: Where Databricks has its store among the files of a machine.
 _MOUNTED: Final = "dbfs"
+_TABLE: Final = "table:/"
+#: Endings of files, whatever is in them: `events.csv` is no table of a schema `events`.
+_PACKED: Final = (".gz", ".zst", ".bz2", ".lz4", ".snappy")
+_FILES: Final = (".parquet", ".jsonl", ".json", ".ndjson", ".csv", ".txt", ".avro", ".orc", *_PACKED)
 
 
 class Format(StrEnum):
-    """What a file, or a topic, is."""
+    """What a place is."""
 
     parquet = "parquet"
     jsonl = "jsonl"
     kafka = "kafka"
+    #: By name, whatever its format is.
+    table = "table"
+    #: By path.
+    delta = "delta"
 
 
 @final
@@ -64,6 +73,21 @@ class Place:
         return self.text
 
     @property
+    def address(self) -> str:
+        """What `Address` reads: the text, or `table:/` and the parts of a name."""
+        return _TABLE + "/".join(parts_of(self.text)) if self.format is Format.table else self.text
+
+    @property
+    def table(self) -> str | None:
+        """The name of the table, if it is one."""
+        return self.text if self.format is Format.table else of_path(self.text) if self.format is Format.delta else None
+
+    @property
+    def name(self) -> str:
+        """What a table is called, without its schema."""
+        return parts_of(self.text)[-1] if self.format is Format.table else self.text.rstrip("/").rpartition("/")[2]
+
+    @property
     def kafka(self) -> tuple[str, str]:
         """Brokers and topic."""
         match = _KAFKA.fullmatch(self.text)
@@ -80,7 +104,19 @@ def place(text: str, format: Format | None = None, options: Mapping[str, str] | 
         made = Place(text, Format.kafka, options or {})
         _ = made.kafka
         return made
-    return Place(text, format or _by_name(text), options or {})
+    if format is Format.table and not NAME.fullmatch(text):
+        raise Bad(f"{text}: expected the name of a table, as catalog.schema.table")
+    return Place(text, format or (Format.table if is_name(text) else _by_name(text)), options or {})
+
+
+def shown(address: str) -> str:
+    """Return what a user calls the place of an address."""
+    return address.removeprefix(_TABLE).replace("/", ".") if address.startswith(_TABLE) else address
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a place is a table by its name: `schema.table`, and no file that is there or has such an ending."""
+    return "." in text and NAME.fullmatch(text) is not None and not text.lower().endswith(_FILES) and not os.path.lexists(text)
 
 
 @final
@@ -140,7 +176,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 def _by_name(text: str) -> Format | None:
     name = text.rstrip("/").lower()
-    for ending in (".gz", ".zst", ".bz2", ".lz4", ".snappy"):
+    for ending in _PACKED:
         name = name.removesuffix(ending)
     if name.endswith(".parquet"):
         return Format.parquet
@@ -157,8 +193,19 @@ def _by_name(text: str) -> Format | None:
     return None
 
 
-def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
-    """Return the events of a place; those of JSON lines and Kafka are in a column `value`. Raises Bad."""
+def read(spark: SparkSession, source: Place, *, stream: bool, keep: Sequence[str] = (), feed: bool = False) -> DataFrame:
+    """Return the events of a place; those of JSON lines and Kafka are in a column `value`.
+
+    Args:
+        keep: the columns to be kept; Kafka's headers are there if they are among them.
+        feed: read what changed in a table.
+
+    Raises:
+        Bad: a place of which it is not known what it is, or that is not there.
+    """
+    if source.table is not None:
+        options = {"readChangeFeed": "true", **source.options} if feed else source.options
+        return read_table(spark, source.table, options, stream=stream)
     reader = spark.readStream if stream else spark.read
     for name, value in source.options.items():
         reader = reader.option(name, value)
@@ -167,6 +214,8 @@ def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
         reader = reader.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", topic)
         if "startingOffsets" not in source.options and "startingTimestamp" not in source.options:
             reader = reader.option("startingOffsets", "earliest")
+        if "headers" in keep and "includeHeaders" not in source.options:
+            reader = reader.option("includeHeaders", "true")
         return reader.load()
     if source.format is None:
         local = local_path(source.text)
@@ -253,10 +302,16 @@ def is_snapshot(path: str) -> bool:
 
 
 def qualified(spark: SparkSession, text: str) -> str:
-    """Return a place with its scheme and authority, as Spark takes it; as it is where that cannot be asked."""
+    """Return a place with its scheme and authority, as Spark takes it; as it is where that cannot be asked.
+
+    Args:
+        text: as of `Place.address`.
+    """
     if text.startswith("kafka:"):
         return text
     try:
+        if text.startswith(_TABLE):
+            return _TABLE + "/".join(full_name(spark, text.removeprefix(_TABLE).split("/")))
         context: Any = spark.sparkContext
         path = context._jvm.org.apache.hadoop.fs.Path(text)
         return str(path.getFileSystem(context._jsc.hadoopConfiguration()).makeQualified(path).toString())
@@ -268,6 +323,8 @@ def exists(spark: SparkSession, target: Place) -> bool:
     """Tell whether there is something at a place; False where that cannot be asked, as of Kafka and over Spark Connect."""
     if target.format is Format.kafka:
         return False
+    if target.format is Format.table:
+        return is_table(spark, target.text)
     try:
         context: Any = spark.sparkContext
         path = context._jvm.org.apache.hadoop.fs.Path(target.text)
@@ -282,7 +339,7 @@ def check_writable(spark: SparkSession, target: Place) -> None:
     Raises:
         Bad: Spark has no such file system, or the folder that it would be made in cannot be written.
     """
-    if target.format is Format.kafka:
+    if target.format in (Format.kafka, Format.table):
         return
     try:
         context: Any = spark.sparkContext
@@ -314,6 +371,10 @@ def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite:
     """Write rows to a place. Raises what Spark raises."""
     if target.format is Format.kafka:
         to_kafka(frame, target)
+        return
+    if target.table is not None:
+        put = replace_table if overwrite else create_table
+        put(frame, target.table, by=by, options=target.options)
         return
     if target.format is Format.jsonl:
         frame = for_json(frame)

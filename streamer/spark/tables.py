@@ -1,0 +1,229 @@
+"""Tables by name, of any catalog and format: read, and written by streams, to each format as often as it can tell.
+
+| format | a micro-batch that Spark repeats is written |
+|---|---|
+| Delta | once: the transaction has the stream and the batch (`txnAppId`, `txnVersion`), and a second one does nothing |
+| Iceberg | once: its snapshot has both in its summary, which is looked at before |
+| any other | again |
+
+Invariant: what tells a batch is committed with its rows, or with none of them. So no `MERGE` is needed, nor a key.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, final
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from streamer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+log: Final = logging.getLogger("streamer.spark")
+
+_PART: Final = r"`(?:[^`]|``)+`|\w+"
+#: `orders`, `shop.orders`, ``catalog.`my db`.orders``.
+NAME: Final = re.compile(rf"(?:{_PART})(?:\.(?:{_PART}))*")
+#: Delta by its path, as SQL has it.
+_BY_PATH: Final = re.compile(r"delta\.`(?P<path>(?:[^`]|``)*[/:](?:[^`]|``)*)`", re.I)
+#: In the summary of Iceberg's snapshots.
+_STREAM, _BATCH = "streamer.stream", "streamer.batch"
+
+
+def parts_of(name: str) -> list[str]:
+    """Return the parts of a table's name, without quotes. Raises ConfigError for what is no name."""
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"expected a name as catalog.schema.table, with backquotes around odd parts, not {name!r}", place="table"
+        )
+    parts = re.findall(_PART, name)
+    return [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]
+
+
+def of_path(path: str) -> str:
+    """Return the name of a Delta table that has only a path."""
+    path = path if "/" in path or ":" in path else f"./{path}"
+    return f"delta.`{path.replace('`', '``')}`"
+
+
+def path_of(name: str) -> str | None:
+    """Return the path of a Delta table that is named by it; None for others."""
+    found = _BY_PATH.fullmatch(name)
+    return None if found is None else found["path"].replace("``", "`")
+
+
+def full_name(spark: SparkSession, parts: list[str]) -> list[str]:
+    """Return catalog, schemas and table of a name's parts, in lower case: one list for all names of one table."""
+    if len(parts) == 1:
+        parts = [spark.catalog.currentDatabase(), *parts]
+    if len(parts) == 2 or not _is_catalog(spark, parts[0]):
+        parts = [spark.catalog.currentCatalog(), *parts]
+    return [part.lower() for part in parts]
+
+
+def _is_catalog(spark: SparkSession, name: str) -> bool:
+    return name.lower() == "spark_catalog" or spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
+
+
+def read_table(spark: SparkSession, name: str, options: Mapping[str, str] | None = None, *, stream: bool = False) -> DataFrame:
+    """Return a table as a DataFrame. Raises what Spark raises."""
+    reader: Any = (spark.readStream if stream else spark.read).options(**(options or {}))
+    path = path_of(name)
+    frame: DataFrame = reader.table(name) if path is None else reader.format("delta").load(path)
+    return frame
+
+
+def active(name: str) -> DataFrame:
+    """Return a table of the active session. Raises ConfigError where there is none."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise ConfigError(f"no session of Spark is active, in which {name} could be a table", place="events")
+    return read_table(spark, name)
+
+
+def is_table(spark: SparkSession, name: str) -> bool:
+    """Tell whether there is such a table."""
+    path = path_of(name)
+    if path is None:
+        return spark.catalog.tableExists(name)
+    try:
+        spark.read.format("delta").load(path).schema  # noqa: B018  # reads the table's log
+    except Exception as error:
+        if "DELTA_TABLE_NOT_FOUND" in str(error) or "PATH_NOT_FOUND" in str(error) or "DELTA_PATH_DOES_NOT_EXIST" in str(error):
+            return False
+        raise
+    return True
+
+
+def format_of(spark: SparkSession, name: str) -> str:
+    """Return the format of a table that is there, as `delta`."""
+    if path_of(name) is not None:
+        return "delta"
+    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Provider'").collect()
+    return str(rows[-1]["data_type"]).lower() if rows else ""
+
+
+def replace_table(frame: DataFrame, name: str, *, by: Sequence[str] = (), options: Mapping[str, str] | None = None) -> None:
+    """Have a table hold these rows and no others; how it is partitioned stays, where its format can keep that."""
+    spark = frame.sparkSession
+    if path_of(name) is None and is_table(spark, name) and format_of(spark, name) in ("delta", "iceberg"):
+        frame.writeTo(name).options(**(options or {})).overwrite(F.lit(True))
+        return
+    _save(_writer(frame, "overwrite", by, options), name)
+
+
+def create_table(frame: DataFrame, name: str, *, by: Sequence[str] = (), options: Mapping[str, str] | None = None) -> None:
+    """Make a table of these rows, in the format that its catalog has by default. Raises what Spark raises where it is there."""
+    _save(_writer(frame, "errorifexists", by, options), name)
+
+
+def _writer(frame: DataFrame, mode: str, by: Sequence[str], options: Mapping[str, str] | None) -> DataFrameWriter:
+    writer = frame.write.mode(mode).options(**(options or {}))
+    return writer.partitionBy(*by) if by else writer
+
+
+def _save(writer: DataFrameWriter, name: str) -> None:
+    path = path_of(name)
+    if path is None:
+        writer.saveAsTable(name)
+    else:
+        writer.format("delta").save(path)
+
+
+@final
+@dataclass(slots=True)
+class TableWriter:
+    """Adds each micro-batch to a table; see `write_to_table`."""
+
+    table: str
+    by: Sequence[str] = ()
+    app_id: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    _format: str | None = None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch.
+
+        Raises:
+            ConfigError: a table of Delta or Iceberg, and nothing tells which stream this is.
+        """
+        spark = frame.sparkSession
+        if self._format is None:
+            self._format = self._prepared(frame)
+        if self._format == "delta":
+            writer = _writer(frame, "append", self.by if path_of(self.table) is not None else (), self.options)
+            marks = {"txnAppId": self._stream(spark), "txnVersion": str(batch_id)}
+            _save(writer.format("delta").options(**marks), self.table)
+        elif self._format == "iceberg":
+            stream = self._stream(spark)
+            if self._is_written(spark, stream, batch_id):
+                log.info("%s has batch %s already", self.table, batch_id)
+                return
+            marks = {f"snapshot-property.{_STREAM}": stream, f"snapshot-property.{_BATCH}": str(batch_id)}
+            frame.writeTo(self.table).options(**self.options, **marks).append()
+        else:
+            partitioned = [each.name for each in spark.catalog.listColumns(self.table) if each.isPartition]
+            _save(_writer(frame, "append", partitioned, self.options).format(self._format), self.table)
+
+    def _prepared(self, frame: DataFrame) -> str:
+        """Return the table's format; make it without rows where it is not there, so that each batch is written in one way."""
+        spark = frame.sparkSession
+        if path_of(self.table) is not None:
+            return "delta"
+        if not is_table(spark, self.table):
+            _save(_writer(frame.limit(0), "ignore", self.by, self.options), self.table)
+        found = format_of(spark, self.table)
+        if found not in ("delta", "iceberg"):
+            log.warning("%s is a table of %s: a micro-batch that is repeated is written again", self.table, found)
+        return found
+
+    def _stream(self, spark: SparkSession) -> str:
+        """Return what names this stream as long as its checkpoint lasts."""
+        try:
+            context: Any = spark.sparkContext
+            query = context.getLocalProperty("sql.streaming.queryId")
+        except Exception:
+            # Over Spark Connect there is no way to ask.
+            query = None
+        if query is None and self.app_id is None:
+            reason = (
+                "nothing tells which stream this is, by which a batch is known again; give one, and another with a new checkpoint"
+            )
+            raise ConfigError(reason, place="app_id")
+        return "-".join(filter(None, (self.app_id or "streamer", query)))
+
+    def _is_written(self, spark: SparkSession, stream: str, batch_id: int) -> bool:
+        summaries = spark.table(f"{self.table}.snapshots").where(F.col(f"summary.`{_STREAM}`") == stream)
+        (row,) = summaries.agg(F.max(F.col(f"summary.`{_BATCH}`").cast("bigint")).alias("last")).collect()
+        return row["last"] is not None and row["last"] >= batch_id
+
+
+def write_to_table(table: str, *, app_id: str | None = None, partition_by: Sequence[str] = (), **options: str) -> TableWriter:
+    """Return what adds the matches of each micro-batch to a table, for `foreachBatch`.
+
+        events.writeStream.foreachBatch(match_batches("subscriptions", write_to_table("shop.matches"))).start()
+
+    A table of Delta or Iceberg has each micro-batch once, however often Spark repeats it; one of another format may have it
+    again. A table that is not there is made, in the format of its catalog or `spark.sql.sources.default`.
+
+    Args:
+        table: `table`, `schema.table` or `catalog.schema.table`; a table of Delta may be ``delta.`/its/path` ``, too.
+        app_id: tells apart what one stream writes twice into one table. Over Spark Connect, which does not say which stream it
+            is, it names the stream, and a new checkpoint needs a new one: its batches count from 0 again, and are taken for
+            those that were written.
+        partition_by: columns, for a table that is made.
+        options: of the writer.
+
+    Raises:
+        ConfigError: what is no name of a table.
+    """
+    if path_of(table) is None:
+        parts_of(table)
+    return TableWriter(table, tuple(partition_by), app_id, options)
