@@ -204,6 +204,7 @@ class App:
         elif route.is_of_a_tenant and tenant is None:
             tenant = self._handlers.default_tenant
         call = Call(
+            route=route.path,
             path={name: _decoded(value) for name, value in found.values.items()},
             query=query,
             headers={name: value for name in _HEEDED if (value := _joined(request, name)) is not None},

@@ -25,7 +25,7 @@ from streamer.engine.misses import near_misses
 from streamer.errors import BulkConfigError, DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from streamer.events.reading import IgnoredEvent
 from streamer.model import is_unicode
-from streamer.service.api.calls import LINES, Answer, Call, after, answer, cursor, members_of, text_of
+from streamer.service.api.calls import LINES, Answer, Call, answer, members_of, text_of
 from streamer.service.api.decoding import Records
 from streamer.service.api.problems import Problem, members, refuse_elsewhere
 from streamer.service.declined import Declined
@@ -170,7 +170,7 @@ class Asking:
             event = self._options.read(given.text, call.tenant, None)
         except IgnoredEvent:
             return answer(none)
-        at = after(call.query["cursor"]) if "cursor" in call.query else inside(event.tenant, "")
+        at = call.after() or inside(event.tenant, "")
         # What is subscribed to for every tenant is an administrator's, who alone is told of it.
         tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
@@ -180,7 +180,7 @@ class Asking:
         for miss in found:
             tenant, subscription_id = outside(miss.subscription_id)
             told.append({"tenant": tenant, "id": subscription_id, **_told(miss.to_dict(), subscription_id)})
-        more = None if walk.is_at_end else cursor(walk.at)
+        more = None if walk.is_at_end else call.cursor(walk.at)
         return answer({"near_misses": told, "examined": found.examined, "complete": more is None, "next": more})
 
     def plan(self, call: Call) -> Answer:
@@ -198,7 +198,7 @@ class Asking:
     def list_unguarded(self, call: Call) -> Answer:
         """See the route. What is paused, or held by another process, is in no filter of this one."""
         limit, collection = call.query.get("limit", 50), call.query.get("collection")
-        at = outside(after(call.query["cursor"])) if "cursor" in call.query else (call.tenant or "", "")
+        at = (call.tenant or "", "") if (after := call.after()) is None else outside(after)
         found: list[dict[str, Any]] = []
         looked_at, deadline = 0, time.thread_time() + _LOOKING
         while True:
@@ -213,7 +213,7 @@ class Asking:
                     told = {"tenant": row.tenant, "id": row.id, "collection": plan.collection, "cost": plan.cost}
                     found.append({**told, "origin": row.origin, "updated": time_of(row.updated)})
                 if len(found) == limit or time.thread_time() > deadline:
-                    return answer({"items": found, "next": cursor(inside(*at)), "looked_at": looked_at})
+                    return answer({"items": found, "next": call.cursor(inside(*at)), "looked_at": looked_at})
             if len(rows) < PAGE:
                 return answer({"items": found, "next": None, "looked_at": looked_at})
 

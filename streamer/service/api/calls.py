@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ LINES: Final = "application/x-ndjson"
 METRICS: Final = "text/plain"
 YAML: Final = "application/yaml"
 EVENTS: Final = "text/event-stream"
+_COUNTED: Final = re.compile(r"[1-9][0-9]{0,17}").fullmatch
 _TAG: Final = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
 
 
@@ -76,6 +78,7 @@ class Call:
     """A request to a route, checked.
 
     Attributes:
+        route: the path as the route has it, with braces.
         path: the values of what stands in braces in the route's path.
         query: values of the parameters that were given.
         headers: `if-match`, `if-none-match` and `last-event-id`, where they were given.
@@ -83,6 +86,7 @@ class Call:
         tenant: whose things it is about; None for an administrator's that names none.
     """
 
+    route: str
     path: Mapping[str, str]
     query: Mapping[str, Any]
     headers: Mapping[str, str]
@@ -98,6 +102,50 @@ class Call:
         if self.tenant is None:
             raise Problem("bad-request", "tenant: an administrator's request names one, as ?tenant=acme")
         return self.tenant
+
+    def after(self) -> str | None:
+        """Return what the page before ended with, which its `cursor` says; None on the first. Raises Problem."""
+        if (given := self.query.get("cursor")) is None:
+            return None
+        try:
+            version, tag, after = json.loads(base64.urlsafe_b64decode(given.encode() + b"=" * (-len(given) % 4)))
+            after.encode()
+        except (AttributeError, binascii.Error, RecursionError, TypeError, ValueError):
+            version = None
+        if version != _CURSORS:
+            raise Problem("bad-request", "cursor: expected the next of the page before, as it was given")
+        if tag != self._tag():
+            raise Problem("bad-request", "cursor: it is of another list or search: expected the next of this one, or no cursor")
+        return str(after)
+
+    def number_after(self) -> int | None:
+        """Return the number that the page before ended with; as `after`."""
+        if (after := self.after()) is None:
+            return None
+        if (found := number(after)) is None:
+            raise Problem("bad-request", "cursor: expected the next of the page before, as it was given")
+        return found
+
+    def cursor(self, after: str | int) -> str:
+        """Return what leads on in this list. It is bound to the list and what was asked of it, and is no secret."""
+        text = json.dumps([_CURSORS, self._tag(), str(after)])
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    def _tag(self) -> str:
+        asked = {name: value for name, value in self.query.items() if name not in _SIZES}
+        about = json.dumps([self.route, dict(self.path), asked, self.tenant], sort_keys=True)
+        return hashlib.blake2b(about.encode() + b"\0" + self.body, digest_size=6).hexdigest()
+
+
+#: How cursors are written. The first kind said not of what list it was.
+_CURSORS: Final = 2
+#: Parameters that say how much of a list is told, and not which list it is.
+_SIZES: Final = ("cursor", "limit", "examine")
+
+
+def number(text: str) -> int | None:
+    """Return a number from 1 on as a path or a cursor has it; None for any other spelling."""
+    return int(text) if _COUNTED(text) else None
 
 
 @final
@@ -156,20 +204,3 @@ def tags(header: str) -> list[str] | None:
         found.append(match[1])
         at = match.end()
     return found
-
-
-def cursor(after: str) -> str:
-    """Return what leads on after an id."""
-    return base64.urlsafe_b64encode(json.dumps([1, after]).encode()).decode().rstrip("=")
-
-
-def after(text: str) -> str:
-    """Read a cursor. Raises Problem."""
-    try:
-        version, found = json.loads(base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
-        if version == 1 and isinstance(found, str):
-            found.encode()
-            return found
-    except (binascii.Error, RecursionError, TypeError, ValueError):
-        pass
-    raise Problem("bad-request", "cursor: expected the next of a list, as it was given")

@@ -15,7 +15,7 @@ from streamer.errors import SubscriptionError
 from streamer.service import gateways
 from streamer.service.api import openapi
 from streamer.service.api.asking import Asking, lines_of
-from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, after, answer, cursor, members_of, tags
+from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, answer, members_of, number, tags
 from streamer.service.api.decoding import Decoding
 from streamer.service.api.delivering import Delivering
 from streamer.service.api.live import Watchers
@@ -74,7 +74,7 @@ class Handlers:
         """See the route."""
         limit, query = call.query.get("limit", 100), call.query
         prefix, now, passes = query.get("prefix", ""), milliseconds(), _chosen(query)
-        at = after(query["cursor"]) if "cursor" in query else prefix
+        at = prefix if (after := call.after()) is None else after
         found: list[bytes] = []
         looked_at = 0
         if prefix and "cursor" not in query and (row := self._subscriptions.get(call.whose, prefix)) is not None:
@@ -94,7 +94,7 @@ class Handlers:
             is_last = len(of_prefix) < len(rows) or len(rows) < PAGE
             if is_last and (not of_prefix or at == of_prefix[-1].id):
                 return Answer(b'{"items":[%b],"next":null,"looked_at":%d}' % (b",".join(found), looked_at))
-        more = json.dumps(cursor(at)).encode()
+        more = json.dumps(call.cursor(at)).encode()
         return Answer(b'{"items":[%b],"next":%b,"looked_at":%d}' % (b",".join(found), more, looked_at))
 
     def export_subscriptions(self, call: Call) -> Answer:
@@ -160,23 +160,21 @@ class Handlers:
 
     def list_changes(self, call: Call) -> Answer:
         """See the route."""
-        limit, before = call.query.get("limit", 20), MOST_VERSION
-        if "cursor" in call.query and (before := _number(after(call.query["cursor"])) or 0) == 0:
-            raise Problem("bad-request", "cursor: expected the next of a history, as it was given")
+        limit, before = call.query.get("limit", 20), call.number_after() or MOST_VERSION
         entries = self._subscriptions.changes(call.whose, call.path["id"], before, limit)
         if entries is None:
             raise Declined("unknown", "no such subscription, and none that was there of late")
-        more = cursor(str(entries[-1].version)) if len(entries) == limit else None
+        more = call.cursor(entries[-1].version) if len(entries) == limit else None
         return Answer(b'{"items":[%b],"next":%b}' % (b",".join(map(_entry, entries)), json.dumps(more).encode()))
 
     # Tenants' own gateways
 
     def list_gateways(self, call: Call) -> Answer:
         """See the route."""
-        limit, at = call.query.get("limit", 100), after(call.query["cursor"]) if "cursor" in call.query else ""
+        limit, at = call.query.get("limit", 100), call.after() or ""
         rows = self._gateways.page(call.whose, at, limit)
         return answer(
-            {"items": [self._gateway(row) for row in rows], "next": cursor(rows[-1].id) if len(rows) == limit else None}
+            {"items": [self._gateway(row) for row in rows], "next": call.cursor(rows[-1].id) if len(rows) == limit else None}
         )
 
     def get_gateway(self, call: Call) -> Answer:
@@ -222,13 +220,10 @@ class Handlers:
 
     def list_dead_letters(self, call: Call) -> Answer:
         """See the route."""
-        limit = call.query.get("limit", 100)
-        at = _number(after(call.query["cursor"])) if "cursor" in call.query else 0
-        if at is None:
-            raise Problem("bad-request", "cursor: expected the next of a list of dead letters, as it was given")
+        limit, at = call.query.get("limit", 100), call.number_after() or 0
         chosen = {name: call.query[name] for name in CHOSEN if name in call.query}
         letters = self._store.letters(at, limit, chosen)
-        more = cursor(str(letters[-1].id)) if len(letters) == limit else None
+        more = call.cursor(letters[-1].id) if len(letters) == limit else None
         return answer({"items": [_letter(each) for each in letters], "next": more})
 
     def get_dead_letter(self, call: Call) -> Answer:
@@ -256,9 +251,9 @@ class Handlers:
         return Answer(status=202)
 
     def _found(self, call: Call) -> DeadLetter:
-        number = _number(call.path["number"])
-        for letter in [] if number is None else self._store.letters(number - 1, 1):
-            if letter.id == number:
+        wanted = number(call.path["number"])
+        for letter in [] if wanted is None else self._store.letters(wanted - 1, 1):
+            if letter.id == wanted:
                 return letter
         raise Problem("unknown", "no such dead letter")
 
@@ -353,10 +348,6 @@ def _is_known(call: Call, row: Versioned) -> Answer | None:
 
 def _tag(row: Versioned) -> str:
     return f'"{row.version}"'
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 and int(text) else None
 
 
 def _condition(call: Call) -> Condition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from streamer.service.api.calls import EVENTS, Answer, Call, after, answer, cursor
+from streamer.service.api.calls import EVENTS, Answer, Call, answer, number
 from streamer.service.api.live import Watched, hits_of, shown
 from streamer.service.api.problems import Problem, refuse_elsewhere
 from streamer.service.declined import Declined
@@ -35,24 +35,18 @@ class Watching:
 
     def list_events(self, call: Call) -> Answer:
         """See the route."""
-        query, limit = call.query, call.query.get("limit", 50)
+        limit = call.query.get("limit", 50)
         watched, is_all = _watched(call), call.token.tenant is None
-        before = None
-        if "cursor" in query:
-            text = after(query["cursor"])
-            if not text.isascii() or not text.isdigit() or len(text) > 18:
-                raise Problem("bad-request", "cursor: expected the next of a list of events, as it was given")
-            before = int(text)
-        kept = self._events.last(call.tenant, watched.collection, 1_000_000, before)
+        kept = self._events.last(call.tenant, watched.collection, 1_000_000, call.number_after())
         found = [seen for seen in kept if watched.has(seen, is_all=is_all)]
         items, more = found[:limit], len(found) > limit
-        told = {"items": [shown(seen, is_all=is_all) for seen in items], "next": cursor(str(items[-1].number)) if more else None}
+        told = {"items": [shown(seen, is_all=is_all) for seen in items], "next": call.cursor(items[-1].number) if more else None}
         return answer(told if not is_all else told | {"came": self._events.came, "taken": self._events.taken})
 
     def get_event(self, call: Call) -> Answer:
         """See the route."""
-        number, is_all = call.path["number"], call.token.tenant is None
-        seen = self._events.find(int(number)) if number.isascii() and number.isdigit() and len(number) <= 18 else None
+        wanted, is_all = number(call.path["number"]), call.token.tenant is None
+        seen = None if wanted is None else self._events.find(wanted)
         if seen is None or not Watched(tenant=call.tenant).has(seen, is_all=is_all):
             raise Problem("unknown", "no such event among those that are kept")
         ways = [self._way(seen, hit, is_all=is_all) for hit in hits_of(seen, is_all=is_all)]
