@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import threading
 import time
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -30,7 +28,8 @@ from typing import Any, Final
 import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
-from streamer.sizes import PERCENTILES, format_percentiles, format_size, format_time
+from streamer.engine.costs import percentiles, play
+from streamer.sizes import format_percentiles, format_size, format_time
 
 COUNTRIES: Final = ("DE", "FR", "GB", "ES", "IT", "NL", "PL", "SE", "US", "JP")
 STATES: Final = ("new", "paid", "sent", "returned")
@@ -174,45 +173,6 @@ class Changes:
             self.made += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What the events of a run took, in nanoseconds each.
-
-    Attributes:
-        latencies: from when an event was due.
-        alone: from when its match began.
-        seconds: that the run took.
-    """
-
-    latencies: Sequence[int]
-    alone: Sequence[int]
-    matches: int
-    seconds: float
-
-
-def play(engine: streamer.Engine, given: Sequence[bytes], rate: float, count: int) -> Played:
-    """Match *count* events, each when it is due or as soon as the one before it is done."""
-    latencies, alone = array("q", bytes(8 * count)), array("q", bytes(8 * count))
-    match, clock, different = engine.match_ids, time.perf_counter_ns, len(given)
-    matches, begun = 0, clock()
-    for number in range(count):
-        due = begun + int(number * 1e9 / rate)
-        while (now := clock()) < due:
-            # Others may hold the GIL while nothing is due.
-            time.sleep(0)
-        matches += len(match(given[number % different]))
-        done = clock()
-        latencies[number], alone[number] = done - due, done - now
-    return Played(latencies, alone, matches, (clock() - begun) / 1e9)
-
-
-def percentiles(nanoseconds: Sequence[int]) -> str:
-    """Return p50, p99, p99.9 and the slowest, in words."""
-    ordered = sorted(nanoseconds)
-    told = {name: ordered[math.ceil(share * len(ordered)) - 1] / 1e9 for name, share in PERCENTILES.items()}
-    return format_percentiles(told | {"slowest": ordered[-1] / 1e9})
-
-
 def measure(case: Case) -> list[tuple[str, str]]:
     """Run a case; return what was measured, in words.
 
@@ -230,7 +190,7 @@ def measure(case: Case) -> list[tuple[str, str]]:
     count = int(case.rate * case.seconds)
     before = engine.stats()
     with Changes(engine, case) as changes:
-        played = play(engine, given, case.rate, count)
+        played = play(engine.match_ids, given, case.rate, count)
     again, rest = divmod(count, case.events)
     if played.matches != again * case.matches + sum(found[:rest]):
         raise WrongMatches(f"{case}: {played.matches} matches while it was timed")
@@ -238,8 +198,8 @@ def measure(case: Case) -> list[tuple[str, str]]:
         ("subscriptions", f"{case.subscriptions:,} in {case.collections} collections, added in {format_time(adding)}"),
         ("asked for", f"{case.rate:,} events/s for {case.seconds:g} s, {case.changes:,} changes/s"),
         ("done", f"{count / played.seconds:,.0f} events/s, {changes.made / played.seconds:,.0f} changes/s"),
-        ("latency", percentiles(played.latencies)),
-        ("match alone", percentiles(played.alone)),
+        ("latency", format_percentiles(percentiles(played.latencies))),
+        ("match alone", format_percentiles(percentiles(played.alone))),
         *held(engine, before),
     ]
 

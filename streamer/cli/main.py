@@ -17,6 +17,7 @@ from typing import Final
 import click
 
 import streamer
+from streamer.cli.bench import command as bench_command
 from streamer.cli.cases import command as test_command
 from streamer.cli.config import app as config_app
 from streamer.cli.inputs import damaged, opened, see_events, shown_name
@@ -39,6 +40,7 @@ from streamer.cli.setup import (
     SOFT_DELETE,
     SUBSCRIPTIONS,
     TENANT,
+    VALIDATION,
     Setup,
     Validation,
     check_names,
@@ -86,6 +88,7 @@ def debug_app() -> None:
 
 for command in (
     why_command,
+    bench_command,
     test_command,
     config_app,
     layouts_app,
@@ -114,9 +117,7 @@ for command in (
 @COLLECTION
 @DEFAULT_TENANT
 @SOFT_DELETE
-@click.option(
-    "--validation", type=click.Choice(Validation), help="full: check the whole event; lazy: what is walked.  [default: full]"
-)
+@VALIDATION
 @click.option("--line-buffered", is_flag=True, help="Write each match at once.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no summary.")
 def match(

@@ -74,6 +74,9 @@ TENANT: Final = click.option("--tenant", help="The tenant of every event; wins o
 COLLECTION: Final = click.option("--collection", help="The collection of every event; wins over what an event says.")
 DEFAULT_TENANT: Final = click.option("--default-tenant", help="The tenant of what names none.  [default: default]")
 SOFT_DELETE: Final = click.option("--soft-delete", metavar="FIELD", help="The field of `data` that flags a document as deleted.")
+VALIDATION: Final = click.option(
+    "--validation", type=click.Choice(Validation), help="full: check the whole event; lazy: what is walked.  [default: full]"
+)
 
 
 @dataclass(frozen=True, slots=True)
