@@ -28,6 +28,8 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+
 #: An integer of more characters is beyond 64 bits.
 _LONGEST_INTEGER: Final = 20
 _SPACE: Final = " \t\n\r"
+#: Of a longer text less is told: the reader of events would take a second for a million bytes.
+_EXPLAINED: Final = 65_536
 
 
 class Number(float):
@@ -56,9 +58,11 @@ def parsed(message: Message | list[Any] | None, what: str, place: str = "") -> A
     try:
         # Half of a surrogate pair has no UTF-8.
         text = (message.encode() if isinstance(message, str) else message).decode()
+        value = json.loads(text, parse_int=_integer, parse_float=Number, parse_constant=_no_number)
         if "\\u" in text and _HALF.search(text) is not None:
-            strict.parse(text.encode(), max_bytes=len(text) * 4)
-        return json.loads(text, parse_int=_integer, parse_float=Number, parse_constant=_no_number)
+            # Half a pair has no UTF-8, wherever it stands.
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except (EventError, RecursionError, ValueError):
         raise _wrong(message, what, place) from None
 
@@ -153,16 +157,38 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError
 
 
-def _wrong(message: bytes | bytearray | str, what: str, place: str) -> EventError:
-    """Return what is wrong with a text that was refused."""
+def _wrong(message: bytes | bytearray | str, what: str, place: str, *, of_deep: bool = False) -> EventError:
+    """Return what is wrong with a text that was refused; with *of_deep* it is the beginning of one that is too deep."""
     text = message.encode("utf-8", "surrogatepass") if isinstance(message, str) else bytes(message)
     try:
-        strict.parse(text, max_bytes=len(text))
+        strict.parse(text, max_bytes=_EXPLAINED)
     except EventError as error:
+        if error.code == EventCode.TOO_LONG:
+            return _briefly(text, what, place)
+        if of_deep and error.code != EventCode.TOO_DEEP:
+            return _unfollowed(what, place)
         if place:
             return EventError(error.code, f"{what}: the JSON in it, at byte {error.offset}: {error.reason}", place=place)
         return EventError(error.code, f"{what}: {error.reason}", offset=error.offset)
     return _unfollowed(what, place)
+
+
+def _briefly(text: bytes, what: str, place: str) -> EventError:
+    """Return what is wrong with a long text, as far as the standard library tells."""
+    code, offset = EventCode.MALFORMED_JSON, None
+    try:
+        json.loads(text.decode())
+    except UnicodeDecodeError as error:
+        code, offset = EventCode.BAD_UTF8, error.start
+    except json.JSONDecodeError as error:
+        offset = len(error.doc[: error.pos].encode())
+    except RecursionError:
+        # How deep it is, its beginning mostly shows.
+        return _wrong(text[:_EXPLAINED], what, place, of_deep=True)
+    except ValueError:
+        pass
+    reason = f"{what}: expected JSON in UTF-8, as RFC 8259 has it"
+    return EventError(code, reason, place=place) if place else EventError(code, reason, offset=offset)
 
 
 def _unfollowed(what: str, place: str) -> EventError:

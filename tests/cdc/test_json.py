@@ -167,3 +167,25 @@ def test_what_is_no_json_says_so_without_a_service_too() -> None:
             with pytest.raises(EventError) as error:
                 decode(message)
             assert error.value.offset is not None
+
+
+@pytest.mark.parametrize(
+    ("record", "code", "offset"),
+    [
+        (b'{"a": [' + b"1," * 100_000 + b"x]}", EventCode.MALFORMED_JSON, 200_007),
+        (b'{"\xc3\xa9": "' + b"x" * 100_000, EventCode.MALFORMED_JSON, 7),
+        (b'{"a": "' + b"x" * 100_000 + b'\xff"}', EventCode.BAD_UTF8, 100_007),
+        (b'{"a": [NaN' + b", 1" * 100_000 + b"]}", EventCode.MALFORMED_JSON, None),
+        (b'{"a": "\\ud83d' + b"x" * 100_000 + b'"}', EventCode.MALFORMED_JSON, None),
+    ],
+)
+def test_a_long_record_that_is_no_json_is_refused_without_a_second_reading(
+    record: bytes, code: EventCode, offset: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explain(text: bytes, *, max_bytes: int) -> None:
+        assert len(text) > max_bytes, "the reader of events takes a second for a million bytes"
+        raise EventError(EventCode.TOO_LONG, "too long")
+
+    monkeypatch.setattr("streamer.events.json.parse", explain)
+    error = refused("canal", record)
+    assert (error.code, error.offset, error.reason) == (code, offset, "canal: expected JSON in UTF-8, as RFC 8259 has it")
