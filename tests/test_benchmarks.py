@@ -16,6 +16,7 @@ from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
 from examples.flights.__main__ import HAND_WRITTEN
 from streamer import Engine
+from streamer.engine.costs import play
 from tests.spark.conftest import missing
 from tests.tools import postgres
 
@@ -128,7 +129,7 @@ def test_an_event_that_waits_for_the_one_before_it_is_late_by_that() -> None:
                 time.sleep(0.05)
             return ["a"]
 
-    played = load.play(Slow(), [b"{}"], rate=1_000, count=40)  # type: ignore[arg-type]
+    played = play(Slow().match_ids, [b"{}"], rate=1_000, count=40)
     assert played.matches == 40
     assert min(played.latencies[:30]) > 10_000_000, "due within the first 30 ms, and answered after 50"
     assert sorted(played.alone)[20] < 5_000_000

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
-from streamer.engine.costs import percentiles, play
 from tests.cli.conftest import EVENTS, Run
 
 #: Long enough for all of three events and subscriptions, whatever else the machine does.
@@ -79,18 +77,3 @@ def test_what_cannot_be_measured_is_an_error(run: Run, options: tuple[str, ...],
     ran = run("bench", "-s", "subs.jsonl", *SHORT, *options, stdin=stdin)
     assert (ran.returncode, ran.stdout) == (2, b"")
     assert ran.stderr.startswith(said)
-
-
-def test_at_a_rate_an_event_that_waits_for_another_counts_its_waiting() -> None:
-    def match(event: bytes) -> list[str]:
-        if event == b"slow":
-            time.sleep(0.05)
-        return ["one"]
-
-    played = play(match, [b"slow", b"a", b"b", b"c"], 1000, 4)
-    assert played.matches == 4
-    # Due a millisecond after each other, all but the first were late by what the first took.
-    assert all(latency > 0.04e9 for latency in played.latencies)
-    assert played.alone[0] > 0.04e9 > min(played.alone)
-    told = percentiles(played.latencies)
-    assert told["slowest"] == max(played.latencies) / 1e9 >= told["p50"]
