@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from pyspark.sql import functions as F  # noqa: N812
 
 from streamer.errors import ConfigError
+from streamer.spark.schema import column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -111,12 +112,27 @@ def format_of(spark: SparkSession, name: str) -> str:
 
 
 def replace_table(frame: DataFrame, name: str, *, by: Sequence[str] = (), options: Mapping[str, str] | None = None) -> None:
-    """Have a table hold these rows and no others; how it is partitioned stays, where its format can keep that."""
+    """Have a table hold these rows and no others; one that is there by name stays partitioned as it is.
+
+    Raises:
+        ConfigError: the table has other columns.
+    """
     spark = frame.sparkSession
-    if path_of(name) is None and is_table(spark, name) and format_of(spark, name) in ("delta", "iceberg"):
+    if path_of(name) is not None:
+        _save(_writer(frame, "overwrite", by, options), name)
+    elif not is_table(spark, name):
+        create_table(frame, name, by=by, options=options)
+    elif format_of(spark, name) in ("delta", "iceberg"):
         frame.writeTo(name).options(**(options or {})).overwrite(F.lit(True))
-        return
-    _save(_writer(frame, "overwrite", by, options), name)
+    else:
+        # In place of `saveAsTable`, which cannot replace such a table in Delta's catalog.
+        there = spark.table(name).columns
+        if sorted(there) != sorted(frame.columns):
+            raise ConfigError(
+                f"{name} has the columns {', '.join(there)}; the rows have {', '.join(frame.columns)}", place="table"
+            )
+        writer = frame.select(*map(column, there)).write.options(**(options or {}))
+        writer.option("partitionOverwriteMode", "static").insertInto(name, overwrite=True)
 
 
 def create_table(frame: DataFrame, name: str, *, by: Sequence[str] = (), options: Mapping[str, str] | None = None) -> None:
@@ -200,6 +216,8 @@ class TableWriter:
         return "-".join(filter(None, (self.app_id or "streamer", query)))
 
     def _is_written(self, spark: SparkSession, stream: str, batch_id: int) -> bool:
+        # A catalog of Iceberg's keeps what it knew of a table for a while.
+        spark.catalog.refreshTable(self.table)
         summaries = spark.table(f"{self.table}.snapshots").where(F.col(f"summary.`{_STREAM}`") == stream)
         (row,) = summaries.agg(F.max(F.col(f"summary.`{_BATCH}`").cast("bigint")).alias("last")).collect()
         return row["last"] is not None and row["last"] >= batch_id

@@ -102,6 +102,10 @@ def test_the_job_reads_tables_and_writes_them(spark: SparkSession, schema: str, 
     assert job(*words, "--overwrite").exit_code == OK
     assert {event for event, _ in pairs(spark.table("shop.matches"))} == {"e1"}
     assert spark.table("shop.matches_rejected").count() == 0
+    assert [each.name for each in spark.catalog.listColumns("shop.matches") if each.isPartition] == ["gateway_id"]
+    other = job(*words, "--overwrite", "--keep-event")
+    assert other.exit_code == USAGE
+    assert "shop.matches has the columns" in other.output
 
 
 def test_a_row_of_a_table_may_be_the_event_of_a_job(spark: SparkSession, schema: str, lines: str, backend: str) -> None:
