@@ -61,6 +61,22 @@ def test_a_name_may_have_dots_and_quotes(spark: SparkSession, backend: str, engi
         assert (row["event"], *(row[name] for name in KEPT), row["body.json"]) == (BAD, *range(10, 15), BAD)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_column_may_hold_structs(spark: SparkSession, backend: str, engine: Engine, strategy: Any) -> None:
+    """As Kafka's headers do."""
+    headers = [[("trace", bytearray(b"\x00\xff")), ("empty", None)], [("of a bad one", bytearray(b"1"))]]
+    events = spark.createDataFrame(
+        [(GOOD, headers[0], {"a": [1]}), (BAD, headers[1], None), (GOOD, None, {}), (GOOD, [], {"b": None})],
+        "value string, headers array<struct<key: string, value: binary>>, map map<string, array<int>>",
+    ).repartition(2)
+    found = match_events(events, engine, keep=["headers", "map"], strategy=strategy)
+    for matches, rejected in ((found, found.rejected), (matches_of(found.outcomes), rejected_of(found.outcomes))):
+        rows = [(row["headers"] and [tuple(each) for each in row["headers"]], row["map"]) for row in matches.collect()]
+        assert sorted(rows, key=str) == sorted([(headers[0], {"a": [1]}), (None, {}), ([], {"b": None})], key=str)
+        (bad,) = rejected.collect()
+        assert ([tuple(each) for each in bad["headers"]], bad["map"]) == (headers[1], None)
+
+
 def test_a_stream_takes_such_names(spark: SparkSession, backend: str, engine: Engine, tmp_path: Path) -> None:
     publish(engine, tmp_path)
     (match,) = match_stream(frame(spark, "body.json", *KEPT), tmp_path, event_col="Body.JSON", keep=KEPT).collect()

@@ -31,6 +31,8 @@ kafka = {"kafka.bootstrap.servers": broker}
 if what == "send":
     rows = [[None if each is None else bytearray.fromhex(each) for each in json.loads(line)] for line in open(file)]
     frame = spark.createDataFrame(rows, "key binary, value binary").repartition(3)
+    length = "cast(cast(length(value) as string) as binary)"
+    frame = frame.selectExpr("*", f"array(named_struct('key', 'bytes', 'value', {length})) AS headers")
     frame.write.format("kafka").options(**kafka, topic=topic).save()
 else:
     rows = spark.read.format("kafka").options(**kafka, subscribe=topic).load().orderBy("partition", "offset").collect()
@@ -145,7 +147,7 @@ def test_a_batch_takes_all_of_a_topic(kafka: Kafka, engine: streamer.Engine, eve
     import pyarrow.parquet
 
     out = str(kafka.folder / strategy)
-    kept = ["--keep", "partition", "--keep", "offset", "--keep", "key", "--keep-event"]
+    kept = ["--keep", "partition", "--keep", "offset", "--keep", "key", "--keep", "headers", "--keep-event"]
     ends = ["--option", 'endingOffsets={"changes": {"0": -1, "1": -1, "2": -1}}'] if strategy == "broadcast" else []
     done = kafka.job("--events", kafka.place("changes"), "--out", out, "--strategy", strategy, *kept, *ends)
     assert done.returncode == 1, done.stderr[-5000:]
@@ -154,9 +156,11 @@ def test_a_batch_takes_all_of_a_topic(kafka: Kafka, engine: streamer.Engine, eve
     assert all(str(json.loads(row["event"])["id"]) == row["event_id"] for row in rows)
     assert {row["key"] for row in rows} == {None, *(b"k%d" % n for n in range(7))}
     assert {row["partition"] for row in rows} == {0, 1, 2}
+    assert all(row["headers"] == [{"key": "bytes", "value": b"%d" % len(row["event"])}] for row in rows)
     bad = pyarrow.parquet.read_table(f"{out}.rejected").to_pylist()
     assert {row["event"]: row["code"] for row in bad} == BAD
     assert {row["key"] for row in bad} == {b"bad"}
+    assert all(row["headers"] == [{"key": "bytes", "value": b"%d" % len(row["event"])}] for row in bad)
     assert f"{len(events) + len(BAD):,} events, {len(rows):,} matches, {len(BAD)} rejected events" in done.stderr
     assert "Traceback" not in done.stderr
 
