@@ -48,6 +48,7 @@ def test_one_of_them_is_explained_with_its_way(browser: Browser) -> None:
     assert "Read from orders" in page
     assert "routed by its gateway <bdi>billing</bdi>" in page
     assert "1 of what is held matches" in page
+    assert page.index('id="way"') < page.index('id="matches"') < page.index('id="trying"'), "the answer stands first"
     assert "To a sink of the service, of which who runs it sees the attempts" in page
     operator = Browser(browser.api)
     operator.sign_in(browser.api.make_token(None, "admin"))

@@ -56,6 +56,12 @@ def test_they_are_found_a_page_at_a_time(browser: Browser) -> None:
         assert ">n00<" not in page
 
 
+def test_who_lands_there_is_told_where_matches_are_seen_and_explained(browser: Browser) -> None:
+    _, _, page = browser.get("/console/subscriptions").partition("<h1>")
+    assert '<a href="/console/live">' in page
+    assert '<a href="/console/try">' in page
+
+
 def test_one_is_shown_with_how_it_is_found_and_who_changed_it(browser: Browser) -> None:
     page = browser.get(ONE)
     assert "data.amount &gt; 100" in page

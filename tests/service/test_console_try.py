@@ -39,6 +39,7 @@ def tried(browser: Browser, status: int = 200, **fields: str) -> str:
 
 def test_what_matches_is_explained_and_what_fails_by_one_condition_is_named(browser: Browser) -> None:
     page = tried(browser)
+    assert page.index('id="trying"') < page.index('id="matches"')
     matches, _, near = page.partition('id="near"')
     assert "1 of what is held matches" in matches
     assert "data.amount &gt; 100<" in matches
