@@ -11,6 +11,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
 use std::sync::{Arc, OnceLock};
 use streamer_core::engine::{Host, Record};
 use streamer_core::error::{EventCode, EventError};
+use streamer_core::prefetch::prefetch_at;
 
 /// The flags of a record that are the host's own.
 pub mod flags {
@@ -48,6 +49,20 @@ pub fn source<'py>(py: Python<'py>, text: &[u8], host: Option<&Host>) -> Bound<'
 /// The subscription of a record.
 pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
     source(py, record.text(), record.host.get())
+}
+
+/// Ask for what is kept with a record.
+pub fn prefetch_kept(record: &Record) {
+    if let Some(host) = record.host.get() {
+        prefetch_at(Arc::as_ptr(host).cast::<u8>());
+    }
+}
+
+/// Ask for the id of a record, if it was made.
+pub fn prefetch_id(record: &Record) {
+    if let Some(id) = record.host.get().and_then(|host| host.downcast_ref::<Kept>()?.id.get()) {
+        prefetch_at(id.as_ptr());
+    }
 }
 
 /// The id of a record.

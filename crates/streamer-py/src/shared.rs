@@ -17,8 +17,6 @@ use streamer_core::error::{EventError, Ignored};
 const LARGE_EVENT: usize = 4096;
 /// An event is matched with the GIL released, too, where the last event made the index look at so many conjunctions.
 const MUCH_WORK: u64 = 256;
-/// Ids are looked up so many at a time, so that the processor waits for many cache lines at once.
-const BLOCK: usize = 32;
 /// Scratches that are kept: one for each thread that matches at the same time.
 const KEPT_SCRATCHES: usize = 32;
 
@@ -81,16 +79,21 @@ impl Shared {
 
     /// The record of a slot that a pinned match gave.
     pub fn record(&self, slot: u32) -> PyResult<Arc<Record>> {
-        self.engine.record(slot).ok_or_else(|| PyRuntimeError::new_err("a slot without a subscription"))
+        self.engine.record(slot).ok_or_else(no_record)
     }
 
+    /// The ids of slots that a pinned match gave.
     pub fn ids<'py>(&self, py: Python<'py>, slots: &[u32]) -> PyResult<Bound<'py, PyList>> {
         let mut ids = Vec::with_capacity(slots.len());
-        for block in slots.chunks(BLOCK) {
-            // Each pass waits for memory that the one before has named, but for many at a time.
-            let records = block.iter().map(|slot| self.record(*slot)).collect::<PyResult<Vec<_>>>()?;
-            ids.extend(records.iter().map(|record| host::id_of(py, record)));
-        }
+        self.engine.records(slots, |records| {
+            // Each pass waits for memory that the one before has named, but for all of them at once.
+            records.iter().flatten().for_each(|record| host::prefetch_kept(record));
+            records.iter().flatten().for_each(|record| host::prefetch_id(record));
+            for record in records {
+                ids.push(host::id_of(py, record.ok_or_else(no_record)?));
+            }
+            Ok::<(), PyErr>(())
+        })?;
         PyList::new(py, ids)
     }
 
@@ -173,6 +176,10 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+fn no_record() -> PyErr {
+    PyRuntimeError::new_err("a slot without a subscription")
 }
 
 /// The event's error, ready to be raised.

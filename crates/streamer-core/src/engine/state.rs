@@ -18,7 +18,7 @@ use crate::engine::options::{Options, Phase1};
 use crate::engine::partitions::Partitions;
 use crate::engine::paths::PathSets;
 use crate::engine::record::Record;
-use crate::engine::registry::Records;
+use crate::engine::registry::{AT_ONCE, Records};
 use crate::engine::telemetry::{Counters, Telemetry};
 use crate::engine::version::Version;
 use crate::engine::writer::{Reentered, Writer, Writing, this_thread};
@@ -30,6 +30,9 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
+
+/// Where so many records are found is asked for at a time.
+const NEAR: usize = 4 * AT_ONCE;
 
 /// See the head of this file.
 pub struct EngineState {
@@ -133,6 +136,23 @@ impl EngineState {
     /// The record of a slot, without a lock. It is there while a [`Pin`] of the match that gave the slot is held.
     pub fn record(&self, slot: u32) -> Option<Arc<Record>> {
         self.records.get(slot).clone()
+    }
+
+    /// Look at the records of many slots, in their order, some at a time: faster than [`EngineState::record`] for each.
+    ///
+    /// # Errors
+    ///
+    /// That of *look*, which ends it.
+    pub fn records<E>(&self, slots: &[u32], mut look: impl FnMut(&[Option<&Record>]) -> Result<(), E>) -> Result<(), E> {
+        for near in slots.chunks(NEAR) {
+            self.records.prefetch(near);
+            for some in near.chunks(AT_ONCE) {
+                let held = self.records.get_some(some);
+                let records: [Option<&Record>; AT_ONCE] = std::array::from_fn(|at| held[at].as_deref());
+                look(&records[..some.len()])?;
+            }
+        }
+        Ok(())
     }
 
     /// Let one evaluation of a CEL program cost so much from now on.
