@@ -60,6 +60,11 @@ impl Ast {
         self.nodes.is_empty()
     }
 
+    /// All nodes, each after all of its parts.
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
     pub(super) fn set_root(&mut self, root: NodeId) {
         self.root = root.0;
     }

@@ -9,6 +9,9 @@
 //! The trees lie in an [`Arena`]: 24 bytes an element, 48 a member, strings without escapes where they stand in the event.
 //! Parsing is a loop over an explicit stack, and linear but for maps of many members, whose names are sorted.
 //!
+//! A program that selects members by name ([`members`](super::members)) gets a map of these alone, as long as few programs ask: their
+//! places are known where the flattening found them, else the other members are passed over.
+//!
 //! Rejected: programs over the bytes of the event. A macro in a macro reads the same list again and again, so the bytes would
 //! be skipped through once for each element of each.
 
@@ -17,13 +20,14 @@ use super::outcome::Reason;
 use super::times::Timestamp;
 use super::values::{Detail, Failure, Key, Map, Partial, UnknownPaths, Value};
 use crate::error::EventError;
-use crate::flatten::Flat;
+use crate::flatten::{Flat, WantedMembers};
+use crate::json::skip;
 use crate::json::token::{self, Result, peek, space};
 use crate::json::utf8_first;
 use crate::layout::EventType;
 use crate::limits::Limits;
 use bumpalo::Bump;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -69,7 +73,18 @@ struct DocumentTree<'d> {
     /// Where it begins; `None` for null.
     start: Option<usize>,
     value: OnceCell<Value<'d>>,
+    /// What the flattening found of its members.
+    wanted: Option<WantedMembers<'d>>,
+    /// What has been spent on reading members without the others.
+    spent: Cell<usize>,
 }
+
+/// So much is spent on reading members of a document before all of it is parsed: looking one up is 1.
+const MOST_SPENT: usize = 16;
+/// Passing over the other members.
+const PASS: usize = 8;
+/// As many members are read by themselves.
+const MOST_MEMBERS: usize = 8;
 
 impl<'d> DocumentTree<'d> {
     fn read(&self, arena: &'d Bump) -> Result<Value<'d>> {
@@ -81,6 +96,39 @@ impl<'d> DocumentTree<'d> {
                 Ok(*self.value.get_or_init(|| value))
             }
         }
+    }
+
+    fn new(text: &'d str, start: Option<usize>, wanted: Option<WantedMembers<'d>>) -> DocumentTree<'d> {
+        DocumentTree { text, start, value: OnceCell::new(), wanted, spent: Cell::new(0) }
+    }
+
+    /// A map of the members of these *names* alone; None where all of it was parsed already, or better is.
+    fn members<'p>(&self, names: impl Iterator<Item = &'p str>, arena: &'d Bump) -> Result<Option<Value<'d>>> {
+        let (None, Some(start), true) = (self.value.get(), self.start, self.spent.get() < MOST_SPENT) else { return Ok(None) };
+        let mut asked = [""; MOST_MEMBERS];
+        let mut count = 0;
+        for name in names {
+            if !asked[..count].contains(&name) {
+                let Some(place) = asked.get_mut(count) else { return Ok(None) };
+                *place = name;
+                count += 1;
+            }
+        }
+        let asked = &asked[..count];
+        let mut found = [None; MOST_MEMBERS];
+        let are_known = self.wanted.is_some_and(|wanted| {
+            asked.iter().zip(&mut found).all(|(name, place)| wanted.start(name).map(|start| *place = start).is_some())
+        });
+        self.spent.set(self.spent.get() + count + if are_known { 0 } else { PASS });
+        if !are_known && !find_members(self.text, start, asked, &mut found, arena)? {
+            return Ok(None);
+        }
+        let members = arena.alloc_slice_fill_copy(found.iter().flatten().count(), (Key::Bool(false), Value::Null));
+        let places = asked.iter().zip(found).filter_map(|(name, start)| Some((name, start?)));
+        for ((name, start), member) in places.zip(&mut *members) {
+            *member = (Key::String(arena.alloc_str(name)), parse(self.text, start, arena)?);
+        }
+        Ok(Some(Value::Map(arena.alloc(Map::new(arena, members)))))
     }
 }
 
@@ -94,7 +142,7 @@ impl<'d> Document<'d> {
         let arena = &arena.0;
         let event = flat.event;
         let text = if flat.text.len() == event.len() { flat.text } else { utf8_first(event, Ok(()))?.0 };
-        let tree = |start| &*arena.alloc(DocumentTree { text, start, value: OnceCell::new() });
+        let tree = |start, wanted| &*arena.alloc(DocumentTree::new(text, start, wanted));
         let parts = flat.parts();
         let unknown = flat.unknown(limits.max_depth);
         let tokens = |pointer: &[Box<str>]| -> Tokens<'d> {
@@ -104,8 +152,8 @@ impl<'d> Document<'d> {
             |text: Option<&'d str>, is_unknown| if is_unknown { Value::Unknown } else { Value::String(text.unwrap_or("")) };
         Ok(Document {
             arena,
-            data: tree(flat.data_start()),
-            before: tree(flat.before_start()),
+            data: tree(flat.data_start(), flat.wanted_members()),
+            before: tree(flat.before_start(), None),
             collection: string(parts.collection, false),
             tenant: string(Some(parts.tenant), false),
             event_type: string(parts.event_type.map(EventType::as_str), unknown.event_type),
@@ -127,10 +175,16 @@ impl<'d> Document<'d> {
         })
     }
 
+    /// Whether all of its `data` was parsed.
+    #[cfg(test)]
+    pub(super) fn is_parsed(&self) -> bool {
+        self.data.value.get().is_some()
+    }
+
     /// The old side of an update: `data` is what `before` was, and `before` is null.
     #[must_use]
     pub fn as_before(&self) -> Document<'d> {
-        let empty = self.arena.alloc(DocumentTree { text: "", start: None, value: OnceCell::new() });
+        let empty = self.arena.alloc(DocumentTree::new("", None, None));
         let mut side = Document { data: self.before, before: empty, covered: self.arena.alloc(Default::default()), ..*self };
         if let (Some(data_at), Some(before_at)) = (self.data_at, self.before_at) {
             let mut unknown = Vec::with_capacity(self.unknown.len());
@@ -163,6 +217,25 @@ impl<'d> Document<'d> {
             Variable::Topic => self.topic,
             Variable::Ts => self.ts,
         })
+    }
+
+    /// As [`Document::read`], for a program that reads of a document nothing but the members of these *names*.
+    pub(super) fn read_members<'p>(
+        &self,
+        variable: Variable,
+        names: impl Iterator<Item = &'p str>,
+    ) -> std::result::Result<Value<'d>, EventError> {
+        let tree = match variable {
+            Variable::Data => self.data,
+            Variable::Before => self.before,
+            _ => return self.read(variable),
+        };
+        // What is unknown is gathered once for a whole document.
+        let is_known = self.unknown.is_empty() && self.rest.is_none();
+        match if is_known { tree.members(names, self.arena)? } else { None } {
+            Some(members) => Ok(members),
+            None => self.read(variable),
+        }
     }
 
     /// A document with its unknown values, which are gathered once for all programs.
@@ -200,6 +273,32 @@ impl<'d> Document<'d> {
 enum OpenBuild<'d> {
     List(usize),
     Map(usize, &'d str),
+}
+
+/// Find where the values of the members of some *names* begin, in the object that begins at *start*; of those of one name the last.
+/// False where it is no object.
+fn find_members(text: &str, start: usize, names: &[&str], found: &mut [Option<usize>], arena: &Bump) -> Result<bool> {
+    let bytes = text.as_bytes();
+    let mut at = space(bytes, start);
+    if peek(bytes, at) != b'{' {
+        return Ok(false);
+    }
+    at = space(bytes, at + 1);
+    if peek(bytes, at) == b'}' {
+        return Ok(true);
+    }
+    loop {
+        let (name, value) = read_name(text, at, arena)?;
+        if let Some(place) = names.iter().position(|asked| *asked == name) {
+            found[place] = Some(value);
+        }
+        at = space(bytes, skip::trusted(bytes, value)?);
+        match peek(bytes, at) {
+            b',' => at = space(bytes, at + 1),
+            b'}' => return Ok(true),
+            _ => return Err(token::expected_more(bytes, at, true)),
+        }
+    }
 }
 
 /// Parse the value that begins at *start*; what follows it is not looked at.

@@ -6,6 +6,7 @@ use crate::error::{EventCode, EventError, Unread};
 use crate::flatten::{Flattener, GivenParts, PathTrie, Validation};
 use crate::layout::EventLayout;
 use crate::limits::Limits;
+use crate::subscriptions::normal_form::{Mode, Path, Root};
 use std::sync::Arc;
 
 const BUDGET: u64 = 1_000_000;
@@ -64,6 +65,61 @@ fn a_document_is_what_its_text_says() {
         "data.m.size() == 18 && data.m.map(k, k)[2] == '3' && data.m['3'] == 'three' && data.m['18'] == 'eighteen'",
     ];
     all_true(&sources, event);
+}
+
+#[test]
+fn members_alone_come_to_what_the_whole_document_does() {
+    let sources = [
+        "data.a - data.b > 1",
+        "has(data.a) && !has(data.none)",
+        "data.none == 1 || data.a == 3",
+        "data.a.b.c == 1",
+        "data.l.exists(x, x == data.a)",
+        "data.`a\u{e9}` == 1 || data.a < before.a",
+        "type(data.a) == int && data.a != before.b",
+        "data.m == data.l",
+        "data.big > 1.0",
+        "data.a + data.b + data.c + data.d + data.e + data.f + data.g + data.h + data.i == 9",
+    ];
+    let documents = [
+        r#"{"a": 3, "b": 1, "c": {"b": 2}, "l": [1, 3], "m": [1, 3]}"#,
+        r#"{"a": {"b": {"c": 1}}, "x": "}\"", "a\u00e9": 1, "b": null}"#,
+        r#"{"a": 1, "\u0061": 3, "b": 1, "b": 0.5, "l": [], "m": {}}"#,
+        r#"{"big": 1e999, "a": 18446744073709551615, "b": -0, "l": [{"a": [1]}, {"b": {}}]}"#,
+        r#"{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}"#,
+        "{ }",
+        "null",
+    ];
+    let (limits, given) = (Limits::default(), GivenParts { default_tenant: Some("default"), ..GivenParts::default() });
+    let layout = Arc::new(EventLayout::default());
+    let mut wanting = PathTrie::builder(layout.clone());
+    for name in ["a", "b", "a\u{e9}", "l", "m", "none", "big"] {
+        for root in [Root::Data, Root::Before] {
+            wanting.want(&Path::new(root, [name]), Mode::Scalar);
+        }
+    }
+    let tries = [PathTrie::builder(layout).build(), wanting.build()];
+    let mut scratch = EvaluationScratch::default();
+    for (data, before) in documents.iter().flat_map(|one| documents.iter().map(move |other| (one, other))) {
+        for kind in ["insert", "update", "delete"] {
+            let event = format!(r#"{{"type": "{kind}", "data": {data}, "before": {before}}}"#);
+            for (trie, source) in tries.iter().flat_map(|trie| sources.iter().map(move |source| (trie, source))) {
+                let (mut flattener, arenas) = (Flattener::new(), [Arena::default(), Arena::default()]);
+                let flat = flattener.flatten(trie, event.as_bytes(), Validation::Full, &given, &limits).unwrap();
+                let [by_members, whole] = arenas.each_ref().map(|arena| Document::new(&flat, arena, &limits).unwrap());
+                let sides = [(by_members, whole), (by_members.as_before(), whole.as_before())];
+                for (by_members, whole) in sides {
+                    // Who compares a document sees all of it.
+                    executable("data == before").evaluate(&whole, BUDGET, &mut scratch).unwrap();
+                    let program = executable(source);
+                    let (one, words) = program.evaluate_in_words(&by_members, BUDGET, &mut scratch).unwrap();
+                    assert!(!by_members.is_parsed() || source.contains("data.i"), "{source}");
+                    let expected = program.evaluate_in_words(&whole, BUDGET, &mut scratch).unwrap();
+                    assert_eq!((one, words), expected, "{source} of {event}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

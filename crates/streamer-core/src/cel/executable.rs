@@ -4,8 +4,9 @@ use super::ast::Variable;
 use super::document::Document;
 use super::evaluate::{Run, Spent};
 use super::matches::{Ready, RunRegexps};
+use super::members::{only_selects, selected};
 use super::outcome::{Evaluation, Reason, Verdict};
-use super::program::Program;
+use super::program::{Program, Variables};
 use super::values::Value;
 use crate::error::EventError;
 use crate::regexps::CompiledRegexp;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 pub struct Executable {
     program: Arc<Program>,
     regexps: Box<[Ready]>,
+    /// Of which documents it reads only members that it selects.
+    selects: Variables,
 }
 
 /// Memory for one run after another. One for a thread.
@@ -53,7 +56,13 @@ impl Executable {
     pub fn new(program: Arc<Program>) -> Result<Executable, String> {
         let compile = |(source, regexp): &(Box<str>, _)| Ok((source.clone(), CompiledRegexp::compile(regexp)?));
         let regexps = program.regexps.iter().map(compile).collect::<Result<_, String>>()?;
-        Ok(Executable { program, regexps })
+        let mut selects = Variables::default();
+        for document in [Variable::Data, Variable::Before] {
+            if program.variables.has(document) && only_selects(&program.ast, document) {
+                selects.insert(document);
+            }
+        }
+        Ok(Executable { program, regexps, selects })
     }
 
     /// The program it was made of.
@@ -104,7 +113,10 @@ impl Executable {
         let mut variables = [Value::Null; Variable::ALL.len()];
         for variable in Variable::ALL {
             if self.program.variables.has(variable) {
-                variables[variable as usize] = document.read(variable)?;
+                variables[variable as usize] = match self.selects.has(variable) {
+                    true => document.read_members(variable, selected(&self.program.ast, variable))?,
+                    false => document.read(variable)?,
+                };
             }
         }
         Ok(self.run_on(variables, budget, scratch, and))

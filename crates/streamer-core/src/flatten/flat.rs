@@ -1,7 +1,7 @@
 //! A flattened event: its parts, and by path what [`Entries`] hold of it.
 
 use super::entries::{DEAD, Entries, Entry, Position};
-use super::trie::{ALWAYS, DATA, PathId, PathTrie};
+use super::trie::{ALWAYS, DATA, FALLBACK, PathId, PathTrie, VALUE};
 use crate::cel::Times;
 use crate::layout::EventType;
 use crate::subscriptions::normal_form::Root;
@@ -54,6 +54,25 @@ pub struct Flat<'a> {
     pub(crate) before: u16,
 }
 
+/// The members of `data`, as far as they were wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedMembers<'a> {
+    trie: &'a PathTrie,
+    entries: &'a Entries,
+    node: u32,
+}
+
+impl WantedMembers<'_> {
+    /// Where the value of the member *name* begins, if there is such a member; None where nobody wanted to know.
+    pub(crate) fn start(&self, name: &str) -> Option<Option<usize>> {
+        let parent = &self.trie.nodes[self.node as usize];
+        let node = self.trie.member(parent, name.as_bytes(), 0, name.len());
+        let wanted = self.trie.nodes.get(node as usize)?.flags;
+        let is_known = wanted & VALUE != 0 && (wanted | parent.flags) & FALLBACK == 0;
+        is_known.then(|| self.entries.value(node).map(|entry| entry.start as usize))
+    }
+}
+
 /// A value at a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'f> {
@@ -86,6 +105,12 @@ impl<'a> Flat<'a> {
     /// What was wanted of the event.
     pub fn trie(&self) -> &'a PathTrie {
         self.trie
+    }
+
+    /// The members of the document, as far as they were wanted; None where it stands at a place of `before`.
+    pub(crate) fn wanted_members(&self) -> Option<WantedMembers<'a>> {
+        let place = self.trie.places[DATA].get(usize::from(self.data))?;
+        Some(WantedMembers { trie: self.trie, entries: self.entries, node: place.node })
     }
 
     /// Whether the event carries the document before the change.

@@ -24,6 +24,7 @@ mod unknown;
 pub use entries::{Entries, Position};
 pub use envelope::GivenParts;
 pub use fields::{EventFields, FieldValue};
+pub(crate) use flat::WantedMembers;
 pub use flat::{EventId, Flat, Leaf, Leaves, Parts};
 pub use flattener::{Flattener, Validation};
 pub use locator::Locator;
