@@ -24,8 +24,9 @@
 
 use crate::cel::Verdict;
 use crate::engine::encoded::AtomView;
-use crate::engine::store::{Store, Verification, VerifiedTree};
+use crate::engine::store::Store;
 use crate::engine::values::Values;
+use crate::engine::verifications::{Verification, VerifiedTree};
 use crate::engine::verify::any_atom_holds;
 use crate::flatten::{PathId, Position};
 use crate::value::Kind;

@@ -55,6 +55,7 @@ mod transition;
 mod unknown;
 pub mod values;
 mod verification;
+mod verifications;
 mod verify;
 mod version;
 mod wide;

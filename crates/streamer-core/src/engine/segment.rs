@@ -270,7 +270,7 @@ impl Segment {
             return;
         }
         let store = &self.store;
-        self.search(asked, values, scratch, output);
+        self.search(0, asked, values, scratch, output);
         let found = &scratch.found.once;
         let verified = flags_verified(values);
         if store.any_flags & (verified | flags::CEL) == 0 {
@@ -279,6 +279,11 @@ impl Segment {
                 Some(removed) => removed.extend_with_live(found, asked.version, &store.slots, &mut output.certain),
             }
             return;
+        }
+        // Each is looked at where it lies, but waited for together with the others.
+        for &at in found {
+            prefetch(&store.flags, at as usize);
+            prefetch(&store.slots, at as usize);
         }
         for &at in found {
             if self.holds(at, asked, values, verified, output) {
@@ -304,7 +309,7 @@ impl Segment {
         if store.any_flags & need != need || self.is_skipped(asked.answer) {
             return;
         }
-        self.search(asked, values, scratch, output);
+        self.search(need, asked, values, scratch, output);
         let verified = flags_verified(values);
         for &at in &scratch.found.once {
             let flags = store.flags[at as usize];
@@ -329,8 +334,16 @@ impl Segment {
         answer == Answer::No && self.guard.as_ref().is_some_and(|guard| guard.is_skipped)
     }
 
-    /// Find the subscriptions of which a conjunction holds; each stands once in the scratch.
-    fn search(&self, asked: &SegmentQuery<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
+    /// Find the subscriptions of which a conjunction holds; each stands once in the scratch. Those that have not all of the flags *need*
+    /// may be left out.
+    fn search(
+        &self,
+        need: u8,
+        asked: &SegmentQuery<'_>,
+        values: &mut Values<'_>,
+        scratch: &mut SegmentScratch,
+        output: &mut Output,
+    ) {
         let guard = self.guard.as_ref().filter(|_| asked.answer == Answer::No);
         let SegmentScratch { found, matchers, stamps, epoch } = scratch;
         let SegmentQuery { map, seed, .. } = *asked;
@@ -345,7 +358,11 @@ impl Segment {
                 output.candidates += found.candidates;
             }
             None => {
+                let is_needed = |at: &u32| store.flags[*at as usize] & need == need;
                 let mut verify = |conjunction| {
+                    if need != 0 && !store.targets(conjunction).iter().any(is_needed) {
+                        return;
+                    }
                     if store.clauses(conjunction).iter().all(|clause| verify::clause_holds(store, *clause, &map.ids, values)) {
                         hand_out(store, conjunction, false, found);
                     }

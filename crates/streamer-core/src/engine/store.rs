@@ -14,15 +14,15 @@
 use crate::engine::checks::StoreCounts;
 use crate::engine::encoded::{CannotBuild, ClauseEncoder, ClauseView, EncodedClauses, FastHash, Pool, Rows};
 use crate::engine::paths::{PathSet, PathSets};
+use crate::engine::verifications::{Verification, Verifications, VerificationsBuilder, VerifiedTree};
 use crate::engine::wide::{WIDE, Wide};
 use crate::map::Array;
-use crate::stored::{ImageReader, ImageWriter, Packer, Unpacker, is_rows};
-use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, PatternTree, Relation, Verify};
+use crate::stored::{ImageReader, ImageWriter, is_rows};
+use crate::subscriptions::normal_form::{Mode, NormalForm, Path, Verify};
 use crate::value::Seed;
 use hashbrown::HashTable;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// What a subscription needs besides its conjunctions, as bits.
@@ -62,42 +62,9 @@ pub struct Store {
     pub flags: Array<u8>,
     /// All flags of any subscription.
     pub any_flags: u8,
-    verify: Box<[(u32, Verification)]>,
+    verify: Verifications,
     /// Clauses of many alternatives; see [`Store::widen`].
     wide: HashMap<u32, Wide, FastHash>,
-}
-
-/// What is checked on a candidate.
-#[derive(Clone, Debug)]
-pub struct Verification {
-    /// Pairs of paths, by position in the path set, whose values must differ.
-    pub changed: Box<[(u32, u32)]>,
-    /// Pairs of paths whose values must compare so.
-    pub compared: Box<[(u32, Relation, u32)]>,
-    /// The fields of the pattern tree: clauses.
-    pub fields: Box<[u32]>,
-    /// The pattern tree over them, whose choice of leaves must be consistent.
-    pub tree: Option<Arc<VerifiedTree>>,
-}
-
-/// A pattern over fields that are numbered depth first.
-#[derive(Debug)]
-pub struct VerifiedTree {
-    /// The fields that must all hold.
-    pub fields: Range<u32>,
-    /// Of each of these, one alternative must hold.
-    pub any_of: Box<[Box<[VerifiedTree]>]>,
-}
-
-impl VerifiedTree {
-    /// Number the fields of *pattern*. Patterns nest `$or` to a bounded depth.
-    fn of<'a>(pattern: &'a PatternTree, fields: &mut Vec<&'a (u32, Box<[Atom]>)>) -> VerifiedTree {
-        let start = fields.len() as u32;
-        fields.extend(&pattern.fields);
-        let end = fields.len() as u32;
-        let any_of = pattern.any_of.iter().map(|all| all.iter().map(|one| VerifiedTree::of(one, fields)).collect()).collect();
-        VerifiedTree { fields: start..end, any_of }
-    }
 }
 
 impl Store {
@@ -160,8 +127,7 @@ impl Store {
 
     /// What is checked on a candidate.
     pub fn verification(&self, subscription: u32) -> Option<&Verification> {
-        let at = self.verify.binary_search_by_key(&subscription, |(at, _)| *at).ok()?;
-        Some(&self.verify[at].1)
+        self.verify.get(subscription)
     }
 
     /// The mode of a path.
@@ -179,10 +145,8 @@ impl Store {
         }
         (self.slots, self.flags) = (slots.into(), flags.into());
         // What is renumbered was just built.
-        let targets = self.targets.own_mut().into_iter().flatten();
-        let all = targets.chain(self.verify.iter_mut().map(|(at, _)| at));
-        all.for_each(|at| *at = places[*at as usize]);
-        self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
+        self.targets.own_mut().into_iter().flatten().for_each(|at| *at = places[*at as usize]);
+        self.verify.renumber(places);
     }
 
     /// Heap bytes held, those of shared trees and programs left out.
@@ -190,7 +154,7 @@ impl Store {
         let words = [&self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
         let words: usize = words.iter().map(|words| words.bytes()).sum();
         let wide: usize = self.wide.values().map(Wide::bytes).sum();
-        self.encoded.bytes() + words + wide + self.slots.len() * 4 + self.flags.bytes() + self.verify.len() * 32
+        self.encoded.bytes() + words + wide + self.slots.len() * 4 + self.flags.bytes() + self.verify.bytes()
     }
 }
 
@@ -206,7 +170,7 @@ impl Store {
         out.array(&self.flags);
         self.encoded.pool.write(out);
         out.pack.several(self.verify.iter(), |pack, (subscription, verification)| {
-            pack.number(*subscription as usize);
+            pack.number(subscription as usize);
             verification.pack(pack);
         });
     }
@@ -241,7 +205,10 @@ impl Store {
             slots.push(base.checked_add(line)?);
         }
         let verify = from.pack.several(|one| Some((one.below(all)?, Verification::unpack(one, paths.len(), encoded.len())?)))?;
-        verify.is_sorted_by(|(left, _), (right, _)| left < right).then(|| Store {
+        let is_sorted = verify.is_sorted_by(|(left, _), (right, _)| left < right);
+        let mut verifications = VerificationsBuilder::default();
+        verify.into_iter().for_each(|(subscription, verification)| verifications.add(subscription, verification));
+        is_sorted.then(|| Store {
             paths: sets.get(paths),
             encoded,
             conjunction_at,
@@ -251,7 +218,7 @@ impl Store {
             any_flags: flags.iter().fold(0, |all, flags| all | flags),
             slots: slots.into(),
             flags,
-            verify: verify.into(),
+            verify: verifications.build(),
             wide: HashMap::default(),
         })
     }
@@ -267,65 +234,6 @@ impl Store {
     }
 }
 
-/// Pattern trees in an image nest no deeper.
-const DEEPEST_PATTERN: u32 = 600;
-
-impl Verification {
-    fn pack(&self, pack: &mut Packer) {
-        let numbers = |pack: &mut Packer, numbers: &[u32]| {
-            pack.several(numbers.iter(), |pack, number| pack.number(*number as usize));
-        };
-        let changed: Vec<u32> = self.changed.iter().flat_map(|(left, right)| [*left, *right]).collect();
-        let compared: Vec<u32> =
-            self.compared.iter().flat_map(|(left, relation, right)| [*left, *relation as u32, *right]).collect();
-        numbers(pack, &changed);
-        numbers(pack, &compared);
-        numbers(pack, &self.fields);
-        pack.number(usize::from(self.tree.is_some()));
-        if let Some(tree) = &self.tree {
-            tree.pack(pack);
-        }
-    }
-
-    /// What was packed, of a store of so many *paths* and *clauses*.
-    fn unpack(pack: &mut Unpacker<'_>, paths: usize, clauses: usize) -> Option<Verification> {
-        let changed = pack.several(|path| path.below(paths))?;
-        let compared = pack.several(|number| number.below(paths.max(Relation::ALL.len())))?;
-        let compared: Option<Box<[_]>> = compared
-            .chunks_exact(3)
-            .map(|three| {
-                let is_path = |path: u32| (path as usize) < paths;
-                let relation = *Relation::ALL.get(three[1] as usize)?;
-                (is_path(three[0]) && is_path(three[2])).then_some((three[0], relation, three[2]))
-            })
-            .collect();
-        let fields = pack.several(|clause| clause.below(clauses))?;
-        let tree = match pack.below(2)? {
-            1 => Some(Arc::new(VerifiedTree::unpack(pack, fields.len(), DEEPEST_PATTERN)?)),
-            _ => None,
-        };
-        let changed = changed.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-        Some(Verification { changed, compared: compared?, fields: fields.into(), tree })
-    }
-}
-
-impl VerifiedTree {
-    fn pack(&self, pack: &mut Packer) {
-        pack.number(self.fields.start as usize);
-        pack.number(self.fields.end as usize);
-        pack.several(self.any_of.iter(), |pack, all| pack.several(all.iter(), |pack, one| one.pack(pack)));
-    }
-
-    /// What was packed, over so many *fields*.
-    fn unpack(pack: &mut Unpacker<'_>, fields: usize, deeper: u32) -> Option<VerifiedTree> {
-        let (start, end) = (pack.below(fields + 1)?, pack.below(fields + 1)?);
-        let deeper = deeper.checked_sub(1)?;
-        let any_of =
-            pack.several(|all| Some(all.several(|one| VerifiedTree::unpack(one, fields, deeper))?.into_boxed_slice()))?;
-        (start <= end).then(|| VerifiedTree { fields: start..end, any_of: any_of.into() })
-    }
-}
-
 /// Fills a [`Store`].
 #[derive(Debug, Default)]
 pub struct StoreBuilder {
@@ -338,7 +246,7 @@ pub struct StoreBuilder {
     targets: Vec<(u32, u32)>, // conjunction, subscription
     slots: Vec<u32>,
     flags: Vec<u8>,
-    verify: Vec<(u32, Verification)>,
+    verify: VerificationsBuilder,
     buffer: Vec<u32>,
 }
 
@@ -402,7 +310,7 @@ impl StoreBuilder {
             let verification = self.verification(verify)?;
             let in_arrays_only = verification.changed.is_empty() && verification.compared.is_empty() && !verify.is_cut;
             flags |= if in_arrays_only { flags::ARRAYS } else { flags::VERIFY };
-            self.verify.push((subscription, verification));
+            self.verify.add(subscription, verification);
         }
         let mut words = std::mem::take(&mut self.buffer);
         let mut clauses = Vec::with_capacity(8);
@@ -439,8 +347,8 @@ impl StoreBuilder {
         }
         let mut clause_of = vec![u32::MAX; store.distinct_clauses()];
         let mut clauses = Vec::new();
-        for (old, verification) in &store.verify {
-            let new = new_of[*old as usize];
+        for (old, verification) in store.verify.iter() {
+            let new = new_of[old as usize];
             if new == u32::MAX {
                 continue;
             }
@@ -456,7 +364,7 @@ impl StoreBuilder {
                 .map(|(left, relation, right)| (paths[*left as usize], *relation, paths[*right as usize]))
                 .collect();
             let copy = Verification { changed, compared, fields: clauses.as_slice().into(), tree: verification.tree.clone() };
-            self.verify.push((new, copy));
+            self.verify.add(new, copy);
         }
         for conjunction in 0..store.conjunctions() as u32 {
             let targets = store.targets(conjunction);
@@ -506,7 +414,6 @@ impl StoreBuilder {
             }
             target_at.push(at as u32);
         }
-        self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
         Store {
             paths: sets.get(self.paths),
             encoded: EncodedClauses {
@@ -521,7 +428,7 @@ impl StoreBuilder {
             any_flags: self.flags.iter().fold(0, |all, flags| all | flags),
             slots: self.slots.into(),
             flags: self.flags.into(),
-            verify: self.verify.into(),
+            verify: self.verify.build(),
             wide: HashMap::default(),
         }
     }

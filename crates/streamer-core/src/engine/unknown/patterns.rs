@@ -17,7 +17,7 @@ use crate::automaton::wildcards::wildcard_matches;
 use crate::cel::Verdict;
 use crate::engine::consistency::{Fields, Scopes, Spent};
 use crate::engine::encoded::FastHash;
-use crate::engine::store::VerifiedTree;
+use crate::engine::verifications::VerifiedTree;
 use crate::regexps::CompiledRegexp;
 use crate::subscriptions::normal_form::Atom;
 use crate::subscriptions::patterns::{AllOf, Field};
