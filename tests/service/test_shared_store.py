@@ -339,6 +339,7 @@ def test_a_process_that_is_stopped_amid_a_change_keeps_nothing_from_others(
 
 def test_others_are_told_that_something_changed(make: Make) -> None:
     one, other = make(), make()
+    one.lane("out")
     told = threading.Event()
     other.database.follow(told.set)
     for _ in range(3):
@@ -456,17 +457,39 @@ def test_who_cannot_ask_whether_a_commit_took_place_is_told_so(
         store.drop(None)
 
 
-def test_a_commit_of_which_nothing_is_known_is_made_again(
-    cutting: Cutting, make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A server that another one took the place of has other numbers for its transactions."""
-    monkeypatch.setattr(postgres, "_TIMELINE", "SELECT pg_backend_pid()")
+@pytest.mark.slow
+def test_a_change_that_a_crash_took_is_made_again(make: Make, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the server has given the number of its transaction to another one since."""
     store = make()
     lane = store.lane("out")
-    cutting.cut(_done)
+    made = postgres._Sent
+    crashes: list[int | None] = []
+
+    def crash(number: int | None, found: object) -> object:
+        if not crashes:
+            crashes.append(number)
+            cluster.stop("immediate")
+            cluster.start()
+            cluster.sql("CREATE TABLE taken (number INT)", *["INSERT INTO taken VALUES (1)"] * 20, "DROP TABLE taken")
+        return made(number, found)
+
+    monkeypatch.setattr(postgres, "_Sent", crash)
     store.commit([], [], [], [spooled(1)])
-    assert store.held(lane)[0] == 2
-    assert "it is made again" in caplog.text
+    assert crashes[0] is not None
+    assert [each.message for each in store.waiting(lane, 0, 10, 10**6)] == ["id1"]
+
+
+def test_a_process_leaves_no_number_of_its_changes_behind(make: Make) -> None:
+    one, other = make(), make()
+    one.lane("out")
+    other.lane("out")
+    for number in range(3):
+        one.commit([], [], [], [spooled(number)])
+        other.commit([], [], [], [spooled(number)])
+    counted = "SELECT count(*) FROM commits"
+    assert other.database.rows(counted) == [(2,)]
+    one.close()
+    assert other.database.rows(counted) == [(1,)]
 
 
 def test_what_was_deleted_before_there_was_a_log_is_in_it(make: Make) -> None:

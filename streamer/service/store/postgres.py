@@ -1,8 +1,8 @@
 """The shared database: tables in a schema of PostgreSQL, which several processes use at once.
 
-A connection that breaks is made again. What is read is read again then. Of a change whose commit was not answered the server is
-asked whether it took place: it is made again only if it did not. Where the server does not know, since another one has taken its
-place, it is made again: what follows from it may be there twice, and nothing is missing.
+A connection that breaks is made again. What is read is read again then. Each change leaves its number in a row of its process:
+where a commit was not answered, the row tells whether the change took place, and it is made again only if it did not. The number
+of the transaction would not tell: after a crash a server may give it to another one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+from uuid import uuid4
 
 import psycopg
 from psycopg import errors
@@ -40,8 +41,22 @@ _TRIES: Final = 5
 IDLE: Final = 5
 #: So long a commit of which nothing was heard may go on, in seconds, for who does not wait until the server is back.
 _UNDECIDED: Final = 2.0 * IDLE
-#: Which history of the server's transactions this is: a standby that takes its place begins another.
-_TIMELINE: Final = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
+#: The last change of each process. It has room in its pages, so that a row is changed where it stands.
+_COMMITS: Final = """
+    CREATE TABLE IF NOT EXISTS commits (owner TEXT PRIMARY KEY, number BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL)
+    WITH (fillfactor = 50)
+"""
+#: Ends a change: nothing where the change has written nothing.
+_MARK: Final = """
+    INSERT INTO commits SELECT %s::text, %s::bigint, now() WHERE txid_current_if_assigned() IS NOT NULL
+    ON CONFLICT (owner) DO UPDATE SET number = excluded.number, at = excluded.at RETURNING number
+"""
+#: The number of the last change. To write the row waits for a commit that goes on yet; so does no `SELECT` of a row that is new.
+_ASK: Final = """
+    INSERT INTO commits VALUES (%s, 0, now()) ON CONFLICT (owner) DO UPDATE SET at = excluded.at RETURNING number
+"""
+#: Rows of processes that ended without a word. Nobody asks for a commit so late.
+_OLD: Final = "DELETE FROM commits WHERE at < now() - interval '30 days'"
 #: Rows that a query gives at once.
 _AT_ONCE: Final = 64
 _LOGGER: Final = logging.getLogger("streamer.service")
@@ -59,12 +74,10 @@ class _Sent(Generic[T]):
     """A change whose commit was sent.
 
     Attributes:
-        timeline: of the server; None where it does not tell.
-        number: of the transaction; None where it has changed nothing.
+        number: of the change; None where it has changed nothing.
         found: what the change came to.
     """
 
-    timeline: str | None
     number: int | None
     found: T
 
@@ -86,6 +99,8 @@ class Postgres:
         assert section.dsn is not None
         self._section, self._dsn = section, section.dsn
         self.name = f"store (schema {section.namespace})"
+        #: Who makes changes, and the number of the last one that was begun.
+        self._owner, self._number = uuid4().hex, 0
         self._turn = Lock()
         self._over = threading.Event()
         self._down_since: float | None = None
@@ -93,7 +108,6 @@ class Postgres:
         self._connection: _Connection | None = None
         try:
             self._connection = self._connected()
-            self._timeline = _timeline(self._connection)
             self._begin(self._connection)
         except BaseException as error:
             self.close()
@@ -114,6 +128,8 @@ class Postgres:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_UPGRADING,))
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._section.namespace}"')
             connection.execute("CREATE TABLE IF NOT EXISTS streamer (version BIGINT NOT NULL)")
+            connection.execute(_COMMITS)
+            connection.execute(_OLD)
             rows = connection.execute("SELECT version FROM streamer").fetchall()
             version = rows[0][0] if rows else 0
             if version > len(POSTGRES):
@@ -160,9 +176,10 @@ class Postgres:
 
                 with connection.transaction():
                     found = body(Execute(one, many))
+                    self._number += 1
                     notify = f", pg_notify('{_CHANNEL}', '')" if tells else ""
-                    ((number, *_),) = cursor.execute(f"SELECT txid_current_if_assigned(){notify}".encode()).fetchall()
-                    sent.append(_Sent(self._timeline, number, found))
+                    marked = cursor.execute(f"{_MARK}{notify}".encode(), (self._owner, self._number)).fetchall()
+                    sent.append(_Sent(self._number if marked else None, found))
                 return found
 
         return self._run(changed, sent=sent, patient=patient)
@@ -171,14 +188,14 @@ class Postgres:
         """Tell whether a change took place whose commit was not answered. Raises _UndecidedError."""
         if sent.number is None:
             return False
-        status = None
-        if sent.timeline is not None and sent.timeline == self._timeline:
-            ((status,),) = connection.execute("SELECT txid_status(%s)", (sent.number,)).fetchall()
-        if status == "in progress":
-            raise _UndecidedError
-        if status is None:
-            _LOGGER.warning("%s: it is not known whether a change took place; it is made again", self.name)
-        return bool(status == "committed")
+        try:
+            # Nothing is kept, so that no standby is waited for.
+            with connection.transaction(force_rollback=True):
+                connection.execute(f"SET LOCAL lock_timeout = '{int(1000 * _FIRST)}ms'")
+                ((number,),) = connection.execute(_ASK, (self._owner,)).fetchall()
+        except errors.LockNotAvailable:
+            raise _UndecidedError from None
+        return bool(number == sent.number)
 
     def _run(
         self, work: Callable[[_Connection], _A], *, is_read: bool = False, sent: Sequence[object] = (), patient: bool = False
@@ -199,7 +216,6 @@ class Postgres:
                     is_old = self._connection is not None
                     if self._connection is None:
                         self._connection = self._connected()
-                        self._timeline = _timeline(self._connection)
                     try:
                         found = work(self._connection)
                     finally:
@@ -285,6 +301,9 @@ class Postgres:
         self._over.set()
         with self._turn:
             if self._connection is not None:
+                if self._number:
+                    with suppress(psycopg.Error):
+                        self._connection.execute("DELETE FROM commits WHERE owner = %s", (self._owner,))
                 if self._following is not None:
                     # Who follows need not wait until it looks by itself.
                     with suppress(psycopg.Error):
@@ -297,15 +316,6 @@ class Postgres:
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
     return statement.replace("%", "%%").replace("?", "%s").encode()
-
-
-def _timeline(connection: _Connection) -> str | None:
-    try:
-        ((found,),) = connection.execute(_TIMELINE.encode()).fetchall()
-        return None if found is None else str(found)
-    except psycopg.Error:
-        # Some that are hosted do not tell.
-        return None
 
 
 def _rows(connection: _Connection, statement: str, values: Sequence[object]) -> list[Any]:
