@@ -434,6 +434,29 @@ def test_a_commit_whose_answer_is_lost_takes_place_once(cutting: Cutting, make: 
 
 
 @pytest.mark.parametrize("how", [_done, _never, _late])
+def test_a_commit_whose_answer_is_lost_takes_place_once_though_another_thread_makes_changes(
+    cutting: Cutting, make: Make, how: How, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that gets its turn before the server is asked what became of the commit."""
+    store = make()
+    lane = store.lane("out")
+    store.lane("other")
+    cutting.cut(how)
+    other = threading.Thread(target=lambda: store.commit([], [], [], [spooled(2, "other")]))
+
+    def away(_: object) -> None:
+        if not other.ident:
+            other.start()
+            other.join(10)
+
+    monkeypatch.setattr(store.database, "_is_away", away)
+    store.commit([], [], [], [spooled(1)])
+    assert not other.is_alive()
+    assert [each.message for each in store.waiting(lane, 0, 10, 10**6)] == ["id1"]
+    assert sorted(held[:2] for held in store.lanes()) == [("other", 1), ("out", 1)]
+
+
+@pytest.mark.parametrize("how", [_done, _never, _late])
 def test_who_waits_for_no_server_is_told_that_its_commit_took_place(cutting: Cutting, make: Make, how: How) -> None:
     store = make()
     with closing(Table(store)) as table:
@@ -463,9 +486,9 @@ def test_a_change_that_a_crash_took_is_made_again(make: Make, cluster: Cluster, 
     store = make()
     lane = store.lane("out")
     made = postgres._Sent
-    crashes: list[int | None] = []
+    crashes: list[int] = []
 
-    def crash(number: int | None, found: object) -> object:
+    def crash(number: int, found: object) -> object:
         if not crashes:
             crashes.append(number)
             cluster.stop("immediate")
@@ -475,7 +498,7 @@ def test_a_change_that_a_crash_took_is_made_again(make: Make, cluster: Cluster, 
 
     monkeypatch.setattr(postgres, "_Sent", crash)
     store.commit([], [], [], [spooled(1)])
-    assert crashes[0] is not None
+    assert crashes
     assert [each.message for each in store.waiting(lane, 0, 10, 10**6)] == ["id1"]
 
 

@@ -69,17 +69,19 @@ class _UndecidedError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Sent(Generic[T]):
     """A change whose commit was sent.
 
     Attributes:
-        number: of the change; None where it has changed nothing.
+        number: of the change.
         found: what the change came to.
+        took_place: whether the server said, once it was asked, that it did.
     """
 
-    number: int | None
+    number: int
     found: T
+    took_place: bool = False
 
 
 @final
@@ -101,6 +103,8 @@ class Postgres:
         self.name = f"store (schema {section.namespace})"
         #: Who makes changes, and the number of the last one that was begun.
         self._owner, self._number = uuid4().hex, 0
+        #: A change whose commit is not answered. No other one is begun before that is known: it would write its own number.
+        self._unanswered: _Sent[Any] | None = None
         self._turn = Lock()
         self._over = threading.Event()
         self._down_since: float | None = None
@@ -159,8 +163,9 @@ class Postgres:
         sent: list[_Sent[T]] = []
 
         def changed(connection: _Connection) -> T:
+            self._ask(connection)
             if sent:
-                if self._took_place(connection, sent[0]):
+                if sent[0].took_place:
                     return sent[0].found
                 sent.clear()
             with connection.cursor() as cursor:
@@ -179,15 +184,19 @@ class Postgres:
                     self._number += 1
                     notify = f", pg_notify('{_CHANNEL}', '')" if tells else ""
                     marked = cursor.execute(f"{_MARK}{notify}".encode(), (self._owner, self._number)).fetchall()
-                    sent.append(_Sent(self._number if marked else None, found))
+                    sent.append(_Sent(self._number, found))
+                    # What has changed nothing may be done again.
+                    self._unanswered = sent[0] if marked else None
+                self._unanswered = None
                 return found
 
         return self._run(changed, sent=sent, patient=patient)
 
-    def _took_place(self, connection: _Connection, sent: _Sent[Any]) -> bool:
-        """Tell whether a change took place whose commit was not answered. Raises _UndecidedError."""
-        if sent.number is None:
-            return False
+    def _ask(self, connection: _Connection) -> None:
+        """Find out whether the change took place whose commit was not answered. Raises _UndecidedError."""
+        sent = self._unanswered
+        if sent is None:
+            return
         try:
             # Nothing is kept, so that no standby is waited for.
             with connection.transaction(force_rollback=True):
@@ -195,7 +204,7 @@ class Postgres:
                 ((number,),) = connection.execute(_ASK, (self._owner,)).fetchall()
         except errors.LockNotAvailable:
             raise _UndecidedError from None
-        return bool(number == sent.number)
+        sent.took_place, self._unanswered = bool(number == sent.number), None
 
     def _run(
         self, work: Callable[[_Connection], _A], *, is_read: bool = False, sent: Sequence[object] = (), patient: bool = False
