@@ -166,8 +166,8 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     engine.add_many(generated.subscriptions(size.subscriptions))
     engine.save(folder / "engine")
     expected = embedded(engine, batches)
-    broadcast = match_events(events, folder / "engine", strategy="broadcast")
-    cogrouped = match_events(events, folder / "engine", strategy="cogroup")
+    broadcast = match_events(events, folder / "engine", strategy="broadcast").matches
+    cogrouped = match_events(events, folder / "engine", strategy="cogroup").matches
     if not expected:
         raise WrongMatches("no matches at all")
     for name, frame in (("broadcast", broadcast), ("cogroup", cogrouped)):
@@ -180,7 +180,7 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     chosen = choose(events, "value", ())
     prepared = prepare(chosen, texts, options, CogroupOptions(), streamer.BACKEND)
     routed = events.mapInArrow(
-        route(ASKED, prepared.options, prepared.parts, prepared.salts, prune=True),
+        route(ASKED, prepared.options, prepared.parts.name, prepared.salts, prune=True),
         "slot bigint, salts bigint, kind tinyint, body binary",
     )
     ways: dict[str, Callable[[], object]] = {
@@ -296,7 +296,7 @@ def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     on = "e.collection = 'flights' AND e.data.carrier = carrier AND e.data.flight = flight AND e.data.dep_delay > delay"
     hashed = parsed.crossJoin(subscriptions).where(on)
     ways: dict[str, tuple[int, DataFrame]] = {
-        "broadcast": (size.events, match_events(events, engine, strategy="broadcast")),
+        "broadcast": (size.events, match_events(events, engine, strategy="broadcast").matches),
         "identity": (size.events, events.mapInArrow(identity, "value binary")),
         "udf loop": (size.udf_events, few[size.udf_events].select(F.explode(loop("value")).alias("id"))),
         "filters join": (size.filters_events, any_filters),
@@ -304,7 +304,7 @@ def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
         "hash join": (size.join_events, hashed),
     }
     for name, (count, _) in list(ways.items())[2:]:
-        expected = match_events(few[count], engine, strategy="broadcast").count()
+        expected = match_events(few[count], engine, strategy="broadcast").matches.count()
         if (found := ways[name][1].count()) != expected:
             raise WrongMatches(f"{name}: {found} matches instead of {expected}")
     took = seconds({name: lambda frame=frame: throw_away(frame) for name, (_, frame) in ways.items()}, min(size.rounds, 3))  # type: ignore[misc]

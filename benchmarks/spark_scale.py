@@ -210,7 +210,7 @@ def measured(spark: SparkSession, size: Size, folder: Path, strategy: str, base:
     texts: DataFrame | str = str(snapshot) if strategy == "broadcast" else spark.read.text(str(held))
     with Watch(spark, timed="") as watch:
         with watch.phase("looking"):
-            found = match_events(given, texts, strategy=strategy)  # type: ignore[arg-type]
+            found = match_events(given, texts, strategy=strategy).matches  # type: ignore[arg-type]
         with watch.phase("matching"):
             count = found.count()
         stages = [stage for stage in watch.stages() if stage.name == "matching"]

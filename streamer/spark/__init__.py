@@ -13,10 +13,11 @@ from streamer.extras import needed
 from streamer.late import late
 
 if TYPE_CHECKING:
-    from streamer.spark.batch import SparkMatches, match_events
+    from streamer.spark.batch import match_events
     from streamer.spark.broadcast import Broadcast, ship
     from streamer.spark.changes import changes_of
     from streamer.spark.cogroup import CogroupOptions
+    from streamer.spark.result import SparkMatches
     from streamer.spark.schema import matches_of, rejected_of, tallies_of
     from streamer.spark.sql import register
     from streamer.spark.streaming import match_batches, match_stream, write_by_gateway
@@ -44,7 +45,7 @@ __all__ = [
 _HOMES = {
     "Broadcast": "broadcast",
     "CogroupOptions": "cogroup",
-    "SparkMatches": "batch",
+    "SparkMatches": "result",
     "changes_of": "changes",
     "match_batches": "streaming",
     "match_events": "batch",

@@ -1,8 +1,8 @@
-"""Which subscriptions want these events, as a DataFrame.
+"""Which subscriptions want these events, as DataFrames.
 
-`match_events` takes subscriptions of any form and size, chooses how they reach the events, and gives an ordinary DataFrame
-back, with the rejected events beside it. The two ways are in broadcast.py and cogroup.py; what runs in a worker is in
-worker.py.
+`match_events` takes subscriptions of any form and size, chooses how they reach the events, and gives the matches back as an
+ordinary DataFrame, with the rejected events and the counts beside it (result.py). The two ways are in broadcast.py and
+cogroup.py; what runs in a worker is in worker.py.
 
 | subscriptions | broadcast | cogroup |
 |---|---|---|
@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter, signature
+from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -35,10 +36,11 @@ from streamer.engine.engine import Engine
 from streamer.errors import BackendError, ConfigError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.sizes import format_size
-from streamer.spark import broadcast, cogroup, members, schema, tables
+from streamer.spark import broadcast, cogroup, files, members, schema, tables
 from streamer.spark.compat import is_frame
 from streamer.spark.functions import carried
 from streamer.spark.paths import on_driver
+from streamer.spark.result import SparkMatches
 from streamer.spark.storage import Storage, storage
 from streamer.spark.worker import COUNTS, EVENT, Pass
 
@@ -54,31 +56,6 @@ logger: Final = logging.getLogger("streamer.spark")
 #: Texts of subscriptions beyond which `auto` leaves them on the cluster: a worker that meets every collection holds about three
 #: times this.
 BROADCAST_BYTES: Final = 512 * 1024 * 1024
-
-
-class SparkMatches(DataFrame):
-    """What `match_events` gives: a DataFrame of matches, and what else its pass can tell.
-
-    At run time it is the very class of DataFrame that the session makes (classic or Connect) with these attributes; what is
-    made of it (`where`, `select`, ...) has them no longer.
-
-    Attributes:
-        rejected: event, code, detail, position (in bytes), and the columns that were kept. Planned by itself: it reads and
-            validates the events and matches nothing.
-        outcomes: matches, rejected events and counts of one pass, told apart by `kind`. Persist it where more than one of them
-            is wanted, and take it apart with `matches_of`, `rejected_of` and `tallies_of`, so that every event is matched once.
-        strategy: `broadcast` or `cogroup`.
-        reason: why.
-        version: digest of the snapshot that travels; None under cogroup.
-        layout: where the parts of the events stand.
-    """
-
-    rejected: DataFrame
-    outcomes: DataFrame
-    strategy: str
-    reason: str
-    version: str | None
-    layout: EventLayout
 
 
 def match_events(
@@ -135,8 +112,7 @@ def match_events(
             workers as the functions of a UDF do; an engine has its own, a snapshot has none.
 
     Returns:
-        event_id, tenant, collection, type, subscription_id, gateway_id, transition, certain [, event] [, *keep], in no promised
-        order.
+        An object with the DataFrames `.matches`, `.rejected` and `.tallies`.
 
     Raises:
         SubscriptionError: subscriptions that cannot be accepted, in every form but the snapshot.
@@ -152,37 +128,43 @@ def match_events(
     if isinstance(events, str):
         events = tables.active(events)
     chosen = schema.choose(events, event_col, keep)
-    asked = Pass(EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size)
+    spark = events.sparkSession
+    asked = Pass(
+        EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size, files.gone(spark)
+    )
     if layout is not None:
         engine_options["layout"] = layout
     if subscription_col is not None and not is_frame(subscriptions):
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
     if is_frame(subscriptions):
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
-    given = _given(events.sparkSession, subscriptions, engine_options)
+    given = _given(spark, subscriptions, engine_options)
     way, reason = _choose(given, strategy, broadcast_bytes)
     logger.info("match_events: %s, since %s", way, reason)
     version = None
     if way == "broadcast":
         shipped = given.ship(prune=bool(prune))
-        plan, version = partial(broadcast.plan, shipped, chosen), shipped.digest
+        plan, version, close = partial(broadcast.plan, shipped, chosen), shipped.digest, partial(shipped.take_back, spark)
     else:
         numbers = cogroup_options or cogroup.CogroupOptions()
         if prune is not None:
             numbers = replace(numbers, prune=prune)
         prepared = cogroup.prepare(chosen, given.texts(), given.options, numbers, asked.backend)
-        plan = partial(cogroup.plan, prepared, chosen)
-    outcomes = plan(asked)
-    if observation is None:
-        result = cast(SparkMatches, plan(replace(asked, want="matches")))
-    else:
+        plan, close = partial(cogroup.plan, prepared, chosen), partial(files.release, spark, prepared.parts)
+    observe = None
+    if observation is not None:
         sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS]
-        result = cast(SparkMatches, schema.matches_of(outcomes.observe(observation, *sums), keep_event=keep_event))
-    result.rejected = plan(replace(asked, want="rejected"))
-    result.outcomes = outcomes
-    result.strategy, result.reason, result.version = way, reason, version
-    result.layout = Options.checked(**given.options).layout
-    return result
+        observe = methodcaller("observe", observation, *sums)
+    return SparkMatches(
+        lambda want: plan(replace(asked, want=want)),
+        observe,
+        close,
+        keep_event=keep_event,
+        strategy=way,
+        reason=reason,
+        version=version,
+        layout=Options.checked(**given.options).layout,
+    )
 
 
 def _check_choices(

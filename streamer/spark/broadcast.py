@@ -21,23 +21,20 @@ the seed of their hashes is random, different bytes, so that Spark refuses the s
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from streamer.core.snapshot import Directory, read_directory, read_texts, verify
 from streamer.engine.engine import Engine
 from streamer.errors import SnapshotError
 from streamer.locks import Lock
 from streamer.spark import schema
-from streamer.spark.compat import add_file
+from streamer.spark.files import Kept, carry, keep, new_file, release
 from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
 from streamer.spark.groups import LEASE, sieve
@@ -51,18 +48,18 @@ if TYPE_CHECKING:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Held:
     """A snapshot that was copied to where nobody else writes, and verified there.
 
     Attributes:
         directory: of the copy.
-        name: of the copy, which says what its bytes are.
+        file: the copy.
         bytes: how many it has.
     """
 
     directory: Directory
-    name: str
+    file: Kept
     bytes: int
 
 
@@ -73,66 +70,38 @@ class Broadcast:
 
     Attributes:
         digest: of what it holds, options included.
-        name: of its file, among those that Spark carries.
+        held: the copy that Spark carries.
         subscriptions: how many it holds.
         bytes: how many the file has.
         options: of `Engine`, with which its events are read.
-        guards: name of the file with a portable Bloom filter for each section; None where none was asked for.
+        guards: the file with a portable Bloom filter for each section; None where none was asked for.
         functions: what its expressions for cel-python may call; no file holds these.
     """
 
     digest: str
-    name: str
+    held: Held
     subscriptions: int
     bytes: int
     options: dict[str, Any]
-    guards: str | None = None
+    guards: Kept | None = None
     functions: Carried | None = None
 
+    @property
+    def name(self) -> str:
+        """Of its file, among those that Spark carries."""
+        return self.held.file.name
 
-#: What this process holds, by digest: what is equal is held once.
-_HELD: Final[dict[str, Held]] = {}
-#: What each session carries already, by name; weakly, so that a session may end.
-_CARRIED: Final[WeakKeyDictionary[SparkSession, dict[str, Broadcast]]] = WeakKeyDictionary()
+    def take_back(self, spark: SparkSession) -> None:
+        """Say that nothing needs it any more: what was shipped for nothing else is taken back, as far as Spark lets it."""
+        for kept in filter(None, (self.held.file, self.guards)):
+            release(spark, kept)
+
+
+#: What this process holds, by digest: what is equal is held once, as long as anything needs it.
+_HELD: Final[WeakValueDictionary[str, Held]] = WeakValueDictionary()
+#: The filters of each.
+_GUARDS: Final[WeakKeyDictionary[Held, Kept]] = WeakKeyDictionary()
 _LOCK: Final = Lock()
-#: How Spark says that it has a file of this name, over Connect and else.
-_THERE: Final = ("ARTIFACT_ALREADY_EXISTS", "was already registered with a different path")
-
-
-@cache
-def _folder() -> Path:
-    """Where files lie that are carried: workers may ask the driver for them as long as it lives."""
-    return Path(_kept().name)
-
-
-@cache
-def _kept() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="streamer-spark-")
-
-
-def new_file() -> Path:
-    """Return a new file in the folder, which `name_by_bytes` takes."""
-    descriptor, name = tempfile.mkstemp(prefix=".", dir=_folder())
-    os.close(descriptor)
-    return Path(name)
-
-
-def name_by_bytes(path: Path, ending: str) -> str:
-    """Name a file of the folder by its bytes, and return the name."""
-    with open(path, "rb") as file:
-        name = f"streamer-{hashlib.file_digest(file, 'sha256').hexdigest()}.{ending}"
-    os.replace(path, _folder() / name)
-    return name
-
-
-def carry(spark: SparkSession, name: str) -> None:
-    """Let a file that is kept travel to all workers of a session, classic or Connect."""
-    try:
-        add_file(spark, str(_folder() / name))
-    except Exception as error:
-        # Another process of this session has added it; what has this name has these bytes.
-        if not any(words in str(error) for words in _THERE):
-            raise
 
 
 def hold(source: Engine | str | os.PathLike[str]) -> Held:
@@ -157,11 +126,11 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
             shutil.copyfile(source, path)
         directory = verify(path)
         with _LOCK:
-            if directory.digest not in _HELD:
+            if (held := _HELD.get(directory.digest)) is None:
                 size = path.stat().st_size
-                name = name_by_bytes(path, "snapshot")
-                _HELD[directory.digest] = Held(replace(directory, path=str(_folder() / name)), name, size)
-            return _HELD[directory.digest]
+                kept = keep(path, "snapshot")
+                held = _HELD[directory.digest] = Held(replace(directory, path=str(kept.path)), kept, size)
+            return held
     except SnapshotError as error:
         # Of the file that was named, instead of its copy.
         named = "" if isinstance(source, Engine) else os.fspath(source)
@@ -188,7 +157,7 @@ def ship(
 ) -> Broadcast:
     """Make a snapshot known to all workers of a session, classic or Connect. Of what is known already nothing is sent.
 
-    Spark cannot take a file back: each stays with driver and workers until they end.
+    The file stays with driver and workers until they end, or until `take_back`.
 
     Args:
         source: an engine, of which a snapshot is made now; a snapshot that is held, or its path in any file system of Spark's.
@@ -201,24 +170,33 @@ def ship(
         OSError: it cannot be read, or a copy of it cannot be written.
     """
     held = source if isinstance(source, Held) else hold_any(spark, source)
-    directory, name = held.directory, held.name
+    directory = held.directory
     if isinstance(source, Engine):
         functions = carried_functions(source._options.cel_functions)
     else:
         check(directory.path, functions)
+    guards = _guards(held, functions) if prune else None
+    file = carry(spark, held.file, held)
+    if file is not held.file:
+        held = _HELD[directory.digest] = replace(held, directory=replace(directory, path=str(file.path)), file=file)
+    if guards is not None:
+        guards = _GUARDS[held] = carry(spark, guards)
+    options = {key: value for key, value in directory.engine_options().items() if key != "default"}
+    return Broadcast(directory.digest, held, directory.subscriptions, held.bytes, options, guards, functions)
+
+
+def _guards(held: Held, functions: Carried | None) -> Kept:
+    """Return the filters of a snapshot, which are made once."""
     with _LOCK:
-        carried = _CARRIED.setdefault(spark, {})
-        if name not in carried:
-            carry(spark, name)
-            options = {key: value for key, value in directory.engine_options().items() if key != "default"}
-            carried[name] = Broadcast(directory.digest, name, directory.subscriptions, held.bytes, options)
-        if prune and carried[name].guards is None:
+        kept = _GUARDS.get(held)
+        if kept is None:
             path = new_file()
-            _write_guards(path, directory, functions)
-            guards = name_by_bytes(path, "guards")
-            carry(spark, guards)
-            carried[name] = replace(carried[name], guards=guards)
-        return replace(carried[name], guards=carried[name].guards if prune else None, functions=functions)
+            try:
+                _write_guards(path, held.directory, functions)
+                kept = _GUARDS[held] = keep(path, "guards")
+            finally:
+                path.unlink(missing_ok=True)
+        return kept
 
 
 def _write_guards(path: Path, directory: Directory, functions: Carried | None) -> None:
@@ -236,6 +214,6 @@ def plan(shipped: Broadcast, chosen: schema.Chosen, asked: Pass) -> DataFrame:
     if asked.want == "rejected":
         run = by_reading(asked, shipped.options)
     else:
-        sifting = None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards)
+        sifting = None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards.name)
         run = by_snapshot(asked, shipped.name, sifting, shipped.functions)
     return chosen.given.mapInArrow(run, schema.result(asked, chosen))

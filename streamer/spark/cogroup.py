@@ -44,8 +44,9 @@ from streamer import _backend
 from streamer.core.snapshot import read_texts
 from streamer.errors import BulkSubscriptionError, SubscriptionError
 from streamer.spark import schema
-from streamer.spark.broadcast import Held, carry, name_by_bytes, new_file
+from streamer.spark.broadcast import Held
 from streamer.spark.compat import texts_frame
+from streamer.spark.files import Kept, carry, keep, new_file
 from streamer.spark.groups import (
     BODY,
     GROUP,
@@ -115,7 +116,7 @@ class Prepared:
     Attributes:
         texts: the subscriptions, in a column `text`.
         options: of `Engine`.
-        parts: name of the file with the parts and their filters, among those that Spark carries.
+        parts: the file with the parts and their filters, which Spark carries.
         splits: (tenant, collection) of which there is more than one part.
         salts: how many tasks a part's events go to, where it is more than one.
         touched: parts to which events go: bit by bit, lowest first.
@@ -124,7 +125,7 @@ class Prepared:
     texts: DataFrame
     options: dict[str, Any]
     numbers: CogroupOptions
-    parts: str
+    parts: Kept
     splits: tuple[Split, ...]
     salts: dict[int, int]
     touched: bytes
@@ -160,7 +161,7 @@ def prepare(
     parts = _ship_parts(spark, texts, options, numbers, splits, backend)
     asked = Pass(EVENT, (), False, "matches", False, backend)
     counted = chosen.given.select(EVENT).mapInArrow(
-        touch(asked, options, parts, prune=numbers.prune), f"{PART} bigint, events bigint"
+        touch(asked, options, parts.name, prune=numbers.prune), f"{PART} bigint, events bigint"
     )
     touched = bytearray()
     salts = {}
@@ -186,14 +187,14 @@ def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
     by = () if prepared.numbers.partitions is None else (prepared.numbers.partitions,)
     sorted_ = shuffled.repartition(*by, GROUP).sortWithinPartitions(GROUP, KIND)
     as_text = isinstance(chosen.event_type, StringType)
-    return sorted_.mapInArrow(by_groups(asked, prepared.options, prepared.parts, as_text=as_text), result)
+    return sorted_.mapInArrow(by_groups(asked, prepared.options, prepared.parts.name, as_text=as_text), result)
 
 
 def _routed(prepared: Prepared, chosen: schema.Chosen, asked: Pass, carried: Sequence[StructField]) -> DataFrame:
     """Return events as rows of the shuffle: one for each part whose filter lets an event pass."""
     numbers = [StructField(PART, LongType()), StructField(SALTED, LongType()), StructField(KIND, ByteType())]
     routed = chosen.given.mapInArrow(
-        route(asked, prepared.options, prepared.parts, prepared.salts, prune=prepared.numbers.prune),
+        route(asked, prepared.options, prepared.parts.name, prepared.salts, prune=prepared.numbers.prune),
         StructType([*numbers, StructField(BODY, BinaryType()), *carried]),
     )
     salt = F.when(F.col(SALTED) > 1, F.pmod(F.xxhash64(BODY), F.col(SALTED))).otherwise(0)
@@ -204,7 +205,7 @@ def _routed(prepared: Prepared, chosen: schema.Chosen, asked: Pass, carried: Seq
 def _copies(prepared: Prepared, backend: _backend.Backend, carried: Sequence[StructField]) -> DataFrame:
     """Return subscriptions as rows of the shuffle: one for each salt of their part."""
     held = prepared.texts.mapInArrow(
-        carry_subscriptions(prepared.options, backend, prepared.parts, prepared.splits, prepared.salts, prepared.touched),
+        carry_subscriptions(prepared.options, backend, prepared.parts.name, prepared.splits, prepared.salts, prepared.touched),
         f"{PART} bigint, {SALTED} bigint, {BODY} binary",
     )
     every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col(SALTED) - 1)).alias("salt")
@@ -221,7 +222,7 @@ def _ship_parts(
     numbers: CogroupOptions,
     splits: tuple[Split, ...],
     backend: _backend.Backend,
-) -> str:
+) -> Kept:
     """Make the parts and their filters on the cluster, and let them travel as a file. Raises SubscriptionError."""
     placed = texts.mapInArrow(
         split_subscriptions(options, backend, splits), "tenant string, collection string, split bigint, text string"
@@ -247,11 +248,9 @@ def _ship_parts(
                     continue
                 writer.add(row["tenant"], row["collection"], row["split"], row["subscriptions"], bytes(row["filter"] or b""))
         _refuse_bad(errors)
-        name = name_by_bytes(path, "parts")
+        return carry(spark, keep(path, "parts"))
     finally:
         path.unlink(missing_ok=True)
-    carry(spark, name)
-    return name
 
 
 def _refuse_bad(errors: Sequence[str]) -> None:

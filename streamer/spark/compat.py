@@ -13,6 +13,7 @@ What a PySpark can is asked of it where it can be; its version is asked for wher
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -60,6 +61,45 @@ def add_file(spark: SparkSession, path: str) -> None:
         spark.sparkContext.addFile(path)
     else:
         spark.addArtifacts(path, file=True)
+
+
+def take_back(spark: SparkSession, name: str) -> str | None:
+    """Take a file off the list of those that tasks fetch, and delete the driver's copy.
+
+    Returns:
+        What the copy is called that executors of a machine share, beside those that they have; None where Spark does not let us.
+    """
+    if is_connect(spark):
+        return None
+    from pyspark import SparkFiles
+
+    found = None
+    try:
+        context: Any = spark.sparkContext
+        # By artifact directory (`default` is the application's), then by URL. Python's way to it is as old as the list.
+        sessions = context._jsc.sc().addedFiles().valuesIterator()
+        while sessions.hasNext():
+            files = sessions.next()
+            urls = files.keysIterator()
+            for url in [urls.next() for _ in range(files.size())]:
+                if url.rpartition("/")[2] == name:
+                    stamp = files.remove(url).get()
+                    found = f"{_java_hash(url)}{stamp}_cache"
+        if found is not None:
+            with suppress(OSError):
+                os.unlink(SparkFiles.get(name))
+    except Exception as error:
+        # Where Python may not call what it likes in the JVM, as on a shared cluster of Databricks.
+        logging.getLogger("streamer.spark").debug("%s stays with Spark: %s", name, error)
+    return found
+
+
+def _java_hash(text: str) -> int:
+    """Return what Java's `hashCode` says of a text of ASCII."""
+    value = 0
+    for byte in text.encode("ascii"):
+        value = (31 * value + byte) & 0xFFFFFFFF
+    return value - (value >> 31 << 32)
 
 
 def texts_frame(spark: SparkSession, texts: list[str]) -> DataFrame:

@@ -8,7 +8,12 @@ batch of events ─► met(tenant, collection)? ─► its section is opened, wh
 from __future__ import annotations
 
 import gc
+import os
 from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, final
 
 import pyarrow as pa
@@ -16,6 +21,7 @@ import pyarrow as pa
 from streamer import _backend
 from streamer.core.snapshot import Directory, chosen, read_directory, read_head, read_texts
 from streamer.engine.engine import Engine
+from streamer.errors import StreamerError
 from streamer.spark.functions import Carried
 
 #: Snapshots that a process keeps open: the current one, and the one before for tasks that still ask it.
@@ -82,7 +88,39 @@ def opened(name: str, backend: str, functions: Carried | None = None) -> Opened:
 
 
 def travelled(name: str) -> str:
-    """Return where Spark put a file that was added to the session."""
+    """Return where Spark put a file that was added to the session. Raises StreamerError where it was taken back."""
     from pyspark import SparkFiles
 
-    return SparkFiles.get(name)
+    path = SparkFiles.get(name)
+    if not os.path.exists(path):
+        reason = "is not on this machine: what match_events returned was closed; compute what is made of it before that"
+        raise StreamerError(f"{name} {reason}")
+    return path
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file that was taken back.
+
+    Attributes:
+        name: of it.
+        cached: of the copy that executors of a machine share, beside those that they have.
+    """
+
+    name: str
+    cached: str
+
+
+def sweep(files: Iterable[Listed]) -> None:
+    """Delete what this machine has of files that were taken back."""
+    for listed in files:
+        from pyspark import SparkFiles
+
+        # What one worker deleted another of the machine does not find.
+        with suppress(OSError):
+            os.unlink(SparkFiles.get(listed.name))
+        for root in filter(None, os.environ.get("SPARK_EXECUTOR_DIRS", "").split(",")):
+            for copy in Path(root).glob(f"spark-*/{listed.cached}"):
+                with suppress(OSError):
+                    copy.unlink()

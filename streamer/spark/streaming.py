@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streamer._backend import Backend
+    from streamer.spark.result import SparkMatches
 
 log = logging.getLogger("streamer.spark")
 
@@ -261,14 +262,13 @@ class BatchMatcher:
         self._options = options
         self.version: Version | None = None
         self.refused = 0
+        self._found: SparkMatches | None = None
 
     def __call__(self, events: DataFrame, batch_id: int) -> None:
         """Match one micro-batch and write it; Spark calls this."""
         from pyspark.sql import functions
-        from pyspark.storagelevel import StorageLevel
 
         from streamer.spark.batch import match_events
-        from streamer.spark.schema import matches_of, rejected_of, tallies_of
         from streamer.spark.storage import mirrored, storage
 
         began = time.monotonic()
@@ -280,26 +280,30 @@ class BatchMatcher:
         elif version.refused > before.refused:
             self.refused += version.refused - before.refused
         self.version = version
-        found = match_events(events, version.path, **self._options)
         named = functions.lit(version.digest).alias("snapshot")
+        found = match_events(events, version.path, **self._options)
+        # What the batch before needed is given back only now, so that the same snapshot stays with the workers.
+        if self._found is not None:
+            self._found.close()
+        self._found = found
         if self._rejected is None and self._settled is None:
-            self._write(found.select("*", named), batch_id)
+            self._write(found.matches.select("*", named), batch_id)
             return
-        # One pass over the events, written to the workers' disks, from which each part is taken.
-        outcomes = found.outcomes.persist(StorageLevel.DISK_ONLY)
+        # One pass over the events, from which each part is taken.
+        found.persist()
         try:
-            self._write(matches_of(outcomes, keep_event=self._options.get("keep_event", False)).select("*", named), batch_id)
-            bad = rejected_of(outcomes).select("*", named)
+            self._write(found.matches.select("*", named), batch_id)
+            bad = found.rejected.select("*", named)
             if self._rejected is not None:
                 self._rejected(bad, batch_id)
             if self._settled is not None:
-                tallies = [row.asDict() for row in tallies_of(outcomes).collect()]
+                tallies = [row.asDict() for row in found.tallies.collect()]
                 codes = {}
                 if any(row["rejected"] for row in tallies):
                     codes = {row["code"]: row["count"] for row in bad.groupBy("code").count().collect()}
                 self._settled(Settled(batch_id, version, tallies, codes, found.layout, time.monotonic() - began))
         finally:
-            outcomes.unpersist()
+            found.unpersist()
 
 
 def match_batches(

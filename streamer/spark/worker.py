@@ -35,7 +35,7 @@ from streamer.engine.engine import Engine
 from streamer.errors import BackendError, EventCode, EventError, StreamerError, shortened
 from streamer.events.layout import EventLayout
 from streamer.spark.functions import Carried
-from streamer.spark.opened import Opened, opened
+from streamer.spark.opened import Listed, Opened, opened, sweep
 
 Want: TypeAlias = Literal["matches", "rejected", "all"]
 Batches: TypeAlias = Iterator[pa.RecordBatch]
@@ -84,6 +84,7 @@ class Pass:
         backend: which a worker must run.
         batch_size: events that are matched at once, at most; None for what the engine was told, or else as many as make
             `ROWS_AT_ONCE` matches.
+        gone: files that travelled once, of which this machine may have copies.
     """
 
     event_col: str
@@ -93,10 +94,12 @@ class Pass:
     fail: bool
     backend: _backend.Backend
     batch_size: int | None = None
+    gone: tuple[Listed, ...] = ()
 
     def begin(self) -> None:
-        """Choose the backend for this task. Raises BackendError where this worker has not got it."""
+        """Choose the backend for this task, and delete what is gone. Raises BackendError where this worker has not got it."""
         choose_backend(self.backend)
+        sweep(self.gone)
 
 
 def columns(want: Want, *, keep_event: bool) -> tuple[str, ...]:

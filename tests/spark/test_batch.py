@@ -27,6 +27,7 @@ from streamer.spark import (
     CogroupOptions,
     broadcast,
     cogroup,
+    files,
     match_batches,
     match_events,
     match_stream,
@@ -103,15 +104,15 @@ def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backen
     engine = random_engine(rng, 60)
     events = random_events(rng, 300)
     given = frame(spark, events, 7)
-    matches = match_events(given, engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
+    result = match_events(given, engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
     want = expected(engine, events)
-    assert found(matches) == want
+    assert found(result.matches) == want
     assert len(want) > 300, "too few matches to tell"
-    bad = matches.rejected.select("n", "event", "code", "position").collect()
+    bad = result.rejected.select("n", "event", "code", "position").collect()
     assert Counter((row.n, bytes(row.event), row.code, row.position) for row in bad) == rejected(engine, events)
     # Another order, and other partitions.
     again = match_events(given.orderBy("value").coalesce(2), engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
-    assert found(again) == want
+    assert found(again.matches) == want
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -119,9 +120,9 @@ def test_what_every_match_has_is_never_null(spark: SparkSession, backend: str, s
     """And all else may be: an event needs no id, no collection and no type, a subscription no gateway."""
     engine = Engine()
     engine.add({"id": "s"})
-    matches = match_events(frame(spark, [b"{}"], 1), engine, strategy=strategy)
-    assert {field.name for field in matches.schema if not field.nullable} == {"tenant", "subscription_id", "certain"}
-    (row,) = matches.collect()
+    result = match_events(frame(spark, [b"{}"], 1), engine, strategy=strategy)
+    assert {field.name for field in result.matches.schema if not field.nullable} == {"tenant", "subscription_id", "certain"}
+    (row,) = result.matches.collect()
     assert (row.tenant, row.subscription_id, row.certain) == ("default", "s", True)
     assert (row.event_id, row.collection, row.type, row.gateway_id, row.transition) == (None,) * 5
 
@@ -140,7 +141,7 @@ def test_a_damaged_snapshot_is_refused_by_the_driver_and_spoils_no_good_one(
     with pytest.raises(SnapshotError, match="damaged") as caught:
         match_events(events, tmp_path / "bad", strategy="broadcast")
     assert caught.value.path == str(tmp_path / "bad")
-    assert match_events(events, tmp_path / "good", strategy="broadcast").count() == 1
+    assert match_events(events, tmp_path / "good", strategy="broadcast").matches.count() == 1
 
 
 @pytest.mark.slow
@@ -154,7 +155,7 @@ def test_batch_size_says_how_many_events_a_worker_matches_at_once(
     def heard(make: Any) -> Any:
         def made(asked: Pass, how: Any, *rest: Any, **named: Any) -> Any:
             # Broadcast carries a file, cogroup the options.
-            options = how if isinstance(how, dict) else read_directory(broadcast._folder() / how).engine_options()
+            options = how if isinstance(how, dict) else read_directory(next(files.folder().glob(f"*/{how}"))).engine_options()
             told.append((asked.batch_size, options["batch_size"]))
             return make(asked, how, *rest, **named)
 
@@ -169,9 +170,9 @@ def test_batch_size_says_how_many_events_a_worker_matches_at_once(
     given = frame(spark, events, 2)
     for batch_size in (7, None):
         told.clear()
-        matches = match_events(given, engine, strategy=strategy, keep=["n"], batch_size=batch_size)
+        result = match_events(given, engine, strategy=strategy, keep=["n"], batch_size=batch_size)
         assert set(told) == {(batch_size, 9)}
-        assert found(matches) == expected(engine, events)
+        assert found(result.matches) == expected(engine, events)
     with pytest.raises(ValueError, match="batch_size"):
         match_events(given, engine, strategy=strategy, batch_size=0)
 
@@ -227,8 +228,8 @@ def test_the_table_of_cases_holds_on_spark(spark: SparkSession, backend: str, st
             named[f"{number}/{held.id}"] = held.id
             engine.add({**held.to_dict(), **tenant, "id": f"{number}/{held.id}"})
         own.append(named)
-    matches = match_events(frame(spark, events, 3), engine, strategy=strategy, keep=["n"])
-    got = found(matches)
+    result = match_events(frame(spark, events, 3), engine, strategy=strategy, keep=["n"])
+    got = found(result.matches)
     assert got == expected(engine, events)
     ids: list[set[str]] = [set() for _ in cases]
     for n, subscription_id, *_ in got:
@@ -236,7 +237,7 @@ def test_the_table_of_cases_holds_on_spark(spark: SparkSession, backend: str, st
             ids[n].add(own[n][subscription_id])
     for case, seen in zip(cases, ids, strict=True):
         assert seen == (case.expect_ids or frozenset()), case.id
-    codes = {row.n: (row.code, row.position) for row in matches.rejected.select("n", "code", "position").collect()}
+    codes = {row.n: (row.code, row.position) for row in result.rejected.select("n", "code", "position").collect()}
     for n, case in enumerate(cases):
         if case.event_error is None:
             assert n not in codes, case.id
@@ -291,13 +292,13 @@ def test_subscriptions_come_in_any_form(spark: SparkSession, strategy: Any, tmp_
         "columns": members.selectExpr(f"inline(array(from_json(text, '{columns}')))"),
     }
     for name, form in forms.items():
-        assert pairs(match_events(texts(spark), form, strategy=strategy)) == IDS, name
+        assert pairs(match_events(texts(spark), form, strategy=strategy).matches) == IDS, name
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_rows_say_all_of_a_match_and_of_a_rejection(spark: SparkSession, backend: str, strategy: Any) -> None:
-    matches = match_events(texts(spark), orders(), strategy=strategy, keep_event=True)
-    (row,) = matches.where("subscription_id = 'de'").collect()
+    result = match_events(texts(spark), orders(), strategy=strategy, keep_event=True)
+    (row,) = result.matches.where("subscription_id = 'de'").collect()
     assert row.asDict() == {
         "event_id": "1",
         "tenant": "default",
@@ -309,16 +310,16 @@ def test_rows_say_all_of_a_match_and_of_a_rejection(spark: SparkSession, backend
         "certain": True,
         "event": EVENTS[0],
     }
-    bad = {row.event: (row.code, row.position) for row in matches.rejected.collect()}
+    bad = {row.event: (row.code, row.position) for row in result.rejected.collect()}
     assert bad == {EVENTS[3]: ("malformed_json", 36)}
-    assert all(row.detail for row in matches.rejected.collect())
+    assert all(row.detail for row in result.rejected.collect())
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_counts_add_up(spark: SparkSession, backend: str, strategy: Any) -> None:
     observation = Observation()
-    matches = match_events(texts(spark), orders(), strategy=strategy, observation=observation)
-    assert pairs(matches) == IDS
+    result = match_events(texts(spark), orders(), strategy=strategy, observation=observation)
+    assert pairs(result.matches) == IDS
     counts = observation.get
     assert (counts["events"], counts["rejected"], counts["ignored"], counts["matches"]) == (5, 1, 1, 4)
     outcomes = match_events(texts(spark), orders(), strategy=strategy).outcomes.persist()
@@ -345,11 +346,11 @@ def test_filters_may_stop_events_before_a_snapshot_is_opened(spark: SparkSession
     rng = random.Random(12)
     engine = random_engine(rng, 30)
     events = random_events(rng, 100)
-    matches = match_events(frame(spark, events, 2), engine, strategy="broadcast", keep=["n"], prune=True)
-    assert found(matches) == expected(engine, events)
+    result = match_events(frame(spark, events, 2), engine, strategy="broadcast", keep=["n"], prune=True)
+    assert found(result.matches) == expected(engine, events)
     observation = Observation()
-    matches = match_events(texts(spark), orders(), strategy="broadcast", prune=True, observation=observation)
-    assert pairs(matches) == IDS
+    result = match_events(texts(spark), orders(), strategy="broadcast", prune=True, observation=observation)
+    assert pairs(result.matches) == IDS
     counts = observation.get
     assert {name: counts[name] for name in ("events", "rejected", "ignored", "matches", "matched", "pruned")} == {
         "events": 5,
@@ -366,25 +367,25 @@ def test_filters_may_stop_events_before_a_snapshot_is_opened(spark: SparkSession
 def test_nothing_comes_of_nothing(spark: SparkSession, strategy: Any) -> None:
     """No events, no subscriptions, no subscriptions to what the events are of, partitions without a row."""
     none = texts(spark).limit(0)
-    assert match_events(none, orders(), strategy=strategy).collect() == []
+    assert match_events(none, orders(), strategy=strategy).matches.collect() == []
     assert match_events(none, orders(), strategy=strategy).rejected.collect() == []
-    assert match_events(texts(spark), Engine(), strategy=strategy).collect() == []
+    assert match_events(texts(spark), Engine(), strategy=strategy).matches.collect() == []
     other = Engine()
     other.add({"id": "s", "collection": "others"})
-    matches = match_events(texts(spark).repartition(9), other, strategy=strategy)
-    assert matches.collect() == []
-    assert matches.rejected.count() == 1
+    result = match_events(texts(spark).repartition(9), other, strategy=strategy)
+    assert result.matches.collect() == []
+    assert result.rejected.count() == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_bad_event_fails_the_job_only_where_it_was_asked_for(spark: SparkSession, strategy: Any) -> None:
     # Cogroup counts what can be read before, and does not fail there.
-    matches = match_events(texts(spark), orders(), strategy=strategy, on_error="fail")
+    result = match_events(texts(spark), orders(), strategy=strategy, on_error="fail")
     with pytest.raises(PythonException, match=r"malformed_json at byte 36.*on_error='reject'"):
-        matches.collect()
+        result.matches.collect()
     good = match_events(texts(spark).where("value like '%}}'"), orders(), strategy=strategy, on_error="fail")
-    assert pairs(good) == IDS
+    assert pairs(good.matches) == IDS
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -407,7 +408,7 @@ def test_auto_goes_by_size_and_says_why(spark: SparkSession, caplog: pytest.LogC
     assert "B of subscriptions, of at most 512 MiB" in small.reason
     assert "of subscriptions, more than 100 B" in large.reason
     assert large.reason in caplog.text
-    assert pairs(small) == pairs(large) == IDS
+    assert pairs(small.matches) == pairs(large.matches) == IDS
     assert small.version is not None
     assert large.version is None
 
@@ -426,7 +427,7 @@ def test_what_cannot_be_is_refused_at_once(spark: SparkSession) -> None:
         match_events(events, engine, layout="debezium")
     with pytest.raises(TypeError, match="expected a DataFrame, an Engine or a path, not dict"):
         match_events(events, {})  # type: ignore[arg-type]
-    assert pairs(match_events(events, engine, layout="change")) == IDS
+    assert pairs(match_events(events, engine, layout="change").matches) == IDS
 
 
 @pytest.mark.slow
@@ -441,11 +442,11 @@ def test_a_bad_event_that_fails_the_job_is_told_by_row_id_code_and_what_is_kept(
     engine.add({"id": "s", "collection": "orders", "filters": [{"field": "country", "op": "==", "value": "DE"}]})
     chosen, prune = ("broadcast", True) if " " in strategy else (strategy, None)
     given: Any = {"strategy": chosen, "prune": prune}
-    matches = match_events(events, engine, keep=["kafka.offset"], on_error="fail", **given)
+    result = match_events(events, engine, keep=["kafka.offset"], on_error="fail", **given)
     told = (
         r"bad_value at byte 46.*\(row 41 of partition 0, counted from 0, id 'e41', kafka.offset=41, on_error='reject' puts such"
     )
-    for frame in (matches, matches.rejected):
+    for frame in (result.matches, result.rejected):
         with pytest.raises(PythonException, match=told):
             frame.collect()
     if strategy != "broadcast":
@@ -454,7 +455,7 @@ def test_a_bad_event_that_fails_the_job_is_told_by_row_id_code_and_what_is_kept(
     spark.conf.set("spark.sql.execution.pyspark.udf.hideTraceback.enabled", "true")
     try:
         with pytest.raises(PythonException, match=told) as caught:
-            match_events(events, engine, keep=["kafka.offset"], on_error="fail", **given).collect()
+            match_events(events, engine, keep=["kafka.offset"], on_error="fail", **given).matches.collect()
         assert "Traceback" not in str(caught.value)
     finally:
         spark.conf.unset("spark.sql.execution.pyspark.udf.hideTraceback.enabled")
@@ -480,7 +481,7 @@ def test_a_path_may_be_a_url_of_any_file_system_that_is_there(spark: SparkSessio
     orders().save(path)
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ORDERS))
     for url in (f"file://{path}", f"file:{path}", f"file://{tmp_path / 'lines.jsonl'}"):
-        assert pairs(match_events(texts(spark), url)) == IDS
+        assert pairs(match_events(texts(spark), url).matches) == IDS
     assert pairs(match_stream(texts(spark), f"file://{path}")) == IDS
     with pytest.raises(ConfigError, match=r"s3a://bucket/a/snapshot is not on this machine.*use match_batches"):
         match_stream(texts(spark), "s3a://bucket/a/snapshot")
@@ -500,8 +501,8 @@ def test_a_path_may_be_a_url_of_any_file_system_that_is_there(spark: SparkSessio
 def test_a_layout_of_ones_own(spark: SparkSession, backend: str, strategy: Any) -> None:
     events = spark.createDataFrame([('{"country": "DE"}',)], "doc string")
     subscriptions = spark.createDataFrame([(json.dumps(ORDERS[2]),)], "text string")
-    matches = match_events(events, subscriptions, event_col="doc", layout="document", strategy=strategy, default_tenant="acme")
-    assert [(row.tenant, row.subscription_id) for row in matches.collect()] == [("acme", "any")]
+    result = match_events(events, subscriptions, event_col="doc", layout="document", strategy=strategy, default_tenant="acme")
+    assert [(row.tenant, row.subscription_id) for row in result.matches.collect()] == [("acme", "any")]
 
 
 def test_sql_knows_who_wants_an_event(spark: SparkSession, backend: str) -> None:
@@ -519,4 +520,4 @@ def test_sql_knows_who_wants_an_event(spark: SparkSession, backend: str) -> None
 
 
 def test_the_reference_can_be_chosen(spark: SparkSession) -> None:
-    assert pairs(match_events(texts(spark), orders(), strategy="broadcast", backend="reference")) == IDS
+    assert pairs(match_events(texts(spark), orders(), strategy="broadcast", backend="reference").matches) == IDS

@@ -28,9 +28,9 @@ texts = ['{"id": 1, "collection": "orders", "data": {"country": "DE"}}', '{"id":
 events = spark.createDataFrame([(text,) for text in texts], "value string")
 said = {}
 for strategy in ("broadcast", "cogroup"):
-    matches = match_events(events, engine, strategy=strategy)
-    said[strategy] = sorted([row.event_id, row.subscription_id] for row in matches.collect())
-    said[f"{strategy} rejected"] = [[row.event, row.code, row.position] for row in matches.rejected.collect()]
+    result = match_events(events, engine, strategy=strategy)
+    said[strategy] = sorted([row.event_id, row.subscription_id] for row in result.matches.collect())
+    said[f"{strategy} rejected"] = [[row.event, row.code, row.position] for row in result.rejected.collect()]
 register(spark, engine)
 events.createOrReplaceTempView("events")
 said["sql"] = sorted(sorted(row.ids or []) for row in spark.sql("SELECT streamer_match(value) AS ids FROM events").collect())
@@ -44,7 +44,7 @@ for path in ("subscriptions.snapshot", "again.snapshot"):
     matcher = match_batches(str(here / path), lambda frame, _: frame.write.mode("append").parquet(str(here / "streamed")))
     writer = spark.readStream.text(str(here / "incoming")).writeStream.foreachBatch(matcher)
     writer.option("checkpointLocation", str(here / f"{path}.checkpoint")).trigger(availableNow=True).start().awaitTermination()
-    match_events(events, str(here / path)).count()
+    match_events(events, str(here / path)).matches.count()
 rows = spark.read.parquet(str(here / "streamed")).collect()
 said["streamed"] = sorted([row.event_id, row.subscription_id] for row in rows)
 said["session"] = type(spark).__module__

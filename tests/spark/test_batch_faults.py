@@ -97,8 +97,8 @@ def die_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, marker: Path,
     engine = numbers()
     events, texts = numbered(spark, 600)
     options = CogroupOptions(subscriptions_per_task=20, events_per_task=50)
-    matches = match_events(events, engine, strategy=strategy, cogroup_options=options)  # type: ignore[arg-type]
-    assert pairs(matches) == expected(engine, texts)
+    result = match_events(events, engine, strategy=strategy, cogroup_options=options)  # type: ignore[arg-type]
+    assert pairs(result.matches) == expected(engine, texts)
     assert marker.exists(), "nobody died"
 
 
@@ -150,13 +150,13 @@ def test_pruned_events_never_reach_the_shuffle(spark: SparkSession, backend: str
     engine.add_many({"id": f"t{n}", "collection": "others"} for n in range(500))
     texts = [json.dumps({"id": n, "collection": "orders", "data": {"n": n, "text": "x" * 200}}) for n in range(2000)]
     events = spark.createDataFrame([(text,) for text in texts], "value string")
-    matches = match_events(events, engine, strategy="cogroup", cogroup_options=CogroupOptions(fp_rate=0.001))
-    assert len(matches.collect()) == 10
-    rows, size = shuffled(matches)
+    result = match_events(events, engine, strategy="cogroup", cogroup_options=CogroupOptions(fp_rate=0.001))
+    assert len(result.matches.collect()) == 10
+    rows, size = shuffled(result.matches)
     assert 20 <= rows <= 20 + 20, "ten events, ten subscriptions, and what chance lets pass"
     unpruned = match_events(events, engine, strategy="cogroup", cogroup_options=CogroupOptions(prune=False))
-    assert len(unpruned.collect()) == 10
-    all_rows, all_bytes = shuffled(unpruned)
+    assert len(unpruned.matches.collect()) == 10
+    all_rows, all_bytes = shuffled(unpruned.matches)
     assert all_rows == 2010
     assert size * 20 < all_bytes
 
@@ -168,8 +168,8 @@ def test_hot_collections_are_salted_and_large_ones_are_split(spark: SparkSession
     texts = [json.dumps({"id": n, "collection": "hot" if n % 10 else "cold", "type": "insert"}) for n in range(400)]
     events = spark.createDataFrame([(text,) for text in texts], "value string").repartition(2)
     options = CogroupOptions(subscriptions_per_task=30, events_per_task=100)
-    matches = match_events(events, engine, strategy="cogroup", cogroup_options=options)
-    assert len(matches.collect()) == 360 * 90
-    rows, _ = shuffled(matches)
+    result = match_events(events, engine, strategy="cogroup", cogroup_options=options)
+    assert len(result.matches.collect()) == 360 * 90
+    rows, _ = shuffled(result.matches)
     # 90 subscriptions in three parts, 360 events to each of these, in four salts.
     assert rows == 3 * 360 + 4 * 90

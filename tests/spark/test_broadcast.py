@@ -14,11 +14,13 @@ from streamer.engine import engine as engine_module
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
-from streamer.spark import batch, broadcast
+from streamer.spark import batch, broadcast, files
 
 
 class Session:
-    """Takes files as a server of Spark Connect does: a name once."""
+    """Takes files as a server of Spark Connect does: a name once, and for good."""
+
+    __module__ = "pyspark.sql.connect.session"
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -39,9 +41,9 @@ def nothing_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Te
 
 def another_process(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    monkeypatch.setattr(broadcast, "_HELD", {})
-    monkeypatch.setattr(broadcast, "_CARRIED", type(broadcast._CARRIED)())
-    monkeypatch.setattr(broadcast, "_folder", lambda: folder)
+    for module, name in ((broadcast, "_HELD"), (broadcast, "_GUARDS"), (files, "_KEPT"), (files, "_CARRIED")):
+        monkeypatch.setattr(module, name, type(getattr(module, name))())
+    monkeypatch.setattr(files, "folder", lambda: folder)
 
 
 def filled(count: int = 100) -> Engine:
@@ -95,9 +97,9 @@ def test_what_a_session_has_already_is_there(backend: str) -> None:
     """A file of this name has these bytes, whoever added it; any other refusal is an error."""
     session, engine = Session(), filled()
     held = broadcast.hold(engine)
-    session.files[held.name] = Path(held.directory.path).read_bytes()
-    session.refused = [held.name]
-    assert ship(session, engine).name == held.name
+    session.files[held.file.name] = Path(held.directory.path).read_bytes()
+    session.refused = [held.file.name]
+    assert ship(session, engine).name == held.file.name
     session.addArtifacts = lambda *_, **__: 1 / 0  # type: ignore[method-assign,assignment]
     with pytest.raises(ZeroDivisionError):
         ship(session, filled(5))
@@ -117,7 +119,7 @@ def test_who_replaces_or_overwrites_a_file_changes_nothing_of_what_is_held(backe
         assert (shipped.subscriptions, shipped.digest) == (100, held.directory.digest)
     copy = Path(held.directory.path)
     assert len(Engine.load(copy)) == 100
-    assert session.files == {held.name: copy.read_bytes()}
+    assert session.files == {held.file.name: copy.read_bytes()}
 
 
 def test_a_damaged_file_is_named_and_not_held(backend: str, tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_a_damaged_file_is_named_and_not_held(backend: str, tmp_path: Path) -> N
     with pytest.raises(SnapshotError) as caught:
         broadcast.hold(path)
     assert (caught.value.path, caught.value.place) == (str(path), "section default/c")
-    assert list(broadcast._folder().iterdir()) == []
+    assert list(files.folder().iterdir()) == []
     engine.save(path)
     assert broadcast.hold(path).directory.subscriptions == 100
 

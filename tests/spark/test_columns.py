@@ -53,7 +53,7 @@ def frame(spark: SparkSession, event_col: str, *names: str) -> DataFrame:
 def test_a_name_may_have_dots_and_quotes(spark: SparkSession, backend: str, engine: Engine, strategy: Any) -> None:
     events = frame(spark, "body.json", *KEPT)
     found = match_events(events, engine, event_col="body.json", keep=(*KEPT, "body.json"), strategy=strategy)
-    ways = {"alone": (found, found.rejected), "one pass": (matches_of(found.outcomes), rejected_of(found.outcomes))}
+    ways = {"alone": (found.matches, found.rejected), "one pass": (matches_of(found.outcomes), rejected_of(found.outcomes))}
     for matches, rejected in ways.values():
         (match,) = matches.collect()
         assert (match["event_id"], *(match[name] for name in KEPT), match["body.json"]) == ("e1", *range(5), GOOD)
@@ -90,8 +90,8 @@ def test_case_makes_no_difference_where_the_session_sees_none(
     """A kept column has the name by which it was asked for, as of `select`."""
     events = frame(spark, "Value", "Offset")
     found = match_events(events, engine, event_col="VALUE", keep=["offset", "value"], strategy=strategy)
-    assert found.columns[-2:] == ["offset", "value"]
-    assert [(row.offset, row.value) for row in found.collect()] == [(0, GOOD)]
+    assert found.matches.columns[-2:] == ["offset", "value"]
+    assert [(row.offset, row.value) for row in found.matches.collect()] == [(0, GOOD)]
 
 
 def test_case_makes_a_difference_where_the_session_sees_one(
@@ -100,7 +100,7 @@ def test_case_makes_a_difference_where_the_session_sees_one(
     events = frame(spark, "value", "n", "N", "Event_ID")
     with pytest.raises(ValueError, match="there is no column 'VALUE'; there are value, n, N, Event_ID"):
         match_events(events, engine, event_col="VALUE")
-    (row,) = match_events(events, engine, keep=["N", "n", "Event_ID"], strategy="broadcast").collect()
+    (row,) = match_events(events, engine, keep=["N", "n", "Event_ID"], strategy="broadcast").matches.collect()
     assert (row["N"], row["n"], row["Event_ID"], row["event_id"]) == (1, 0, 2, "e1")
 
 

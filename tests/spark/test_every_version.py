@@ -93,7 +93,7 @@ def pairs(frame: DataFrame) -> Counter[tuple[str, str]]:
 def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(events: DataFrame, backend: str, strategy: Any) -> None:
     """Functions travel, and a column whose name has a dot."""
     found = match_events(events, engine(), strategy=strategy, keep=["kafka.offset"], keep_event=True)
-    rows = found.collect()
+    rows = found.matches.collect()
     assert Counter((row["event_id"], row["subscription_id"]) for row in rows) == EXPECTED
     assert all(row["event"] == EVENTS[row["kafka.offset"]] for row in rows)
     outcomes = found.outcomes.persist()
@@ -112,7 +112,7 @@ def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(events: 
 def test_subscriptions_may_be_a_dataframe(spark: SparkSession, events: DataFrame, strategy: Any) -> None:
     texts = spark.createDataFrame([(json.dumps(each),) for each in SUBSCRIPTIONS], "text string")
     functions = {"is_vip": lambda n: n % 5 == 0}
-    assert pairs(match_events(events, texts, strategy=strategy, cel_functions=functions)) == EXPECTED
+    assert pairs(match_events(events, texts, strategy=strategy, cel_functions=functions).matches) == EXPECTED
 
 
 def test_sql_has_the_ids(spark: SparkSession, events: DataFrame, backend: str) -> None:

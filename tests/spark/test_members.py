@@ -136,8 +136,8 @@ def test_one_column_may_have_them_whole(spark: SparkSession, backend: str) -> No
     events = spark.createDataFrame([('{"id": "e", "collection": "orders", "data": {"n": 1}}',)], "value string")
     plain = spark.createDataFrame([(json.dumps({"id": "s", "collection": "orders"}), 7)], "body string, version int")
     for strategy in ("broadcast", "cogroup"):
-        matches = match_events(events, plain, subscription_col="body", strategy=strategy)  # type: ignore[arg-type]
-        assert [row["subscription_id"] for row in matches.collect()] == ["s"]
+        result = match_events(events, plain, subscription_col="body", strategy=strategy)  # type: ignore[arg-type]
+        assert [row["subscription_id"] for row in result.matches.collect()] == ["s"]
     with pytest.raises(ValueError, match="there is no column 'whole'; there are body, version"):
         match_events(events, plain, subscription_col="whole")
     with pytest.raises(TypeError, match="subscription_col: only a DataFrame has columns, not Engine"):

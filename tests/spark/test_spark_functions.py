@@ -53,7 +53,7 @@ EXPECTED = [("plain", n) for n in range(3, 10)] + [("vip", 0), ("vip", 7)]
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_function_is_called_in_the_workers(spark: SparkSession, backend: str, strategy: Any) -> None:
-    assert found(match_events(events(spark), engine_with(by_sevens()), strategy=strategy)) == EXPECTED
+    assert found(match_events(events(spark), engine_with(by_sevens()), strategy=strategy).matches) == EXPECTED
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -63,8 +63,8 @@ def test_snapshots_and_lines_take_functions_that_are_given(
     engine_with(by_sevens()).save(tmp_path / "snapshot")
     (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, (VIP, PLAIN))))
     for name in ("snapshot", "lines.jsonl"):
-        matches = match_events(events(spark), tmp_path / name, strategy=strategy, cel_functions={"is_vip": by_sevens()})
-        assert found(matches) == EXPECTED
+        result = match_events(events(spark), tmp_path / name, strategy=strategy, cel_functions={"is_vip": by_sevens()})
+        assert found(result.matches) == EXPECTED
     stream = match_stream(events(spark), tmp_path / "snapshot", cel_functions={"is_vip": by_sevens()})
     assert found(stream) == EXPECTED
 
@@ -73,8 +73,8 @@ def test_a_function_that_changed_is_another_one(spark: SparkSession, backend: st
     """Both runs open one snapshot, in one set of workers."""
     engine_with(by_sevens()).save(tmp_path / "snapshot")
     for limit in (3, 5):
-        matches = match_events(events(spark), tmp_path / "snapshot", cel_functions={"is_vip": lambda n, limit=limit: n < limit})
-        assert [n for id_, n in found(matches) if id_ == "vip"] == list(range(limit))
+        result = match_events(events(spark), tmp_path / "snapshot", cel_functions={"is_vip": lambda n, limit=limit: n < limit})
+        assert [n for id_, n in found(result.matches) if id_ == "vip"] == list(range(limit))
 
 
 def test_sql_calls_them_too(spark: SparkSession, backend: str) -> None:

@@ -95,15 +95,15 @@ def test_a_struct_of_each_type_matches_as_its_json(spark: SparkSession, backend:
     assert expected.keys() == {f"{name} {at}" for name, value in VALUES.items() for at in range(len(value[2]))}
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        matches = match_events(as_struct(spark), engine, keep=["n", "value"], keep_event=True, strategy=strategy)
-        rows = matches.collect()
+        result = match_events(as_struct(spark), engine, keep=["n", "value"], keep_event=True, strategy=strategy)
+        rows = result.matches.collect()
         assert Counter(row["subscription_id"] for row in rows) == expected
         # The row of null is ignored.
         assert {row["n"] for row in rows} == {7}
         assert json.loads(rows[0]["event"]) == whole_event()
         # The struct itself is a column that may be kept.
         assert rows[0]["value"]["data"]["big"] == 2**63 - 1
-        assert matches.rejected.count() == 0
+        assert result.rejected.count() == 0
     finally:
         spark.conf.unset("spark.sql.session.timeZone")
 
@@ -133,25 +133,25 @@ def test_a_row_may_be_the_event(spark: SparkSession, backend: str) -> None:
     expected = Counter(
         (row["offset"], each.subscription_id, each.transition, each.certain) for row in rows[:4] for each in engine.match(row)
     )
-    matches = match_events(table, engine, event_col="*", keep=["offset"])
-    got = Counter((row["offset"], row["subscription_id"], row["transition"], row["certain"]) for row in matches.collect())
+    result = match_events(table, engine, event_col="*", keep=["offset"])
+    got = Counter((row["offset"], row["subscription_id"], row["transition"], row["certain"]) for row in result.matches.collect())
     assert got == expected
     assert {"became-paid", "deleted", "of another column"} <= {each[1] for each in expected}
-    (bad,) = matches.rejected.collect()
+    (bad,) = result.rejected.collect()
     assert (bad["offset"], json.loads(bad["event"])["op"]) == (4, "x")
 
 
 def test_a_map_and_a_variant_are_events(spark: SparkSession, backend: str) -> None:
     engine = engine_of({"id": "s", "pattern": {"data": {"n": [{"numeric": [">", 1]}]}}}, layout="document")
     maps = spark.sql("SELECT map('data', map('n', 2, 'm', null)) AS value UNION ALL SELECT map('data', map('n', 1))")
-    assert found(match_events(maps, engine)) == {"s": 1}
+    assert found(match_events(maps, engine).matches) == {"s": 1}
     if HAS_VARIANTS:
         variants = spark.sql(
             """SELECT parse_json(text) AS value FROM VALUES ('{"data": {"n": 2.5}}'), ('{}'), ('[1]'), ('null') AS t(text)"""
         )
-        matches = match_events(variants, engine)
-        assert found(matches) == {"s": 1}
-        assert [row["event"] for row in matches.rejected.collect()] == ["[1]"]
+        result = match_events(variants, engine)
+        assert found(result.matches) == {"s": 1}
+        assert [row["event"] for row in result.rejected.collect()] == ["[1]"]
 
 
 def test_an_envelope_that_cannot_be_is_rejected_and_its_neighbours_match(spark: SparkSession, backend: str) -> None:

@@ -290,10 +290,9 @@ def _run(
 
 def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from pyspark.sql import Observation, functions
-    from pyspark.storagelevel import StorageLevel
 
     from streamer.spark.batch import match_events
-    from streamer.spark.schema import matches_of, rejected_of, tallies_of
+    from streamer.spark.schema import tallies_of
     from streamer.spark.worker import COUNTS
 
     for target in (asked.out, asked.rejected):
@@ -317,30 +316,29 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
         console.say(f"{found.strategy}: {found.reason}")
         counts.version = found.version
         account.facts |= {"strategy": f"{found.strategy}: {found.reason}", "snapshot": found.version or ""}
-        outcomes = found.outcomes.persist(StorageLevel.DISK_ONLY)
+        found.persist()
         # Each event is matched in this first pass alone; what follows reads what it left on the workers' disks.
         observed = Observation("streamer")
         sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
         began = time.monotonic()
         with console.phase("matching"), watch.phase("matching"):
-            tallies = [row.asDict() for row in tallies_of(outcomes.observe(observed, *sums)).collect()]
+            tallies = [row.asDict() for row in tallies_of(found.outcomes.observe(observed, *sums)).collect()]
         counts.matching = time.monotonic() - began
         counts.observed = dict(observed.get)
-        rejected = rejected_of(outcomes)
         codes = {}
         if any(row["rejected"] for row in tallies):
-            codes = {row["code"]: row["count"] for row in rejected.groupBy("code").count().collect()}
+            codes = {row["code"]: row["count"] for row in found.rejected.groupBy("code").count().collect()}
         counts.add(tallies, codes)
         if (reason := _misfit(events, asked.event_col, found.layout, tallies)) is not None:
             console.say(reason)
         account.write()
         with console.phase("writing matches"), watch.phase("writing matches"):
             by = ("gateway_id",) if asked.by_gateway else ()
-            write(matches_of(outcomes, keep_event=asked.keep_event), asked.out, by=by, overwrite=asked.overwrite)
+            write(found.matches, asked.out, by=by, overwrite=asked.overwrite)
         if asked.rejected is not None and (codes or (asked.overwrite and exists(spark, asked.rejected))):
             with console.phase("writing rejected events"), watch.phase("writing rejected events"):
-                write(rejected, asked.rejected, overwrite=asked.overwrite)
-        outcomes.unpersist()
+                write(found.rejected, asked.rejected, overwrite=asked.overwrite)
+        found.close()
         account.stages = watch.stages()
     if codes:
         where = "nowhere: --rejected names a place" if asked.rejected is None else str(asked.rejected)
