@@ -83,7 +83,7 @@ def job(*words: str) -> Any:
 def test_events_may_be_a_table_by_name(schema: str, backend: str, strategy: Any) -> None:
     for name in ("shop.events", "spark_catalog.`shop`.EVENTS"):
         found = match_events(name, engine(), keep=["number"], strategy=strategy)
-        assert pairs(found) == EXPECTED
+        assert pairs(found.matches) == EXPECTED
         assert sorted(row["event"] for row in found.rejected.collect()) == sorted(BAD)
 
 
@@ -279,7 +279,7 @@ def test_a_change_data_feed_is_change_events_with_before(spark: SparkSession, ba
     assert {name for _, _, name, _ in expected} == {each["id"] for each in ABOUT_CHANGES}
     changes = changes_of(feed_of(spark, [*ROWS, *AMBIGUOUS, *ODD]), ["id"], collection="orders", tenant=F.col("region"))
     found = match_events(changes.persist(), of_changes, strategy=strategy, keep=["_commit_version"])
-    rows = found.collect()
+    rows = found.matches.collect()
     assert Counter((row["event_id"], row["type"], row["subscription_id"], row["transition"]) for row in rows) == expected
     assert all(row["event_id"].startswith(f"{row['_commit_version']}:") for row in rows)
     bad = {json.loads(row["event"])["id"]: row["detail"] for row in found.rejected.collect()}
