@@ -44,7 +44,7 @@ def changes_of(
     """Return the change events of a change data feed, as structs in a column `value`.
 
         feed = spark.read.option("readChangeFeed", "true").option("startingVersion", 0).table("shop.orders")
-        match_events(changes_of(feed, "id", collection="orders"), engine)
+        match_events(changes_of(feed, "id", collection="orders"), engine).matches
 
     A stream's micro-batches are such DataFrames, too: make events of each before it is matched.
 

@@ -121,7 +121,7 @@ def test_a_batch_reads_and_writes_tables(spark: SparkSession, kind: str, tmp_pat
     bad = ["{", '{"collection": "*"}']
     add(spark, kind, source, [*events(0, 200), *bad])
     if kind == "delta":
-        assert pairs(match_events(source, engine())) == expected(events(0, 200))
+        assert pairs(match_events(source, engine()).matches) == expected(events(0, 200))
     (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, SUBSCRIPTIONS)))
     words = ["--events", place(kind, source), "-s", str(tmp_path / "s.jsonl"), "--out", place(kind, target), *formats(kind)]
     if kind == "delta":
@@ -261,7 +261,7 @@ def test_a_change_data_feed_is_matched_as_its_changes_are(spark: SparkSession, t
                 for match in asked.match(json.dumps(event)):
                     wanted[event["id"], kind, match.subscription_id, match.transition, version] += 1
     feed = spark.read.option("readChangeFeed", "true").option("startingVersion", 0).table("shop.orders")
-    batch = match_events(changes_of(feed, "id", collection="orders"), asked, keep=["_commit_version"])
+    batch = match_events(changes_of(feed, "id", collection="orders"), asked, keep=["_commit_version"]).matches
     assert job(*words, "-s", str(tmp_path / "s.jsonl"), "--out", f"{tmp_path}/batch").exit_code == OK
     for way, found in {
         "batch": batch,
