@@ -70,7 +70,7 @@ def test_a_column_may_hold_structs(spark: SparkSession, backend: str, engine: En
         "value string, headers array<struct<key: string, value: binary>>, map map<string, array<int>>",
     ).repartition(2)
     found = match_events(events, engine, keep=["headers", "map"], strategy=strategy)
-    for matches, rejected in ((found, found.rejected), (matches_of(found.outcomes), rejected_of(found.outcomes))):
+    for matches, rejected in ((found.matches, found.rejected), (matches_of(found.outcomes), rejected_of(found.outcomes))):
         rows = [(row["headers"] and [tuple(each) for each in row["headers"]], row["map"]) for row in matches.collect()]
         assert sorted(rows, key=str) == sorted([(headers[0], {"a": [1]}), (None, {}), ([], {"b": None})], key=str)
         (bad,) = rejected.collect()
