@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 from streamer.config.schema.service import SharedStore
@@ -454,6 +455,24 @@ def test_a_commit_whose_answer_is_lost_takes_place_once_though_another_thread_ma
     assert not other.is_alive()
     assert [each.message for each in store.waiting(lane, 0, 10, 10**6)] == ["id1"]
     assert sorted(held[:2] for held in store.lanes()) == [("other", 1), ("out", 1)]
+
+
+def test_a_store_goes_on_where_its_connection_broke_amid_a_pipeline(make: Make) -> None:
+    """As psycopg leaves it where the server's last word comes while rows are sent: it stays in the pipeline, and is open."""
+    store = make()
+    lane = store.lane("out")
+    broken = []
+
+    def change(_: object) -> None:
+        if not broken:
+            broken.append(store.database._connection)  # type: ignore[attr-defined]
+            broken[0].pgconn.enter_pipeline_mode()
+            raise psycopg.OperationalError("cannot exit pipeline mode while busy")
+
+    store.database.change(change, patient=True)
+    assert broken[0].closed
+    store.commit([], [], [], [spooled(1)])
+    assert [each.message for each in store.waiting(lane, 0, 10, 10**6)] == ["id1"]
 
 
 @pytest.mark.parametrize("how", [_done, _never, _late])

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import psycopg
 from psycopg import errors
+from psycopg.pq import PipelineStatus
 
 from streamer.config.schema.service import SharedStore
 from streamer.errors import ServiceError
@@ -228,7 +229,8 @@ class Postgres:
                     try:
                         found = work(self._connection)
                     finally:
-                        if self._connection.closed or self._connection.broken:
+                        if not _is_usable(self._connection):
+                            self._connection.close()
                             self._connection = None
                 self._is_back()
                 return found
@@ -325,6 +327,11 @@ class Postgres:
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
     return statement.replace("%", "%%").replace("?", "%s").encode()
+
+
+def _is_usable(connection: _Connection) -> bool:
+    """Tell whether a connection takes statements. One that broke amid a pipeline stays in it, and says that it is open."""
+    return not (connection.closed or connection.info.pipeline_status != PipelineStatus.OFF)
 
 
 def _rows(connection: _Connection, statement: str, values: Sequence[object]) -> list[Any]:
