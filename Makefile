@@ -38,7 +38,9 @@ season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while 
 test: $(if $(TEST),pytest,lint types rust pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
-test-all: $(if $(TEST),slow,test site peers slow spark-versions wheel) ## `make test`, the site, the tests that take long, the peers' crate, older versions of Spark, an installed wheel; with TEST: a part with what takes long in it
+# A wheel is compiled by one core, so the other core has Spark meanwhile.
+test-all: $(if $(TEST),slow,test site peers slow) ## `make test`, the site, the tests that take long, the peers' crate, older versions of Spark, an installed wheel; with TEST: a part with what takes long in it
+	$(if $(TEST),,@$(MAKE) --no-print-directory -j2 spark-versions wheel)
 	@echo "make test-all: passed"
 
 test-integration: $(VENV)/.dev-$(KIND) ## what test-all leaves out: rounds that are recorded, and a broker of Kafka that is fetched
