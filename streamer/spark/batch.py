@@ -65,6 +65,7 @@ def match_events(
     event_col: str = "value",
     layout: EventLayout | PresetName | Mapping[str, Any] | None = None,
     strategy: Strategy = "auto",
+    grouped: bool = False,
     on_error: OnError = "reject",
     keep: Sequence[str] = (),
     keep_event: bool = False,
@@ -92,6 +93,9 @@ def match_events(
             structs.py. `*` takes the row itself, each column of which is a member.
         layout: where the parts of an event stand. An engine and a snapshot have one; naming it again must name the same.
         strategy: `auto` takes broadcast up to *broadcast_bytes*, and says so in `.reason` and the log `streamer.spark`.
+        grouped: the events of a tenant and collection already come together in each partition, so that cogroup leaves them where
+            they lie (grouped.py). Where they do not, the result is the same, or the job fails with `ConfigError` since it would
+            take too long. Broadcast leaves events where they lie anyway.
         on_error: `reject` leaves out events that cannot be read (they are in `.rejected`), `fail` ends the job at the first.
         keep: columns of *events* that every match and every rejected event carries, under their names.
         keep_event: whether a match carries its event, as `event`; one that is no text is there as its JSON.
@@ -102,7 +106,8 @@ def match_events(
             was not told either, as many as make about 65,536 matches.
         observation: counts `events`, `matched`, `matches`, `rejected`, `ignored`, `pruned`, `shuffled` while the matches are
             computed; a name in a streaming query.
-        prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle.
+        prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle, but
+            for *grouped*.
         broadcast_bytes: how many bytes of subscriptions `auto` lets travel.
         cogroup_options: numbers that cogroup goes by.
         subscription_col: the column of a DataFrame that has whole subscriptions, where there are others besides.
@@ -147,9 +152,9 @@ def match_events(
         plan, version, close = partial(broadcast.plan, shipped, chosen), shipped.digest, partial(shipped.take_back, spark)
     else:
         numbers = cogroup_options or cogroup.CogroupOptions()
-        if prune is not None:
-            numbers = replace(numbers, prune=prune)
-        prepared = cogroup.prepare(chosen, given.texts(), given.options, numbers, asked.backend)
+        if prune is not None or grouped:
+            numbers = replace(numbers, prune=bool(prune))
+        prepared = cogroup.prepare(chosen, given.texts(), given.options, numbers, asked.backend, grouped=grouped)
         plan, close = partial(cogroup.plan, prepared, chosen), partial(files.release, spark, prepared.parts)
     observe = None
     if observation is not None:

@@ -47,6 +47,7 @@ from streamer.spark import schema
 from streamer.spark.broadcast import Held
 from streamer.spark.compat import texts_frame
 from streamer.spark.files import Kept, carry, keep, new_file
+from streamer.spark.grouped import by_parts
 from streamer.spark.groups import (
     BODY,
     GROUP,
@@ -117,6 +118,7 @@ class Prepared:
         texts: the subscriptions, in a column `text`.
         options: of `Engine`.
         parts: the file with the parts and their filters, which Spark carries.
+        grouped: the parts are in it compiled, and events stay where they lie; there are then no salts, and none is *touched*.
         splits: (tenant, collection) of which there is more than one part.
         salts: how many tasks a part's events go to, where it is more than one.
         touched: parts to which events go: bit by bit, lowest first.
@@ -126,6 +128,7 @@ class Prepared:
     options: dict[str, Any]
     numbers: CogroupOptions
     parts: Kept
+    grouped: bool
     splits: tuple[Split, ...]
     salts: dict[int, int]
     touched: bytes
@@ -139,9 +142,18 @@ def texts_of(spark: SparkSession, held: Held) -> DataFrame:
 
 
 def prepare(
-    chosen: schema.Chosen, texts: DataFrame, options: dict[str, Any], numbers: CogroupOptions, backend: _backend.Backend
+    chosen: schema.Chosen,
+    texts: DataFrame,
+    options: dict[str, Any],
+    numbers: CogroupOptions,
+    backend: _backend.Backend,
+    *,
+    grouped: bool = False,
 ) -> Prepared:
     """Look through subscriptions and events: four jobs, none of which fetches either.
+
+    Args:
+        grouped: events stay where they lie (grouped.py): they are not looked through.
 
     Raises:
         SubscriptionError: subscriptions that cannot be accepted, or an id that stands twice.
@@ -158,7 +170,9 @@ def prepare(
     twice = named.groupBy("id").count().where("count > 1").limit(MOST_ERRORS).collect()
     _refuse_bad([told(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
     splits = tuple((row["tenant"], row["collection"], -(-row["count"] // numbers.subscriptions_per_task)) for row in large)
-    parts = _ship_parts(spark, texts, options, numbers, splits, backend)
+    parts = _ship_parts(spark, texts, options, numbers, splits, backend, whole=grouped)
+    if grouped:
+        return Prepared(texts, options, numbers, parts, grouped, splits, {}, b"")
     asked = Pass(EVENT, (), False, "matches", False, backend)
     counted = chosen.given.select(EVENT).mapInArrow(
         touch(asked, options, parts.name, prune=numbers.prune), f"{PART} bigint, events bigint"
@@ -171,7 +185,7 @@ def prepare(
         touched[part_number // 8] |= 1 << part_number % 8
         if found > numbers.events_per_task:
             salts[part_number] = min(-(-found // numbers.events_per_task), SALTS)
-    return Prepared(texts, options, numbers, parts, splits, salts, bytes(touched))
+    return Prepared(texts, options, numbers, parts, grouped, splits, salts, bytes(touched))
 
 
 def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
@@ -179,6 +193,10 @@ def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
     result = schema.result(asked, chosen)
     if asked.want == "rejected":
         return chosen.given.mapInArrow(by_reading(asked, prepared.options), result)
+    if prepared.grouped:
+        numbers = prepared.numbers
+        run = by_parts(asked, prepared.options, prepared.parts.name, numbers.subscriptions_per_task, prune=numbers.prune)
+        return chosen.given.mapInArrow(run, result)
     # Every row of the shuffle: a group, what kind of row it is, what it carries. Only under `all` are there others than
     # subscriptions and events.
     kept = [StructField(name, field.dataType) for name, field in zip(inner(len(chosen.kept)), chosen.kept, strict=True)]
@@ -222,6 +240,8 @@ def _ship_parts(
     numbers: CogroupOptions,
     splits: tuple[Split, ...],
     backend: _backend.Backend,
+    *,
+    whole: bool,
 ) -> Kept:
     """Make the parts and their filters on the cluster, and let them travel as a file. Raises SubscriptionError."""
     placed = texts.mapInArrow(
@@ -232,8 +252,8 @@ def _ship_parts(
         placed.repartition(*by)
         .sortWithinPartitions(*by)
         .mapInArrow(
-            build_parts(options, backend, numbers.fp_rate if numbers.prune else None),
-            "tenant string, collection string, split bigint, subscriptions bigint, filter binary, error string",
+            build_parts(options, backend, numbers.fp_rate if numbers.prune else None, whole=whole),
+            "tenant string, collection string, split bigint, subscriptions bigint, filter binary, snapshot binary, error string",
         )
     )
     errors = []
@@ -246,7 +266,8 @@ def _ship_parts(
                 if row["error"] is not None:
                     errors.append(row["error"])
                     continue
-                writer.add(row["tenant"], row["collection"], row["split"], row["subscriptions"], bytes(row["filter"] or b""))
+                filter_, snapshot = (bytes(row[name] or b"") for name in ("filter", "snapshot"))
+                writer.add(row["tenant"], row["collection"], row["split"], row["subscriptions"], filter_, snapshot)
         _refuse_bad(errors)
         return carry(spark, keep(path, "parts"))
     finally:

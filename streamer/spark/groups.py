@@ -20,7 +20,7 @@ from streamer.bloom.shipping import LONGEST_LEASE
 from streamer.engine.engine import Engine
 from streamer.errors import BulkSubscriptionError, InternalError, StreamerError, SubscriptionError
 from streamer.events.layout import EventLayout
-from streamer.spark.parts import SALTS, Parts, label, mapped
+from streamer.spark.parts import SALTS, Parts, compiled, label, mapped
 from streamer.spark.worker import (
     MOST_TALLIES,
     REJECTED,
@@ -210,24 +210,27 @@ def _split(tenants: pa.Array, collections: pa.Array, ids: pa.Array, parts_of: Ma
     )
 
 
-def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | None) -> Run:
+def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | None, *, whole: bool = False) -> Run:
     """Of texts sorted by part, compile each part and give its filter, or what is wrong with its subscriptions.
 
-    The columns are tenant, collection, split, subscriptions, filter, error.
+    The columns are tenant, collection, split, subscriptions, filter, snapshot, error.
+
+    Args:
+        whole: give what is compiled, too, as a snapshot.
     """
-    names = ["tenant", "collection", "split", "subscriptions", "filter", "error"]
-    types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.binary(), pa.string()]
+    names = ["tenant", "collection", "split", "subscriptions", "filter", "snapshot", "error"]
+    types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.binary(), pa.binary(), pa.string()]
 
     def built(part: tuple[str, str, int], texts: list[str]) -> list[tuple[Any, ...]]:
         engine = Engine(**options)
         try:
             engine.add_many(texts)
         except BulkSubscriptionError as bulk:
-            return [(*part, 0, None, told(error)) for error in bulk.errors[: BulkSubscriptionError.SHOWN]]
+            return [(*part, 0, None, None, told(error)) for error in bulk.errors[: BulkSubscriptionError.SHOWN]]
         data = b""
         if fp_rate is not None:
             data = engine.bloom.export(label(part[0]), label(part[1]), lease=LEASE, fp_rate=fp_rate)
-        return [(*part, len(texts), data, None)]
+        return [(*part, len(texts), data, compiled(engine) if whole else None, None)]
 
     def run(batches: Batches) -> Batches:
         choose_backend(backend)
@@ -247,7 +250,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
                 if part is not None and key != part:
                     rows += built(part, texts)
                     texts = []
-                    size += len(rows[-1][4] or b"") + 100
+                    size += len(rows[-1][4] or b"") + len(rows[-1][5] or b"") + 100
                     if size > ROWS_AT_ONCE * 16:
                         yield given_away()
                         size = 0
@@ -424,6 +427,12 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
 def _count_routed(tallies: Tallies, located: pa.RecordBatch, picked: pa.Array) -> None:
     tenants, collections = located.column("tenant"), located.column("collection")
     tallies.add("shuffled", tenants.take(picked), collections.take(picked))
+    count_stopped(tallies, located, picked)
+
+
+def count_stopped(tallies: Tallies, located: pa.RecordBatch, picked: pa.Array) -> None:
+    """Count the events that can be read and go nowhere."""
+    tenants, collections = located.column("tenant"), located.column("collection")
     stopped = _stopped(located, picked)
     tallies.add("pruned", tenants.filter(stopped), collections.filter(stopped))
 

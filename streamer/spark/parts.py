@@ -8,6 +8,8 @@ filters, one after another, as they come              index, an Arrow file      
                                                        2     acme    orders      1      199871    found in log2(n) looks
 ```
 
+Under `grouped` each filter is followed by its part's subscriptions, compiled: the bytes of a snapshot.
+
 It is mapped: a worker touches the pages of the names that it looks at and of the filters that it asks. Rejected: filters in the
 closure of a task (each task would unpickle all of them), and joined to the events by Spark (a shuffle of the events, which is
 what they are to spare).
@@ -17,14 +19,18 @@ from __future__ import annotations
 
 import os
 import struct
+import tempfile
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 import pyarrow as pa
 
 from streamer.bloom import ShippedFilter
+from streamer.engine.engine import Engine
 from streamer.spark.opened import travelled
 
 #: Groups of the shuffle are `part_number * SALTS + salt`.
@@ -42,6 +48,7 @@ _INDEX: Final = pa.schema(
         "subscriptions": pa.int64(),
         "start": pa.int64(),
         "length": pa.int64(),
+        "snapshot": pa.int64(),
     }
 )
 _FOOTER: Final = struct.Struct("<Q")
@@ -53,13 +60,21 @@ class Writer:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file: Final = open(path, "wb")  # noqa: SIM115  # closed by __exit__
-        self._rows: Final[list[tuple[str, str, int, int, int, int]]] = []
+        self._rows: Final[list[tuple[str, str, int, int, int, int, int]]] = []
         self._at = 0
 
-    def add(self, tenant: str, collection: str, split: int, subscriptions: int, guard: bytes) -> None:
-        self._rows.append((tenant, collection, split, subscriptions, self._at, len(guard)))
+    def add(self, tenant: str, collection: str, split: int, subscriptions: int, guard: bytes, snapshot: bytes = b"") -> None:
+        """Write a part.
+
+        Args:
+            subscriptions: how many it has.
+            guard: its filter; empty where it has none.
+            snapshot: what is compiled of it; empty where it is compiled from texts.
+        """
+        self._rows.append((tenant, collection, split, subscriptions, self._at, len(guard), len(snapshot)))
         self._file.write(guard)
-        self._at += len(guard)
+        self._file.write(snapshot)
+        self._at += len(guard) + len(snapshot)
 
     def __enter__(self) -> Self:
         return self
@@ -89,6 +104,7 @@ class Parts:
         self._names: Final = (index.column("tenant"), index.column("collection"))
         self._counts: Final = index.column("subscriptions")
         self._places: Final = (index.column("start"), index.column("length"))
+        self._snapshots: Final = index.column("snapshot")
         self._found: dict[tuple[str, str], range] = {}
         self._open: Final[OrderedDict[int, tuple[ShippedFilter | None, int]]] = OrderedDict()
         self._open_bytes = 0
@@ -118,6 +134,21 @@ class Parts:
         count: int = self._counts[part_number].as_py()
         return count
 
+    def load(self, part_number: int, overrides: Mapping[str, Any]) -> Engine:
+        """Open the subscriptions of a part that were compiled beforehand; *overrides* are as of `Engine.load`."""
+        start, length = (place[part_number].as_py() for place in self._places)
+        start += length
+        # A map of its own, of a file that loses its name at once: pages that no event asks for are not in memory.
+        descriptor, path = tempfile.mkstemp(prefix="streamer-part-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(self._data[start : start + self._snapshots[part_number].as_py()])
+            engine = Engine.load(path, **overrides)
+        finally:
+            os.unlink(path)
+        engine.bloom.stop()
+        return engine
+
     def may_match(self, part_number: int, events: pa.Array) -> pa.BooleanArray:
         """Ask a part's filter which of these events may match, all of its own tenant and collection."""
         guard = self._filter(part_number)
@@ -142,6 +173,14 @@ class Parts:
 def label(name: str) -> str:
     """Return under which name the filter of a part is exported and asked."""
     return ANY if name == "*" else name
+
+
+def compiled(engine: Engine) -> bytes:
+    """Return an engine as the bytes of a snapshot."""
+    with tempfile.TemporaryDirectory(prefix="streamer-part-") as folder:
+        path = Path(folder, "part")
+        engine.save(path)
+        return path.read_bytes()
 
 
 _MAPPED: Final[OrderedDict[str, Parts]] = OrderedDict()

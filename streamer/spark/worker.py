@@ -215,7 +215,7 @@ def refuse(asked: Pass, engine: Engine, batch: pa.RecordBatch, rejected: pa.Reco
         return
     first = rejected.slice(0, 1).to_pylist()[0]
     at = first["row"]
-    words = [] if number is None else [f"row {number(at):,}{_of_partition()}, counted from 0"]
+    words = [] if number is None else [f"row {number(at):,}{of_partition()}, counted from 0"]
     if (own := _id_of(engine, batch.column(asked.event_col).slice(at, 1))) is not None:
         words.append(f"id {shortened(own)!r}")
     words += [f"{name}={shortened(str(batch.column(name)[at].as_py()))}" for name in asked.keep]
@@ -245,7 +245,7 @@ def _id_of(engine: Engine, event: pa.Array) -> str | None:
     return own
 
 
-def _of_partition() -> str:
+def of_partition() -> str:
     """Say which partition of the DataFrame this task has."""
     try:
         from pyspark import TaskContext

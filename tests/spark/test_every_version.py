@@ -89,10 +89,12 @@ def pairs(frame: DataFrame) -> Counter[tuple[str, str]]:
     return Counter((row["event_id"], row["subscription_id"]) for row in frame.collect())
 
 
-@pytest.mark.parametrize("strategy", ["broadcast", "cogroup"])
-def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(events: DataFrame, backend: str, strategy: Any) -> None:
+@pytest.mark.parametrize(("strategy", "grouped"), [("broadcast", False), ("cogroup", False), ("cogroup", True)])
+def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(
+    events: DataFrame, backend: str, strategy: Any, grouped: bool
+) -> None:
     """Functions travel, and a column whose name has a dot."""
-    found = match_events(events, engine(), strategy=strategy, keep=["kafka.offset"], keep_event=True)
+    found = match_events(events, engine(), strategy=strategy, grouped=grouped, keep=["kafka.offset"], keep_event=True)
     rows = found.matches.collect()
     assert Counter((row["event_id"], row["subscription_id"]) for row in rows) == EXPECTED
     assert all(row["event"] == EVENTS[row["kafka.offset"]] for row in rows)

@@ -1,0 +1,165 @@
+"""Events whose tenants and collections already come together are matched where they lie: cogroup without a shuffle of events.
+
+```
+part of the subscriptions ─► compiled on the cluster, once ─► a snapshot in the file of the parts, on every machine
+                                                                    │ the worker opens a part when its events begin
+ task    acme/orders  acme/orders  acme/orders │ acme/users  acme/users ─► matches
+```
+
+That the events are grouped is not believed, and nothing is lost where they are not: what an event may match is found from the
+event, and a part that was put away is opened again. This costs time, so it is counted: a task that opens more parts again than
+it has met is ended with an error.
+
+Invariant: what a task gives, that error included, depends on its rows alone, in their order. So no part stays open from one task
+to the next.
+
+Cost: the driver passes the compiled subscriptions on, a part at a time, and each machine has the file of all of them. An event
+is read twice, to find its tenant and collection, and to match it. Opening a part of 200,000 subscriptions takes 0.1 s; most of
+its memory is the file's, mapped.
+
+Rejected: Spark's own co-partitioning (`cogroup`, a join of bucketed tables). It holds for bucketed tables and for a `repartition`
+in the same plan, and not for a table of files by tenant and collection, or one that is clustered; and a group's events would be
+in memory at once. Texts in place of what is compiled: compiling takes twenty times as long as opening.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from typing import Any, Final, final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamer.engine.engine import Engine
+from streamer.errors import ConfigError
+from streamer.spark.groups import PART, Options, Router, Run, count_stopped, gathered, runs
+from streamer.spark.parts import Parts, mapped
+from streamer.spark.worker import (
+    MOST_TALLIES,
+    Batches,
+    Number,
+    Output,
+    Pass,
+    Tallies,
+    count,
+    match_rows,
+    named,
+    of_partition,
+    refuse,
+    rejections,
+)
+
+Name = tuple[str, str]
+
+#: Names that stay open whatever they hold: an event may match subscriptions of four (its tenant or `*`, its collection or `*`),
+#: and where one collection ends and the next begins, two more.
+LEAST_OPEN: Final = 6
+#: Parts that may be opened again before it is compared with how many there are.
+AGAIN_UNASKED: Final = 100
+
+
+def by_parts(asked: Pass, options: Options, parts_name: str, most_open: int, *, prune: bool) -> Run:
+    """Match events where they lie, each against the parts that it may match.
+
+    Args:
+        most_open: subscriptions that a worker holds open, but for those of `LEAST_OPEN` names.
+    """
+
+    def run(batches: Batches) -> Batches:
+        asked.begin()
+        return gathered(_by_parts(asked, options, mapped(parts_name), most_open, batches, prune=prune))
+
+    return run
+
+
+def _by_parts(asked: Pass, options: Options, parts: Parts, most_open: int, batches: Batches, *, prune: bool) -> Batches:
+    router: Router | None = None
+    output: Output | None = None
+    tallies = Tallies()
+    open_ = OpenParts(parts, options, most_open)
+    first = 0
+    for batch in (named(asked, each) for each in batches):
+        router = router or Router(options, parts, prune=prune)
+        output = output or Output(asked, batch.schema)
+        events = batch.column(asked.event_col)
+        located, rejected = router.locate(events)
+        number: Number = first.__add__
+        if asked.fail:
+            refuse(asked, router.engine, batch, rejected, number)
+        numbers, picked = router.route(events, located)
+        if asked.want == "all":
+            if rejected.num_rows:
+                yield rejections(asked, output, batch, rejected)
+            count(tallies, located, rejected)
+            count_stopped(tallies, located, picked)
+        for run in runs(pa.record_batch({PART: numbers, "row": picked}), (PART,)):
+            rows = run.column("row")
+            engine = open_.engine(run.column(PART)[0].as_py(), partial(_row, first, rows))
+            # Grouped events are mostly all of one collection.
+            given = batch if len(rows) == batch.num_rows else batch.take(rows)
+            yield from match_rows(asked, output, engine, given, tallies, counting=False)
+        if len(tallies) > MOST_TALLIES:
+            yield from tallies.rows(output)
+        first += batch.num_rows
+    if output is not None and asked.want == "all":
+        yield from tallies.rows(output)
+
+
+def _row(first: int, rows: pa.Array) -> int:
+    return int(first + pc.min(rows).as_py())
+
+
+@final
+class OpenParts:
+    """The parts that a task has open; those whose turn was longest ago are put away.
+
+    Attributes:
+        again: how many were opened that had been open before.
+    """
+
+    def __init__(self, parts: Parts, options: Options, most: int) -> None:
+        """Hold at most so many subscriptions, but for those of `LEAST_OPEN` names."""
+        self._parts: Final = parts
+        functions = options.get("cel_functions")
+        self._given: Final[dict[str, Any]] = {} if functions is None else {"cel_functions": functions}
+        self._most: Final = most
+        # The parts of one name are asked together, so they are open together.
+        self._open: Final[OrderedDict[Name, dict[int, Engine]]] = OrderedDict()
+        self._held = 0
+        self._met: Final[set[int]] = set()
+        self.again = 0
+
+    def engine(self, part_number: int, row: Any = None) -> Engine:
+        """Return a part's engine, opened where it is not.
+
+        Args:
+            row: tells which row of the task wants it.
+
+        Raises:
+            ConfigError: parts were opened again more often than there are parts that were met.
+        """
+        name = self._parts.name(part_number)
+        engines = self._open.setdefault(name, {})
+        self._open.move_to_end(name)
+        if part_number not in engines:
+            if part_number in self._met:
+                self.again += 1
+                if self.again > max(AGAIN_UNASKED, len(self._met)):
+                    raise self._refused(name, row)
+            self._met.add(part_number)
+            self._held += self._parts.subscriptions(part_number)
+            while self._held > self._most and len(self._open) > LEAST_OPEN:
+                _, closed = self._open.popitem(last=False)
+                self._held -= sum(map(self._parts.subscriptions, closed))
+            engines[part_number] = self._parts.load(part_number, self._given)
+        return engines[part_number]
+
+    def _refused(self, name: Name, row: Any) -> ConfigError:
+        at = "" if row is None else f" at row {row():,}{of_partition()}, counted from 0"
+        return ConfigError(
+            f"the events do not come together by tenant and collection: {'/'.join(name)} came again{at}, and parts of the "
+            f"subscriptions were opened {len(self._met) + self.again:,} times where {len(self._met):,} would do; sort them "
+            "(sortWithinPartitions), or leave grouped out",
+            place="grouped",
+        )
