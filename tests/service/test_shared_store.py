@@ -521,6 +521,24 @@ def test_a_change_that_a_crash_took_is_made_again(make: Make, cluster: Cluster, 
     assert [each.message for each in store.waiting(lane, 0, 10, 10**6)] == ["id1"]
 
 
+def test_a_change_waits_for_a_server_that_only_reads(make: Make, cluster: Cluster) -> None:
+    """As a standby does until it is promoted."""
+    store = make()
+    lane = store.lane("out")
+    name = "default_transaction_read_only"
+    cluster.sql(f"ALTER SYSTEM SET {name} = on", "SELECT pg_reload_conf()")
+    waiting = threading.Thread(target=store.commit, args=([], [], [], [spooled(1)]))
+    try:
+        time.sleep(0.3)
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+    finally:
+        cluster.sql(f"SET {name} = off", f"ALTER SYSTEM RESET {name}", "SELECT pg_reload_conf()")
+    waiting.join(20)
+    assert [each.message for each in store.waiting(lane, 0, 10, 10**6)] == ["id1"]
+
+
 def test_a_process_leaves_no_number_of_its_changes_behind(make: Make) -> None:
     one, other = make(), make()
     one.lane("out")

@@ -228,6 +228,10 @@ class Postgres:
                         self._connection = self._connected()
                     try:
                         found = work(self._connection)
+                    except errors.ReadOnlySqlTransaction:
+                        # A standby that is not promoted yet, or one that was the server; another address may have it now.
+                        self._connection.close()
+                        raise
                     finally:
                         if not _is_usable(self._connection):
                             self._connection.close()
@@ -238,7 +242,7 @@ class Postgres:
                 tries += 1
                 if tries == _TRIES:
                     raise self._told(error) from error
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            except (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction) as error:
                 is_lost = self._connection is None
                 if is_lost and is_read and is_old:
                     is_read = False
