@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from streamer.config.schema.service import SharedStore
 from streamer.config.secret import SecretValue
@@ -562,6 +564,40 @@ def test_what_was_deleted_before_there_was_a_log_is_in_it(make: Make) -> None:
     table = Table(make())
     assert table.since(6, 9) == ({("acme", "big"): (7, None)}, 9)
     table.close()
+
+
+def test_a_process_that_stood_still_while_it_connected_tries_once_more(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is over then, though the server answered."""
+    over = [errors.ConnectionTimeout("connection timeout expired")]
+    real = postgres.connect
+
+    def connect(dsn: SecretValue, *, replication: bool) -> psycopg.Connection[Any]:
+        if over:
+            raise over.pop()
+        return real(dsn, replication=replication)
+
+    monkeypatch.setattr(postgres, "connect", connect)
+    lane = make().lane("out")
+    assert lane.first >= 0
+    over += [errors.ConnectionTimeout("connection timeout expired")] * 2
+    with pytest.raises(ServiceError, match=r"the store cannot be used: connection timeout expired$"):
+        make()
+
+
+def test_a_process_that_stood_still_amid_its_upgrade_begins_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "IDLE", 1)
+    stood: list[float] = []
+    real = psycopg.Connection.execute
+
+    def execute(self: psycopg.Connection[Any], query: Any, *values: Any, **options: Any) -> Any:
+        if query == "SELECT version FROM streamer" and not stood:
+            stood.append(time.monotonic())
+            time.sleep(1.5)
+        return real(self, query, *values, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", execute)
+    make().lane("out")
+    assert stood
 
 
 def test_a_store_that_cannot_be_opened_is_one_clear_error(

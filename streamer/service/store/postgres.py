@@ -112,8 +112,11 @@ class Postgres:
         self._following: threading.Thread | None = None
         self._connection: _Connection | None = None
         try:
-            self._connection = self._connected()
-            self._begin(self._connection)
+            try:
+                self._begin()
+            except (errors.ConnectionTimeout, errors.IdleInTransactionSessionTimeout):
+                # A process that stood still while it began finds its time over, though the server is well.
+                self._begin()
         except BaseException as error:
             self.close()
             if isinstance(error, psycopg.Error):
@@ -128,7 +131,9 @@ class Postgres:
         connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE}s'")
         return connection
 
-    def _begin(self, connection: _Connection) -> None:
+    def _begin(self) -> None:
+        """Connect, and make the tables that are not there. Raises psycopg.Error, ServiceError."""
+        connection = self._connection = self._connected()
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_UPGRADING,))
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._section.namespace}"')
