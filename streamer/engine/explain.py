@@ -14,7 +14,7 @@ from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Transition, Verdict
 from streamer.reference.conditions import Condition, conditions, evaluate
 from streamer.reference.searches import REFUSED
-from streamer.reference.transition import find_outcome, mentions_before, old_side
+from streamer.reference.transition import Outcome, find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.to_cel import subscription_to_cel
 
@@ -91,17 +91,12 @@ def explain(
             certain=True,
             verdict=Verdict.FALSE,
             conditions=(),
-            note=f"the event is ignored ({ignored.reason.value}): it matches nobody",
+            note=note_of_ignored(ignored),
         )
     budget = options.limits.cel_budget
-    REFUSED.begin()
-    outcome = find_outcome(compiled, read, options.layout, options.soft_delete, budget=budget)
+    outcome, verdict, note = decide(compiled, read, options)
     old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)
     before = [] if old is None else [row for row in _conditions(compiled, old, budget) if row.kind in _OF_THE_DOCUMENT]
-    verdict = evaluate(compiled, read, budget=budget)
-    note = _note(compiled, verdict, outcome is not None, options)
-    if outcome is None and note is None and _would_leave(compiled, read, options):
-        note = "the document matched before the update: `transitions: true` would report a leave"
     return Explanation(
         subscription_id=compiled.subscription.id,
         matched=outcome is not None,
@@ -113,6 +108,22 @@ def explain(
         note=note,
         cel=_cel(compiled, options),
     )
+
+
+def note_of_ignored(ignored: IgnoredEvent) -> str:
+    return f"the event is ignored ({ignored.reason.value}): it matches nobody"
+
+
+def decide(compiled: CompiledSubscription, event: Event, options: Options) -> tuple[Outcome | None, Verdict, str | None]:
+    """Return how a subscription wants an event, what is known of all its conditions together, and what decided beside them."""
+    budget = options.limits.cel_budget
+    REFUSED.begin()
+    outcome = find_outcome(compiled, event, options.layout, options.soft_delete, budget=budget)
+    verdict = evaluate(compiled, event, budget=budget)
+    note = _note(compiled, verdict, outcome is not None, options)
+    if outcome is None and note is None and _would_leave(compiled, event, options):
+        note = "the document matched before the update: `transitions: true` would report a leave"
+    return outcome, verdict, note
 
 
 def _conditions(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[Condition]:

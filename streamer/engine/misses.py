@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _VALUES, _CHARACTERS = 100, 200
 #: As far away as anything can be.
 _FAR: Final = 1.0
-_FAILS: Final = (Verdict.FALSE, Verdict.ERROR)
+#: What a condition that keeps a subscription from matching comes to.
+FAILS: Final = (Verdict.FALSE, Verdict.ERROR)
 
 
 @final
@@ -130,13 +131,12 @@ def near_misses(
         if subscription is None:
             continue  # removed meanwhile
         compiled = engine._compile(subscription)
-        judged = list(_judged(compiled, read, options))
-        failed = [(condition, program) for condition, program in judged if condition.verdict in _FAILS]
+        rows = list(judged(compiled, read, options))
+        failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
         if len(failed) == 1 and not _matches(compiled, read, options):
             condition, program = failed[0]
             near = _distance(condition, compiled, program, read, options)
-            told = replace(condition, hint=hint(condition, compiled, read)) if program is None else condition
-            found.append(NearMiss(subscription_id, told, len(judged) - 1, near))
+            found.append(NearMiss(subscription_id, hinted(condition, program, compiled, read), len(rows) - 1, near))
             found = sorted(found, key=lambda miss: miss.distance)[:n]
     return NearMisses(found, examined, complete=next(held, None) is None)
 
@@ -148,7 +148,7 @@ def _ids(engine: Engine, event: Event) -> Iterator[str]:
             yield from engine._core.ids(Selection(tenant=tenant, collection=collection))
 
 
-def _judged(compiled: CompiledSubscription, event: Event, options: Options) -> Iterator[tuple[Condition, Program | None]]:
+def judged(compiled: CompiledSubscription, event: Event, options: Options) -> Iterator[tuple[Condition, Program | None]]:
     """Yield each condition as it comes out for an event, and the program of one that is CEL."""
     budget = options.limits.cel_budget
     for condition in conditions(compiled, event, budget=budget):
@@ -160,6 +160,11 @@ def _judged(compiled: CompiledSubscription, event: Event, options: Options) -> I
             yield condition, compiled.cel
         else:
             yield from ((condition_of_cel(program, event, budget), program) for program in programs)
+
+
+def hinted(condition: Condition, program: Program | None, compiled: CompiledSubscription, event: Event) -> Condition:
+    """Return what `judged` yielded with what was probably meant; of CEL the operands say it."""
+    return replace(condition, hint=hint(condition, compiled, event)) if program is None else condition
 
 
 @lru_cache(maxsize=256)
@@ -230,7 +235,7 @@ class Row:
     @property
     def failed(self) -> int:
         """How often it was false or an error."""
-        return sum(self.verdicts[verdict] for verdict in _FAILS)
+        return sum(self.verdicts[verdict] for verdict in FAILS)
 
     @property
     def unknown(self) -> int:
@@ -292,9 +297,9 @@ class Survey:
             return
         self.seen += 1
         compiled, options = self._compiled, self._options
-        judged = list(_judged(compiled, read, options))
-        failed = [(condition, program) for condition, program in judged if condition.verdict in _FAILS]
-        for condition, _ in judged:
+        rows = list(judged(compiled, read, options))
+        failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
+        for condition, _ in rows:
             row = self._rows.setdefault((condition.place, condition.text), Row(condition))
             row.verdicts[condition.verdict] += 1
         if _matches(compiled, read, options):

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from streamer.spark.streaming import match_batches, match_stream, write_by_gateway
     from streamer.spark.tables import write_to_table
     from streamer.spark.versions import publish
+    from streamer.spark.why import explain_events
 
 __all__ = [
     "Broadcast",
     "CogroupOptions",
     "SparkMatches",
     "changes_of",
+    "explain_events",
     "match_batches",
     "match_events",
     "match_stream",
@@ -47,6 +49,7 @@ _HOMES = {
     "CogroupOptions": "cogroup",
     "SparkMatches": "result",
     "changes_of": "changes",
+    "explain_events": "why",
     "match_batches": "streaming",
     "match_events": "batch",
     "match_stream": "streaming",

@@ -14,42 +14,35 @@ cogroup.py; what runs in a worker is in worker.py.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter, signature
 from operator import methodcaller
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from streamer import _backend
-from streamer.cel_eval import Functions
 from streamer.core.options import Options
-from streamer.core.snapshot import MAGIC
 from streamer.engine.arguments import check_positive
 from streamer.engine.engine import Engine
-from streamer.errors import BackendError, ConfigError
+from streamer.errors import BackendError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, files, members, schema, tables
 from streamer.spark.compat import is_frame
-from streamer.spark.functions import carried
-from streamer.spark.paths import on_driver
+from streamer.spark.given import Given, Subscriptions
 from streamer.spark.result import SparkMatches
-from streamer.spark.storage import Storage, storage
 from streamer.spark.worker import COUNTS, EVENT, Pass
 
 if TYPE_CHECKING:
-    from pyspark.sql import Observation, SparkSession
+    from pyspark.sql import Observation
 
 Strategy: TypeAlias = Literal["auto", "broadcast", "cogroup"]
 OnError: TypeAlias = Literal["reject", "fail"]
-Subscriptions: TypeAlias = "DataFrame | Engine | str | os.PathLike[str]"
 
 logger: Final = logging.getLogger("streamer.spark")
 
@@ -129,7 +122,8 @@ def match_events(
         TypeError: events or subscriptions of another kind, or an option that there is not.
     """
     check_options(engine_options)
-    _check_choices(strategy, on_error, backend, batch_size, extra)
+    _check_choices(strategy, on_error, backend, batch_size)
+    members.check_extra(extra)
     if isinstance(events, str):
         events = tables.active(events)
     chosen = schema.choose(events, event_col, keep)
@@ -143,7 +137,7 @@ def match_events(
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
     if is_frame(subscriptions):
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
-    given = _given(spark, subscriptions, engine_options)
+    given = Given.of(spark, subscriptions, engine_options)
     way, reason = _choose(given, strategy, broadcast_bytes)
     logger.info("match_events: %s, since %s", way, reason)
     version = None
@@ -172,9 +166,7 @@ def match_events(
     )
 
 
-def _check_choices(
-    strategy: Strategy, on_error: OnError, backend: _backend.Backend | None, batch_size: int | None, extra: members.Extra
-) -> None:
+def _check_choices(strategy: Strategy, on_error: OnError, backend: _backend.Backend | None, batch_size: int | None) -> None:
     """Refuse arguments that cannot be. Raises ValueError, TypeError and BackendError."""
     if batch_size is not None:
         check_positive("batch_size", batch_size)
@@ -182,7 +174,6 @@ def _check_choices(
         ("strategy", strategy, ("auto", "broadcast", "cogroup")),
         ("on_error", on_error, ("reject", "fail")),
         ("backend", backend, (None, "native", "reference")),
-        ("extra", extra, members.EXTRAS),
     ):
         if value not in choices:
             raise ValueError(f"{name}: expected {' or '.join(repr(choice) for choice in choices if choice)}, not {value!r}")
@@ -202,101 +193,7 @@ def check_options(given: Iterable[str]) -> None:
             )
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Subscriptions in the form that they came in, and the options that their engine has."""
-
-    spark: SparkSession
-    #: A path is one of JSON lines; a DataFrame has them in a column `text`.
-    source: DataFrame | Engine | broadcast.Held | Path | Storage
-    options: dict[str, Any]
-
-    def size(self) -> tuple[int, str]:
-        """Return how many bytes the texts take, about, and what was looked at."""
-        if isinstance(self.source, Engine):
-            return 0, "the engine is on the driver already"
-        if isinstance(self.source, broadcast.Held):
-            return self.source.bytes, "the file"
-        if isinstance(self.source, Path | Storage):
-            size = self.source.stat().st_size if isinstance(self.source, Path) else self.source.stamp()[0]
-            # JSON lines shrink to about a fifth.
-            return (size * 5, "the compressed file") if self.source.name.endswith((".gz", ".zst")) else (size, "the file")
-        (row,) = self.source.agg(F.coalesce(F.sum(F.octet_length("text")), F.lit(0)).alias("bytes")).collect()
-        return row["bytes"], "the DataFrame"
-
-    def ship(self, *, prune: bool) -> broadcast.Broadcast:
-        """Let them travel as a snapshot. Raises SubscriptionError."""
-        source = self.source
-        if not isinstance(source, Engine | broadcast.Held):
-            engine = Engine(**self.options)
-            if isinstance(source, Path):
-                engine.add_jsonl(source)
-            elif isinstance(source, Storage):
-                with source.fetched() as path:
-                    engine.add_jsonl(path)
-            else:
-                engine.add_many(row["text"] for row in source.toLocalIterator(prefetchPartitions=True))
-            engine.bloom.stop()
-            source = engine
-        return broadcast.ship(self.spark, source, prune=prune, functions=self.options.get("cel_functions"))
-
-    def texts(self) -> DataFrame:
-        """Return what `cogroup.prepare` takes: a column `text`."""
-        source = broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source
-        if isinstance(source, Path | Storage):
-            return self.spark.read.text(str(source)).where("trim(value) != ''").withColumnRenamed("value", "text")
-        return cogroup.texts_of(self.spark, source) if isinstance(source, broadcast.Held) else source
-
-
-def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) -> _Given:
-    if options.get("default") is not None:
-        raise ConfigError("events of a DataFrame are JSON already", place="default")
-    if isinstance(source, Engine):
-        held = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
-        _same(options, held, "the engine")
-        return _Given(spark, source, _travelling(held))
-    if isinstance(source, str | os.PathLike):
-        place: Path | Storage | None = storage(spark, source)
-        if isinstance(place, Storage):
-            is_snapshot = place.begins_with(MAGIC)
-        else:
-            place = on_driver(source)
-            with open(place, "rb") as file:
-                is_snapshot = file.read(len(MAGIC)) == MAGIC
-        if is_snapshot:
-            copy = broadcast.hold_any(spark, source)
-            held = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
-            # No file holds functions.
-            functions = options.pop("cel_functions", None)
-            _same(options, held, "the snapshot")
-            held["cel_functions"] = Functions(functions)
-            return _Given(spark, copy, _travelling(held))
-        Options.checked(**options)
-        return _Given(spark, place, _travelling(options))
-    if not is_frame(source):
-        raise TypeError(f"subscriptions: expected a DataFrame, an Engine or a path, not {type(source).__name__}")
-    Options.checked(**options)
-    return _Given(spark, source, _travelling(options))
-
-
-def _travelling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as an engine in a worker takes them. Raises ConfigError for a function that cannot travel."""
-    # Each core of a machine has a worker of its own.
-    options = {name: value for name, value in options.items() if name != "threads"}
-    functions = carried(options.pop("cel_functions", None))
-    return options if functions is None else {**options, "cel_functions": functions}
-
-
-def _same(named: Mapping[str, Any], held: Mapping[str, Any], whose: str) -> None:
-    """Refuse options that are not those under which the subscriptions were accepted."""
-    asked, kept = Options.checked(**{**held, **named}), Options.checked(**held)
-    for name in named:
-        if getattr(asked, name) != getattr(kept, name):
-            raise ConfigError(f"{whose} has another one", place=name)
-
-
-def _choose(given: _Given, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:
+def _choose(given: Given, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:
     if strategy != "auto":
         return strategy, "it was asked for"
     size, what = given.size()

@@ -34,20 +34,20 @@ _HELD: Final[OrderedDict[tuple[str, str, str, str], Opened]] = OrderedDict()
 def by_looking(path: str) -> Callable[[Batches], Batches]:
     """Return what finds the snapshot that holds now: a row for each row given, of which there is one."""
 
-    def run(batches: Batches) -> Batches:
+    def look_for_snapshot(batches: Batches) -> Batches:
         for batch in batches:
             version = find(path)
             rows = batch.num_rows
             columns = {SNAPSHOT: [version.digest] * rows, PATH: [version.path] * rows, REFUSED: [version.refused] * rows}
             yield pa.RecordBatch.from_pydict(columns)
 
-    return run
+    return look_for_snapshot
 
 
 def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batches], Batches]:
     """Return what `mapInArrow` runs: each batch of events against the snapshot that its rows name."""
 
-    def run(batches: Batches) -> Batches:
+    def match_by_version(batches: Batches) -> Batches:
         asked.begin()
         output: Output | None = None
         tallies = Tallies()
@@ -62,7 +62,7 @@ def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batch
         if output is not None and asked.want == "all":
             yield from tallies.rows(output)
 
-    return run
+    return match_by_version
 
 
 def _held(path: str, digest: str, backend: str, functions: Carried | None) -> Opened:

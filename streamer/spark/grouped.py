@@ -66,11 +66,11 @@ def by_parts(asked: Pass, options: Options, parts_name: str, most_open: int, *, 
         most_open: subscriptions that a worker holds open, but for those of `LEAST_OPEN` names.
     """
 
-    def run(batches: Batches) -> Batches:
+    def match_by_parts(batches: Batches) -> Batches:
         asked.begin()
         return gathered(_by_parts(asked, options, mapped(parts_name), most_open, batches, prune=prune))
 
-    return run
+    return match_by_parts
 
 
 def _by_parts(asked: Pass, options: Options, parts: Parts, most_open: int, batches: Batches, *, prune: bool) -> Batches:

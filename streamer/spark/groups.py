@@ -72,18 +72,18 @@ _CHANGED: Final = "they must be the same from the call of match_events until its
 def name_subscriptions(options: Options, backend: _backend.Backend) -> Run:
     """Of texts, give tenant, collection and id, or what is wrong: `tenant, collection, id, error`."""
 
-    def run(batches: Batches) -> Batches:
+    def name_texts(batches: Batches) -> Batches:
         names = Names(options, backend)
         for batch in batches:
             yield pa.record_batch(names.of(batch.column("text")), names=["tenant", "collection", "id", "error"])
 
-    return run
+    return name_texts
 
 
 def split_subscriptions(options: Options, backend: _backend.Backend, splits: Sequence[Split]) -> Run:
     """Of texts, give those that can be named, with the split that they go to: `tenant, collection, split, text`."""
 
-    def run(batches: Batches) -> Batches:
+    def split_texts(batches: Batches) -> Batches:
         names, parts_of = Names(options, backend), _parts_of(splits)
         for batch in batches:
             tenant, collection, id_, error = names.of(batch.column("text"))
@@ -92,7 +92,7 @@ def split_subscriptions(options: Options, backend: _backend.Backend, splits: Seq
                 [tenant, collection, split, batch.column("text")], names=["tenant", "collection", "split", "text"]
             ).filter(pc.is_null(error))
 
-    return run
+    return split_texts
 
 
 def carry_subscriptions(
@@ -105,7 +105,7 @@ def carry_subscriptions(
 ) -> Run:
     """Of texts, give those that events can meet, with the part that they are in: `part_number, salts, body`."""
 
-    def run(batches: Batches) -> Batches:
+    def carry_texts(batches: Batches) -> Batches:
         names, parts_of, parts = Names(options, backend), _parts_of(splits), mapped(parts_name)
         for batch in batches:
             tenant, collection, id_, _ = names.of(batch.column("text"))
@@ -127,7 +127,7 @@ def carry_subscriptions(
             )
             yield rows.filter(pc.is_valid(rows.column(PART)))
 
-    return run
+    return carry_texts
 
 
 def _part_number(parts: Parts, tenant: str | None, collection: str | None, split: int, touched: bytes) -> int | None:
@@ -232,7 +232,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
             data = engine.bloom.export(label(part[0]), label(part[1]), lease=LEASE, fp_rate=fp_rate)
         return [(*part, len(texts), data, compiled(engine) if whole else None, None)]
 
-    def run(batches: Batches) -> Batches:
+    def build_filters(batches: Batches) -> Batches:
         choose_backend(backend)
         part: tuple[str, str, int] | None = None
         texts: list[str] = []
@@ -261,7 +261,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
         if rows:
             yield given_away()
 
-    return run
+    return build_filters
 
 
 # Events
@@ -341,7 +341,7 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
 def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run:
     """Count the events that go to each part: `part_number, events`."""
 
-    def run(batches: Batches) -> Batches:
+    def touch_parts(batches: Batches) -> Batches:
         asked.begin()
         router: Router | None = None
         found: dict[int, int] = {}
@@ -355,14 +355,14 @@ def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run
         if found:
             yield pa.record_batch({PART: pa.array(found.keys(), pa.int64()), "events": pa.array(found.values(), pa.int64())})
 
-    return run
+    return touch_parts
 
 
 def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, int], *, prune: bool) -> Run:
     """Send events to the parts that may match them: `part_number, salts, kind, body` [, `told`] and what is kept."""
     hot = [(part_number, number) for part_number, number in salts.items() if number > 1]
 
-    def run(batches: Batches) -> Batches:
+    def route_events(batches: Batches) -> Batches:
         asked.begin()
         router: Router | None = None
         tallies = Tallies()
@@ -421,7 +421,7 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
         if kept is not None:
             yield from counts()
 
-    return run
+    return route_events
 
 
 def _count_routed(tallies: Tallies, located: pa.RecordBatch, picked: pa.Array) -> None:
@@ -449,11 +449,11 @@ def _stopped(located: pa.RecordBatch, picked: pa.Array) -> pa.BooleanArray:
 def by_groups(asked: Pass, options: Options, parts_name: str, *, as_text: bool) -> Run:
     """Match events group by group, of rows sorted by group and kind: the subscriptions of its part come first."""
 
-    def run(batches: Batches) -> Batches:
+    def match_by_groups(batches: Batches) -> Batches:
         asked.begin()
         return gathered(_by_groups(asked, options, mapped(parts_name), batches, as_text=as_text))
 
-    return run
+    return match_by_groups
 
 
 def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *, as_text: bool) -> Batches:

@@ -64,6 +64,11 @@ def texts_of(source: DataFrame, subscription_col: str | None = None, extra: Extr
     return texts_of_members(source, extra)
 
 
+def check_extra(extra: Extra) -> None:
+    if extra not in EXTRAS:
+        raise ValueError(f"extra: expected {' or '.join(map(repr, EXTRAS))}, not {extra!r}")
+
+
 def texts_of_members(source: DataFrame, extra: Extra) -> DataFrame:
     """Return subscriptions of a column for each member as JSON, in a column `text`. Null members are left out."""
     is_exact = is_case_sensitive(source)

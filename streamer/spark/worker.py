@@ -5,7 +5,8 @@ batch of events ─► an engine of the sections met so far ─► matches, by r
                         ▲ a pair (tenant, collection) that is new: its section is opened, where it lies in the file
 ```
 
-Nothing here needs pyspark except for finding a file that travelled with the job.
+Nothing here needs pyspark except for finding a file that travelled with the job. What `mapInArrow` runs has a
+name of its own each, since Spark's pages and plans show it.
 
 Invariant: what a task gives depends on its rows alone, in their order, so that a task may be run again, or twice at once
 (speculation), on any worker. What a process keeps from one task to the next is a cache by digest.
@@ -415,7 +416,7 @@ def by_snapshot(
         sieve: makes what leaves events out before the snapshot is asked, and its sections opened.
     """
 
-    def run(batches: Batches) -> Batches:
+    def match_by_snapshot(batches: Batches) -> Batches:
         asked.begin()
         snapshot: Opened | None = None
         output: Output | None = None
@@ -435,7 +436,7 @@ def by_snapshot(
         if output is not None and asked.want == "all":
             yield from tallies.rows(output)
 
-    return run
+    return match_by_snapshot
 
 
 def _picked(number: Number, rows: pa.Array, at: int) -> int:
@@ -445,7 +446,7 @@ def _picked(number: Number, rows: pa.Array, at: int) -> int:
 def by_reading(asked: Pass, options: Mapping[str, Any]) -> Callable[[Batches], Batches]:
     """Return what `mapInArrow` runs where only the rejected events are asked for."""
 
-    def run(batches: Batches) -> Batches:
+    def read_events(batches: Batches) -> Batches:
         asked.begin()
         engine = Engine(**options)
         first = 0
@@ -457,7 +458,7 @@ def by_reading(asked: Pass, options: Mapping[str, Any]) -> Callable[[Batches], B
             if rejected.num_rows:
                 yield rejections(asked, Output(asked, batch.schema), batch, rejected)
 
-    return run
+    return read_events
 
 
 def repeated(value: int, times: int, kind: pa.DataType) -> pa.Array:

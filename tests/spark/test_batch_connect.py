@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 import streamer
 from pathlib import Path
-from streamer.spark import match_batches, match_events, register
+from streamer.spark import explain_events, match_batches, match_events, register
 engine = streamer.Engine()
 engine.add({"id": "de", "collection": "orders", "filters": [{"field": "country", "op": "==", "value": "DE"}]})
 engine.add({"id": "all"})
@@ -31,6 +31,8 @@ for strategy in ("broadcast", "cogroup"):
     result = match_events(events, engine, strategy=strategy)
     said[strategy] = sorted([row.event_id, row.subscription_id] for row in result.matches.collect())
     said[f"{strategy} rejected"] = [[row.event, row.code, row.position] for row in result.rejected.collect()]
+why = explain_events(events, engine, "de").collect()
+said["why"] = sorted([row.event_id or "", row.place or "", row.near_miss] for row in why)
 register(spark, engine)
 events.createOrReplaceTempView("events")
 said["sql"] = sorted(sorted(row.ids or []) for row in spark.sql("SELECT streamer_match(value) AS ids FROM events").collect())
@@ -81,4 +83,5 @@ def test_spark_connect_gives_the_same(tmp_path: Path, backend: str) -> None:
         "cogroup rejected": rejected,
         "sql": [[], ["all"], ["all", "de"]],
         "streamed": sorted(2 * pairs),
+        "why": [["", "", False], ["1", "", False], ["2", "collection", False]],
     }

@@ -14,7 +14,8 @@ from streamer.engine import engine as engine_module
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
-from streamer.spark import batch, broadcast, files
+from streamer.spark import broadcast, files
+from streamer.spark.given import Given
 
 
 class Session:
@@ -148,8 +149,8 @@ def test_options_are_checked_without_making_an_engine(backend: str, tmp_path: Pa
 
     monkeypatch.setattr(engine_module, "_make_core", make)
     for source in (engine, tmp_path / "snapshot"):
-        assert batch._given(spark, source, {"default_tenant": "default"}).options["default_tenant"] == "default"
+        assert Given.of(spark, source, {"default_tenant": "default"}).options["default_tenant"] == "default"
         with pytest.raises(ConfigError, match="has another one"):
-            batch._given(spark, source, {"default_tenant": "other"})
+            Given.of(spark, source, {"default_tenant": "other"})
     with pytest.raises(ConfigError, match="is no tenant"):
-        batch._given(spark, tmp_path / "lines", {"default_tenant": "*"})
+        Given.of(spark, tmp_path / "lines", {"default_tenant": "*"})

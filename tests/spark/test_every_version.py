@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from streamer.spark import (
     compat,
+    explain_events,
     match_batches,
     match_events,
     match_stream,
@@ -115,6 +116,19 @@ def test_subscriptions_may_be_a_dataframe(spark: SparkSession, events: DataFrame
     texts = spark.createDataFrame([(json.dumps(each),) for each in SUBSCRIPTIONS], "text string")
     functions = {"is_vip": lambda n: n % 5 == 0}
     assert pairs(match_events(events, texts, strategy=strategy, cel_functions=functions).matches) == EXPECTED
+
+
+def test_each_event_is_explained(spark: SparkSession, events: DataFrame, backend: str) -> None:
+    made = engine()
+    texts = spark.createDataFrame([(json.dumps(each),) for each in SUBSCRIPTIONS], "text string")
+    for source, more in ((made, {}), (texts, {"cel_functions": {"is_vip": lambda n: n % 5 == 0}})):
+        rows = explain_events(events, source, ["s7", "called"], keep=["kafka.offset"], **more).collect()
+        assert len(rows) == 2 * (len(EVENTS) + len(BAD) + 1)
+        matched = Counter((row["event_id"], row["subscription_id"]) for row in rows if row["matched"])
+        assert matched == Counter({pair: 1 for pair in EXPECTED if pair[1] in ("s7", "called")})
+        assert sum(row["verdict"] is None for row in rows) == 2 * len(BAD)
+        missed = [row for row in rows if row["subscription_id"] == "s7" and row["near_miss"]]
+        assert [row["outcome"] for row in missed] == [f"false, saw {row['kafka.offset']}" for row in missed] != []
 
 
 def test_sql_has_the_ids(spark: SparkSession, events: DataFrame, backend: str) -> None:

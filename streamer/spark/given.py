@@ -1,0 +1,141 @@
+"""The subscriptions of a call, in whatever form they came in, and the options with which their events are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from streamer.cel_eval import Functions
+from streamer.core.options import Options
+from streamer.core.snapshot import MAGIC
+from streamer.engine.engine import Engine
+from streamer.errors import ConfigError
+from streamer.spark import broadcast, cogroup
+from streamer.spark.compat import is_frame
+from streamer.spark.functions import carried
+from streamer.spark.paths import on_driver
+from streamer.spark.storage import Storage, storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Subscriptions: TypeAlias = "DataFrame | Engine | str | os.PathLike[str]"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Subscriptions in the form that they came in, and the options that their engine has."""
+
+    spark: SparkSession
+    #: A path is one of JSON lines; a DataFrame has them in a column `text`.
+    source: DataFrame | Engine | broadcast.Held | Path | Storage
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, spark: SparkSession, source: Subscriptions, options: dict[str, Any]) -> Self:
+        """Look at what was given, and hold it still where it is a snapshot.
+
+        Args:
+            options: of `Engine`, by name; an engine and a snapshot have their own, which must not be others.
+
+        Raises:
+            ConfigError: options that cannot be, or are not those of the engine or snapshot.
+            SnapshotError: a snapshot that is damaged.
+            OSError: a path that cannot be read.
+            TypeError: a source of another kind.
+        """
+        if options.get("default") is not None:
+            raise ConfigError("events of a DataFrame are JSON already", place="default")
+        if isinstance(source, Engine):
+            held = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
+            _same(options, held, "the engine")
+            return cls(spark, source, _travelling(held))
+        if isinstance(source, str | os.PathLike):
+            place: Path | Storage | None = storage(spark, source)
+            if isinstance(place, Storage):
+                is_snapshot = place.begins_with(MAGIC)
+            else:
+                place = on_driver(source)
+                with open(place, "rb") as file:
+                    is_snapshot = file.read(len(MAGIC)) == MAGIC
+            if is_snapshot:
+                copy = broadcast.hold_any(spark, source)
+                held = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
+                # No file holds functions.
+                functions = options.pop("cel_functions", None)
+                _same(options, held, "the snapshot")
+                held["cel_functions"] = Functions(functions)
+                return cls(spark, copy, _travelling(held))
+            Options.checked(**options)
+            return cls(spark, place, _travelling(options))
+        if not is_frame(source):
+            raise TypeError(f"subscriptions: expected a DataFrame, an Engine or a path, not {type(source).__name__}")
+        Options.checked(**options)
+        return cls(spark, source, _travelling(options))
+
+    def size(self) -> tuple[int, str]:
+        """Return how many bytes the texts take, about, and what was looked at."""
+        if isinstance(self.source, Engine):
+            return 0, "the engine is on the driver already"
+        if isinstance(self.source, broadcast.Held):
+            return self.source.bytes, "the file"
+        if isinstance(self.source, Path | Storage):
+            size = self.source.stat().st_size if isinstance(self.source, Path) else self.source.stamp()[0]
+            # JSON lines shrink to about a fifth.
+            return (size * 5, "the compressed file") if self.source.name.endswith((".gz", ".zst")) else (size, "the file")
+        (row,) = self.source.agg(F.coalesce(F.sum(F.octet_length("text")), F.lit(0)).alias("bytes")).collect()
+        return row["bytes"], "the DataFrame"
+
+    def engine(self) -> Engine:
+        """Hold them all on the driver; one that was given is that engine. Raises SubscriptionError."""
+        source = self.source
+        if isinstance(source, Engine):
+            return source
+        if isinstance(source, broadcast.Held):
+            engine = Engine.load(source.directory.path, cel_functions=self.options.get("cel_functions") or {})
+        else:
+            engine = Engine(**self.options)
+            if isinstance(source, Path):
+                engine.add_jsonl(source)
+            elif isinstance(source, Storage):
+                with source.fetched() as path:
+                    engine.add_jsonl(path)
+            else:
+                engine.add_many(row["text"] for row in source.toLocalIterator(prefetchPartitions=True))
+        engine.bloom.stop()
+        return engine
+
+    def ship(self, *, prune: bool) -> broadcast.Broadcast:
+        """Let them travel as a snapshot. Raises SubscriptionError."""
+        source = self.source if isinstance(self.source, broadcast.Held) else self.engine()
+        return broadcast.ship(self.spark, source, prune=prune, functions=self.options.get("cel_functions"))
+
+    def texts(self) -> DataFrame:
+        """Return what `cogroup.prepare` takes: a column `text`."""
+        source = broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source
+        if isinstance(source, Path | Storage):
+            return self.spark.read.text(str(source)).where("trim(value) != ''").withColumnRenamed("value", "text")
+        return cogroup.texts_of(self.spark, source) if isinstance(source, broadcast.Held) else source
+
+
+def _travelling(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as an engine in a worker takes them. Raises ConfigError for a function that cannot travel."""
+    # Each core of a machine has a worker of its own.
+    options = {name: value for name, value in options.items() if name != "threads"}
+    functions = carried(options.pop("cel_functions", None))
+    return options if functions is None else {**options, "cel_functions": functions}
+
+
+def _same(named: Mapping[str, Any], held: Mapping[str, Any], whose: str) -> None:
+    """Refuse options that are not those under which the subscriptions were accepted."""
+    asked, kept = Options.checked(**{**held, **named}), Options.checked(**held)
+    for name in named:
+        if getattr(asked, name) != getattr(kept, name):
+            raise ConfigError(f"{whose} has another one", place=name)

@@ -1,0 +1,244 @@
+"""Why do events match a subscription, or why not? `Engine.explain` for the events of a DataFrame.
+
+```
+driver    the subscriptions that are asked about, by id ─► in the plan
+workers   rows ─► mapInArrow: the reference judges each event on each of them ─► a row for each
+```
+
+What is held of other subscriptions does not matter: one subscription's verdict depends on no other. So nothing is broadcast, and
+a DataFrame of subscriptions stays where it is but for those few.
+
+Cost: the reference, in Python, for each event and subscription: some thousand a second and core. Nothing is left out first,
+since an event that a filter would stop is just one that somebody asks about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
+
+from streamer import _backend
+from streamer.engine.engine import Engine
+from streamer.engine.explain import decide, note_of_ignored
+from streamer.engine.misses import FAILS, hinted, judged
+from streamer.engine.told import on_one_line, outcome_of
+from streamer.errors import EventError, UnknownSubscriptionError
+from streamer.events.layout import EventLayout, PresetName
+from streamer.events.reading import IgnoredEvent
+from streamer.model import Event, Verdict
+from streamer.spark import members, schema, tables
+from streamer.spark.batch import check_options
+from streamer.spark.compat import is_frame
+from streamer.spark.given import Given, Subscriptions
+from streamer.spark.groups import Names, Run
+from streamer.spark.worker import EVENT, Batches, Pass, named, pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamer.core.options import Options
+    from streamer.subscriptions.compile import CompiledSubscription
+
+#: So many subscriptions can be asked about at once: each of them is a row for each event.
+MOST: Final = 100
+#: Rows of the result that are made at once.
+ROWS_AT_ONCE: Final = 4096
+
+COLUMNS: Final[dict[str, DataType]] = {
+    "event_id": StringType(),
+    "tenant": StringType(),
+    "collection": StringType(),
+    "type": StringType(),
+    "subscription_id": StringType(),
+    "matched": BooleanType(),
+    "transition": StringType(),
+    "certain": BooleanType(),
+    "verdict": StringType(),
+    "failed": LongType(),
+    "near_miss": BooleanType(),
+    "place": StringType(),
+    "condition": StringType(),
+    "outcome": StringType(),
+    "note": StringType(),
+}
+_ARROW: Final[dict[DataType, pa.DataType]] = {BooleanType(): pa.bool_(), LongType(): pa.int64(), StringType(): pa.string()}
+#: An event can be nearly of a subscription only where that is asked at all.
+_OF_ANOTHER: Final = ("tenant", "collection")
+
+
+def explain_events(
+    events: DataFrame | str,
+    subscriptions: Subscriptions,
+    subscription_id: str | Sequence[str],
+    *,
+    event_col: str = "value",
+    layout: EventLayout | PresetName | Mapping[str, Any] | None = None,
+    keep: Sequence[str] = (),
+    keep_event: bool = False,
+    subscription_col: str | None = None,
+    extra: members.Extra = "warn",
+    **engine_options: Any,
+) -> DataFrame:
+    """Tell why subscriptions match the events of a DataFrame, or why not, as `Engine.explain` does of one event.
+
+    The reference judges every event, so choose events first: `events.where(...)`, `events.limit(1000)`.
+
+    Args:
+        events: as of `match_events`; they may also stream.
+        subscriptions: as of `match_events`. JSON lines are read by the driver; a DataFrame stays on the cluster, but for those
+            that are asked about, and what is wrong with others is not looked at.
+        subscription_id: one id, or a list of at most 100.
+        event_col: as of `match_events`.
+        layout: as of `match_events`.
+        keep: columns of *events* that every row carries, under their names.
+        keep_event: whether a row carries its event, as `event`.
+        subscription_col: as of `match_events`.
+        extra: as of `match_events`.
+        engine_options: further options of `Engine`, as of `match_events`.
+
+    Returns:
+        A row for each event and subscription, rejected and ignored events too: event_id, tenant, collection, type,
+        subscription_id, `matched`, `transition`, `certain`; the `verdict` of all conditions together (`true`, `false`, `unknown`,
+        `error`; null for a rejected event); how many conditions `failed`, where each operand of an expression's `&&` counts as
+        one; `near_miss`, whether a single one did, and neither tenant nor collection; of the first that failed `place`,
+        `condition` and `outcome` (or of the first that is unknown, where that decided), null where the event matches; `note`,
+        what decided beside the conditions, as that the event was ignored or rejected [, event] and the columns that were kept.
+
+    Raises:
+        UnknownSubscriptionError: an id that is not there.
+        SubscriptionError: subscriptions that cannot be accepted.
+        ValueError: no id or too many, or columns that are not there.
+        SnapshotError, ConfigError, TypeError: as of `match_events`.
+    """
+    check_options(engine_options)
+    members.check_extra(extra)
+    ids = _ids(subscription_id)
+    if isinstance(events, str):
+        events = tables.active(events)
+    chosen = schema.choose(events, event_col, keep, taken=COLUMNS)
+    if layout is not None:
+        engine_options["layout"] = layout
+    if is_frame(subscriptions):
+        subscriptions = members.texts_of(subscriptions, subscription_col, extra)
+    elif subscription_col is not None:
+        raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
+    given = Given.of(events.sparkSession, subscriptions, engine_options)
+    found = _find(given, ids)
+    asked = Pass(EVENT, tuple(keep), keep_event, "matches", fail=False, backend=_backend.BACKEND)
+    fields = [StructField(name, kind) for name, kind in COLUMNS.items()]
+    if keep_event:
+        fields.append(StructField("event", chosen.event_type))
+    return chosen.given.mapInArrow(by_judging(asked, found, given.options), StructType([*fields, *chosen.kept]))
+
+
+def _ids(given: str | Sequence[str]) -> list[str]:
+    """Return each id that is asked about once. Raises TypeError and ValueError."""
+    ids = [given] if isinstance(given, str) else list(dict.fromkeys(given))
+    if not all(isinstance(each, str) for each in ids):
+        raise TypeError(f"subscription_id: expected an id or a list of ids, not {given!r}")
+    if not 1 <= len(ids) <= MOST:
+        raise ValueError(f"subscription_id: expected 1 to {MOST} ids, not {len(ids):,}")
+    return ids
+
+
+def _find(given: Given, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return subscriptions by their ids. Raises UnknownSubscriptionError."""
+    if is_frame(given.source):
+        texts = given.source.mapInArrow(by_id(frozenset(ids), given.options, _backend.BACKEND), "text string").collect()
+        engine = Engine(**given.options)
+        engine.add_many(row["text"] for row in texts)
+        engine.bloom.stop()
+    else:
+        engine = given.engine()
+    found = []
+    for each in ids:
+        subscription = engine.get(each)
+        if subscription is None:
+            raise UnknownSubscriptionError(each)
+        found.append(subscription.to_dict())
+    return found
+
+
+def by_id(ids: frozenset[str], options: Mapping[str, Any], backend: _backend.Backend) -> Run:
+    """Return what `mapInArrow` runs to find the texts of subscriptions."""
+
+    def find_by_id(batches: Batches) -> Batches:
+        names = Names(options, backend)
+        wanted = pa.array(sorted(ids), pa.string())
+        for batch in batches:
+            texts = batch.column("text")
+            _, _, found, _ = names.of(texts)
+            yield pa.record_batch([texts], names=["text"]).filter(pc.is_in(found, value_set=wanted))
+
+    return find_by_id
+
+
+def by_judging(asked: Pass, subscriptions: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Run:
+    """Return what `mapInArrow` runs to judge every event on each of some subscriptions."""
+
+    def explain_each(batches: Batches) -> Batches:
+        asked.begin()
+        engine = Engine(**options)
+        engine.add_many(subscriptions)
+        engine.bloom.stop()
+        compiled = [engine._compile(each) for each in engine.subscriptions()]
+        at_once = max(ROWS_AT_ONCE // len(compiled), 1)
+        for batch in (named(asked, each) for each in batches):
+            for start in range(0, batch.num_rows, at_once):
+                events = batch.slice(start, at_once)
+                rows = [row for event in events.column(EVENT) for row in rows_of(event.as_py(), compiled, engine._options)]
+                columns = {name: pa.array([row.get(name) for row in rows], _ARROW[kind]) for name, kind in COLUMNS.items()}
+                columns["row"] = pa.array([at for at in range(events.num_rows) for _ in compiled], pa.int64())
+                for piece in pieces(asked, events, pa.RecordBatch.from_pydict(columns)):
+                    at = piece.column("row")
+                    parts = {name: piece.column(name) for name in COLUMNS}
+                    if asked.keep_event:
+                        parts["event"] = events.column(EVENT).take(at)
+                    yield pa.RecordBatch.from_pydict(parts | {name: events.column(name).take(at) for name in asked.keep})
+
+    return explain_each
+
+
+def rows_of(event: str | bytes | None, asked: Sequence[CompiledSubscription], options: Options) -> Iterator[dict[str, Any]]:
+    """Yield what each subscription makes of an event; what is left out is null."""
+    nothing = {"matched": False, "failed": 0, "near_miss": False}
+    try:
+        read = options.read(event, None, None)
+    except IgnoredEvent as ignored:
+        note = {"verdict": Verdict.FALSE.value, "note": note_of_ignored(ignored)}
+        yield from ({**nothing, **note, "subscription_id": each.id} for each in asked)
+    except EventError as error:
+        note = {"note": f"the event is rejected: {error}"}
+        yield from ({**nothing, **note, "subscription_id": each.id} for each in asked)
+    else:
+        yield from (_row(read, each, options) for each in asked)
+
+
+def _row(event: Event, compiled: CompiledSubscription, options: Options) -> dict[str, Any]:
+    outcome, verdict, note = decide(compiled, event, options)
+    matched = outcome is not None
+    rows = list(judged(compiled, event, options))
+    failed = [row for row in rows if row[0].verdict in FAILS]
+    first: dict[str, str] = {}
+    if not matched and (pending := failed or [row for row in rows if row[0].verdict is Verdict.UNKNOWN]):
+        condition = hinted(*pending[0], compiled, event)
+        first = {"place": condition.place, "condition": on_one_line(condition.text), "outcome": outcome_of(condition)}
+    return {
+        "event_id": None if event.id is None else str(event.id),
+        "tenant": event.tenant,
+        "collection": event.collection,
+        "type": event.type,
+        "subscription_id": compiled.id,
+        "matched": matched,
+        "transition": outcome.transition if outcome is not None else None,
+        "certain": outcome.certain if outcome is not None else True,
+        "verdict": verdict.value,
+        "failed": len(failed),
+        "near_miss": not matched and len(failed) == 1 and failed[0][0].kind not in _OF_ANOTHER,
+        **first,
+        "note": note,
+    }
