@@ -1,18 +1,33 @@
-"""Charts of the site, drawn from the newest records of the benchmarks, so that no figure is typed by hand.
+"""Charts, drawn from the newest records of the benchmarks, so that no figure is typed by hand.
 
-A chart has the colours of the page that it stands on, light or dark; the same figures stand below it as a table.
+On the site a chart has the colours of the page that it stands on, light or dark; the same figures stand below it as a table.
+`make docs` also writes some as pictures of their own, `assets/*.svg`, and `*.png` where Chromium is here.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Final
 
 RECORDS: Final = Path(__file__).resolve().parents[1] / "benchmarks" / "records"
+ASSETS: Final = Path(__file__).resolve().parent / "assets"
+#: The first column of the table of memory.
+HELD: Final = "MB held"
+#: Of which workload there are pictures.
+SHOWN: Final = "W5a"
+#: A picture that stands by itself has no page to take colours from: those of assets/site.css, light.
+STYLE: Final = """
+text { font: 11px system-ui, sans-serif; fill: #555; } .axis { font-style: italic; }
+.grid { stroke: #ddd; fill: none; }
+polyline { fill: none; stroke: var(--line); stroke-width: 1.6; } .line-0 polyline { stroke-width: 3; }
+.line-0 { --line: #2f6fed; } .line-1 { --line: #d9622b; } .line-2 { --line: #2f9e44; } .line-3 { --line: #b04fc4; }
+.line-4 { --line: #c99700; } g circle, g text { fill: var(--line); } g text { font-weight: 600; }
+"""
 SIZES: Final = {"W4": 10_000, "W5a": 100_000, "W8": 10_000}
 TITLES: Final = {
     "W4": "Tenant, collection, status and country",
@@ -49,10 +64,30 @@ def duration(nanoseconds: float) -> str:
     return f"{nanoseconds:.3g} ns"
 
 
-def chart(series: Mapping[str, Sequence[Point]], about: str) -> str:
-    """Return an SVG of nanoseconds over numbers of subscriptions, both logarithmic, with a label at the end of each line."""
+def amount(megabytes: float) -> str:
+    """Return an amount of memory with its unit, at most three digits of it."""
+    for unit, size in (("GB", 1000), ("MB", 1)):
+        if megabytes >= size:
+            return f"{megabytes / size:.3g} {unit}"
+    return f"{megabytes * 1000:.3g} kB"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a chart shows over the number of subscriptions: how a value is written, and what it is."""
+
+    written: Callable[[float], str]
+    what: str
+
+
+TIME: Final = Measure(duration, "an event")
+MEMORY: Final = Measure(amount, "held")
+
+
+def chart(series: Mapping[str, Sequence[Point]], about: str, measure: Measure = TIME) -> str:
+    """Return an SVG over numbers of subscriptions, both axes logarithmic, with a label at the end of each line."""
     points = [point for line in series.values() for point in line]
-    rounded = [digit * 10.0**power for power in range(10) for digit in (1, 2, 5)]
+    rounded = [digit * 10.0**power for power in range(-4, 10) for digit in (1, 2, 5)]
     bottom = max(step for step in rounded if step <= min(y for _, y in points))
     top = min(step for step in rounded if step >= max(y for _, y in points))
     low, high = math.log10(bottom), math.log10(top)
@@ -68,7 +103,7 @@ def chart(series: Mapping[str, Sequence[Point]], about: str) -> str:
     for step in sorted({bottom, top, *(step for step in rounded[::3] if bottom < step < top)}):
         y = at(10**left, step)[1]
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{duration(step)}</text>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{measure.written(step)}</text>')
     for power in range(math.ceil(left), math.floor(right) + 1):
         x = at(10**power, bottom)[0]
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{10**power:,}</text>')
@@ -82,10 +117,10 @@ def chart(series: Mapping[str, Sequence[Point]], about: str) -> str:
         parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in line))}"/>')
         for x, y in line:
             across, up = at(x, y)
-            told = f"{name}: {duration(y)} an event, {x:,.0f} subscriptions"
+            told = f"{name}: {measure.written(y)} {measure.what}, {x:,.0f} subscriptions"
             parts.append(f'<circle cx="{across:.1f}" cy="{up:.1f}" r="3"><title>{escape(told)}</title></circle>')
         parts.append(f'<text x="{ends[name][0] + 8:.1f}" y="{labels[name] + 4:.1f}">{escape(name)}</text></g>')
-    return "\n".join(['<div class="chart">', *parts, "</svg>", "</div>"])
+    return "\n".join([*parts, "</svg>"])
 
 
 def apart(wanted: Mapping[str, float]) -> dict[str, float]:
@@ -98,32 +133,61 @@ def apart(wanted: Mapping[str, float]) -> dict[str, float]:
     return {name: y - surplus for name, y in placed.items()}
 
 
-def figures(series: Mapping[str, Sequence[Point]]) -> Iterator[str]:
+def figures(series: Mapping[str, Sequence[Point]], measure: Measure = TIME) -> Iterator[str]:
     """Yield the figures as a table."""
     sizes = sorted({x for line in series.values() for x, _ in line})
     yield f"| subscriptions | {' | '.join(series)} |"
     yield f"|--:|{'--:|' * len(series)}"
     for size in sizes:
         cells = [
-            next((duration(y).replace(" ", "\N{NO-BREAK SPACE}") for x, y in line if x == size), "–") for line in series.values()
+            next((measure.written(y).replace(" ", "\N{NO-BREAK SPACE}") for x, y in line if x == size), "–")
+            for line in series.values()
         ]
         yield f"| {size:,.0f} | {' | '.join(cells)} |"
 
 
+def by_size(record: Path, first: str, workload: str) -> dict[str, list[Point]]:
+    """Return each driver's figures of a workload over the number of patterns, from the table whose first column is *first*."""
+    text = record.read_text(encoding="utf-8")
+    series: dict[str, list[Point]] = {}
+    for row in table(text, first) if f"| {first} |" in text else ():
+        name, _, head = row[first].partition(":")
+        for peer, cell in row.items() if name == workload else ():
+            # A driver that held less than what can be told stands on no logarithmic axis.
+            if peer not in (first, "matches an event", "ids") and "÷" not in peer and cell not in ("–", "0"):
+                series.setdefault(peer, []).append((float(head or SIZES[workload]), float(cell.replace(",", ""))))
+    return series
+
+
 def beside_peers(record: Path) -> Iterator[str]:
-    """Yield a chart for each workload that was measured at several sizes."""
-    rows = table(record.read_text(encoding="utf-8"), "workload")
-    peers = [name for name in list(rows[0])[2:] if "÷" not in name and name != "ids"]
-    for workload, largest in SIZES.items():
-        series: dict[str, list[Point]] = {}
-        for row in rows:
-            name, _, head = row["workload"].partition(":")
-            for peer in peers if name == workload else ():
-                if row[peer] != "–":
-                    series.setdefault(peer, []).append((float(head or largest), float(row[peer].replace(",", ""))))
-        if series:
-            told = f"Time of an event over the number of subscriptions, {workload}: {TITLES[workload]}"
-            yield from ("", f"### {TITLES[workload]}", "", chart(series, told), "", *figures(series))
+    """Yield the charts of each workload that was measured at several sizes."""
+    for workload, title in TITLES.items():
+        if series := by_size(record, "workload", workload):
+            told = f"Time of an event over the number of subscriptions, {workload}: {title}"
+            yield from ("", f"### {title}", "", placed(chart(series, told)), "", *figures(series))
+        if series := by_size(record, HELD, workload):
+            told = f"Memory over the number of subscriptions, {workload}: {title}"
+            yield from ("", "Memory held for them:", "", placed(chart(series, told, MEMORY)), "", *figures(series, MEMORY))
+
+
+def placed(svg: str) -> str:
+    """Return a chart as it stands on a page."""
+    return f'<div class="chart">\n{svg}\n</div>'
+
+
+def pictures() -> dict[Path, str]:
+    """Return the charts that are files of their own, as SVG: what an event costs and what is held, beside the peers."""
+    record = newest("peers-sizes")
+    found: dict[Path, str] = {}
+    for name, first, measure in (("cost", "workload", TIME), ("memory", HELD, MEMORY)):
+        if record and (series := by_size(record, first, SHOWN)):
+            svg = chart(series, f"{TITLES[SHOWN]}: {name} over the number of subscriptions", measure)
+            head, _, rest = svg.partition(">\n")
+            ground = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
+            found[ASSETS / f"{name}.svg"] = (
+                f'{head} xmlns="http://www.w3.org/2000/svg">\n<style>{STYLE}</style>\n{ground}\n{rest}\n'
+            )
+    return found
 
 
 def alone(record: Path) -> Iterator[str]:
@@ -134,7 +198,7 @@ def alone(record: Path) -> Iterator[str]:
         series.setdefault(name, []).append((float(row["subscriptions"]), float(row["p50 µs"]) * 1e3))
     yield from (
         "",
-        chart(series, "Time of an event over the number of subscriptions, by matches of an event"),
+        placed(chart(series, "Time of an event over the number of subscriptions, by matches of an event")),
         "",
         *figures(series),
     )

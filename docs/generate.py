@@ -2,6 +2,7 @@
 
 - `streamer.schema.json`, the JSON Schema for editors, from the models of the configuration;
 - the tables of fields in `configuration.md`, between two comments;
+- the charts in `assets/`, from the newest records; as PNG, too, where Chromium is here;
 - the docstrings of `streamer/_native.pyi`, from the native core where it is built. Types stand in the stub alone, and stubtest
   compares its names and signatures with the core.
 """
@@ -11,10 +12,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import shutil
+import subprocess
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs import charts
 from streamer.config.show import json_schema, table
 
 DOCS = Path(__file__).resolve().parent
@@ -29,7 +34,7 @@ def generated() -> dict[Path, str]:
     text, count = between.subn(lambda _: f"{BEGIN}\n{table()}\n{END}", page.read_text(encoding="utf-8"))
     if count != 1:
         raise ValueError(f"{page.name}: expected one pair of comments around the fields, found {count}")
-    return {DOCS / "streamer.schema.json": json_schema(), page: text}
+    return {DOCS / "streamer.schema.json": json_schema(), page: text} | charts.pictures()
 
 
 def stub() -> str:
@@ -77,6 +82,18 @@ def _put(lines: list[str], node: _Documented, doc: str) -> None:
     lines[begin:end] = textwrap.indent(f'"""{told}"""', indent).split("\n")
 
 
+def photograph(path: Path) -> None:
+    """Write the PNG of a chart beside its SVG, twice as large as it says, if Chromium is here."""
+    if (browser := shutil.which("chromium") or shutil.which("google-chrome")) is None:
+        print(f"{path.with_suffix('.png').name} is left as it is: there is no Chromium here")
+        return
+    with tempfile.TemporaryDirectory() as profile:
+        size = f"--window-size={charts.WIDTH},{charts.HEIGHT}"
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=2", size]
+        shot = f"--screenshot={path.with_suffix('.png')}"
+        subprocess.run([browser, *options, f"--user-data-dir={profile}", shot, path.as_uri()], check=True, capture_output=True)
+
+
 if __name__ == "__main__":
     try:
         made = {STUB: stub()}
@@ -84,5 +101,8 @@ if __name__ == "__main__":
         made = {}
         print("the stub of the native core is left as it is: there is no core here")
     for path, text in (generated() | made).items():
+        changed = not path.exists() or path.read_text(encoding="utf-8") != text
         path.write_text(text, encoding="utf-8")
+        if changed and path.suffix == ".svg":
+            photograph(path)
         print(f"wrote {path.relative_to(DOCS.parent)}")

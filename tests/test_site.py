@@ -103,6 +103,7 @@ def test_a_chart_shows_what_the_record_says(tmp_path: Path) -> None:
         "| W8:10 | 1 | 100 | 1,000 | **0.1** | same |\n| W8 | 1 | 200 | – | – | same |\n\n- W8: more\n"
     )
     lines = "\n".join(charts.beside_peers(record)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "held" not in lines
     assert "| 10 | 100 ns | 1 µs |" in lines
     assert "| 10,000 | 200 ns | – |" in lines
     svg = ET.fromstring(lines[lines.index("<svg") : lines.index("</svg>") + 6])
@@ -112,6 +113,24 @@ def test_a_chart_shows_what_the_record_says(tmp_path: Path) -> None:
         "streamer: 200 ns an event, 10,000 subscriptions",
         "a-tree: 1 µs an event, 10 subscriptions",
     ]
+
+
+def test_a_chart_of_memory_leaves_out_what_was_not_measured(tmp_path: Path) -> None:
+    record = tmp_path / "record.md"
+    record.write_text(
+        "| workload | matches an event | streamer | a-tree | ids |\n|---|--:|--:|--:|---|\n| W8:10 | 1 | 100 | 1,000 | same |\n"
+        "| W8 | 1 | 100 | – | same |\n\n| MB held | streamer | a-tree |\n|---|--:|--:|\n| W8:10 | 0.5 | 0 |\n| W8 | 1,200 | – |\n"
+    )
+    lines = "\n".join(charts.beside_peers(record)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "| 10 | 500 kB |" in lines
+    assert "| 10,000 | 1.2 GB |" in lines
+    assert "streamer: 1.2 GB held, 10,000 subscriptions" in lines
+
+
+def test_a_chart_that_is_a_file_is_svg_by_itself() -> None:
+    for path, text in charts.pictures().items():
+        assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg", path
+        assert "var(--md-" not in text
 
 
 def test_every_chart_of_the_page_is_drawn_and_no_label_covers_another() -> None:

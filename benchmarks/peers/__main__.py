@@ -42,6 +42,10 @@ SIZES: Final = tuple(
 STREAMER: Final = ("streamer", "streamer-lazy", "streamer-py")
 PEERS: Final = ("event-ruler", "quamina-rs", "a-tree", "quamina-go")
 VERSIONS: Final = "event-ruler 2.1.0, quamina (Rust) 0.7.0, a-tree 0.6.1 reading by sonic-rs 0.5.10"
+HELD: Final = (
+    "What is resident beyond the files that were read, once the patterns are in and one event was matched; of Event Ruler what "
+    "its heap holds after a collection."
+)
 #: Differences between the peers that are explained: what Streamer finds is what the direct evaluation finds.
 EXPLAINED: Final = {
     ("W2", "event-ruler"): "it takes a number for a number only if its text is the shortest of its double",
@@ -191,6 +195,17 @@ def table(results: Results, workloads: Iterable[str], peers: tuple[str, ...]) ->
         yield f"| {workload} | {own['matches'] / own['events']:.3g} | {' | '.join(cells)} | {' | '.join(ratios)} | {ids} |"
 
 
+def held(results: Results, workloads: Iterable[str], peers: tuple[str, ...]) -> Iterator[str]:
+    """Yield a Markdown table of what a driver holds once it has the patterns, in MB."""
+    yield f"| MB held | {' | '.join(peers)} |"
+    yield f"|---|{'--:|' * len(peers)}"
+    for workload in workloads:
+        lines = [results.best.get((workload, peer)) for peer in peers]
+        # What is less than nothing is what a collector found besides.
+        cells = [f"{max(line['held_kb'], 0) / 1024:.3g}" if line else "–" for line in lines]
+        yield f"| {workload} | {' | '.join(cells)} |"
+
+
 def remarks(results: Results, workloads: Iterable[str], peers: tuple[str, ...]) -> Iterator[str]:
     """Yield what the table leaves out: peers that are faster, differences, what was skipped or cut."""
     everything = {**results.best}
@@ -257,14 +272,25 @@ def main() -> None:
         results = compare(options.workloads, peers, data, options)
     lines = list(table(results, options.workloads, peers))
     notes = list(remarks(results, options.workloads, peers))
-    print("\n".join([*lines, "", *notes]))
+    memory = list(held(results, options.workloads, peers))
+    print("\n".join([*lines, "", *memory, "", *notes]))
     if options.record:
         record = Record(
             "peers-sizes" if options.sizes else "peers", began, f"Peers: {VERSIONS}; the Go quamina where its module can be had."
         )
         print(
             record.write(
-                ["Nanoseconds of core time an event, the fastest whole pass. `–`: no figure, see below.", "", *lines, "", *notes]
+                [
+                    "Nanoseconds of core time an event, the fastest whole pass. `–`: no figure, see below.",
+                    "",
+                    *lines,
+                    "",
+                    HELD,
+                    "",
+                    *memory,
+                    "",
+                    *notes,
+                ]
             )
         )
     if any("NOT EXPLAINED" in note for note in notes):

@@ -6,6 +6,7 @@ id strings.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.memory import resident
 from benchmarks.peers.check import checksum
 from streamer import Engine, EventLayout
 
@@ -25,13 +27,17 @@ def main(workload: str, events_path: str, patterns_path: str) -> None:
     )
     limit = int(os.environ.get("EVENT_LIMIT", sys.maxsize))
     events = [line.encode() for line in Path(events_path).read_text().splitlines()[:limit]]
+    texts = Path(patterns_path).read_text().splitlines()
+    before = resident()
     started = time.perf_counter()
     engine = Engine(layout=EventLayout.preset("document"))
-    lines = (json.loads(line) for line in Path(patterns_path).read_text().splitlines())
+    lines = map(json.loads, texts)
     engine.add_many({"id": str(line["id"]), "pattern": line["pattern"]} for line in lines)
     match_ids: Callable[[bytes], list[str]] = engine.match_ids
     match_ids(events[0])
     build = time.perf_counter() - started
+    gc.collect()
+    held = resident() - before
     found: list[list[int]] = []
     clock = time.thread_time
     begun = clock()
@@ -61,6 +67,7 @@ def main(workload: str, events_path: str, patterns_path: str) -> None:
                 "matches": sum(map(len, found)),
                 "check": checksum(found),
                 "build_s": build,
+                "held_kb": held // 1024,
                 "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             }
         )

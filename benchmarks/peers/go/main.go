@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,17 +46,25 @@ func lines(path string) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(b, []byte("\n")), []byte("\n"))
 }
 
-func peakMB() (mb int) {
+func peakMB() int { return memoryKB("VmHWM") / 1024 }
+
+// residentKB gives back what is free first.
+func residentKB() int {
+	debug.FreeOSMemory()
+	return memoryKB("VmRSS")
+}
+
+func memoryKB(field string) (kb int) {
 	f, err := os.Open("/proc/self/status")
 	check(err)
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
-		if strings.HasPrefix(s.Text(), "VmHWM") {
-			_, err = fmt.Sscanf(strings.TrimSpace(s.Text()[6:]), "%d", &mb)
+		if strings.HasPrefix(s.Text(), field) {
+			_, err = fmt.Sscanf(strings.TrimSpace(s.Text()[6:]), "%d", &kb)
 			check(err)
 		}
 	}
-	return mb / 1024
+	return kb
 }
 
 // cpu is the core time of the whole process.
@@ -75,6 +84,7 @@ func main() {
 	if most, err := strconv.Atoi(os.Getenv("EVENT_LIMIT")); err == nil && most < len(events) {
 		events = events[:most]
 	}
+	before := residentKB()
 	t := time.Now()
 	q, err := quamina.New()
 	check(err)
@@ -98,6 +108,7 @@ func main() {
 	}
 	match(events[0])
 	build := time.Since(t)
+	held := residentKB() - before
 
 	var total, read int
 	var sum uint64
@@ -134,6 +145,6 @@ func main() {
 		}
 	}
 	n := float64(read)
-	fmt.Printf("{\"peer\":\"quamina-go\",\"workload\":%q,\"best_ns\":%.1f,\"events\":%d,\"passes\":%d,\"matches\":%d,\"check\":\"%016x\",\"build_s\":%.3f,\"rss_mb\":%d}\n",
-		workload, float64(best.Nanoseconds())/n, read, passes, total, sum, build.Seconds(), peakMB())
+	fmt.Printf("{\"peer\":\"quamina-go\",\"workload\":%q,\"best_ns\":%.1f,\"events\":%d,\"passes\":%d,\"matches\":%d,\"check\":\"%016x\",\"build_s\":%.3f,\"held_kb\":%d,\"rss_mb\":%d}\n",
+		workload, float64(best.Nanoseconds())/n, read, passes, total, sum, build.Seconds(), held, peakMB())
 }

@@ -20,6 +20,8 @@ pub struct Args {
     pub events: Vec<Vec<u8>>,
     /// Ids and JSON texts.
     pub patterns: Vec<(u32, String)>,
+    /// What was resident when all this had been read.
+    read_kb: u64,
 }
 
 fn from_environment<T: std::str::FromStr>(name: &str, default: T) -> T {
@@ -31,11 +33,15 @@ pub fn args() -> Args {
     let args: Vec<String> = std::env::args().collect();
     let lines = |path: &str| -> Vec<String> { std::fs::read_to_string(path).expect(path).lines().map(str::to_owned).collect() };
     let most = from_environment("EVENT_LIMIT", usize::MAX);
-    Args {
+    let mut given = Args {
         workload: args[1].clone(),
         events: lines(&args[2]).into_iter().take(most).map(String::into_bytes).collect(),
         patterns: lines(&args[3]).iter().map(|line| split(line)).collect(),
-    }
+        read_kb: 0,
+    };
+    give_back();
+    given.read_kb = memory_kb("VmRSS");
+    given
 }
 
 /// `{"id":N,"pattern":{..}}` to N and `{..}`.
@@ -52,9 +58,19 @@ pub fn skip(peer: &str, workload: &str, reason: &str) -> ! {
 
 /// The most memory that this process has had.
 pub fn peak_mb() -> u64 {
+    memory_kb("VmHWM") / 1024
+}
+
+fn memory_kb(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("0");
-    line.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap_or(0) / 1024
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or("0");
+    line.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)
+}
+
+/// Have the allocator give back what is free, so that what is resident is what is held.
+fn give_back() {
+    // SAFETY: mimalloc is the allocator, and any thread may call this at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 /// Nanoseconds that this (single) thread has been on a core: what a busy neighbour does not add to.
@@ -68,14 +84,18 @@ fn seconds_since(begun: f64) -> f64 {
 
 /// `ids` appends the matched ids of one event (for the checksum of the first pass); `count` is the timed call: it does the
 /// whole match and returns how many matched.
+///
+/// What the matcher holds is told as what is resident beyond what had been read, before any event but the first.
 pub fn measure(
     peer: &str,
-    workload: &str,
-    events: &[Vec<u8>],
+    given: &Args,
     build_s: f64,
     mut ids: impl FnMut(&[u8], &mut Vec<u32>),
     mut count: impl FnMut(&[u8]) -> usize,
 ) {
+    give_back();
+    let held_kb = memory_kb("VmRSS").saturating_sub(given.read_kb);
+    let (workload, events) = (&given.workload, &given.events);
     let (warm_s, measure_s, cut_s) =
         (from_environment("WARM_S", 2.0), from_environment("MEASURE_S", 3.0), from_environment("CUT_S", 60.0));
     let (mut total, mut check, mut found, mut read) = (0_usize, 0_u64, Vec::new(), 0_usize);
@@ -109,7 +129,7 @@ pub fn measure(
         }
     }
     println!(
-        r#"{{"peer":"{peer}","workload":"{workload}","best_ns":{:.1},"events":{read},"passes":{passes},"matches":{total},"check":"{check:016x}","build_s":{build_s:.3},"rss_mb":{}}}"#,
+        r#"{{"peer":"{peer}","workload":"{workload}","best_ns":{:.1},"events":{read},"passes":{passes},"matches":{total},"check":"{check:016x}","build_s":{build_s:.3},"held_kb":{held_kb},"rss_mb":{}}}"#,
         best / read as f64 * 1e9,
         peak_mb()
     );

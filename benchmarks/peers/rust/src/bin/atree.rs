@@ -102,8 +102,7 @@ fn main() {
     let build_s = t.elapsed().as_secs_f64();
     measure(
         PEER,
-        &a.workload,
-        &a.events,
+        &a,
         build_s,
         |e, out| out.extend(atree.search(&read(e)).expect("search").matches().iter().map(|x| **x)),
         |e| atree.search(&read(e)).expect("search").matches().len(),

@@ -57,8 +57,7 @@ fn main() {
     let mut scratch_of_check = Scratch::default();
     measure(
         &peer,
-        &given.workload,
-        &given.events,
+        &given,
         build_s,
         |event, found| {
             let matched = engine.match_event(event, &mut scratch_of_check).expect("an event");

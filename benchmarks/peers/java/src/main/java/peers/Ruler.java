@@ -44,6 +44,12 @@ public class Ruler {
         return 0;
     }
 
+    /** What the heap holds once garbage is collected: what is resident would be what the collector has not given back, too. */
+    static long heapKb() {
+        System.gc();
+        return java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 1024;
+    }
+
     public static void main(String[] args) throws Exception {
         String workload = args[0];
         // Event Ruler takes a String: the bytes are decoded here, outside the clock.
@@ -51,6 +57,7 @@ public class Ruler {
         String[] events = Files.readAllLines(Path.of(args[1])).stream().limit(most).toArray(String[]::new);
         List<String> lines = Files.readAllLines(Path.of(args[2]));
 
+        long before = heapKb();
         long t = System.nanoTime();
         Machine machine = Machine.builder().build();
         ObjectMapper json = new ObjectMapper();
@@ -68,8 +75,9 @@ public class Ruler {
         }
         machine.rulesForJSONEvent(events[0]);
         double buildS = since(t);
+        long held = heapKb() - before;
+        java.lang.ref.Reference.reachabilityFence(lines);
         lines = null;
-        System.gc();
 
         long total = 0, check = 0;
         int read = 0;
@@ -104,8 +112,8 @@ public class Ruler {
         }
         double n = read;
         System.out.printf("{\"peer\":\"event-ruler\",\"workload\":\"%s\",\"best_ns\":%.1f,\"events\":%d,\"passes\":%d,"
-                + "\"matches\":%d,\"check\":\"%016x\",\"build_s\":%.3f,\"rss_mb\":%d}%n",
-                workload, best / n * 1e9, read, passes, total, check, buildS, rssKb("VmHWM") / 1024);
+                + "\"matches\":%d,\"check\":\"%016x\",\"build_s\":%.3f,\"held_kb\":%d,\"rss_mb\":%d}%n",
+                workload, best / n * 1e9, read, passes, total, check, buildS, held, rssKb("VmHWM") / 1024);
     }
 
     static long pass(Machine machine, String[] events) throws Exception {
