@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bloom, changes, console, edge, load, lowered, memory, metrics, service, snapshot, steady, streams
+from benchmarks import bloom, build, changes, console, edge, load, lowered, memory, metrics, service, snapshot, steady, streams
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -97,6 +97,22 @@ def test_each_kind_of_which_memory_is_measured_matches_what_it_must(capsys: pyte
     memory.main(["--smoke"])
     told = capsys.readouterr().out
     assert all(f"| {kind} | 1" in told for kind in memory.KINDS)
+
+
+@pytest.mark.slow
+def test_what_two_builds_find_is_compared(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if backend != "native":
+        pytest.skip("a core is what is built")
+    build.main(["--smoke"])
+    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| W")]
+    assert len(table) == len(build.WORKLOADS)
+
+
+def test_the_seconds_of_a_crate_are_those_of_cargo() -> None:
+    units = '[{"name": "a", "duration": 1.5}, {"name": "a", "duration": 0.5}, {"name": "b", "duration": 1}]'
+    assert build.crates(f"<script>\nconst UNIT_DATA = {units};\nlet x = 1;") == {"a": 2.0, "b": 1.0}
+    with pytest.raises(ValueError, match="UNIT_DATA"):
+        build.crates("<script></script>")
 
 
 @pytest.mark.slow

@@ -72,8 +72,8 @@ impl Four {
 
     #[inline(always)]
     fn join(self, mask: impl Fn(Block16) -> u32) -> u64 {
-        let [a, b, c, d] = self.0.map(|block| u64::from(mask(block)));
-        a | b << 16 | c << 32 | d << 48
+        let [a, b, c, d] = self.0;
+        u64::from(mask(a)) | u64::from(mask(b)) << 16 | u64::from(mask(c)) << 32 | u64::from(mask(d)) << 48
     }
 }
 
@@ -117,42 +117,54 @@ mod avx2 {
         work.run::<Two>()
     }
 
-    /// Two halves. It is named in [`run`] alone.
+    /// The low and the high half. It is named in [`run`] alone.
+    ///
+    /// What works on a half is a function that is `inline(always)`, no closure that a library's function calls: that function
+    /// would be compiled without AVX2, and then each instruction is a call.
     #[derive(Clone, Copy)]
-    pub(super) struct Two([__m256i; 2]);
-
-    impl Two {
-        #[inline(always)]
-        fn join(self, mask: impl Fn(__m256i) -> i32) -> u64 {
-            let [low, high] = self.0.map(|half| u64::from(mask(half) as u32));
-            low | high << 32
-        }
-    }
+    pub(super) struct Two(__m256i, __m256i);
 
     // Why the `unsafe` blocks below are sound: an intrinsic asks that the processor has AVX2, and a `Two` is only where `run`
     // is, which asks for it; none of these reads or writes memory, as bytes come in by value.
+
+    #[inline(always)]
+    fn load(bytes: &[u8; 64], at: usize) -> __m256i {
+        let word = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        // SAFETY: as above.
+        unsafe { _mm256_set_epi64x(word(at + 24), word(at + 16), word(at + 8), word(at)) }
+    }
+
+    #[inline(always)]
+    fn equal(half: __m256i, byte: u8) -> u64 {
+        // SAFETY: as above.
+        let mask = unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(half, _mm256_set1_epi8(byte as i8))) };
+        u64::from(mask as u32)
+    }
+
+    #[inline(always)]
+    fn digits(half: __m256i) -> u64 {
+        // SAFETY: as above.
+        let mask = unsafe {
+            let value = _mm256_sub_epi8(half, _mm256_set1_epi8(b'0' as i8));
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(value, _mm256_set1_epi8(9)), value))
+        };
+        u64::from(mask as u32)
+    }
+
     impl Block64 for Two {
         #[inline(always)]
         fn new(bytes: &[u8; 64]) -> Two {
-            let word = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-            // SAFETY: as above.
-            let half = |at: usize| unsafe { _mm256_set_epi64x(word(at + 24), word(at + 16), word(at + 8), word(at)) };
-            Two([half(0), half(32)])
+            Two(load(bytes, 0), load(bytes, 32))
         }
 
         #[inline(always)]
         fn equal(self, byte: u8) -> u64 {
-            // SAFETY: as above.
-            self.join(|half| unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(half, _mm256_set1_epi8(byte as i8))) })
+            equal(self.0, byte) | equal(self.1, byte) << 32
         }
 
         #[inline(always)]
         fn digits(self) -> u64 {
-            // SAFETY: as above.
-            self.join(|half| unsafe {
-                let value = _mm256_sub_epi8(half, _mm256_set1_epi8(b'0' as i8));
-                _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(value, _mm256_set1_epi8(9)), value))
-            })
+            digits(self.0) | digits(self.1) << 32
         }
     }
 }
