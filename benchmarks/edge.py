@@ -14,6 +14,9 @@ the median of those within a round, so that a slow minute of the machine is in b
 
 The third table is about `Quamina` and `TopicMatcher`, by turns with `match_ids` of an engine that has the same patterns or
 topics as subscriptions. A ratio is that of the best rounds. On the native backend it is at most 1.2.
+
+The fourth table sets figures beside their goals, among them what the first two do not show: subscriptions as dicts and as
+objects, events as dicts by turns with `orjson.dumps` and their bytes, and `Match` objects.
 """
 
 from __future__ import annotations
@@ -25,9 +28,10 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -143,7 +147,132 @@ def measure_many(matches: int) -> dict[str, float]:
         "match_ids": best(lambda: engine.match_ids(event)) / matches * 1e9,
         "Matches.ids": best(found.ids) / matches * 1e9,
         "list(Matches)": best(lambda: list(found)) / matches * 1e9,
+        "Match.subscription_id": best(lambda: [match.subscription_id for match in found]) / matches * 1e9,
     }
+
+
+def measure_adding(size: int, singles: int) -> dict[str, float]:
+    """Measure *size* subscriptions in each form, by turns: how many a second; and *singles* more, one by one: their median µs."""
+    texts = subscriptions(size)
+    dicts = [json.loads(text) for text in texts]
+    objects = [streamer.Subscription(**each) for each in dicts]
+    forms: dict[str, tuple[str, Any]] = {
+        "add_many of dicts": ("add_many", dicts),
+        "add_many of Subscription": ("add_many", objects),
+        "add_many of bytes": ("add_many", texts),
+        "add_jsonl": ("add_jsonl", b"\n".join(texts)),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in forms}
+    for _ in range(3):
+        for name, (method, source) in forms.items():
+            engine = streamer.Engine()
+            begun = time.perf_counter()
+            getattr(engine, method)(source)
+            seconds[name].append(time.perf_counter() - begun)
+    one_by_one = []
+    for n in range(singles):
+        subscription = {**dicts[n % size], "id": f"another-{n}"}
+        begun = time.perf_counter()
+        engine.add(subscription)
+        one_by_one.append(time.perf_counter() - begun)
+    return {**{name: size / min(took) for name, took in seconds.items()}, "add of one dict": statistics.median(one_by_one) * 1e6}
+
+
+def measure_dicts(size: int, count: int, rounds: int) -> dict[str, float]:
+    """Measure events as dicts, by turns with `orjson.dumps` and their bytes: the share of what that takes, as a median of rounds.
+
+    Raises:
+        WrongMatches: an event matched more or less than one subscription.
+    """
+    import orjson
+
+    engine = streamer.Engine(default=str)
+    engine.add_many(subscriptions(size))
+    plain = [json.loads(event) for event in events(count, size)]
+    # JSON has neither, so `default` is asked.
+    odd = [
+        {**each, "data": {**each["data"], "price": Decimal("1.20"), "at": datetime(2026, 1, 31, tzinfo=UTC)}} for each in plain
+    ]
+    found = {}
+    for name, given in (("a dict event", plain), ("a dict event with a Decimal and a datetime", odd)):
+        ratios = []
+        for _ in range(rounds):
+            seconds = []
+            for encode in (None, partial(orjson.dumps, default=str)):
+                begun = time.perf_counter()
+                counts = [len(engine.match_ids(event if encode is None else encode(event))) for event in given]
+                seconds.append(time.perf_counter() - begun)
+                if counts != [1] * count:
+                    raise WrongMatches(f"{name}: {sum(counts)} matches of {count} events on the {streamer.BACKEND} backend")
+            ratios.append(seconds[0] / seconds[1])
+        found[name] = statistics.median(ratios)
+    return found
+
+
+def measure_among(size: int, matches: int) -> float:
+    """Measure `match_ids` of an event that *matches* of *size* subscriptions want: ns a match."""
+    engine = streamer.Engine()
+    lines = b"\n".join(
+        b'{"id":"subscription-%d","filters":[{"field":"a","op":"==","value":%d}]}' % (n, n % (size // matches))
+        for n in range(size)
+    )
+    engine.add_jsonl(lines)
+    # Each asked for once before: an event whose matches nobody has seen makes their ids.
+    given = [b'{"type": "insert", "data": {"a": %d}}' % n for n in range(min(20, size // matches))]
+    for event in given:
+        if (found := len(engine.match_ids(event))) != matches:
+            raise WrongMatches(f"{found} of {matches} matches on the {streamer.BACKEND} backend")
+    return best(lambda: [engine.match_ids(event) for event in given]) / len(given) / matches * 1e9
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a figure should be: at least so much where more is better, else at most."""
+
+    figure: str
+    unit: str
+    goal: float
+    more: bool = False
+
+
+GOALS = (
+    Goal("add_many of dicts", "subscriptions/s", 150_000, more=True),
+    Goal("add_many of Subscription", "subscriptions/s", 150_000, more=True),
+    Goal("add_many of bytes", "subscriptions/s", 150_000, more=True),
+    Goal("add of one dict", "µs, p50", 15),
+    Goal("add_jsonl", "subscriptions/s", 400_000, more=True),
+    Goal("a dict event", "of orjson.dumps and bytes", 1.5),
+    Goal("a dict event with a Decimal and a datetime", "of orjson.dumps and bytes", 1.5),
+    Goal("a Match and an attribute read", "ns a match", 250),
+    Goal("match_ids where all match", "ns a match", 30),
+    Goal("match_ids of a few of many", "ns a match", 60),
+    Goal("match_jsonl", "of a loop over lines", 0.7),
+    Goal("match_arrow, mixed collections", "of single calls", 0.8),
+    Goal("match_jsonl, 2 threads", "times as fast as one", 1.8, more=True),
+)
+
+
+def goals_of(
+    added: Mapping[str, float],
+    dicts: Mapping[str, float],
+    many: Mapping[str, float],
+    among: float,
+    together: Mapping[int, Mapping[str, tuple[float, float]]],
+) -> dict[str, float]:
+    """Return the figures of the goals, by their names; without those of Arrow where there is no pyarrow."""
+    one, mixed = together[1], together[max(together)]
+    figures = {
+        **added,
+        **dicts,
+        "a Match and an attribute read": many["Match.subscription_id"],
+        "match_ids where all match": many["match_ids"],
+        "match_ids of a few of many": among,
+        "match_jsonl": one["match_jsonl"][1] / one["match, line by line"][1],
+        "match_jsonl, 2 threads": one["match_jsonl, 1,000 at once"][1] / one["match_jsonl, 1,000 at once, 2 threads"][1],
+    }
+    if "match_arrow" in mixed:
+        figures["match_arrow, mixed collections"] = mixed["match_arrow"][1]
+    return figures
 
 
 #: What to do, and how many matches are in what it gave.
@@ -300,6 +429,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{size:,} patterns or topics by themselves: ns an event, and the share of what match_ids takes")
     for name, (ns, ratio) in by_themselves.items():
         print(f"{name:>38} {ns:>13,.0f} {ratio:>6.2f}")
+    is_little = options.smoke or streamer.BACKEND == "reference"
+    added = measure_adding(100 if is_little else 100_000, 20 if is_little else 2_000)
+    dicts = measure_dicts(100 if is_little else 100_000, 50 if is_little else EVENTS, 2 if is_little else 20)
+    among = measure_among(*((1_000, 100) if is_little else (1_000_000, MANY)))
+    figures = goals_of(added, dicts, many, among, together)
+    print("goals: the figure, what it should be at least (>) or at most (<)")
+    for goal in GOALS:
+        if goal.figure in figures:
+            print(f"{goal.figure:>42} {figures[goal.figure]:>12,.2f} {'>' if goal.more else '<'} {goal.goal:>10,} {goal.unit}")
     if options.record:
         today = datetime.now(UTC)
         record = {
@@ -317,6 +455,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for collections, row in together.items()
             },
             "by_themselves": {name: {"ns": round(ns), "ratio": round(ratio, 3)} for name, (ns, ratio) in by_themselves.items()},
+            "goals": [{**asdict(goal), "measured": round(figures[goal.figure], 3)} for goal in GOALS if goal.figure in figures],
         }
         RECORDS.mkdir(exist_ok=True)
         path = RECORDS / f"{today:%Y-%m-%d}-edge-{streamer.BACKEND}.json"

@@ -43,7 +43,9 @@ def test_a_benchmark_that_finds_another_number_of_matches_fails(backend: str) ->
 @pytest.mark.slow
 def test_the_edge_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     edge.main(["--smoke"])
-    assert "ns a match" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "ns a match" in told
+    assert [goal.figure for goal in edge.GOALS if f" {goal.figure} " not in told] == []
 
 
 @pytest.mark.slow
