@@ -32,6 +32,7 @@ __all__ = [
     "Draft",
     "GatheredKeys",
     "Hits",
+    "MatchIterator",
     "Matcher",
     "ShippedFilter",
     "__version__",
@@ -516,6 +517,9 @@ class Hits:
     def match(self, position: int, event: EventSource) -> Match:
         """Make the `Match` at a position."""
 
+    def matches(self, event: EventSource) -> MatchIterator:
+        """Make the `Match` at each position as it is asked for."""
+
     def take(self, positions: Sequence[int]) -> Hits:
         """Return some of the hits, in the order given."""
 
@@ -531,6 +535,13 @@ class Hits:
 
     def messages(self, place: bytes, source: str, attributes: bytes, tail: bytes) -> list[bytes]:
         """Return a message for each match, in their order."""
+
+@final
+class MatchIterator:
+    """Makes the matches of hits, one after the other, as they are asked for."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Match: ...
 
 @final
 class Matcher:

@@ -21,7 +21,7 @@ until one is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, final
 
@@ -139,6 +139,9 @@ class Hits(Protocol):
 
     def match(self, position: int, event: EventSource) -> Match:
         """Make the `Match` at a position, from 0 to `len - 1`."""
+
+    def matches(self, event: EventSource) -> Iterator[Match]:
+        """Make the `Match` at each position as it is asked for."""
 
     def take(self, positions: Sequence[int]) -> Hits:
         """Return some of the hits, in the order given."""

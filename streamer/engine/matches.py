@@ -46,7 +46,7 @@ class Matches(Sequence[Match]):
         return self._hits.match(chosen, self.event)
 
     def __iter__(self) -> Iterator[Match]:
-        return (self._hits.match(position, self.event) for position in range(len(self._hits)))
+        return self._hits.matches(self.event)
 
     def __contains__(self, subscription_id: object) -> bool:
         return isinstance(subscription_id, str) and self._hits.find(subscription_id) >= 0

@@ -94,6 +94,9 @@ class ReferenceHits:
             labels=subscription.labels,
         )
 
+    def matches(self, event: EventSource) -> Iterator[Match]:
+        return (self.match(position, event) for position in range(len(self)))
+
     def take(self, positions: Sequence[int]) -> ReferenceHits:
         return ReferenceHits([self._pairs[position] for position in positions], self.ignored)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import pickle
 from collections.abc import Callable
 
@@ -78,6 +80,39 @@ def test_a_match_says_who_what_and_how(engine: MakeEngine) -> None:
     match = e.match(EVENT)[0]
     assert match == Match("s", "g", EVENT, "enter", True, {"team": "x"})
     assert match.event is EVENT
+
+
+def test_a_match_is_what_its_class_makes_of_the_same_values(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many([{"id": "s", "gateway_id": "g", "labels": {"team": "x"}}, {"id": "t"}])
+    for match in (*(matches := e.match(EVENT)), *map(matches.__getitem__, range(2))):
+        values = {field.name: getattr(match, field.name) for field in dataclasses.fields(Match)}
+        made = Match(**values)
+        assert type(match) is Match
+        assert match == made
+        assert repr(match) == repr(made)
+        assert pickle.loads(pickle.dumps(match)) == made
+        assert dataclasses.replace(match, transition="leave") == dataclasses.replace(made, transition="leave")
+        assert gc.is_tracked(match)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            match.certain = False  # type: ignore[misc]
+        match match:
+            case Match(subscription_id, gateway_id, event, transition):
+                assert (subscription_id, gateway_id, transition) in {("s", "g", "enter"), ("t", None, "enter")}
+                assert event is EVENT
+            case _:
+                pytest.fail("no pattern matches it")
+    assert hash(e.match(EVENT, collection="c").sorted()[1]) == hash(Match("t", None, None, "enter"))
+
+
+def test_matches_are_made_as_they_are_asked_for_and_iterators_go_on_by_themselves(seven: Engine) -> None:
+    matches = seven.match(EVENT)
+    one, other = iter(matches), iter(matches)
+    assert [next(one).subscription_id, next(one).subscription_id] == matches.ids()[:2]
+    seven.apply([])
+    assert [each.subscription_id for each in one] == matches.ids()[2:]
+    assert next(one, None) is None
+    assert [each.subscription_id for each in other] == matches.ids()
 
 
 def test_matches_do_not_change_when_the_engine_does(seven: Engine) -> None:

@@ -1,14 +1,13 @@
 //! What one event matched: slots, packed, and made into Python objects only where they are asked for.
 
 use crate::errors::guard;
-use crate::gil;
-use crate::host;
 use crate::interrupts;
+use crate::match_objects::{self, LastGateway, MatchIterator};
 use crate::messages::{self, Common, Encoder};
 use crate::shared::{Found, Shared};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyType};
+use pyo3::types::{PyBytes, PyList, PyString};
 use std::sync::{Arc, OnceLock};
 use streamer_core::engine::{Change, Event, Identity, Outcome, Pin, Record, Transition, Version};
 use streamer_core::error::Ignored;
@@ -69,7 +68,7 @@ impl Hits {
         Hits { shared: shared.clone(), pin, slots, outcomes, change, ignored, old_side: old_side.map(Arc::new) }
     }
 
-    fn record(&self, position: usize) -> PyResult<Arc<Record>> {
+    pub fn record(&self, position: usize) -> PyResult<Arc<Record>> {
         let slot = self.slots.get(position).ok_or_else(|| PyIndexError::new_err("no such position"))?;
         self.shared.record(*slot)
     }
@@ -96,7 +95,7 @@ impl Hits {
     }
 
     /// How a match came about, and whether that is certain.
-    fn outcome_of(&self, py: Python<'_>, position: usize, record: &Record) -> PyResult<Outcome> {
+    pub fn outcome_of(&self, py: Python<'_>, position: usize, record: &Record) -> PyResult<Outcome> {
         match self.outcome(position) {
             Some(outcome) => Ok(outcome),
             None => Ok(Outcome { transition: self.transition(py, self.slots[position], record)?, certain: true }),
@@ -124,12 +123,6 @@ impl Hits {
     }
 }
 
-fn match_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: OnceLock<Py<PyType>> = OnceLock::new();
-    let class = gil::once(&CLASS, || Ok(py.import("streamer.model")?.getattr("Match")?.cast_into::<PyType>()?.unbind()))?;
-    Ok(class.bind(py))
-}
-
 #[pymethods]
 impl Hits {
     fn __len__(&self) -> usize {
@@ -150,18 +143,10 @@ impl Hits {
     /// Return who gets each match, aligned with the positions.
     fn gateway_ids<'py>(&self, py: Python<'py>) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
         guard(py, || {
-            let mut last: Option<(Arc<str>, Bound<'py, PyString>)> = None;
+            let mut gateways = LastGateway::default();
             let mut gateway_of = |slot: &u32| -> PyResult<Option<Bound<'py, PyString>>> {
                 let record = self.shared.record(*slot)?;
-                let Some(gateway) = &record.gateway_id else { return Ok(None) };
-                match &last {
-                    Some((known, made)) if Arc::ptr_eq(known, gateway) => Ok(Some(made.clone())),
-                    _ => {
-                        let made = PyString::new(py, gateway);
-                        last = Some((gateway.clone(), made.clone()));
-                        Ok(Some(made))
-                    }
-                }
+                Ok(record.gateway_id.as_ref().map(|gateway| gateways.named(py, gateway)))
             };
             self.slots.iter().map(&mut gateway_of).collect()
         })
@@ -182,16 +167,12 @@ impl Hits {
     /// Make the `Match` at a position.
     #[pyo3(name = "match")]
     fn match_<'py>(&self, py: Python<'py>, position: usize, event: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        guard(py, || {
-            let record = self.record(position)?;
-            let Outcome { transition, certain } = self.outcome_of(py, position, &record)?;
-            let transition = transition.map(|transition| PyString::intern(py, transition.as_str()));
-            let labels = match record.flags & host::flags::LABELS {
-                0 => py.None().into_bound(py),
-                _ => self.shared.host.bind(py).call_method1("labels", (host::source_of(py, &record),))?,
-            };
-            match_class(py)?.call1((host::id_of(py, &record), record.gateway_id.as_deref(), event, transition, certain, labels))
-        })
+        guard(py, || match_objects::make(py, self, position, &event, &mut LastGateway::default()))
+    }
+
+    /// Make the `Match` at each position as it is asked for.
+    fn matches(slf: Bound<'_, Self>, event: Py<PyAny>) -> MatchIterator {
+        MatchIterator::new(slf.unbind(), event)
     }
 
     /// Return some of the hits, in the order given.

@@ -6,10 +6,11 @@
 use crate::errors;
 use crate::plain::{self, Refused};
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
 use std::sync::{Arc, OnceLock};
-use streamer_core::engine::{Host, Record};
+use streamer_core::engine::{Host, Record, Transition};
 use streamer_core::error::{EventCode, EventError};
 use streamer_core::prefetch::prefetch_at;
 
@@ -72,6 +73,16 @@ pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
         Some(kept) => kept.id.get_or_init(|| made().unbind()).bind(py).clone(),
         None => made(),
     }
+}
+
+/// The word of a transition.
+pub fn word_of(py: Python<'_>, transition: Transition) -> Bound<'_, PyString> {
+    let word = match transition {
+        Transition::Enter => intern!(py, "enter"),
+        Transition::Stay => intern!(py, "stay"),
+        Transition::Leave => intern!(py, "leave"),
+    };
+    word.clone()
 }
 
 /// The labels of a record as JSON; None where it has none.

@@ -30,6 +30,7 @@ mod hits;
 mod hook;
 mod host;
 mod interrupts;
+mod match_objects;
 mod matcher;
 mod memory;
 mod messages;
@@ -61,6 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<matcher::Matcher>()?;
     module.add_class::<programs::CelPrograms>()?;
     module.add_class::<hits::Hits>()?;
+    module.add_class::<match_objects::MatchIterator>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<bloom::GatheredKeys>()?;
     module.add_class::<bloom::ShippedFilter>()?;

@@ -1,0 +1,120 @@
+//! `streamer.model.Match` objects, which are asked for one by one or in a row.
+//!
+//! `Match` is a frozen dataclass with slots. Its `__init__` runs Python for each of them, and puts six values in through
+//! `object.__setattr__` by name: three times the cost of all the rest. An object is allocated here as `object.__new__` does it, and
+//! its slots are set as `object.__setattr__` does. Rejected: a native class in its place, which would be a second `Match` beside the
+//! reference's, and would have to say again what a dataclass says of `==`, `repr`, `replace`, pickling and patterns.
+//!
+//! The `unsafe` here is those two calls of CPython, which `pyo3` has no safe name for.
+
+use crate::errors::guard;
+use crate::gil;
+use crate::hits::Hits;
+use crate::host;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString, PyType};
+use std::sync::{Arc, OnceLock};
+use streamer_core::engine::Outcome;
+
+fn match_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: OnceLock<Py<PyType>> = OnceLock::new();
+    let class = gil::once(&CLASS, || Ok(py.import("streamer.model")?.getattr("Match")?.cast_into::<PyType>()?.unbind()))?;
+    Ok(class.bind(py))
+}
+
+/// A new object of a class, none of whose slots is set.
+#[allow(unsafe_code, reason = "see the head of this file")]
+fn blank<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: `class` is a type that is alive, and the GIL is held, as its `Bound` says. `Match` derives from `object` alone, whose
+    // `__new__` does just this. What returns is an owned reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(class.py(), ffi::PyType_GenericAlloc(class.as_type_ptr(), 0)) }
+}
+
+/// Set an attribute as `object.__setattr__` does, past a `__setattr__` of its class.
+#[allow(unsafe_code, reason = "see the head of this file")]
+fn set(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    // SAFETY: all three are objects that are alive, and the GIL is held, as their `Bound` says; `name` is a string, which is all that
+    // the call asks. It takes references of its own.
+    match unsafe { ffi::PyObject_GenericSetAttr(object.as_ptr(), name.as_ptr(), value.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(object.py())),
+    }
+}
+
+/// Gateways in a row are often the same; their names are made once.
+#[derive(Default)]
+pub struct LastGateway(Option<(Arc<str>, Py<PyString>)>);
+
+impl LastGateway {
+    pub fn named<'py>(&mut self, py: Python<'py>, gateway: &Arc<str>) -> Bound<'py, PyString> {
+        match &self.0 {
+            Some((known, made)) if Arc::ptr_eq(known, gateway) => made.bind(py).clone(),
+            _ => {
+                let made = PyString::new(py, gateway);
+                self.0 = Some((gateway.clone(), made.clone().unbind()));
+                made
+            }
+        }
+    }
+}
+
+/// Make the `Match` at a position.
+pub fn make<'py>(
+    py: Python<'py>,
+    hits: &Hits,
+    position: usize,
+    event: &Bound<'py, PyAny>,
+    gateways: &mut LastGateway,
+) -> PyResult<Bound<'py, PyAny>> {
+    let record = hits.record(position)?;
+    let Outcome { transition, certain } = hits.outcome_of(py, position, &record)?;
+    let none = py.None().into_bound(py);
+    let gateway = record.gateway_id.as_ref().map_or_else(|| none.clone(), |gateway| gateways.named(py, gateway).into_any());
+    let transition = transition.map_or_else(|| none.clone(), |transition| host::word_of(py, transition).into_any());
+    let labels = match record.flags & host::flags::LABELS {
+        0 => none,
+        _ => hits.shared.host.bind(py).call_method1("labels", (host::source_of(py, &record),))?,
+    };
+    let made = blank(match_class(py)?)?;
+    set(&made, intern!(py, "subscription_id"), &host::id_of(py, &record))?;
+    set(&made, intern!(py, "gateway_id"), &gateway)?;
+    set(&made, intern!(py, "event"), event)?;
+    set(&made, intern!(py, "transition"), &transition)?;
+    set(&made, intern!(py, "certain"), &PyBool::new(py, certain))?;
+    set(&made, intern!(py, "labels"), &labels)?;
+    Ok(made)
+}
+
+/// Makes the matches of hits, one after the other, as they are asked for.
+#[pyclass(module = "streamer._native")]
+pub struct MatchIterator {
+    hits: Py<Hits>,
+    event: Py<PyAny>,
+    position: usize,
+    gateways: LastGateway,
+}
+
+impl MatchIterator {
+    pub fn new(hits: Py<Hits>, event: Py<PyAny>) -> MatchIterator {
+        MatchIterator { hits, event, position: 0, gateways: LastGateway::default() }
+    }
+}
+
+#[pymethods]
+impl MatchIterator {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let hits = self.hits.get();
+        if self.position >= hits.slots.len() {
+            return Ok(None);
+        }
+        let position = self.position;
+        self.position += 1;
+        guard(py, || make(py, hits, position, self.event.bind(py), &mut self.gateways).map(Some))
+    }
+}
