@@ -10,7 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bloom, build, changes, console, edge, load, lowered, memory, metrics, service, snapshot, steady, streams
+from benchmarks import (
+    bloom,
+    build,
+    changes,
+    console,
+    edge,
+    load,
+    lowered,
+    memory,
+    metrics,
+    real,
+    service,
+    snapshot,
+    steady,
+    streams,
+)
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -115,6 +130,18 @@ def test_the_seconds_of_a_crate_are_those_of_cargo() -> None:
     assert build.crates(f"<script>\nconst UNIT_DATA = {units};\nlet x = 1;") == {"a": 2.0, "b": 1.0}
     with pytest.raises(ValueError, match="UNIT_DATA"):
         build.crates("<script></script>")
+
+
+@pytest.mark.slow
+def test_events_of_real_shape_match_what_they_must_by_turns_with_another_checkout(
+    backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real.main(["--smoke", "--beside", str(ROOT)])
+    told = capsys.readouterr().out
+    assert told.count("| match_ids by turns |") == told.count("whole over parts") == 4
+    monkeypatch.setitem(real.SMOKE, "flights", {"updates": 1, "inserts": 0})
+    with pytest.raises(WrongMatches, match="flights, updates"):
+        real.main(["--smoke"])
 
 
 @pytest.mark.slow
