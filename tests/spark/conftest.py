@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tools.ports import free_port
+from benchmarks.spark_cluster import standalone, there_can_be_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,35 +71,10 @@ def spark_session() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers of one core, on 127.0.0.2 and 127.0.0.3: Spark runs no copy of a task on the host it runs on."""
+    """A master and two workers of one core, each in a process of its own."""
     if (reason := missing()) is not None:
         pytest.skip(reason)
-    if not sys.platform.startswith("linux"):
+    if not there_can_be_one():
         pytest.skip("127.0.0.2 is a host on Linux alone")
-    import pyspark
-
-    home = os.path.dirname(pyspark.__file__)
-    environment = {**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
-    environment.pop("PYTHONPATH", None)  # what workers see is what they are given
-    environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "local")
-    start = [os.path.join(home, "bin", "spark-class")]
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]]
-    for host in ("127.0.0.2", "127.0.0.3"):
-        options = ["--host", host, "--cores", "1", "--memory", "600m", "--webui-port", str(free_port())]
-        commands.append([f"{deploy}.worker.Worker", *options, "--work-dir", str(tmp_path / host), master])
-    with ExitStack() as stack:
-        logs = []
-        for number, command in enumerate(commands):
-            logs.append(tmp_path / f"daemon-{number}.log")
-            log = stack.enter_context(logs[-1].open("w"))
-            daemon = subprocess.Popen(start + command, env=environment, stdout=log, stderr=subprocess.STDOUT)
-            stack.callback(daemon.wait)
-            stack.callback(daemon.terminate)
-        deadline = time.monotonic() + 180
-        while sum("Successfully registered with master" in log.read_text() for log in logs) < 2:
-            assert time.monotonic() < deadline, "\n".join(log.read_text()[-1000:] for log in logs)
-            time.sleep(0.2)
+    with standalone(tmp_path) as master:
         yield master
