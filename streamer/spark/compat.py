@@ -6,6 +6,7 @@
 | a DataFrame of Arrow | through rows | `createDataFrame` | `createDataFrame` |
 | a function of SQL | through pandas | through pandas | of Arrow |
 | DataFrames of Spark Connect | a class of their own | a subclass of the one class | a subclass |
+| over Connect, a file for the workers of a micro-batch | none | of the session | of the session |
 
 What a PySpark can is asked of it where it can be; its version is asked for where that would not tell.
 """
@@ -53,6 +54,12 @@ def is_frame(value: object) -> TypeGuard[DataFrame]:
 def is_connect(spark: SparkSession) -> bool:
     """Tell whether a session is one of Spark Connect, which has no JVM beside it."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def batches_have_files() -> bool:
+    """Tell whether the tasks of a micro-batch find the files of their session; before PySpark 4 those of Connect do not."""
+    # PySpark's own `is_remote`, which a session of Connect answers from its beginning.
+    return VERSION >= (4, 0) or "SPARK_CONNECT_MODE_ENABLED" not in os.environ
 
 
 def add_file(spark: SparkSession, path: str) -> None:
@@ -105,7 +112,9 @@ def _java_hash(text: str) -> int:
 def texts_frame(spark: SparkSession, texts: list[str]) -> DataFrame:
     """Return a DataFrame of texts, in a column `text`."""
     if VERSION < (4, 0):
-        return spark.createDataFrame([(text,) for text in texts], "text string", verifySchema=False)
+        # Connect verifies nothing, and does not take the word.
+        more: dict[str, Any] = {} if is_connect(spark) else {"verifySchema": False}
+        return spark.createDataFrame([(text,) for text in texts], "text string", **more)
     return spark.createDataFrame(pa.table({"text": pa.array(texts, pa.string())}))
 
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from streamer.core.snapshot import path_of
-from streamer.errors import StreamerError
+from streamer.errors import ConfigError, StreamerError
 from streamer.events.layout import EventLayout
 from streamer.spark.paths import on_driver
 from streamer.spark.versions import Version, find
@@ -330,6 +330,14 @@ def match_batches(
         options: as of `match_events`.
 
     Raises:
+        ConfigError: Spark Connect of PySpark 3.5, where the tasks of a micro-batch find no file of their session.
         TypeError: an option that there is not.
     """
+    from streamer.spark.compat import batches_have_files
+
+    if not batches_have_files():
+        raise ConfigError(
+            "match_batches does not work over Spark Connect before PySpark 4: use match_stream, whose workers read the path",
+            place="subscriptions",
+        )
     return BatchMatcher(subscriptions_path, write, rejected=rejected, settled=settled, **options)

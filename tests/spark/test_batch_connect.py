@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import streamer
 from tests.spark.conftest import missing
+from tests.tools.kafka import NotThere
+from tests.tools.lakes import connect_jars
+from tests.tools.spark_versions import VERSIONS, environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +24,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 import streamer
 from pathlib import Path
-from streamer.spark import explain_events, match_batches, match_events, register
+from streamer.spark import explain_events, match_batches, match_events, match_stream, register
 engine = streamer.Engine()
 engine.add({"id": "de", "collection": "orders", "filters": [{"field": "country", "op": "==", "value": "DE"}]})
 engine.add({"id": "all"})
@@ -43,11 +47,17 @@ engine.save(here / "subscriptions.snapshot")
 (here / "incoming" / "1.jsonl").write_text("\\n".join(texts))
 for path in ("subscriptions.snapshot", "again.snapshot"):
     engine.save(here / path)
-    matcher = match_batches(str(here / path), lambda frame, _: frame.write.mode("append").parquet(str(here / "streamed")))
-    writer = spark.readStream.text(str(here / "incoming")).writeStream.foreachBatch(matcher)
+    stream = spark.readStream.text(str(here / "incoming"))
+    try:
+        matcher = match_batches(str(here / path), lambda frame, _: frame.write.mode("append").parquet(str(here / "streamed")))
+        writer = stream.writeStream.foreachBatch(matcher)
+    except streamer.ConfigError as error:
+        said["refused"] = str(error)
+        writer = match_stream(stream, str(here / path)).writeStream.format("parquet")
+        writer = writer.option("path", str(here / "streamed" / path))
     writer.option("checkpointLocation", str(here / f"{path}.checkpoint")).trigger(availableNow=True).start().awaitTermination()
     match_events(events, str(here / path)).matches.count()
-rows = spark.read.parquet(str(here / "streamed")).collect()
+rows = spark.read.option("recursiveFileLookup", "true").parquet(str(here / "streamed")).collect()
 said["streamed"] = sorted([row.event_id, row.subscription_id] for row in rows)
 said["session"] = type(spark).__module__
 print("said " + json.dumps(said), flush=True)
@@ -56,19 +66,22 @@ spark.stop()
 """
 
 
-@pytest.mark.slow
-@pytest.mark.later_on_the_reference
-def test_spark_connect_gives_the_same(tmp_path: Path, backend: str) -> None:
-    if (reason := missing()) is not None:
-        pytest.skip(reason)
-    pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status (pip install 'pyspark[connect]')")
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "STREAMER_BACKEND": backend, "PYTHONPATH": path}
-    environment |= {"PYSPARK_PYTHON": sys.executable, "PYTHONWARNINGS": "ignore"}
-    # A local server that belongs to no other session.
-    environment.pop("SPARK_REMOTE", None)
+def check(folder: Path, path: list[Path], *, refuses: bool = False, **more: str) -> None:
+    """Run the program with a local server that belongs to no other session, and compare what it said.
+
+    Args:
+        refuses: `match_batches` says that it does not work there, and `match_stream` does instead.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "SPARK_HOME")}
+    environment |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYSPARK_PYTHON": sys.executable, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=900
+        [sys.executable, "-c", PROGRAM],
+        env=environment | more,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
     )
     said = [line for line in done.stdout.splitlines() if line.startswith("said ")]
     assert said, done.stderr[-4000:]
@@ -76,6 +89,7 @@ def test_spark_connect_gives_the_same(tmp_path: Path, backend: str) -> None:
     rejected = [["{", "malformed_json", 1]]
     answers = json.loads(said[0].removeprefix("said "))
     assert answers.pop("session").startswith("pyspark.sql.connect")
+    assert ("match_batches does not work over Spark Connect" in answers.pop("refused", "")) == refuses
     assert answers == {
         "broadcast": pairs,
         "broadcast rejected": rejected,
@@ -85,3 +99,27 @@ def test_spark_connect_gives_the_same(tmp_path: Path, backend: str) -> None:
         "streamed": sorted(2 * pairs),
         "why": [["", "", False], ["1", "", False], ["2", "collection", False]],
     }
+
+
+@pytest.mark.slow
+@pytest.mark.later_on_the_reference
+def test_spark_connect_gives_the_same(tmp_path: Path, backend: str) -> None:
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status (pip install 'pyspark[connect]')")
+    inherited = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    check(tmp_path, [ROOT, *inherited], STREAMER_BACKEND=backend)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("version", VERSIONS)
+def test_spark_connect_gives_the_same_on_each_version(tmp_path: Path, version: str) -> None:
+    if (reason := missing()) is not None:
+        pytest.fail(reason)
+    try:
+        jars = connect_jars(version)
+    except NotThere as error:
+        pytest.fail(str(error))
+    submit = f"--jars {','.join(map(str, jars))} pyspark-shell" if jars else "pyspark-shell"
+    more = {"STREAMER_BACKEND": streamer.BACKEND, "PYSPARK_SUBMIT_ARGS": submit}
+    check(tmp_path, [environment(version), ROOT], refuses=version == "3.5", **more)

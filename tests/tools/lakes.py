@@ -20,6 +20,8 @@ VERSIONS: Final = {
     "4.0": (("delta-spark_4.0_2.13", "4.4.0"), ("iceberg-spark-runtime-4.0_2.13", "1.11.0")),
     "4.1": (("delta-spark_4.1_2.13", "4.4.0"), ("iceberg-spark-runtime-4.1_2.13", "1.12.0")),
 }
+#: The server of Spark Connect, which PySpark brings from 4.0 on.
+CONNECT: Final = {"3.5": ("org.apache.spark", "spark-connect_2.12", "3.5.7")}
 #: Others Spark brings itself.
 NEEDED: Final = ("delta-", "iceberg-", "unitycatalog-")
 
@@ -29,6 +31,11 @@ def jars(version: str) -> list[Path]:
     groups = ("io.delta", "org.apache.iceberg")
     found = [jar for group, module in zip(groups, VERSIONS[version], strict=True) for jar in fetch(group, *module)]
     return [jar for jar in found if jar.name.startswith(NEEDED)]
+
+
+def connect_jars(version: str) -> list[Path]:
+    """Return what a PySpark needs beside it for a server of Spark Connect. Raises NotThere."""
+    return [jar for jar in fetch(*CONNECT[version]) if jar.name.startswith("spark-connect")] if version in CONNECT else []
 
 
 def settings(jars: list[Path], folder: Path) -> dict[str, str]:
