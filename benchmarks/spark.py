@@ -9,7 +9,8 @@ session, after a round that is not counted; starting the JVM is left out. Every 
 *scan* reads the events and throws them away; *sent* sends them to Python workers besides, *identity* to workers and back;
 *answer* sends them and gets as many rows back as there are matches, made beforehand. *broadcast* matches them instead.
 *routing* is the first half of *cogroup*, before its shuffle; what it looks through beforehand (*prepare*) is a line of its
-own. *embedded* is `Engine.match_arrow` on two threads, on events that are in memory.
+own. *grouped* is cogroup without a shuffle, of the same events, sorted by collection. *embedded* is `Engine.match_arrow` on two
+threads, on events that are in memory.
 
 By hand, on subscriptions that SQL can say: *udf loop* is a Python UDF that reads the event and goes through all subscriptions;
 *filters join* has the subscriptions as rows with a list of any filters, and compares all pairs; *cross join* is the same where
@@ -37,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -166,11 +168,14 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     engine.add_many(generated.subscriptions(size.subscriptions))
     engine.save(folder / "engine")
     expected = embedded(engine, batches)
+    write_grouped(folder / "grouped", batches)
     broadcast = match_events(events, folder / "engine", strategy="broadcast").matches
     cogrouped = match_events(events, folder / "engine", strategy="cogroup").matches
+    sorted_ = spark.read.parquet(str(folder / "grouped"))
+    grouped = match_events(sorted_, folder / "engine", strategy="cogroup", grouped=True).matches
     if not expected:
         raise WrongMatches("no matches at all")
-    for name, frame in (("broadcast", broadcast), ("cogroup", cogrouped)):
+    for name, frame in (("broadcast", broadcast), ("cogroup", cogrouped), ("grouped", grouped)):
         if (found := frame.count()) != expected:
             raise WrongMatches(f"{name}: {found} matches instead of {expected}")
     ready = rows_of_matches(engine, batches[:: max(1, len(batches) // 10)])
@@ -181,7 +186,7 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     prepared = prepare(chosen, texts, options, CogroupOptions(), streamer.BACKEND)
     routed = events.mapInArrow(
         route(ASKED, prepared.options, prepared.parts.name, prepared.salts, prune=True),
-        "slot bigint, salts bigint, kind tinyint, body binary",
+        "first bigint, salts bigint, kind tinyint, body binary",
     )
     ways: dict[str, Callable[[], object]] = {
         "embedded": lambda: embedded(engine, batches),
@@ -193,6 +198,7 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
         "prepare": lambda: prepare(chosen, texts, options, CogroupOptions(), streamer.BACKEND),
         "routing": lambda: throw_away(routed),
         "cogroup": lambda: throw_away(cogrouped),
+        "grouped": lambda: throw_away(grouped),
     }
     took = seconds(ways, size.rounds)
     best = {name: min(times) for name, times in took.items()}
@@ -201,12 +207,16 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
         yield f"| {name} | {best[name]:.2f} | {statistics.median(times):.2f} | {each:.2f} | {best[name] / best['embedded']:.2f} |"
     yield ""
     yield f"{size.events:,} events, {size.subscriptions:,} subscriptions, {expected:,} matches."
-    for name in ("broadcast", "cogroup"):
+    for name in ("broadcast", "cogroup", "grouped"):
         cost = best[name] - best["identity"]
         # What ran beside each other, since the machine is faster in one minute than in the next.
         ratios = [(a - b) / c for a, b, c in zip(took[name], took["identity"], took["embedded"], strict=True)]
         rounds = f"{statistics.median(ratios):.2f} in the median round, {min(ratios):.2f} to {max(ratios):.2f}"
         yield f"{name} - identity = {cost:.2f} s, {cost / best['embedded']:.2f} x embedded, by the best of each; {rounds}."
+    beyond = {name: best[name] - best["sent"] - best["embedded"] for name in ("broadcast", "cogroup", "grouped")}
+    beyond["Spark alone (answer)"] = best["answer"] - best["sent"]
+    rows = ", ".join(f"{name} {took_ / expected * THREADS * 1e6:.2f} µs" for name, took_ in beyond.items())
+    yield f"A match row beyond sent events and the engine, in a thread's time: {rows}."
     parts = {
         "scan": best["scan"],
         "serialisation of events": best["sent"] - best["scan"],
@@ -233,6 +243,17 @@ def write_events(path: Path, count: int) -> list[pa.Array]:
     for at, start in enumerate(range(0, count, every)):
         pq.write_table(pa.table({"value": pa.array(texts[start : start + every], pa.binary())}), path / f"{at}.parquet")
     return [pa.array(texts[start : start + 10_000], pa.binary()) for start in range(0, count, 10_000)]
+
+
+def write_grouped(path: Path, batches: Sequence[pa.Array]) -> None:
+    """Write events sorted by collection, in eight files."""
+    path.mkdir()
+    texts = pa.concat_arrays(batches)
+    located, _ = streamer.Engine().locate_arrow(texts)
+    texts = texts.take(pc.sort_indices(located.column("collection")))
+    every = -(-len(texts) // 8)
+    for at in range(8):
+        pq.write_table(pa.table({"value": texts.slice(at * every, every)}), path / f"{at}.parquet")
 
 
 def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
