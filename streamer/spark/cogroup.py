@@ -21,6 +21,9 @@ a hash of the subscription's id. So a shuffle that is computed again after a wor
 Each group checks that as many subscriptions came as were counted; where the subscriptions or the events changed between the
 passes, the job fails rather than lose a match.
 
+A part that is salted is much of the work, and Spark's hash sends two of its groups to one task now and then. So Spark is asked
+where each of some salts would go, and those are taken that go to different partitions.
+
 Cost: subscriptions are read three times and parsed lightly each time, events twice. An event is shuffled once for each part
 whose filter lets it pass. The subscriptions of a part are shuffled and compiled once for each salt. A worker holds the
 subscriptions of one part and a batch of events. The driver holds a count for each part that events touch, and one row at a time
@@ -33,7 +36,8 @@ running number: they change when a task is run again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -55,6 +59,7 @@ from streamer.spark.groups import (
     PART,
     SALTED,
     TOLD,
+    Salts,
     Split,
     build_parts,
     by_groups,
@@ -70,10 +75,12 @@ from streamer.spark.parts import SALTS, Writer
 from streamer.spark.worker import EVENT, Pass, by_reading, inner
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: Bad subscriptions that are told of one by one.
 MOST_ERRORS: Final = 1000
+#: Salts that a hot part can have, among which those are chosen whose groups go to different partitions.
+TRIED: Final = 128
 
 
 @final
@@ -130,7 +137,7 @@ class Prepared:
     parts: Kept
     grouped: bool
     splits: tuple[Split, ...]
-    salts: dict[int, int]
+    salts: Salts
     touched: bytes
 
 
@@ -178,14 +185,56 @@ def prepare(
         touch(asked, options, parts.name, prune=numbers.prune), f"{PART} bigint, events bigint"
     )
     touched = bytearray()
-    salts = {}
-    for row in counted.groupBy(PART).agg(F.sum("events").alias("events")).toLocalIterator():
+    hot = []
+    events = F.sum("events").alias("events")
+    partitions = _partitions(spark, numbers)
+    where = F.when(F.col("events") > numbers.events_per_task, _partitions_of_salts(partitions)).alias("partitions")
+    for row in counted.groupBy(PART).agg(events).select(PART, "events", where).toLocalIterator():
         part_number, found = row[PART], row["events"]
         touched.extend(bytes(max(0, part_number // 8 + 1 - len(touched))))
         touched[part_number // 8] |= 1 << part_number % 8
-        if found > numbers.events_per_task:
-            salts[part_number] = min(-(-found // numbers.events_per_task), SALTS)
-    return Prepared(texts, options, numbers, parts, grouped, splits, salts, bytes(touched))
+        if row["partitions"] is not None:
+            hot.append((min(-(-found // numbers.events_per_task), SALTS), part_number, row["partitions"]))
+    return Prepared(texts, options, numbers, parts, grouped, splits, spread(hot), bytes(touched))
+
+
+def _partitions(spark: SparkSession, numbers: CogroupOptions) -> int:
+    """Return how many partitions the shuffle has before adaptive execution joins the small ones.
+
+    Where it turns out to have others, nothing but the balance suffers.
+    """
+    if numbers.partitions is not None:
+        return numbers.partitions
+    # Some platforms have `auto` there.
+    told = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    return int(told) if told.isdecimal() else 200
+
+
+def _partitions_of_salts(partitions: int) -> Column:
+    """Return the partitions that the groups of a part with the first `TRIED` salts go to: Spark's own hash says it."""
+    every = F.sequence(F.lit(0), F.lit(TRIED - 1))
+    return F.transform(every, lambda salt: F.pmod(F.hash(F.col(PART) * SALTS + salt), F.lit(partitions)))
+
+
+def spread(hot: Iterable[tuple[int, int, Sequence[int]]]) -> dict[int, range]:
+    """Choose the salts of hot parts, so that as few as can be share a partition of the shuffle.
+
+    Args:
+        hot: of each, how many salts it has, its number, and the partitions of the salts that it can begin with.
+    """
+    load: Counter[int] = Counter()
+    salts = {}
+    for count, part_number, partitions in sorted(hot, reverse=True):
+
+        def shared(start: int, partitions: Sequence[int] = partitions, count: int = count) -> int:
+            added = Counter(partitions[start : start + count])
+            return sum((load[each] + number) ** 2 - load[each] ** 2 for each, number in added.items())
+
+        # Where there are more than were tried, chance balances them well enough.
+        start = min(range(max(1, len(partitions) - count + 1)), key=shared)
+        load.update(partitions[start : start + count])
+        salts[part_number] = range(start, start + count)
+    return salts
 
 
 def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
@@ -210,13 +259,13 @@ def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
 
 def _routed(prepared: Prepared, chosen: schema.Chosen, asked: Pass, carried: Sequence[StructField]) -> DataFrame:
     """Return events as rows of the shuffle: one for each part whose filter lets an event pass."""
-    numbers = [StructField(PART, LongType()), StructField(SALTED, LongType()), StructField(KIND, ByteType())]
+    numbers = [StructField(GROUP, LongType()), StructField(SALTED, LongType()), StructField(KIND, ByteType())]
     routed = chosen.given.mapInArrow(
         route(asked, prepared.options, prepared.parts.name, prepared.salts, prune=prepared.numbers.prune),
         StructType([*numbers, StructField(BODY, BinaryType()), *carried]),
     )
     salt = F.when(F.col(SALTED) > 1, F.pmod(F.xxhash64(BODY), F.col(SALTED))).otherwise(0)
-    group = (F.col(PART) * SALTS + salt).alias(GROUP)
+    group = (F.col(GROUP) + salt).alias(GROUP)
     return routed.select(group, KIND, BODY, *(field.name for field in carried))
 
 
@@ -224,12 +273,12 @@ def _copies(prepared: Prepared, backend: _backend.Backend, carried: Sequence[Str
     """Return subscriptions as rows of the shuffle: one for each salt of their part."""
     held = prepared.texts.mapInArrow(
         carry_subscriptions(prepared.options, backend, prepared.parts.name, prepared.splits, prepared.salts, prepared.touched),
-        f"{PART} bigint, {SALTED} bigint, {BODY} binary",
+        f"{GROUP} bigint, {SALTED} bigint, {BODY} binary",
     )
     every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col(SALTED) - 1)).alias("salt")
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in carried]
-    return held.select(PART, BODY, every_salt).select(
-        (F.col(PART) * SALTS + F.col("salt")).alias(GROUP), F.lit(0).cast("tinyint").alias(KIND), BODY, *nulls
+    return held.select(GROUP, BODY, every_salt).select(
+        (F.col(GROUP) + F.col("salt")).alias(GROUP), F.lit(0).cast("tinyint").alias(KIND), BODY, *nulls
     )
 
 

@@ -41,6 +41,8 @@ from streamer.spark.worker import (
 
 Split: TypeAlias = tuple[str, str, int]
 """A tenant, a collection, and how many parts it has."""
+Salts: TypeAlias = Mapping[int, range]
+"""The salts of each part that is salted; another has the salt 0."""
 Run: TypeAlias = Callable[[Batches], Batches]
 Options: TypeAlias = Mapping[str, Any]
 
@@ -58,8 +60,8 @@ EVENT: Final = 1
 #: Only handed on: rejected events, and counts, in groups of their own.
 BAD_EVENT: Final = 2
 COUNT: Final = 3
-BAD_EVENTS: Final = (-1, 64)
-COUNTS_PART: Final = -2
+BAD_EVENTS: Final = (-1 * SALTS, 64)
+COUNTED: Final = -2 * SALTS
 
 #: A filter is asked in the run that it was made for.
 LEASE: Final = LONGEST_LEASE
@@ -100,10 +102,11 @@ def carry_subscriptions(
     backend: _backend.Backend,
     parts_name: str,
     splits: Sequence[Split],
-    salts: Mapping[int, int],
+    salts: Salts,
     touched: bytes,
 ) -> Run:
-    """Of texts, give those that events can meet, with the part that they are in: `part_number, salts, body`."""
+    """Of texts, give those that events can meet, with the groups of their part: the first, how many there are, `body`."""
+    only = range(1)
 
     def carry_texts(batches: Batches) -> Batches:
         names, parts_of, parts = Names(options, backend), _parts_of(splits), mapped(parts_name)
@@ -116,18 +119,23 @@ def carry_subscriptions(
                 if place not in places:
                     places[place] = _part_number(parts, *place, touched)
                 numbers.append(places[place])
+            met = pa.array(numbers, pa.int64())
+            ranges = [only if part_number is None else salts.get(part_number, only) for part_number in numbers]
             rows = pa.record_batch(
                 {
-                    PART: pa.array(numbers, pa.int64()),
-                    SALTED: pa.array(
-                        [1 if part_number is None else salts.get(part_number, 1) for part_number in numbers], pa.int64()
-                    ),
+                    GROUP: groups_of(met, pa.array([each.start for each in ranges], pa.int64())),
+                    SALTED: pa.array(map(len, ranges), pa.int64()),
                     BODY: batch.column("text").cast(pa.binary()),
                 }
             )
-            yield rows.filter(pc.is_valid(rows.column(PART)))
+            yield rows.filter(pc.is_valid(met))
 
     return carry_texts
+
+
+def groups_of(part_numbers: pa.Array, salts: pa.Array) -> pa.Array:
+    """Return the groups of the shuffle that these parts have with these salts; null where the part is."""
+    return pc.add(pc.multiply(part_numbers, SALTS), salts)
 
 
 def _part_number(parts: Parts, tenant: str | None, collection: str | None, split: int, touched: bytes) -> int | None:
@@ -358,9 +366,8 @@ def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run
     return touch_parts
 
 
-def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, int], *, prune: bool) -> Run:
-    """Send events to the parts that may match them: `part_number, salts, kind, body` [, `told`] and what is kept."""
-    hot = [(part_number, number) for part_number, number in salts.items() if number > 1]
+def route(asked: Pass, options: Options, parts_name: str, salts: Salts, *, prune: bool) -> Run:
+    """Send events to the parts that may match them: the part's first group, how many it has, `kind`, `body` [, `told`], kept."""
 
     def route_events(batches: Batches) -> Batches:
         asked.begin()
@@ -371,29 +378,29 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
 
         def rows(
             batch: pa.RecordBatch | None,
-            numbers: pa.Array,
+            groups: pa.Array,
             salted: pa.Array,
             kind: int,
             picked: pa.Array,
             told: pa.Array | None,
         ) -> pa.RecordBatch:
-            parts = {PART: numbers, SALTED: salted, KIND: repeated(kind, len(numbers), pa.int8())}
+            parts = {GROUP: groups, SALTED: salted, KIND: repeated(kind, len(groups), pa.int8())}
             if batch is None:
-                parts[BODY] = pa.nulls(len(numbers), pa.binary())
+                parts[BODY] = pa.nulls(len(groups), pa.binary())
             else:
                 parts[BODY] = batch.column(asked.event_col).take(picked).cast(pa.binary())
             if asked.want == "all":
-                parts[TOLD] = pa.nulls(len(numbers), pa.binary()) if told is None else told
+                parts[TOLD] = pa.nulls(len(groups), pa.binary()) if told is None else told
             assert kept is not None
             for name, own in zip(asked.keep, inner(len(asked.keep)), strict=True):
-                parts[own] = pa.nulls(len(numbers), kept.field(name).type) if batch is None else batch.column(name).take(picked)
+                parts[own] = pa.nulls(len(groups), kept.field(name).type) if batch is None else batch.column(name).take(picked)
             return pa.record_batch(parts)
 
         def counts() -> Batches:
             told = pa.array([json.dumps(row).encode() for row in tallies.take()], pa.binary())
             if len(told):
-                numbers = repeated(COUNTS_PART, len(told), pa.int64())
-                yield rows(None, numbers, repeated(1, len(told), pa.int64()), COUNT, numbers, told)
+                groups = repeated(COUNTED, len(told), pa.int64())
+                yield rows(None, groups, repeated(1, len(told), pa.int64()), COUNT, groups, told)
 
         for batch in (named(asked, each) for each in batches):
             router = router or Router(options, mapped(parts_name), prune=prune)
@@ -405,15 +412,17 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
             first += batch.num_rows
             numbers, picked = router.route(events, located)
             if len(numbers):
-                salted = repeated(1, len(numbers), pa.int64())
-                for part_number, number in hot:
-                    salted = pc.if_else(pc.equal(numbers, part_number), number, salted)
-                yield rows(batch, numbers, salted, EVENT, picked, None)
+                first_salts, salted = (repeated(number, len(numbers), pa.int64()) for number in (0, 1))
+                for part_number, each in salts.items():
+                    of_part = pc.equal(numbers, part_number)
+                    first_salts = pc.if_else(of_part, each.start, first_salts)
+                    salted = pc.if_else(of_part, len(each), salted)
+                yield rows(batch, groups_of(numbers, first_salts), salted, EVENT, picked, None)
             if asked.want == "all":
                 if rejected.num_rows:
                     told = pa.array([json.dumps(row).encode() for row in rejected.drop_columns("row").to_pylist()], pa.binary())
-                    numbers, salted = (repeated(number, len(told), pa.int64()) for number in BAD_EVENTS)
-                    yield rows(batch, numbers, salted, BAD_EVENT, rejected.column("row"), told)
+                    groups, salted = (repeated(number, len(told), pa.int64()) for number in BAD_EVENTS)
+                    yield rows(batch, groups, salted, BAD_EVENT, rejected.column("row"), told)
                 count(tallies, located, rejected)
                 _count_routed(tallies, located, picked)
                 if len(tallies) > MOST_TALLIES:

@@ -16,6 +16,8 @@ from streamer import Engine
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from streamer.spark import CogroupOptions, match_events
 
 if TYPE_CHECKING:
@@ -173,3 +175,15 @@ def test_hot_collections_are_salted_and_large_ones_are_split(spark: SparkSession
     rows, _ = shuffled(result.matches)
     # 90 subscriptions in three parts, 360 events to each of these, in four salts.
     assert rows == 3 * 360 + 4 * 90
+
+
+def test_the_salts_of_hot_parts_are_no_two_in_one_task(spark: SparkSession) -> None:
+    """Three collections have two salts each, and the shuffle has eight partitions."""
+    engine = Engine()
+    engine.add_many({"id": f"s{n}", "collection": f"hot{n}", "types": ["insert"]} for n in range(3))
+    texts = [json.dumps({"id": n, "collection": f"hot{n % 3}", "type": "insert"}) for n in range(450)]
+    events = spark.createDataFrame([(text,) for text in texts], "value string")
+    options = CogroupOptions(events_per_task=100, partitions=8)
+    found = match_events(events, engine, strategy="cogroup", cogroup_options=options).matches
+    assert found.count() == 450
+    assert found.select(F.spark_partition_id()).distinct().count() == 6
