@@ -9,8 +9,8 @@
 //! The trees lie in an [`Arena`]: 24 bytes an element, 48 a member, strings without escapes where they stand in the event.
 //! Parsing is a loop over an explicit stack, and linear but for maps of many members, whose names are sorted.
 //!
-//! A program that selects members by name ([`members`](super::members)) gets a map of these alone, as long as few programs ask: their
-//! places are known where the flattening found them, else the other members are passed over.
+//! A program that selects members by name ([`members`](super::members)) gets a map of these alone, as long as few are read so:
+//! their places are known where the flattening found them, else the other members are passed over. Programs that select the same share one.
 //!
 //! Rejected: programs over the bytes of the event. A macro in a macro reads the same list again and again, so the bytes would
 //! be skipped through once for each element of each.
@@ -77,6 +77,16 @@ struct DocumentTree<'d> {
     wanted: Option<WantedMembers<'d>>,
     /// What has been spent on reading members without the others.
     spent: Cell<usize>,
+    /// What was read so, the last first.
+    selections: Cell<Option<&'d Selected<'d>>>,
+}
+
+/// A map of the members of some names alone: other programs ask for the same.
+#[derive(Debug)]
+struct Selected<'d> {
+    names: &'d [&'d str],
+    members: Value<'d>,
+    earlier: Option<&'d Selected<'d>>,
 }
 
 /// So much is spent on reading members of a document before all of it is parsed: looking one up is 1.
@@ -99,12 +109,12 @@ impl<'d> DocumentTree<'d> {
     }
 
     fn new(text: &'d str, start: Option<usize>, wanted: Option<WantedMembers<'d>>) -> DocumentTree<'d> {
-        DocumentTree { text, start, value: OnceCell::new(), wanted, spent: Cell::new(0) }
+        DocumentTree { text, start, value: OnceCell::new(), wanted, spent: Cell::new(0), selections: Cell::new(None) }
     }
 
     /// A map of the members of these *names* alone; None where all of it was parsed already, or better is.
     fn members<'p>(&self, names: impl Iterator<Item = &'p str>, arena: &'d Bump) -> Result<Option<Value<'d>>> {
-        let (None, Some(start), true) = (self.value.get(), self.start, self.spent.get() < MOST_SPENT) else { return Ok(None) };
+        let (None, Some(start)) = (self.value.get(), self.start) else { return Ok(None) };
         let mut asked = [""; MOST_MEMBERS];
         let mut count = 0;
         for name in names {
@@ -115,6 +125,13 @@ impl<'d> DocumentTree<'d> {
             }
         }
         let asked = &asked[..count];
+        let mut selections = std::iter::successors(self.selections.get(), |selected| selected.earlier);
+        if let Some(selected) = selections.find(|selected| selected.names == asked) {
+            return Ok(Some(selected.members));
+        }
+        if self.spent.get() >= MOST_SPENT {
+            return Ok(None);
+        }
         let mut found = [None; MOST_MEMBERS];
         let are_known = self.wanted.is_some_and(|wanted| {
             asked.iter().zip(&mut found).all(|(name, place)| wanted.start(name).map(|start| *place = start).is_some())
@@ -123,12 +140,15 @@ impl<'d> DocumentTree<'d> {
         if !are_known && !find_members(self.text, start, asked, &mut found, arena)? {
             return Ok(None);
         }
+        let names = &*arena.alloc_slice_fill_iter(asked.iter().map(|name| &*arena.alloc_str(name)));
         let members = arena.alloc_slice_fill_copy(found.iter().flatten().count(), (Key::Bool(false), Value::Null));
-        let places = asked.iter().zip(found).filter_map(|(name, start)| Some((name, start?)));
+        let places = names.iter().zip(found).filter_map(|(name, start)| Some((*name, start?)));
         for ((name, start), member) in places.zip(&mut *members) {
-            *member = (Key::String(arena.alloc_str(name)), parse(self.text, start, arena)?);
+            *member = (Key::String(name), parse(self.text, start, arena)?);
         }
-        Ok(Some(Value::Map(arena.alloc(Map::new(arena, members)))))
+        let members = Value::Map(arena.alloc(Map::new(arena, members)));
+        self.selections.set(Some(arena.alloc(Selected { names, members, earlier: self.selections.get() })));
+        Ok(Some(members))
     }
 }
 

@@ -118,6 +118,19 @@ fn members_alone_come_to_what_the_whole_document_does() {
                     assert_eq!((one, words), expected, "{source} of {event}");
                 }
             }
+            // Programs that select the same members share what was read, whatever was selected in between.
+            for trie in &tries {
+                let (mut flattener, arenas) = (Flattener::new(), [Arena::default(), Arena::default()]);
+                let flat = flattener.flatten(trie, event.as_bytes(), Validation::Full, &given, &limits).unwrap();
+                let [shared, whole] = arenas.each_ref().map(|arena| Document::new(&flat, arena, &limits).unwrap());
+                executable("data == before").evaluate(&whole, BUDGET, &mut scratch).unwrap();
+                for source in [&sources[..2], &sources[..2], &sources[4..8], &sources[4..8], &sources[..]].concat() {
+                    let program = executable(source);
+                    let [one, expected] =
+                        [&shared, &whole].map(|document| program.evaluate_in_words(document, BUDGET, &mut scratch).unwrap());
+                    assert_eq!(one, expected, "{source} of {event}");
+                }
+            }
         }
     }
 }
