@@ -2,6 +2,7 @@
 
 - `streamer.schema.json`, the JSON Schema for editors, from the models of the configuration;
 - the tables of fields in `configuration.md`, between two comments;
+- the table of goals in `performance.md`, from the newest records;
 - the charts in `assets/`, from the newest records; as PNG, too, where Chromium is here;
 - the docstrings of `streamer/_native.pyi`, from the native core where it is built. Types stand in the stub alone, and stubtest
   compares its names and signatures with the core.
@@ -20,21 +21,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docs import charts
+from docs.goals import goals
 from streamer.config.show import json_schema, table
 
 DOCS = Path(__file__).resolve().parent
 STUB = DOCS.parent / "streamer/_native.pyi"
-BEGIN, END = "<!-- fields: made by `make docs` -->\n", "<!-- end of fields -->\n"
+#: What is made, by the page that it stands on and the word of the two comments around it.
+MADE = {("configuration.md", "fields"): table, ("performance.md", "goals"): goals}
 
 
 def generated() -> dict[Path, str]:
     """Return each generated file with its text."""
-    page = DOCS / "configuration.md"
-    between = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    text, count = between.subn(lambda _: f"{BEGIN}\n{table()}\n{END}", page.read_text(encoding="utf-8"))
-    if count != 1:
-        raise ValueError(f"{page.name}: expected one pair of comments around the fields, found {count}")
-    return {DOCS / "streamer.schema.json": json_schema(), page: text} | charts.pictures()
+    found = {DOCS / "streamer.schema.json": json_schema()} | charts.pictures()
+    for (name, what), make in MADE.items():
+        page, begin, end = DOCS / name, f"<!-- {what}: made by `make docs` -->\n", f"<!-- end of {what} -->\n"
+        between = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+        made = f"{begin}\n{make()}\n{end}"
+        found[page], count = between.subn(lambda _, made=made: made, page.read_text(encoding="utf-8"))  # type: ignore[misc]
+        if count != 1:
+            raise ValueError(f"{page.name}: expected one pair of comments around the {what}, found {count}")
+    return found
 
 
 def stub() -> str:

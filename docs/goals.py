@@ -1,0 +1,136 @@
+"""What was aimed at beside what was measured: the table of performance.md, made from the newest records by `make docs`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from docs.charts import RECORDS, newest, table
+
+#: Peers of which a workload of `benchmarks.peers` may have figures.
+PEERS: Final = ("event-ruler", "quamina-rs", "a-tree", "quamina-go")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One figure that was aimed at.
+
+    Attributes:
+        what: is measured, and in what unit.
+        limit: at most so much; at least, where *least* says so.
+        record: the benchmark whose newest record has it.
+        figure: reads it there; None where the record has none.
+    """
+
+    what: str
+    limit: float
+    record: str
+    figure: Callable[[Path], float | None]
+    least: bool = False
+
+    def row(self) -> str | None:
+        """Return its row of the table; None where nothing was recorded."""
+        path = newest(self.record)
+        figure = None if path is None else self.figure(path)
+        return None if path is None or figure is None else row(path, self.what, self.limit, self.least, figure)
+
+
+def row(path: Path, what: str, limit: float, least: bool, figure: float) -> str:
+    """Return a row of the table."""
+    met = figure >= limit if least else figure <= limit
+    link = f"[{path.stem}](../benchmarks/records/{path.name})"
+    bound = f"{'at least' if least else 'at most'} {limit:,g}"
+    return f"| {what} | {bound} | {written(figure)} | {'yes' if met else '**no**'} | {link} |"
+
+
+def of_edge() -> Iterator[str]:
+    """Yield the rows of `benchmarks.edge`, which keeps its goals in its record."""
+    path = max(RECORDS.glob("*-edge-native.json"), default=None)
+    for goal in [] if path is None else json.loads(path.read_text(encoding="utf-8")).get("goals", []):
+        assert path is not None
+        yield row(path, f"{goal['figure']}, {goal['unit']}", goal["goal"], goal["more"], goal["measured"])
+
+
+def written(figure: float) -> str:
+    """Return a figure with three digits, or whole where it has more."""
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
+
+
+def cell(first: str, row: str, column: str) -> Callable[[Path], float | None]:
+    """Return what reads a cell of the table whose first column is *first*."""
+
+    def read(path: Path) -> float | None:
+        text = path.read_text(encoding="utf-8")
+        rows = table(text, first) if f"| {first} |" in text else []
+        found = next((each.get(column) for each in rows if each[first] == row), None)
+        return None if found in (None, "", "–") else number(found)
+
+    return read
+
+
+def number(text: str) -> float:
+    """Read a number as tables have it."""
+    return float(text.replace(",", "").rstrip("%"))
+
+
+def beside_peers(workload: str, driver: str) -> Callable[[Path], float | None]:
+    """Return what reads a driver's time as a share of that of the fastest peer."""
+
+    def read(path: Path) -> float | None:
+        row = next((each for each in table(path.read_text(encoding="utf-8"), "workload") if each["workload"] == workload), None)
+        if row is None:
+            return None
+        others = [number(row[peer]) for peer in PEERS if row.get(peer, "–") != "–"]
+        return number(row[driver]) / min(others) if others and row.get(driver, "–") != "–" else None
+
+    return read
+
+
+def beside(workload: str, driver: str, peer: str) -> Callable[[Path], float | None]:
+    """Return what reads a driver's time as a share of that of one peer."""
+
+    def read(path: Path) -> float | None:
+        own, other = cell("workload", workload, driver)(path), cell("workload", workload, peer)(path)
+        return own / other if own and other else None
+
+    return read
+
+
+GOALS: Final = (
+    *(
+        Goal(f"{workload}, from Python ÷ the fastest peer", 1, "peers", beside_peers(workload, "streamer-py"))
+        for workload in ("W1", "W2", "W3", "W4", "W5", "W6")
+    ),
+    *(
+        Goal(f"{workload}, the core, {how} ÷ quamina-rs", limit, "peers", beside(workload, driver, "quamina-rs"))
+        for workload in ("W1", "W3")
+        for how, driver, limit in (("reading lazily", "streamer-lazy", 0.75), ("full validation", "streamer", 1))
+    ),
+    *(
+        Goal(
+            f"{workload} in a checkout's build ÷ in a wheel's",
+            1.05,
+            "build",
+            cell("workload, ns an event", workload, "editable ÷ wheel"),
+        )
+        for workload in ("W1", "W2", "W3", "W4", "W5", "W6", "W8")
+    ),
+)
+
+
+def goals() -> str:
+    """Return the table."""
+    return "\n".join(lines())
+
+
+def lines() -> Iterator[str]:
+    """Yield the lines of the table."""
+    yield "| what | goal | measured | met | record |"
+    yield "|---|---|--:|---|---|"
+    for goal in GOALS:
+        if (told := goal.row()) is not None:
+            yield told
+    yield from of_edge()
