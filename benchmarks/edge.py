@@ -437,7 +437,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("goals: the figure, what it should be at least (>) or at most (<)")
     for goal in GOALS:
         if goal.figure in figures:
-            print(f"{goal.figure:>42} {figures[goal.figure]:>12,.2f} {'>' if goal.more else '<'} {goal.goal:>10,} {goal.unit}")
+            print(f"{goal.figure:>43} {figures[goal.figure]:>12,.2f} {'>' if goal.more else '<'} {goal.goal:>10,} {goal.unit}")
     if options.record:
         today = datetime.now(UTC)
         record = {
