@@ -76,32 +76,20 @@ def number(text: str) -> float:
     return float(text.replace(",", "").rstrip("%"))
 
 
-def beside_peers(workload: str, driver: str) -> Callable[[Path], float | None]:
-    """Return what reads a driver's time as a share of that of the fastest peer."""
+def beside(workload: str, driver: str, *peers: str) -> Callable[[Path], float | None]:
+    """Return what reads a driver's time as a share of that of the fastest of *peers* that have one."""
 
     def read(path: Path) -> float | None:
-        row = next((each for each in table(path.read_text(encoding="utf-8"), "workload") if each["workload"] == workload), None)
-        if row is None:
-            return None
-        others = [number(row[peer]) for peer in PEERS if row.get(peer, "–") != "–"]
-        return number(row[driver]) / min(others) if others and row.get(driver, "–") != "–" else None
-
-    return read
-
-
-def beside(workload: str, driver: str, peer: str) -> Callable[[Path], float | None]:
-    """Return what reads a driver's time as a share of that of one peer."""
-
-    def read(path: Path) -> float | None:
-        own, other = cell("workload", workload, driver)(path), cell("workload", workload, peer)(path)
-        return own / other if own and other else None
+        own, *others = (cell("workload", workload, each)(path) for each in (driver, *peers))
+        found = [other for other in others if other]
+        return own / min(found) if own and found else None
 
     return read
 
 
 GOALS: Final = (
     *(
-        Goal(f"{workload}, from Python ÷ the fastest peer", 1, "peers", beside_peers(workload, "streamer-py"))
+        Goal(f"{workload}, from Python ÷ the fastest peer", 1, "peers", beside(workload, "streamer-py", *PEERS))
         for workload in ("W1", "W2", "W3", "W4", "W5", "W6")
     ),
     *(
