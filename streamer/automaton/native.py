@@ -29,6 +29,9 @@ X = TypeVar("X", bound=Hashable)
 class Host:
     """What a matcher asks of Python: to read what is not plain, and to say what is wrong with it."""
 
+    #: Other objects than those of JSON are refused.
+    default: Final = None
+
     def __init__(self, limits: Limits) -> None:
         self._json = JsonFlattener(limits)
         self._max_depth = limits.max_depth

@@ -15,7 +15,7 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
 
 from streamer import _native
 from streamer.cel_eval.cache import ProgramCache, ProgramCounts
@@ -28,7 +28,7 @@ from streamer.core.options import Options
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
-from streamer.events.reading import EventSource, as_before, encode, json_value
+from streamer.events.reading import Default, EventSource, as_before, encode, json_value
 from streamer.locks import NO_FORK
 from streamer.model import Event, Verdict, is_unicode
 from streamer.subscriptions.parse import parse_subscription
@@ -53,6 +53,8 @@ CHUNK: Final = 4096
 #: So many subscriptions are kept compiled, and so many labels; past it all are forgotten.
 COMPILED: Final = 20_000
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+Answer: TypeAlias = tuple[Any, Any, BaseException | None]
+"""A value that `default` was asked of, and what it returned or raised."""
 
 
 @final
@@ -88,15 +90,28 @@ class Host:
         self._compiled: dict[bytes | int, CompiledSubscription] = {}
         self._labels: dict[bytes, Mapping[str, Any] | None] = {}
 
-    def encode(self, event: EventSource) -> bytes:
-        """Return an event as JSON text. Raises EventError."""
+    @property
+    def default(self) -> Default | None:
+        """What makes JSON values of other objects in an event."""
+        return self.options.default
+
+    def encode(self, event: EventSource, answers: Sequence[Answer] = ()) -> bytes:
+        """Return an event as JSON text.
+
+        Args:
+            answers: what `default` said already of the first values in the event that it is asked of.
+
+        Raises:
+            EventError: it cannot be read.
+        """
         if event is None:
             return b"null"
         if isinstance(event, str):
             return encode(event)
         if isinstance(event, bytes | bytearray | memoryview):
             return bytes(event)
-        value = json_value(event, default=self.options.default, limits=self.options.limits)
+        default = _going_on(answers, self.default) if answers else self.default
+        value = json_value(event, default=default, limits=self.options.limits)
         if not isinstance(value, dict):
             raise EventError(EventCode.NOT_AN_OBJECT, f"an event is a JSON object, not {type(event).__name__}")
         return event_text(value, self.options.limits.max_depth)
@@ -459,6 +474,22 @@ class NativeCore(_native.Core):
         # It may have been removed meanwhile.
         told = None if program is None else self.plan_in_words(subscription_id, _narrowing(program))
         return None if told is None or program is None else as_plan(subscription_id, told, program.source)
+
+
+def _going_on(answers: Sequence[Answer], default: Default | None) -> Default:
+    """Return a `default` that says again what it said, and is asked only of what comes after."""
+    left = list(reversed(answers))
+
+    def answer(value: Any) -> Any:
+        if left and left[-1][0] is value:
+            _, made, error = left.pop()
+            if error is not None:
+                raise error
+            return made
+        assert default is not None
+        return default(value)
+
+    return answer
 
 
 def _phase1(options: Options) -> tuple[float, int] | None:

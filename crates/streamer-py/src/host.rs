@@ -120,15 +120,21 @@ impl<'py> Text<'py> {
         {
             return Ok(Text::Str(text.clone()));
         }
+        let mut answers = Vec::new();
         if event.is_exact_instance_of::<PyDict>() {
-            match plain::write(event, most, true) {
+            let default = || host.bind(event.py()).getattr(intern!(event.py(), "default"));
+            match plain::write_event(event, most, default, &mut answers)? {
                 Ok(text) => return Ok(Text::Plain(text)),
                 Err(Refused::TooLong) => return Err(too_long(event.py(), most)),
                 Err(Refused::NotPlain) => {}
             }
         }
         let is_text = event.is_instance_of::<PyByteArray>() || event.is_instance_of::<PyMemoryView>();
-        let written = host.bind(event.py()).call_method1("encode", (event,))?;
+        let host = host.bind(event.py());
+        let written = match answers.is_empty() {
+            true => host.call_method1("encode", (event,))?,
+            false => host.call_method1("encode", (event, answers))?,
+        };
         Ok(Text::Written(written.cast_into()?, is_text))
     }
 

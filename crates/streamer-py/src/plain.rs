@@ -3,7 +3,8 @@
 //! A value is plain if it is made of `dict`, `list`, `tuple`, `str`, `int`, `float`, `bool` and None themselves. A subclass may
 //! mean anything, so it is left to Python, as is all that JSON cannot say: Python finds out what is wrong, and where.
 //!
-//! Cost: one pass, some 20 ns a value and its bytes. No Python code runs in it, so no other thread can change the value meanwhile.
+//! Cost: one pass, some 20 ns a value and its bytes. No Python code runs in it, so no other thread can change the value meanwhile:
+//! an event's `default` is asked afterwards, of what was left out.
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -21,28 +22,104 @@ pub enum Refused {
     TooLong,
 }
 
-struct Writer {
+/// A value of a type that JSON does not have, and where its text belongs.
+struct Odd<'py> {
+    value: Bound<'py, PyAny>,
+    at: usize,
+    depth: usize,
+}
+
+struct Writer<'py> {
     out: Vec<u8>,
     most: usize,
     /// Whether a tuple is written as a list.
     tuples: bool,
+    /// In order, where *default* is asked of them.
+    odd: Option<Vec<Odd<'py>>>,
 }
 
+/// What *default* was asked, and what it returned or raised.
+pub type Answer<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
+
 /// Write a plain value as compact JSON of at most *most* bytes.
-pub fn write(value: &Bound<'_, PyAny>, most: usize, tuples: bool) -> Result<Vec<u8>, Refused> {
-    let mut writer = Writer { out: Vec::with_capacity(512), most, tuples };
-    writer.value(value, 0)?;
-    writer.within()?;
+pub fn write(value: &Bound<'_, PyAny>, most: usize) -> Result<Vec<u8>, Refused> {
+    let mut writer = Writer { out: Vec::with_capacity(512), most, tuples: false, odd: None };
+    writer.whole(value, 0)?;
     Ok(writer.out)
 }
 
-impl Writer {
+/// Write an event, in which a tuple is a list, and *default* is asked, if there is one, of what JSON does not have.
+///
+/// It is asked when all else was found to be plain, of each value once, in their order. Where Python is to go on, *answers* are what
+/// it need not be asked again.
+pub fn write_event<'py>(
+    event: &Bound<'py, PyAny>,
+    most: usize,
+    default: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+    answers: &mut Vec<Answer<'py>>,
+) -> PyResult<Result<Vec<u8>, Refused>> {
+    let mut writer = Writer::of_event(most);
+    let written = writer.whole(event, 0);
+    Ok(match (written, &writer.odd) {
+        (written, Some(odd)) if odd.is_empty() => written.map(|()| writer.out),
+        (Ok(()), _) => {
+            let default = default()?;
+            if default.is_none() { Err(Refused::NotPlain) } else { writer.filled(&default, answers).ok_or(Refused::NotPlain) }
+        }
+        // *default* may refuse a value that stands before.
+        (Err(_), _) => Err(Refused::NotPlain),
+    })
+}
+
+impl<'py> Writer<'py> {
+    fn of_event(most: usize) -> Writer<'py> {
+        Writer { out: Vec::with_capacity(512), most, tuples: true, odd: Some(Vec::new()) }
+    }
+
+    fn whole(&mut self, value: &Bound<'py, PyAny>, depth: usize) -> Result<(), Refused> {
+        self.value(value, depth)?;
+        self.within()
+    }
+
+    /// The text with that of odd values in it; None where Python is to go on. Recursive, at most [`MAX_DEPTH`] deep: what
+    /// was made of an odd value is a container where there are others in it.
+    fn filled(self, default: &Bound<'py, PyAny>, answers: &mut Vec<Answer<'py>>) -> Option<Vec<u8>> {
+        let Writer { out, most, odd, .. } = self;
+        let odd = odd.unwrap_or_default();
+        let mut text = Vec::with_capacity(out.len() + 64 * odd.len());
+        let mut written = 0;
+        for Odd { value, at, depth } in odd {
+            text.extend(&out[written..at]);
+            written = at;
+            let made = match default.call1((&value,)) {
+                Ok(made) => made,
+                Err(error) => {
+                    answers.push((value, None, Some(error.into_value(default.py()).into_bound(default.py()).into_any())));
+                    return None;
+                }
+            };
+            answers.push((value, Some(made.clone()), None));
+            let mut inner = Writer::of_event(most);
+            inner.whole(&made, depth).ok()?;
+            if inner.out.is_empty() {
+                // Odd again: Python counts how often *default* may be asked of what it made.
+                return None;
+            }
+            text.extend(inner.filled(default, answers)?);
+            if text.len() + out.len() - written > most {
+                return None;
+            }
+        }
+        text.extend(&out[written..]);
+        Some(text)
+    }
+
     fn within(&self) -> Result<(), Refused> {
         if self.out.len() <= self.most { Ok(()) } else { Err(Refused::TooLong) }
     }
 
     /// Recursive, at most [`MAX_DEPTH`] deep.
-    fn value(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Result<(), Refused> {
+    fn value(&mut self, value: &Bound<'py, PyAny>, depth: usize) -> Result<(), Refused> {
         if let Ok(text) = value.cast_exact::<PyString>() {
             return self.text(text);
         }
@@ -66,12 +143,29 @@ impl Writer {
         {
             return self.array(items.iter(), depth);
         } else {
-            return Err(Refused::NotPlain);
+            return self.odd(value, depth);
         }
         Ok(())
     }
 
-    fn object(&mut self, members: &Bound<'_, PyDict>, depth: usize) -> Result<(), Refused> {
+    /// Leave room for a value of none of the types that JSON has; a subclass of one is Python's to read.
+    fn odd(&mut self, value: &Bound<'py, PyAny>, depth: usize) -> Result<(), Refused> {
+        let is_of_json = value.is_instance_of::<PyString>()
+            || value.is_instance_of::<PyInt>()
+            || value.is_instance_of::<PyFloat>()
+            || value.is_instance_of::<PyDict>()
+            || value.is_instance_of::<PyList>()
+            || value.is_instance_of::<PyTuple>();
+        match &mut self.odd {
+            Some(odd) if !is_of_json && depth < MAX_DEPTH => {
+                odd.push(Odd { value: value.clone(), at: self.out.len(), depth });
+                Ok(())
+            }
+            _ => Err(Refused::NotPlain),
+        }
+    }
+
+    fn object(&mut self, members: &Bound<'py, PyDict>, depth: usize) -> Result<(), Refused> {
         self.enter(b'{', depth)?;
         let begin = self.out.len();
         for (name, member) in members {
@@ -87,7 +181,7 @@ impl Writer {
         Ok(())
     }
 
-    fn array<'py>(&mut self, items: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> Result<(), Refused> {
+    fn array(&mut self, items: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> Result<(), Refused> {
         self.enter(b'[', depth)?;
         for (at, item) in items.enumerate() {
             if at > 0 {
@@ -177,5 +271,5 @@ impl Writer {
 /// None for one of any other type, one that JSON cannot say or that is nested deep, and one of more than *max_bytes*.
 #[pyfunction]
 pub fn plain_json<'py>(value: &Bound<'py, PyAny>, max_bytes: usize) -> Option<Bound<'py, PyBytes>> {
-    write(value, max_bytes, false).ok().map(|text| PyBytes::new(value.py(), &text))
+    write(value, max_bytes).ok().map(|text| PyBytes::new(value.py(), &text))
 }
