@@ -16,7 +16,7 @@ The third table is about `Quamina` and `TopicMatcher`, by turns with `match_ids`
 topics as subscriptions. A ratio is that of the best rounds. On the native backend it is at most 1.2.
 
 The fourth table sets figures beside their goals, among them what the first two do not show: subscriptions as dicts and as
-objects, events as dicts by turns with `orjson.dumps` and their bytes, and `Match` objects.
+objects, events as dicts by turns with `orjson.dumps` and their bytes, `Match` objects, and matches as text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ import streamer
 from benchmarks.measure import WrongMatches, order
 from streamer import Matches
 from streamer.automaton import Quamina, TopicMatcher
+from streamer.core.options import Options
 from streamer.model import TopicDialect
+from streamer.service.formats import Place
+from streamer.service.messages import Shape, Speaker
+from streamer.service.routes import Routes
 
 SIZES = (1, 1_000, 100_000)
 EVENTS = 2_000
@@ -140,7 +144,14 @@ def measure_many(matches: int) -> dict[str, float]:
     engine.add_many({"id": f"subscription-{n}", "filters": [{"field": "a", "op": "==", "value": 1}]} for n in range(matches))
     event = b'{"type": "insert", "data": {"a": 1}}'
     found = engine.match(event)
-    if len(found) != matches:
+    batch = engine.match_batch([event])
+    speaker = Speaker(Options.checked(), Routes((), "out"), {"out": Shape("none")})
+    place = Place(0, 0, 0, None)
+
+    def cloudevents() -> list[bytes]:
+        return [message for told in speaker.messages("changes", "", place, event, found) for message in told.messages]
+
+    if not len(found) == len(batch.jsonl().splitlines()) == len(cloudevents()) == matches:
         raise WrongMatches(f"{len(found)} of {matches} matches on the {streamer.BACKEND} backend")
     return {
         "match_count": best(lambda: engine.match_count(event)) / matches * 1e9,
@@ -148,6 +159,8 @@ def measure_many(matches: int) -> dict[str, float]:
         "Matches.ids": best(found.ids) / matches * 1e9,
         "list(Matches)": best(lambda: list(found)) / matches * 1e9,
         "Match.subscription_id": best(lambda: [match.subscription_id for match in found]) / matches * 1e9,
+        "BatchMatches.jsonl": best(batch.jsonl) / matches * 1e9,
+        "messages of the service": best(cloudevents) / matches * 1e9,
     }
 
 
@@ -244,6 +257,8 @@ GOALS = (
     Goal("a Match and an attribute read", "ns a match", 250),
     Goal("match_ids where all match", "ns a match", 30),
     Goal("match_ids of a few of many", "ns a match", 60),
+    Goal("a match of a batch as a line of JSON", "ns a match", 500),
+    Goal("a match as a CloudEvent", "ns a match", 500),
     Goal("match_jsonl", "of a loop over lines", 0.7),
     Goal("match_arrow, mixed collections", "of single calls", 0.8),
     Goal("match_jsonl, 2 threads", "times as fast as one", 1.8, more=True),
@@ -265,6 +280,8 @@ def goals_of(
         "a Match and an attribute read": many["Match.subscription_id"],
         "match_ids where all match": many["match_ids"],
         "match_ids of a few of many": among,
+        "a match of a batch as a line of JSON": many["BatchMatches.jsonl"],
+        "a match as a CloudEvent": many["messages of the service"],
         "match_jsonl": one["match_jsonl"][1] / one["match, line by line"][1],
         "match_jsonl, 2 threads": one["match_jsonl, 1,000 at once"][1] / one["match_jsonl, 1,000 at once, 2 threads"][1],
     }

@@ -34,6 +34,7 @@ __all__ = [
     "Hits",
     "MatchIterator",
     "Matcher",
+    "ResultIterator",
     "ShippedFilter",
     "__version__",
     "after_fork",
@@ -493,6 +494,19 @@ class Batch:
     def matched(self) -> list[int]:
         """The positions of events that something matches, and of errors, in order."""
 
+    @property
+    def maker(self) -> Batch:
+        """What makes more of these results; see `streamer.core.protocol.Maker`."""
+
+    def results(self, events: list[Any]) -> ResultIterator:
+        """Make of each event what it came to, as it is asked for: `Matches`, or the error."""
+
+    def lines(self, events: list[Any], numbers: Sequence[int]) -> ResultIterator:
+        """Make the same of each line, with its number: `LineResult`."""
+
+    def jsonl(self) -> bytes:
+        """Return a line of JSON for each match, by event."""
+
     def __len__(self) -> int: ...
     def __getitem__(self, position: int, /) -> Hits | EventError: ...
 
@@ -542,6 +556,13 @@ class MatchIterator:
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> Match: ...
+
+@final
+class ResultIterator:
+    """Makes what the events of a batch came to, one after the other, as they are asked for."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
 
 @final
 class Matcher:

@@ -154,6 +154,19 @@ class Hits(Protocol):
         """What writes the messages of these hits; None where that is left to Python."""
 
 
+class Maker(Protocol):
+    """Makes of a batch's hits what `streamer.engine` makes of them, with no Python run for an event."""
+
+    def results(self, events: list[Any]) -> Iterator[Any]:
+        """Make a `Matches` for each event as it is asked for, or return the `EventError`; aligned with *events*."""
+
+    def lines(self, events: list[Any], numbers: Sequence[int]) -> Iterator[Any]:
+        """Make a `LineResult` for each line, of its number and that."""
+
+    def jsonl(self) -> bytes:
+        """Return what `BatchMatches.jsonl` does."""
+
+
 class HitsOfSeveral(Protocol):
     """What several events matched: hits, perhaps made anew each time that they are asked for, and errors of bad events."""
 
@@ -163,6 +176,10 @@ class HitsOfSeveral(Protocol):
 
     def matched(self) -> list[int]:
         """Return the positions of events that something matches, and of errors, in order."""
+
+    @property
+    def maker(self) -> Maker | None:
+        """What makes more of them; None where that is left to Python."""
 
     def __len__(self) -> int: ...
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
-from typing import Any, Final, NamedTuple, cast, final
+from itertools import chain
+from typing import Final, NamedTuple, cast, final
 
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Hits, Mode, Source
@@ -41,10 +41,6 @@ class LineResult(NamedTuple):
         raise result
 
 
-#: Makes a result in a third of the time that its own `__new__` takes.
-_make: Final[Any] = tuple.__new__
-_matches: Final[Any] = Matches
-
 #: Events of a stream that are matched at once where nobody says: more gain little, and wait longer for their results.
 AT_ONCE: Final = 100
 
@@ -61,7 +57,7 @@ def match_lines(
 ) -> Iterator[LineResult]:
     """Match lines as they are read, up to *at_once* together; nothing waits for a line that has not come yet."""
     batches = _batches(core, source, options, (tenant, collection, threads), at_once)
-    # No Python runs for a line but what makes its `Matches`: else this would take longer than a loop over `match`.
+    # Natively no Python runs for a line: else this would take longer than a loop over `match`.
     return chain.from_iterable(batches)
 
 
@@ -76,17 +72,16 @@ def _batches(
             is_whole = isinstance(numbered, range)
             events = cast("list[bytes]", given) if is_whole else [line for line in given if isinstance(line, bytes)]
             results = core.match_batch(events, *how)
-            if len(events) < len(given) or results.rejected:
+            if (maker := results.maker) is None or len(events) < len(given) or results.rejected:
                 yield _with_errors(core, numbered, given, iter(results))
             else:
-                matches: Iterator[Matches] = map(_matches, iter(results), events)
-                yield map(_make, repeat(LineResult), zip(numbered, matches, strict=True))
+                yield maker.lines(events, numbered)
 
 
 def _with_errors(
     core: Core, numbers: Iterable[int], lines: Iterable[bytes | EventError], results: Iterator[Hits | EventError]
 ) -> Iterator[LineResult]:
-    """Yield what lines came to, some of which are bad, or could not even be read: these have no result."""
+    """Yield what lines came to; some may be bad, or could not even be read: these have no result."""
     for number, line in zip(numbers, lines, strict=True):
         if isinstance(line, EventError):
             core.reject(line.code.value)

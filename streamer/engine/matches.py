@@ -7,7 +7,8 @@ removed meanwhile. Drop it to release that state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, final, overload
+from json import JSONEncoder
+from typing import Any, Final, final, overload
 
 from streamer.core.protocol import Hits, HitsOfSeveral
 from streamer.errors import EventError
@@ -95,7 +96,7 @@ class BatchMatches(Sequence[Matches | EventError]):
 
     __slots__ = ("_events", "_results")
 
-    def __init__(self, results: HitsOfSeveral, events: Sequence[EventSource]) -> None:
+    def __init__(self, results: HitsOfSeveral, events: list[EventSource]) -> None:
         self._results = results
         self._events = events
 
@@ -115,9 +116,13 @@ class BatchMatches(Sequence[Matches | EventError]):
 
     def __iter__(self) -> Iterator[Matches | EventError]:
         results = self._results
-        for position, event in enumerate(self._events):
-            result = results[position]
-            yield result if isinstance(result, EventError) else Matches(result, event)
+        if (maker := results.maker) is not None:
+            return maker.results(self._events)
+        made = (results[position] for position in range(len(self)))
+        return (
+            result if isinstance(result, EventError) else Matches(result, event)
+            for result, event in zip(made, self._events, strict=True)
+        )
 
     def matched(self) -> Iterator[tuple[int, Matches | EventError]]:
         """Yield position and result of each event that something matches, or that is bad: no object is made for the others."""
@@ -126,8 +131,36 @@ class BatchMatches(Sequence[Matches | EventError]):
             result = results[position]
             yield position, result if isinstance(result, EventError) else Matches(result, self._events[position])
 
+    def jsonl(self) -> bytes:
+        """Return a line of JSON for each match, by event, in no promised order within one.
+
+        The members of a line are those of `ArrowMatches.matches` and the labels. `row` is the position of the event:
+        `{"row":0,"subscription_id":"s","gateway_id":"g","transition":"enter","certain":true,"labels":null}`. An event that is bad
+        or that nothing matches has no line. The native backend makes no object of Python for a match.
+
+        Raises:
+            ValueError: labels that JSON cannot say.
+        """
+        if (maker := self._results.maker) is not None:
+            return maker.jsonl()
+        lines = (_line(row, match) for row, result in self.matched() if isinstance(result, Matches) for match in result)
+        return "".join(lines).encode()
+
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)
 
     def __repr__(self) -> str:
         return f"<BatchMatches: {len(self)} events>"
+
+
+_JSON: Final = JSONEncoder(ensure_ascii=False).encode
+
+
+def _line(row: int, match: Match) -> str:
+    """Return what the native core writes, too: `crates/streamer-py/src/messages.rs`."""
+    from streamer.subscriptions.text import labels_text  # it imports all that reads subscriptions
+
+    names = f'"subscription_id":{_JSON(match.subscription_id)},"gateway_id":{_JSON(match.gateway_id)}'
+    how = f'"transition":{_JSON(match.transition)},"certain":{_JSON(match.certain)}'
+    labels = "null" if match.labels is None else labels_text(match.labels)
+    return f'{{"row":{row},{names},{how},"labels":{labels}}}\n'

@@ -33,7 +33,7 @@ from streamer.locks import NO_FORK
 from streamer.model import Event, Verdict, is_unicode
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import EVERY, Subscription
-from streamer.subscriptions.text import canonical_text, check_length, event_text, exact_text, partial_text
+from streamer.subscriptions.text import canonical_text, check_length, event_text, exact_text, labels_text, partial_text
 from streamer.subscriptions.values import private_copy, same_subscription
 from streamer.telemetry import Distribution, Telemetry
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 CHUNK: Final = 4096
 #: So many subscriptions are kept compiled, and so many labels; past it all are forgotten.
 COMPILED: Final = 20_000
-_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 Answer: TypeAlias = tuple[Any, Any, BaseException | None]
 """A value that `default` was asked of, and what it returned or raised."""
 
@@ -157,9 +156,10 @@ class Host:
         labels = known[held] = parse_subscription(held).labels
         return labels
 
-    def labels_text(self, held: Held) -> str:
-        """Return the labels of a subscription as messages carry them."""
-        return _JSON(self.labels(held) or {})
+    def labels_text(self, held: Held) -> str | None:
+        """Return the labels of a subscription as lines and messages carry them; None where it has none. Raises ValueError."""
+        labels = self.labels(held)
+        return None if labels is None else labels_text(labels)
 
     def compiled(self, held: Held) -> CompiledSubscription:
         """Return a subscription that is held, compiled."""

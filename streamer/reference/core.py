@@ -121,6 +121,11 @@ class ReferenceBatch(list[ReferenceHits | EventError]):
         """See `HitsOfSeveral`."""
         return [at for at, result in enumerate(self) if isinstance(result, EventError) or len(result)]
 
+    @property
+    def maker(self) -> None:
+        """See `HitsOfSeveral`."""
+        return None
+
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from streamer.service.formats import Place
 from streamer.service.routes import Routes
 from streamer.service.store.rows import Spooled
 from streamer.service.tenants import outside
+from streamer.subscriptions.text import labels_text
 
 #: Subscriptions that a message of a gateway names at most; what is more goes into another message.
 MOST_NAMED: Final = 1000
@@ -394,7 +395,7 @@ class _About:
                         b"" if gateway is None else b',"gateway":' + quoted(gateway),
                         _CERTAIN if match.certain else _UNCERTAIN,
                         b',"datacontenttype":"application/json","data":{"labels":',
-                        _JSON(labels).encode() if labels else b"{}",
+                        _labels(labels),
                         tail,
                     )
                 )
@@ -443,6 +444,9 @@ def _subscription(match: Match) -> bytes:
         "id": outside(match.subscription_id)[1],
         "transition": match.transition,
         "certain": match.certain,
-        "labels": match.labels or {},
     }
-    return _JSON(told).encode()
+    return b'%b,"labels":%b}' % (_JSON(told)[:-1].encode(), _labels(match.labels))
+
+
+def _labels(labels: Mapping[str, Any] | None) -> bytes:
+    return labels_text(labels).encode() if labels else b"{}"

@@ -179,6 +179,16 @@ def plain_json(value: Any, max_bytes: int) -> bytes | None:
     return text if len(text) <= max_bytes else None
 
 
+def labels_text(labels: Mapping[str, Any]) -> str:
+    """Return labels as compact JSON text.
+
+    Raises:
+        ValueError: JSON does not say all of them.
+    """
+    plain = plain_json(labels, MAX_BYTES)
+    return write_json(labels)[0] if plain is None else plain.decode()
+
+
 class TooLongError(ValueError):
     """A value's JSON text is longer than it may be."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import json
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable
 
 import pytest
 
-from streamer import Engine, EventError, Match, Matches
+from streamer import Engine, EventError, Match, Matches, Subscription
 
 MakeEngine = Callable[..., Engine]
 
@@ -154,3 +156,63 @@ def test_every_kind_of_text_and_mapping_is_an_event(engine: MakeEngine) -> None:
     text = EVENT.decode()
     for event in (EVENT, text, bytearray(EVENT), memoryview(EVENT), {"data": {"a": 1}}):
         assert e.match_ids(event) == ["s"]
+
+
+def test_the_lines_of_a_batch_say_what_its_matches_say(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many(
+        [
+            {"id": "s", "gateway_id": 'g"\n\u0001é', "labels": {"team": "x", "n": [1, 1.5, None, True], "é": {}}},
+            {"id": "\u2028/", "labels": {}},
+            b'{"id": "big", "labels": {"n": 1e400, "m": 1e5}}',
+            Subscription(id="object", labels={"tuple": (1, 2)}),
+            Subscription(id="other", labels=OrderedDict(a=1)),
+            {"id": "unsure", "filters": [{"field": "b", "op": "==", "value": 1}]},
+            {"id": "old", "transitions": True, "filters": [{"field": "a", "op": "==", "value": 2}]},
+        ]
+    )
+    events = [
+        EVENT,
+        b"{",
+        {"type": "update", "data": {"a": 1}, "before": {"a": 2}},
+        None,
+        b'{"type": "delete", "data": {"a": 2}}',
+        {"type": "update", "data": {"a": 1}, "unknown": ["/data/b"]},
+    ]
+    batch = e.match_batch(events)
+    lines = [json.loads(line) for line in batch.jsonl().splitlines()]
+    told = [(line["row"], line["subscription_id"], line["gateway_id"], line["transition"], line["certain"]) for line in lines]
+    expected = [
+        (row, match.subscription_id, match.gateway_id, match.transition, match.certain)
+        for row, result in enumerate(batch)
+        if not isinstance(result, EventError)
+        for match in result
+    ]
+    assert told == expected
+    assert {row for row, *_ in told} == {0, 2, 4, 5}
+    assert {transition for *_, transition, _ in told} >= {"enter", "stay"}
+    assert {certain for *_, certain in told} == {True, False}
+    labels = {line["subscription_id"]: line["labels"] for line in lines}
+    assert labels == {
+        "s": {"team": "x", "n": [1, 1.5, None, True], "é": {}},
+        "\u2028/": {},
+        "big": {"n": float("inf"), "m": 1e5},
+        "object": {"tuple": [1, 2]},
+        "other": {"a": 1},
+        "unsure": None,
+        "old": None,
+    }
+    assert batch.jsonl() == batch.jsonl()
+    assert all(list(line) == ["row", "subscription_id", "gateway_id", "transition", "certain", "labels"] for line in lines)
+    assert b"1e400" in batch.jsonl()
+
+
+def test_labels_that_json_cannot_say_have_no_line(engine: MakeEngine) -> None:
+    e = engine()
+    e.add(Subscription(id="s", labels={"when": float("nan")}))
+    with pytest.raises(ValueError, match="nan is no JSON number"):
+        e.match_batch([EVENT]).jsonl()
+    e.replace(Subscription(id="s", labels={"when": object()}))
+    with pytest.raises(ValueError, match="object is no JSON type"):
+        e.match_batch([EVENT]).jsonl()
+    assert e.match_batch([]).jsonl() == b""

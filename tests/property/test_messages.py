@@ -136,6 +136,18 @@ def test_a_large_event_that_many_want_is_told_in_parts(made: type[NativeCore | R
     assert all(len(each.messages) == len(each.counts) <= 10 for each in told)
 
 
+@pytest.mark.parametrize("per", ["match", "gateway"])
+@pytest.mark.parametrize("made", [NativeCore, ReferenceCore])
+def test_labels_that_no_float64_holds_are_told_as_they_were_written(made: type[NativeCore | ReferenceCore], per: Any) -> None:
+    options = Options.checked(default_tenant="t")
+    core = made(options, PROGRAMS, ErrorLog())
+    core.write([b'{"id": "%b", "labels": {"n": 1e400}}' % inside("t", "s").replace("\0", "\\u0000").encode()], "add")
+    event = b'{"data": {}}'
+    speaker = Speaker(options, Routes((), "out"), {"out": Shape("none", per)})
+    [told] = speaker.messages("s", "p", Place(0, 0, 0, None), event, Matches(core.match(event, None, None), event))
+    assert [b'"labels":{"n":1e400}' in message for message in told.messages] == [True]
+
+
 def test_the_id_of_a_message_is_what_it_was() -> None:
     """A version that gives other ids makes receivers take again what they have."""
     options = Options.checked(default_tenant="t")

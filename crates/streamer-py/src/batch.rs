@@ -18,11 +18,13 @@ use crate::errors::{self, guard};
 use crate::gil;
 use crate::hits::{Hits, OldSide};
 use crate::host::Text;
+use crate::match_objects;
+use crate::messages;
 use crate::parallel::{MOST_THREADS, Pulse, parallel};
 use crate::shared::{Found, Shared};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 use std::ops::Range;
 use std::sync::Arc;
 use streamer_core::engine::{CelError, Change, Event, Group, Located, Matched, Outcome, PREFETCHED, Pin, Scratch, Version};
@@ -125,19 +127,91 @@ impl Batch {
         self.places.len()
     }
 
+    /// What makes more of these results; see `streamer.core.protocol.Maker`.
+    #[getter]
+    fn maker(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Make of each event what it came to, as it is asked for: `Matches`, or the error.
+    fn results(slf: Bound<'_, Self>, events: Py<PyList>) -> ResultIterator {
+        ResultIterator { batch: slf.unbind(), events, numbers: None, position: 0 }
+    }
+
+    /// Make the same of each line, with its number: `LineResult`.
+    fn lines(slf: Bound<'_, Self>, events: Py<PyList>, numbers: Vec<u64>) -> ResultIterator {
+        ResultIterator { batch: slf.unbind(), events, numbers: Some(numbers), position: 0 }
+    }
+
+    /// Return a line of JSON for each match, by event.
+    fn jsonl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        guard(py, || {
+            let mut text = String::with_capacity(128 * self.slots.len());
+            for (row, place) in self.places.iter().enumerate() {
+                let Place::Found(span @ Span { length: 1.., .. }) = place else { continue };
+                let hits = self.hits(py, row, span);
+                for position in 0..hits.slots.len() {
+                    let record = hits.record(position)?;
+                    let outcome = hits.outcome_of(py, position, &record)?;
+                    messages::push_line(py, &self.shared, &mut text, row, &record, outcome)?;
+                }
+            }
+            Ok(PyBytes::new(py, text.as_bytes()))
+        })
+    }
+
     fn __getitem__<'py>(&self, py: Python<'py>, position: isize) -> PyResult<Bound<'py, PyAny>> {
         guard(py, || {
             let position = usize::try_from(position).ok().filter(|at| *at < self.places.len());
             let position = position.ok_or_else(|| PyIndexError::new_err("no such position"))?;
-            match &self.places[position] {
-                Place::Bad(error) => Ok(error.bind(py).clone()),
-                Place::Found(span) => Bound::new(py, self.hits(py, position, span)).map(Bound::into_any),
+            self.result(py, position)
+        })
+    }
+}
+
+/// Makes what the events of a batch came to, one after the other, as they are asked for.
+#[pyclass(module = "streamer._native")]
+pub struct ResultIterator {
+    batch: Py<Batch>,
+    /// As they were given.
+    events: Py<PyList>,
+    /// Of lines.
+    numbers: Option<Vec<u64>>,
+    position: usize,
+}
+
+#[pymethods]
+impl ResultIterator {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (batch, position) = (self.batch.get(), self.position);
+        if position >= batch.places.len() {
+            return Ok(None);
+        }
+        self.position += 1;
+        guard(py, || {
+            let mut result = batch.result(py, position)?;
+            if let Place::Found(_) = batch.places[position] {
+                result = match_objects::matches(&result, &self.events.bind(py).get_item(position)?)?;
             }
+            let Some(numbers) = &self.numbers else { return Ok(Some(result)) };
+            let number = numbers.get(position).ok_or_else(|| PyIndexError::new_err("a line without a number"))?;
+            match_objects::line_result(*number, result).map(Some)
         })
     }
 }
 
 impl Batch {
+    fn result<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyAny>> {
+        match &self.places[position] {
+            Place::Bad(error) => Ok(error.bind(py).clone()),
+            Place::Found(span) => Bound::new(py, self.hits(py, position, span)).map(Bound::into_any),
+        }
+    }
+
     fn hits(&self, py: Python<'_>, position: usize, span: &Span) -> Hits {
         let certain = span.length - span.told;
         let told = &self.outcomes[span.outcomes..][..span.told];

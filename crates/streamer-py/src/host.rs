@@ -26,7 +26,7 @@ pub struct Kept {
     object: Option<Py<PyAny>>,
     /// Its id, made when it first matches: to hand it out again costs a third of making it.
     id: OnceLock<Py<PyString>>,
-    /// Its labels as JSON, where it has any, from its first message on.
+    /// Its labels as JSON from its first message on; empty where it has none after all.
     labels: OnceLock<Box<str>>,
     /// Compiled by the host, when it first evaluates the CEL part.
     pub compiled: OnceLock<Py<PyAny>>,
@@ -92,11 +92,14 @@ pub fn labels_of<'r>(py: Python<'_>, host: &Py<PyAny>, record: &'r Record) -> Py
     }
     let kept = record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>();
     let kept = kept.ok_or_else(|| PyRuntimeError::new_err("a subscription that another host keeps"))?;
-    if let Some(text) = kept.labels.get() {
-        return Ok(Some(text));
-    }
-    let text: String = host.bind(py).call_method1("labels_text", (source_of(py, record),))?.extract()?;
-    Ok(Some(kept.labels.get_or_init(|| text.into())))
+    let text = match kept.labels.get() {
+        Some(text) => text,
+        None => {
+            let text: Option<String> = host.bind(py).call_method1("labels_text", (source_of(py, record),))?.extract()?;
+            kept.labels.get_or_init(|| text.unwrap_or_default().into())
+        }
+    };
+    Ok(Some(&**text).filter(|text| !text.is_empty()))
 }
 
 /// The text of an event, wherever it lies.

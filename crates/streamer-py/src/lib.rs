@@ -64,6 +64,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hits::Hits>()?;
     module.add_class::<match_objects::MatchIterator>()?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<batch::ResultIterator>()?;
     module.add_class::<bloom::GatheredKeys>()?;
     module.add_class::<bloom::ShippedFilter>()?;
     module.add_class::<testing::CoreHooks>()?;

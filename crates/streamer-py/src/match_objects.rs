@@ -1,11 +1,11 @@
-//! `streamer.model.Match` objects, which are asked for one by one or in a row.
+//! Objects of classes of Python that are made once an event or a match: `Match`, `Matches`, `LineResult`.
 //!
 //! `Match` is a frozen dataclass with slots. Its `__init__` runs Python for each of them, and puts six values in through
 //! `object.__setattr__` by name: three times the cost of all the rest. An object is allocated here as `object.__new__` does it, and
 //! its slots are set as `object.__setattr__` does. Rejected: a native class in its place, which would be a second `Match` beside the
 //! reference's, and would have to say again what a dataclass says of `==`, `repr`, `replace`, pickling and patterns.
 //!
-//! The `unsafe` here is those two calls of CPython, which `pyo3` has no safe name for.
+//! The `unsafe` here is these calls of CPython, and those that fill a new tuple, which `pyo3` has no safe names for.
 
 use crate::errors::guard;
 use crate::gil;
@@ -18,17 +18,27 @@ use pyo3::types::{PyBool, PyString, PyType};
 use std::sync::{Arc, OnceLock};
 use streamer_core::engine::Outcome;
 
-fn match_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: OnceLock<Py<PyType>> = OnceLock::new();
-    let class = gil::once(&CLASS, || Ok(py.import("streamer.model")?.getattr("Match")?.cast_into::<PyType>()?.unbind()))?;
-    Ok(class.bind(py))
+/// A class of Python, looked up once.
+macro_rules! class {
+    ($name:ident, $module:literal, $class:literal) => {
+        fn $name(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+            static CLASS: OnceLock<Py<PyType>> = OnceLock::new();
+            let class = gil::once(&CLASS, || Ok(py.import($module)?.getattr($class)?.cast_into::<PyType>()?.unbind()))?;
+            Ok(class.bind(py))
+        }
+    };
 }
+
+class!(match_class, "streamer.model", "Match");
+class!(matches_class, "streamer.engine.matches", "Matches");
+class!(line_class, "streamer.engine.batch", "LineResult");
 
 /// A new object of a class, none of whose slots is set.
 #[allow(unsafe_code, reason = "see the head of this file")]
 fn blank<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: `class` is a type that is alive, and the GIL is held, as its `Bound` says. `Match` derives from `object` alone, whose
-    // `__new__` does just this. What returns is an owned reference, or null with an exception set.
+    // SAFETY: `class` is a type that is alive, and the GIL is held, as its `Bound` says. The classes here have slots alone, and
+    // derive from `object` and from classes without any slots, whose `__new__` does just this. What returns is an owned reference,
+    // or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(class.py(), ffi::PyType_GenericAlloc(class.as_type_ptr(), 0)) }
 }
 
@@ -41,6 +51,39 @@ fn set(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, value: &Bound<'_, 
         0 => Ok(()),
         _ => Err(PyErr::fetch(object.py())),
     }
+}
+
+/// A tuple of a class that derives from `tuple`.
+#[allow(unsafe_code, reason = "see the head of this file")]
+fn pair<'py>(class: &Bound<'py, PyType>, values: [Bound<'py, PyAny>; 2]) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    // SAFETY: as in `blank`; `LineResult` derives from `tuple`, whose objects have room for as many items as are asked for, all null
+    // at first. Nobody else has seen this one, so its items may be set, once each; the calls check all that, and take the references
+    // that are given up to them.
+    unsafe {
+        let made = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class.as_type_ptr(), 2))?;
+        for (at, value) in (0..).zip(values) {
+            if ffi::PyTuple_SetItem(made.as_ptr(), at, value.into_ptr()) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        Ok(made)
+    }
+}
+
+/// Make the `Matches` of hits.
+pub fn matches<'py>(hits: &Bound<'py, PyAny>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = hits.py();
+    let made = blank(matches_class(py)?)?;
+    set(&made, intern!(py, "_hits"), hits)?;
+    set(&made, intern!(py, "event"), event)?;
+    Ok(made)
+}
+
+/// Make the `LineResult` of a line.
+pub fn line_result(number: u64, result: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let py = result.py();
+    pair(line_class(py)?, [number.into_pyobject(py)?.into_any(), result])
 }
 
 /// Gateways in a row are often the same; their names are made once.

@@ -1,4 +1,5 @@
-//! Matches as messages: CloudEvents in structured JSON, byte for byte as `streamer/service/messages.py` writes them.
+//! Matches as text: lines of JSON, byte for byte as `streamer/engine/matches.py` writes them, and messages, CloudEvents in
+//! structured JSON, byte for byte as `streamer/service/messages.py` writes them.
 //!
 //! ```text
 //!   {"specversion":"1.0","id":"  32 digits  ","source":…,"type":"  streamer.match.enter  ","subject":  "s1"
@@ -17,7 +18,7 @@ use crate::shared::Shared;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use streamer_core::bloom::portable::murmur3_x64_128;
-use streamer_core::engine::{Identity, Record, Transition};
+use streamer_core::engine::{Identity, Outcome, Record, Transition};
 use streamer_core::flatten::{EventId, write_rfc3339};
 use streamer_core::json;
 
@@ -85,6 +86,37 @@ impl Encoder {
             Ok(())
         })
     }
+}
+
+/// Write one match of a batch as a line of JSON, as `streamer.engine.matches` does.
+///
+/// # Errors
+///
+/// What the host raised when it was asked for labels.
+pub fn push_line(
+    py: Python<'_>,
+    shared: &Shared,
+    text: &mut String,
+    row: usize,
+    record: &Record,
+    outcome: Outcome,
+) -> PyResult<()> {
+    text.extend([r#"{"row":"#, &row.to_string(), r#","subscription_id":"#]);
+    json::write_string(text, record.id());
+    text.push_str(r#","gateway_id":"#);
+    match &record.gateway_id {
+        Some(gateway) => json::write_string(text, gateway),
+        None => text.push_str("null"),
+    }
+    text.push_str(r#","transition":"#);
+    match outcome.transition {
+        Some(transition) => text.extend(["\"", transition.as_str(), "\""]),
+        None => text.push_str("null"),
+    }
+    text.push_str(if outcome.certain { r#","certain":true,"labels":"# } else { r#","certain":false,"labels":"# });
+    text.push_str(host::labels_of(py, &shared.host, record)?.unwrap_or("null"));
+    text.push_str("}\n");
+    Ok(())
 }
 
 /// A hash as `mmh3_x64_128_digest` and `hex` write it.
