@@ -37,7 +37,8 @@ from streamer.service.sources.kafka import KafkaMessages
 from tests.service.conftest import SUBSCRIPTIONS, event
 from tests.service.receiver import Receiver, Request
 from tests.service.test_kafka import message
-from tests.tools.kafka import BROKER, NotThere, Server, fetch, server
+from tests.tools.fetched import NotThere, fetch
+from tests.tools.kafka import BROKER, Server, server
 from tests.tools.postgres import Cluster, missing
 from tests.tools.records import append_run
 

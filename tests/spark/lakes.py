@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -28,6 +25,7 @@ from streamer.spark.structs import text_of
 from streamer.spark.tables import format_of, is_table, read_table
 from streamer.terminal import OK, SOME_BAD, USAGE
 from tests.spark.conftest import configure
+from tests.tools.killed_drivers import kill_again_and_again
 from tests.tools.lakes import settings
 
 #: How often a driver is killed, while it reads so many files.
@@ -310,26 +308,9 @@ def test_a_stream_that_is_killed_again_and_again_writes_every_match_once(
     def commits() -> int:
         return len([*history.glob(ending)])
 
-    seed = random.randrange(2**32)
-    rng, killed, log = random.Random(seed), [], tmp_path / "log"
-    while True:
-        before, more = commits(), rng.choice((1, 1, 2))
-        with log.open("ab") as told:
-            running = subprocess.Popen(command, stdout=told, stderr=told, start_new_session=True)
-        deadline = time.monotonic() + 180
-        while len(killed) < KILLS and commits() - before < more and running.poll() is None:
-            assert time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.001)
-        if len(killed) == KILLS or running.poll() is not None:
-            running.wait(600)
-            break
-        time.sleep(rng.uniform(0, 0.7))
-        killed.append(before)
-        os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-    assert running.returncode == SOME_BAD, log.read_text()[-3000:]
-    assert len(killed) == KILLS, (seed, killed)
-    assert killed[-1] > killed[0], (seed, killed)
+    log = tmp_path / "log"
+    code, seed = kill_again_and_again(command, commits, log, kills=KILLS, steps=(1, 1, 2), within=0.7)
+    assert code == SOME_BAD, log.read_text()[-3000:]
     spark.catalog.clearCache()
     assert pairs(read_table(spark, target)) == expected(texts), seed
     rejected = target[:-1] + ".rejected`" if kind == "delta by path" else f"{target}_rejected"

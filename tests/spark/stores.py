@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +20,7 @@ from streamer.spark.storage import Storage
 from streamer.terminal import OK, SOME_BAD
 from tests.spark.conftest import configure
 from tests.spark.lakes import SUBSCRIPTIONS, engine, events, expected, job, pairs
+from tests.tools.killed_drivers import kill_again_and_again
 
 #: How often a driver is killed, while it reads so many files.
 KILLS = 3
@@ -165,25 +162,8 @@ def test_a_stream_that_is_killed_again_and_again_writes_every_match_once(
         except FileNotFoundError:
             return 0
 
-    seed = random.randrange(2**32)
-    rng, killed, log = random.Random(seed), [], tmp_path / "log"
-    while True:
-        before = begun()
-        with log.open("ab") as told:
-            running = subprocess.Popen(command, stdout=told, stderr=told, start_new_session=True)
-        deadline = time.monotonic() + 240
-        while len(killed) < KILLS and begun() - before < 1 and running.poll() is None:
-            assert time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.01)
-        if len(killed) == KILLS or running.poll() is not None:
-            running.wait(600)
-            break
-        time.sleep(rng.uniform(0, 1.5))
-        killed.append(before)
-        os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-    assert running.returncode == SOME_BAD, log.read_text()[-3000:]
-    assert len(killed) == KILLS, (seed, killed)
-    assert killed[-1] > killed[0], (seed, killed)
+    log = tmp_path / "log"
+    code, seed = kill_again_and_again(command, begun, log, kills=KILLS, steps=(1,), within=1.5, pause=0.2)
+    assert code == SOME_BAD, log.read_text()[-3000:]
     assert pairs(spark.read.parquet(f"{root}/matches")) == expected(texts), seed
     assert spark.read.parquet(f"{root}/matches.rejected").count() == FILES, seed

@@ -12,7 +12,7 @@ import pytest
 
 import streamer
 from tests.spark.conftest import missing
-from tests.tools.kafka import NotThere
+from tests.tools.fetched import NotThere
 from tests.tools.lakes import connect_jars
 from tests.tools.spark_versions import VERSIONS, environment
 

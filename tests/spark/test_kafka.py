@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ import streamer
 from examples.flights import generated, records
 from examples.flights.__main__ import HAND_WRITTEN
 from tests.spark.conftest import missing
+
+if TYPE_CHECKING:
+    from tests.tools.kafka import Server, Spark
 
 pytestmark = pytest.mark.integration
 
@@ -56,18 +59,18 @@ BAD: dict[bytes | None, str] = {
 class Kafka:
     """A broker, and how to run things beside it."""
 
-    address: str
-    spark: Any
+    server: Server
+    spark: Spark
     folder: Path
 
     def place(self, topic: str) -> str:
-        return f"kafka://{self.address}/{topic}"
+        return f"kafka://{self.server.address}/{topic}"
 
     def _client(self, what: str, topic: str) -> Path:
         program, file = self.folder / "client.py", self.folder / f"{topic}.messages"
         program.write_text(CLIENT)
         jars = ",".join(map(str, self.spark.jars))
-        command = [sys.executable, str(program), what, self.address, topic, str(file), jars]
+        command = [sys.executable, str(program), what, self.server.address, topic, str(file), jars]
         ran = subprocess.run(command, env=self.spark.environment(), capture_output=True, text=True, timeout=300, check=False)
         assert ran.returncode == 0, ran.stderr[-5000:]
         return file
@@ -81,11 +84,14 @@ class Kafka:
         rows = [json.loads(line) for line in self._client("fetch", topic).read_text().splitlines()]
         return [tuple(None if each is None else bytes.fromhex(each) for each in row) for row in rows]  # type: ignore[misc]
 
-    def job(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the job as a user does, but for where the jars come from."""
+    def command(self, *arguments: str) -> list[str]:
+        """Return the job as a user runs it, but for where the jars come from."""
         words = ["-s", str(self.folder / "subscriptions.snapshot"), "--conf", self.spark.conf, "--master", "local[2]", *arguments]
-        command = [sys.executable, "-m", "streamer.spark.job", *words]
+        return [sys.executable, "-m", "streamer.spark.job", *words]
+
+    def job(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = self.spark.environment()
+        command = self.command(*arguments)
         return subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=500, check=False)
 
 
@@ -114,14 +120,15 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, engine: streamer.Engine, eve
     """A broker whose topic `changes` has real events, with and without keys, and bad ones among them."""
     if (reason := missing()) is not None:
         pytest.fail(reason)
-    from tests.tools.kafka import NotThere, broker, spark_and_connector
+    from tests.tools.fetched import NotThere
+    from tests.tools.kafka import server, spark_and_connector
 
     folder = tmp_path_factory.mktemp("kafka")
     engine.save(folder / "subscriptions.snapshot")
     try:
         spark = spark_and_connector()
-        with broker(folder) as address:
-            made = Kafka(address, spark, folder)
+        with server(folder) as running:
+            made = Kafka(running, spark, folder)
             keyed: list[Message] = [(b"k%d" % (n % 7) if n % 5 else None, event) for n, event in enumerate(events)]
             made.send("changes", [*keyed, *((b"bad", event) for event in BAD)])
             yield made

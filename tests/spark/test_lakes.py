@@ -10,7 +10,7 @@ import pytest
 
 import streamer
 from tests.spark.conftest import missing
-from tests.tools.kafka import ROOT, NotThere
+from tests.tools.fetched import ROOT, NotThere
 from tests.tools.lakes import VERSIONS, environ
 from tests.tools.spark_versions import IGNORED
 

@@ -13,7 +13,7 @@ import pytest
 
 import streamer
 from tests.spark.conftest import missing
-from tests.tools.kafka import ROOT, NotThere
+from tests.tools.fetched import ROOT, NotThere
 from tests.tools.stores import STORES
 
 pytestmark = pytest.mark.integration

@@ -6,14 +6,11 @@
  PyPI ──pip──► target/kafka/pyspark-4.0.0/    where the repository has no connector of that version yet: a PySpark whose
                                               connector it has
 ```
-
-What cannot be fetched is an error that says so: these tests are run by who asks for them, and never pass by being left out.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -26,20 +23,15 @@ from typing import Final
 
 import pyspark
 
+from tests.tools.fetched import FETCHED, ROOT, NotThere, fetch, install
 from tests.tools.ports import free_port
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-FETCHED: Final = ROOT / "target" / "kafka"
 BROKER: Final = ("org.apache.kafka", "kafka_2.13", "3.9.1")
 CONNECTOR: Final = ("org.apache.spark", "spark-sql-kafka-0-10_2.13")
 #: One whose connector there is.
 KNOWN: Final = "4.0.0"
 #: What the connector needs and Spark brings itself.
 BROUGHT: Final = ("hadoop-", "jsr305", "scala-library", "slf4j-", "spark-tags")
-
-
-class NotThere(Exception):
-    """Something could not be fetched."""
 
 
 @dataclass(frozen=True)
@@ -61,27 +53,6 @@ class Spark:
         return f"spark.jars={','.join(map(str, self.jars))}"
 
 
-def fetch(organisation: str, module: str, revision: str) -> list[Path]:
-    """Return the jars of a module and of what it needs. Raises NotThere."""
-    folder = FETCHED / f"{module}-{revision}"
-    if not folder.is_dir():
-        if shutil.which("java") is None:
-            raise NotThere("there is no java (JRE 17 or later)")
-        (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
-        new = FETCHED / f".{module}-{revision}.{os.getpid()}"
-        shutil.rmtree(new, ignore_errors=True)
-        command = ["java", "-jar", str(ivy), "-warn", "-cache", str(FETCHED / "ivy"), "-confs", "default"]
-        command += ["-types", "jar", "bundle", "-dependency", organisation, module, revision]
-        command += ["-retrieve", f"{new}/[artifact]-[revision].[ext]"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode or not list(new.glob(f"{module}-*.jar")):
-            shutil.rmtree(new, ignore_errors=True)
-            told = [line.strip() for line in (ran.stdout + ran.stderr).splitlines() if "not found" in line or "xception" in line]
-            raise NotThere(f"{organisation}:{module}:{revision} is not to be had from Maven Central: {'; '.join(told[-3:])}")
-        new.rename(folder)
-    return sorted(folder.glob("*.jar"))
-
-
 def spark_and_connector() -> Spark:
     """Return the PySpark that is installed and its connector, or else another and its. Raises NotThere."""
     try:
@@ -89,15 +60,7 @@ def spark_and_connector() -> Spark:
         return Spark(pyspark.__version__, None, _needed(jars))
     except NotThere as error:
         print(f"{error}\nSo this runs on PySpark {KNOWN}", file=sys.stderr)
-    folder = FETCHED / f"pyspark-{KNOWN}"
-    if not folder.is_dir():
-        new = FETCHED / f".pyspark-{KNOWN}.{os.getpid()}"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(new), f"pyspark=={KNOWN}"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode:
-            shutil.rmtree(new, ignore_errors=True)
-            raise NotThere(f"pyspark {KNOWN} is not to be had: {ran.stderr[-500:]}")
-        new.rename(folder)
+    folder = install(f"pyspark=={KNOWN}", FETCHED / f"pyspark-{KNOWN}")
     return Spark(KNOWN, folder, _needed(fetch(*CONNECTOR, KNOWN)))
 
 
@@ -193,13 +156,6 @@ def server(folder: Path) -> Iterator[Server]:
         yield made
     finally:
         made.stop()
-
-
-@contextmanager
-def broker(folder: Path) -> Iterator[str]:
-    """Run a broker; gives its address."""
-    with server(folder) as made:
-        yield made.address
 
 
 def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tests.tools.fetched import ROOT, fetch
 from tests.tools.java_options import QUICK
-from tests.tools.kafka import fetch
-from tests.tools.spark_versions import ROOT, environment
+from tests.tools.spark_versions import environment
 
 #: By PySpark: artifact and version of `io.delta` and `org.apache.iceberg`. docs/spark.md has them, too.
 VERSIONS: Final = {

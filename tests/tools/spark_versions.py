@@ -13,7 +13,6 @@ An environment is made once, and takes as long as PySpark takes to be fetched. W
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -22,9 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.spark.conftest import missing
+from tests.tools.fetched import ROOT, install
 from tests.tools.java_options import QUICK
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 VERSIONS: Final = ("3.5", "4.0", "4.1")
 TESTED: Final = "tests/spark/test_every_version.py"
 #: PySpark 3.5 leaves sockets to the collector of garbage.
@@ -32,17 +31,8 @@ IGNORED: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExc
 
 
 def environment(version: str) -> Path:
-    """Return the folder that has a version of PySpark, which is fetched where it is not there."""
-    folder = ROOT / f".venv-spark-{version}"
-    if not folder.is_dir():
-        new = folder.with_suffix(f".{os.getpid()}")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(new), f"pyspark=={version}.*"]
-        try:
-            subprocess.run(command, check=True)
-            new.rename(folder)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-    return folder
+    """Return the folder that has a version of PySpark, which is fetched where it is not there. Raises NotThere."""
+    return install(f"pyspark=={version}.*", ROOT / f".venv-spark-{version}")
 
 
 def run(version: str) -> int:

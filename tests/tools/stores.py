@@ -6,14 +6,13 @@
                         hadoop-client-minicluster-…/  HDFS: a name node and a data node in one JVM; Spark brings its client
 ```
 
-All is fetched once, as Kafka is. What cannot be fetched is an error that says so.
+All is fetched once.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -27,10 +26,10 @@ from typing import Final
 
 import pyspark
 
-from tests.tools.kafka import FETCHED, NotThere, fetch
+from tests.tools.fetched import FETCHED, NotThere, fetch, install
 from tests.tools.ports import free_port
 
-MOTO: Final = ("moto", "5.2.*")
+MOTO: Final = "moto[s3,server]==5.2.*"
 #: What the minicluster needs and does not name.
 JUNIT: Final = ("org.junit.jupiter", "junit-jupiter-api", "5.13.4")
 BUCKET: Final = "streamer"
@@ -60,7 +59,7 @@ def hadoop() -> str:
 def s3(folder: Path) -> Iterator[Store]:
     """Run a server of S3 with a bucket. Raises NotThere."""
     jars = [jar for jar in fetch("org.apache.hadoop", "hadoop-aws", hadoop()) if not jar.name.startswith("wildfly-")]
-    home, port = _moto(), free_port()
+    home, port = install(MOTO, FETCHED / "moto-5.2"), free_port()
     words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with _running(words, folder / "s3.log", lambda: _answers(port), {"PYTHONPATH": str(home)}):
         url = f"http://127.0.0.1:{port}"
@@ -94,20 +93,6 @@ def hdfs(folder: Path) -> Iterator[Store]:
 
 
 STORES: Final = {"s3a": s3, "hdfs": hdfs}
-
-
-def _moto() -> Path:
-    name, version = MOTO
-    folder = FETCHED / f"{name}-{version.removesuffix('.*')}"
-    if not folder.is_dir():
-        new = FETCHED / f".{name}.{os.getpid()}"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(new), f"{name}[s3,server]=={version}"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode:
-            shutil.rmtree(new, ignore_errors=True)
-            raise NotThere(f"{name} {version} is not to be had: {ran.stderr[-500:]}")
-        new.rename(folder)
-    return folder
 
 
 def _answers(port: int) -> bool:
