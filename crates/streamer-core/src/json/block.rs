@@ -2,7 +2,7 @@
 //!
 //! On x86-64 with SSE2, which is part of that architecture; elsewhere with words. Loops over many bytes ask once whether the
 //! processor has AVX2, and are compiled a second time for those that have it (and count bits in one instruction). Miri has what
-//! it is told to have: `RUSTFLAGS=-Ctarget-feature=+avx2,+popcnt,+bmi1,+bmi2,+lzcnt` lets it check those.
+//! it is told to have: `RUSTFLAGS=-Ctarget-feature=+avx2,+popcnt,+bmi1,+bmi2,+lzcnt,+pclmulqdq` lets it check those.
 
 /// Sixteen bytes. Masks have bit i for byte i.
 #[derive(Clone, Copy)]
@@ -40,6 +40,17 @@ pub(crate) trait Block64: Copy {
     fn equal(self, byte: u8) -> u64;
     /// The bytes that are decimal digits.
     fn digits(self) -> u64;
+    /// The bytes that end a run of plain string text; see [`Block16::special`].
+    fn special(self) -> u64;
+
+    /// Bit i: whether an odd number of *bits* is set up to and with i.
+    #[inline(always)]
+    fn parity(mut bits: u64) -> u64 {
+        for shift in [1, 2, 4, 8, 16, 32] {
+            bits ^= bits << shift;
+        }
+        bits
+    }
 }
 
 /// A loop over such blocks. Its method is to be `inline(always)`, so that it is compiled for each kind of block.
@@ -61,15 +72,9 @@ pub(crate) fn run<L: Loop>(work: L) -> L::Output {
 
 /// Four small ones.
 #[derive(Clone, Copy)]
-pub(crate) struct Four([Block16; 4]);
+struct Four([Block16; 4]);
 
 impl Four {
-    /// See [`Block16::special`].
-    #[inline(always)]
-    pub(crate) fn special(self) -> u64 {
-        self.join(Block16::special)
-    }
-
     #[inline(always)]
     fn join(self, mask: impl Fn(Block16) -> u32) -> u64 {
         let [a, b, c, d] = self.0;
@@ -93,13 +98,19 @@ impl Block64 for Four {
     fn digits(self) -> u64 {
         self.join(Block16::digits)
     }
+
+    #[inline(always)]
+    fn special(self) -> u64 {
+        self.join(Block16::special)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{Block64, Loop};
     use std::arch::x86_64::{
-        __m256i, _mm256_cmpeq_epi8, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_sub_epi8,
+        __m256i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_set1_epi8, _mm256_cmpeq_epi8, _mm256_min_epu8,
+        _mm256_movemask_epi8, _mm256_or_si256, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_sub_epi8,
     };
 
     /// Whether the processor has what [`run`] asks for.
@@ -110,9 +121,10 @@ mod avx2 {
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("pclmulqdq")
     }
 
-    #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+    #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt,pclmulqdq")]
     pub(super) fn run<L: Loop>(work: L) -> L::Output {
         work.run::<Two>()
     }
@@ -151,6 +163,18 @@ mod avx2 {
         u64::from(mask as u32)
     }
 
+    #[inline(always)]
+    fn special(half: __m256i) -> u64 {
+        // SAFETY: as above.
+        let mask = unsafe {
+            let quote = _mm256_cmpeq_epi8(half, _mm256_set1_epi8(b'"' as i8));
+            let backslash = _mm256_cmpeq_epi8(half, _mm256_set1_epi8(b'\\' as i8));
+            let control = _mm256_cmpeq_epi8(_mm256_min_epu8(half, _mm256_set1_epi8(0x1f)), half);
+            _mm256_movemask_epi8(_mm256_or_si256(_mm256_or_si256(quote, backslash), control))
+        };
+        u64::from(mask as u32)
+    }
+
     impl Block64 for Two {
         #[inline(always)]
         fn new(bytes: &[u8; 64]) -> Two {
@@ -165,6 +189,18 @@ mod avx2 {
         #[inline(always)]
         fn digits(self) -> u64 {
             digits(self.0) | digits(self.1) << 32
+        }
+
+        #[inline(always)]
+        fn special(self) -> u64 {
+            special(self.0) | special(self.1) << 32
+        }
+
+        /// A product without carries, by ones: each bit is the sum of all up to it, in one instruction.
+        #[inline(always)]
+        fn parity(bits: u64) -> u64 {
+            // SAFETY: as above; that instruction is asked for, too.
+            unsafe { _mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_cvtsi64_si128(bits as i64), _mm_set1_epi8(-1), 0)) as u64 }
         }
     }
 }
@@ -307,12 +343,12 @@ mod tests {
     struct Masks([u8; 64], u8);
 
     impl Loop for Masks {
-        type Output = (u64, u64);
+        type Output = [u64; 4];
 
         #[inline(always)]
-        fn run<B: Block64>(self) -> (u64, u64) {
+        fn run<B: Block64>(self) -> [u64; 4] {
             let block = B::new(&self.0);
-            (block.equal(self.1), block.digits())
+            [block.equal(self.1), block.digits(), block.special(), B::parity(block.equal(self.1))]
         }
     }
 
@@ -320,7 +356,10 @@ mod tests {
     fn a_large_block_is_small_ones_in_order() {
         let bytes: [u8; 64] = std::array::from_fn(|at| (at * at % 61) as u8);
         for byte in 0..=255 {
-            let masks = (which(&bytes, |other| other == byte), which(&bytes, |byte| byte.is_ascii_digit()));
+            let special = which(&bytes, |byte| byte < 0x20 || byte == b'"' || byte == b'\\');
+            let equal = which(&bytes, |other| other == byte);
+            let parity = (0..64).fold(0, |mask, at| mask | u64::from((equal << (63 - at)).count_ones() % 2) << at);
+            let masks = [equal, which(&bytes, |byte| byte.is_ascii_digit()), special, parity];
             assert_eq!((Masks(bytes, byte).run::<Four>(), run(Masks(bytes, byte))), (masks, masks), "{byte}");
         }
         for bytes in blocks() {

@@ -160,7 +160,7 @@ fn container_of<B: Block64>(text: &[u8], mut at: usize, open: u8, close: u8) -> 
         if backslashes | escaped != 0 {
             quotes &= !escapes(backslashes, &mut escaped);
         }
-        let strings = prefix_xor(quotes) ^ in_string;
+        let strings = B::parity(quotes) ^ in_string;
         in_string = ((strings as i64) >> 63) as u64;
         let closes = block.equal(close) & !strings;
         let opens = block.equal(open) & !strings;
@@ -185,13 +185,4 @@ fn escapes(backslashes: u64, escaped: &mut u64) -> u64 {
     let (even_ends, carry) = odd_starts.overflowing_add(backslashes);
     *escaped = u64::from(carry);
     (EVEN ^ (even_ends << 1)) & follows
-}
-
-/// Bit i: whether an odd number of bits is set up to and with i.
-#[inline(always)]
-fn prefix_xor(mut bits: u64) -> u64 {
-    for shift in [1, 2, 4, 8, 16, 32] {
-        bits ^= bits << shift;
-    }
-    bits
 }

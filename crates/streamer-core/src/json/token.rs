@@ -1,6 +1,6 @@
 //! The tokens of JSON: where each ends, or where and why it is none. Offsets of errors are those of `testdata/README.md`.
 
-use super::block::{Block16, Block64, Four};
+use super::block::{self, Block16, Block64};
 use crate::error::{EventCode, EventError};
 
 /// What is wrong with a text, without allocation.
@@ -86,12 +86,28 @@ impl Strings {
     }
 
     #[inline(never)]
-    fn look(&mut self, text: &[u8], mut at: usize) -> usize {
+    fn look(&mut self, text: &[u8], at: usize) -> usize {
+        block::run(Look { strings: self, text, at })
+    }
+}
+
+struct Look<'s, 't> {
+    strings: &'s mut Strings,
+    text: &'t [u8],
+    at: usize,
+}
+
+impl block::Loop for Look<'_, '_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<B: Block64>(self) -> usize {
+        let Look { strings, text, mut at } = self;
         while let Some(bytes) = text.get(at..at + 64) {
-            self.from = at;
-            self.special = Four::new(bytes.try_into().expect("64 bytes")).special();
-            if self.special != 0 {
-                return at + self.special.trailing_zeros() as usize;
+            let special = B::new(bytes.try_into().expect("64 bytes")).special();
+            (strings.from, strings.special) = (at, special);
+            if special != 0 {
+                return at + special.trailing_zeros() as usize;
             }
             at += 64;
         }
