@@ -13,6 +13,7 @@ use crate::engine::addition::{Addition, Host};
 use crate::engine::failures::Heard;
 use crate::engine::name::PartitionName;
 use crate::engine::store::flags;
+use crate::prefetch::prefetch;
 use crate::subscriptions::normal_form::NormalForm;
 use memchr::memmem;
 use std::ops::Range;
@@ -113,6 +114,12 @@ impl Record {
         let bytes = &self.bytes[self.id_at as usize..][..self.id_length as usize];
         // It was copied from one, or found to be equal to it.
         std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// Ask the processor for its id.
+    #[inline]
+    pub fn prefetch_id(&self) {
+        prefetch(&self.bytes, self.id_at as usize);
     }
 
     /// As it was given, for the host.

@@ -4,16 +4,15 @@ use crate::gil;
 use crate::shared::Shared;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use std::sync::Arc;
+use std::convert::Infallible;
 use streamer_core::engine::{CelError, Change, Identity, Matched, Outcome, Record, Stays, Transition};
 use streamer_core::error::{EventError, Ignored};
 use streamer_core::flatten::EventId;
 use streamer_core::layout::EventType;
 
-/// Records are looked up so many at a time, so that the processor waits for many cache lines at once.
-pub(super) const LOOKED_UP: usize = 32;
-
 pub(super) const NULL: u32 = u32::MAX;
+
+const PINNED: &str = "a pinned slot has a subscription";
 
 /// A column of texts.
 #[derive(Default)]
@@ -152,17 +151,20 @@ impl MatchColumns {
     }
 
     pub(super) fn extend(&mut self, row: usize, shared: &Shared, matched: &Matched<'_>, stays: Stays<'_>) {
-        let record = |slot: u32| shared.engine.record(slot).expect("a pinned slot has a subscription");
         let change: Change = matched.change;
-        for slots in matched.certain.chunks(LOOKED_UP) {
-            let mut records: [Option<Arc<Record>>; LOOKED_UP] = [const { None }; LOOKED_UP];
-            records.iter_mut().zip(slots).for_each(|(place, slot)| *place = Some(record(*slot)));
-            for (record, slot) in records.iter().flatten().zip(slots) {
+        let mut slots = matched.certain.iter();
+        let _: Result<(), Infallible> = shared.engine.records(matched.certain, |records| {
+            // Each pass waits for memory that the one before has named, but for all of them at once.
+            records.iter().flatten().for_each(|record| record.prefetch_id());
+            for (record, slot) in records.iter().zip(&mut slots) {
+                let record = record.expect(PINNED);
                 self.push(row, record, stays.transition(change, *slot, record.flags), true);
             }
-        }
+            Ok(())
+        });
         for (slot, Outcome { transition, certain }) in matched.told {
-            self.push(row, &record(*slot), *transition, *certain);
+            let record = shared.engine.record(*slot).expect(PINNED);
+            self.push(row, &record, *transition, *certain);
         }
     }
 }
