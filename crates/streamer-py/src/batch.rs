@@ -380,6 +380,27 @@ impl Shared {
         })
     }
 
+    /// Whether events belong to different tenants or collections, as a few of them tell.
+    pub fn is_mixed<'e>(
+        &'e self,
+        events: impl ExactSizeIterator<Item = Option<&'e [u8]>> + DoubleEndedIterator + Clone,
+        tenant: Option<&'e str>,
+        collection: Option<&'e str>,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let count = events.len();
+        if count <= 2 || (tenant.is_some() && collection.is_some()) {
+            return false;
+        }
+        let last = events.clone().next_back();
+        let mut looks = events
+            .step_by(count.div_ceil(LOOKS))
+            .chain(last)
+            .map(|event| event.map(|event| self.engine.locate(Event::new(event, tenant, collection), scratch).key));
+        let first = looks.next();
+        looks.any(|other| Some(other) != first)
+    }
+
     /// Find the order in which the events of a round are matched.
     fn order<'e>(
         &'e self,
@@ -389,18 +410,13 @@ impl Shared {
         collection: Option<&'e str>,
         scratches: &mut [Box<Scratch>],
     ) -> PyResult<Order<'e>> {
-        let Some(own) = scratches.first_mut().filter(|_| events.len() > 2 && (tenant.is_none() || collection.is_none())) else {
+        let Some(own) = scratches.first_mut() else { return Ok(Order::default()) };
+        if !self.is_mixed(events.iter().copied(), tenant, collection, own) {
             return Ok(Order::default());
-        };
+        }
         let locate = |event: &Option<&'e [u8]>, scratch: &mut Scratch| {
             event.map(|event| self.engine.locate(Event::new(event, tenant, collection), scratch))
         };
-        let mut looks = events.iter().step_by(events.len().div_ceil(LOOKS)).chain(events.last());
-        let mut key = || looks.next().map(|event| locate(event, own).map(|located| located.key));
-        let first = key();
-        if std::iter::from_fn(key).all(|other| Some(other) == first) {
-            return Ok(Order::default());
-        }
         let parts: Vec<&[Option<&'e [u8]>]> = events.chunks(MOST).collect();
         let scratches = if events.len() < WORTH_THREADS { &mut scratches[..1] } else { scratches };
         let located = parallel(py, parts.len(), scratches, |part, scratch, pulse| {

@@ -1,18 +1,15 @@
 //! What became of rows, as the columns that pyarrow wraps.
 
 use crate::gil;
-use crate::shared::Shared;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::convert::Infallible;
-use streamer_core::engine::{CelError, Change, Identity, Matched, Outcome, Record, Stays, Transition};
+use streamer_core::engine::{CelError, EngineState, Identity, Matched, Outcome, Stays, Transition, flags};
 use streamer_core::error::{EventError, Ignored};
 use streamer_core::flatten::EventId;
 use streamer_core::layout::EventType;
 
 pub(super) const NULL: u32 = u32::MAX;
-
-const PINNED: &str = "a pinned slot has a subscription";
 
 /// A column of texts.
 #[derive(Default)]
@@ -60,6 +57,8 @@ pub(super) struct Part {
 #[derive(Default)]
 pub(super) struct MatchColumns {
     rows: Vec<i64>,
+    /// What matched, until it is called by name.
+    slots: Vec<u32>,
     subscriptions: Texts,
     gateways: Texts,
     transitions: Vec<u8>,
@@ -137,10 +136,9 @@ pub(super) fn shortened(place: &str) -> String {
 }
 
 impl MatchColumns {
-    pub(super) fn push(&mut self, row: usize, record: &Record, transition: Option<Transition>, certain: bool) {
+    fn push(&mut self, row: usize, slot: u32, Outcome { transition, certain }: Outcome) {
         self.rows.push(row as i64);
-        self.subscriptions.push(Some(record.id()));
-        self.gateways.push(record.gateway_id.as_deref());
+        self.slots.push(slot);
         self.transitions.push(match transition {
             None => 0,
             Some(Transition::Enter) => 1,
@@ -150,22 +148,31 @@ impl MatchColumns {
         self.certain.push(certain);
     }
 
-    pub(super) fn extend(&mut self, row: usize, shared: &Shared, matched: &Matched<'_>, stays: Stays<'_>) {
-        let change: Change = matched.change;
-        let mut slots = matched.certain.iter();
-        let _: Result<(), Infallible> = shared.engine.records(matched.certain, |records| {
+    pub(super) fn extend(&mut self, row: usize, matched: &Matched<'_>, stays: Stays<'_>) {
+        for slot in matched.certain {
+            let transition = stays.transition(matched.change, *slot, 0);
+            self.push(row, *slot, Outcome { transition, certain: true });
+        }
+        matched.told.iter().for_each(|(slot, outcome)| self.push(row, *slot, *outcome));
+    }
+
+    /// Call by name what matched: many together, since each record is in no cache, and the processor waits for some at once.
+    pub(super) fn name(&mut self, engine: &EngineState) {
+        let mut transitions = self.transitions.iter_mut();
+        let _: Result<(), Infallible> = engine.records(&std::mem::take(&mut self.slots), |records| {
             // Each pass waits for memory that the one before has named, but for all of them at once.
             records.iter().flatten().for_each(|record| record.prefetch_id());
-            for (record, slot) in records.iter().zip(&mut slots) {
-                let record = record.expect(PINNED);
-                self.push(row, record, stays.transition(change, *slot, record.flags), true);
+            for (record, transition) in records.iter().zip(&mut transitions) {
+                let record = record.expect("a pinned slot has a subscription");
+                if record.flags & flags::BEFORE != 0 {
+                    // It looks at `before` itself, so it has no transition.
+                    *transition = 0;
+                }
+                self.subscriptions.push(Some(record.id()));
+                self.gateways.push(record.gateway_id.as_deref());
             }
             Ok(())
         });
-        for (slot, Outcome { transition, certain }) in matched.told {
-            let record = shared.engine.record(*slot).expect(PINNED);
-            self.push(row, &record, *transition, *certain);
-        }
     }
 }
 

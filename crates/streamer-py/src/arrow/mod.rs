@@ -9,8 +9,10 @@
 //! Invariant: a row is read through offsets that were checked against the data when the call began, and is looked up with
 //! bounds checked all the same. Offsets that decrease or lead beyond the data are a ValueError.
 //!
-//! The one `unsafe` of this crate is `LentBuffer::bytes` of `rows.rs`: a buffer of Arrow is read while the GIL is released, which is
+//! The one `unsafe` here is `LentBuffer::bytes` of `rows.rs`: a buffer of Arrow is read while the GIL is released, which is
 //! sound because Arrow's buffers are immutable once they are shared.
+//!
+//! What matched in a block of rows is called by name at its end, so that the processor waits for many subscriptions at once.
 //!
 //! Cost: the results are written twice, once by the thread that finds them and once, all threads' together, into the bytes
 //! that pyarrow wraps. Rejected: the C data interface (a table of function pointers and a release callback, all of it unsafe,
@@ -29,7 +31,7 @@ use pyo3::prelude::*;
 use rows::Rows;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use streamer_core::engine::{Event, Group, Identity, Matched, Scratch, Version};
+use streamer_core::engine::{Event, Group, Identity, Located, Matched, PREFETCHED, Scratch, Version};
 use streamer_core::error::Ignored;
 
 /// How rows are asked about.
@@ -90,19 +92,33 @@ impl Shared {
     /// Match rows, where there is a limit until *left* matches are found; they are counted by one thread.
     #[allow(clippy::too_many_arguments, reason = "a block of rows, and how it is matched")]
     fn match_rows<'e>(
-        &self,
-        version: &Arc<Version>,
+        &'e self,
+        version: &'e Arc<Version>,
         rows: impl Iterator<Item = (usize, Option<&'e [u8]>)>,
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        tenant: Option<&'e str>,
+        collection: Option<&'e str>,
         left: Option<&AtomicUsize>,
         scratch: &mut Scratch,
         pulse: &mut Pulse<'_>,
     ) -> Part {
         let mut part = Part::default();
         // In the order of the rows, so that the results are.
+        let rows: Vec<_> = rows.collect();
+        let is_mixed = self.is_mixed(rows.iter().map(|(_, event)| *event), tenant, collection, scratch);
+        let mut located: Vec<Option<Located<'e>>> = Vec::new();
         let mut group = Group::new(version);
-        for (row, event) in rows {
+        for (at, (row, event)) in rows.iter().copied().enumerate() {
+            if is_mixed && at.is_multiple_of(PREFETCHED) {
+                // What the next ones come upon is fetched together; each would wait for its own.
+                located.clear();
+                let next = rows[at..].iter().take(PREFETCHED);
+                let mut locate = |event: &'e [u8]| self.engine.locate(Event::new(event, tenant, collection), scratch);
+                located.extend(next.map(|(_, event)| event.map(&mut locate)));
+                self.engine.prefetch(version, located.iter().copied().flatten());
+            }
+            if let Some(Some(located)) = located.get(at % PREFETCHED) {
+                group.expect(*located);
+            }
             if left.is_some_and(|left| left.load(Ordering::Relaxed) == 0) || !pulse.beat() {
                 break;
             }
@@ -125,7 +141,7 @@ impl Shared {
                     passed.push(row, reason);
                 }
                 Ok((matched, stays)) => {
-                    matches.extend(row, self, &matched, stays);
+                    matches.extend(row, &matched, stays);
                     if let Some(left) = left {
                         let found = matched.certain.len() + matched.told.len();
                         left.store(left.load(Ordering::Relaxed).saturating_sub(found), Ordering::Relaxed);
@@ -139,6 +155,7 @@ impl Shared {
             }
             part.saw(event);
         }
+        part.matches.name(&self.engine);
         part
     }
 
