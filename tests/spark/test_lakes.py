@@ -29,7 +29,7 @@ def test_tables_of_delta_and_iceberg_match_as_events_do(version: str) -> None:
     for ignored in IGNORED:
         command += ["-W", ignored]
     environment = {**given, "STREAMER_BACKEND": streamer.BACKEND}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800, check=False)
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3600, check=False)
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout[-10_000:] + ran.stderr[-2_000:]
     assert re.search(r"\d+ passed", ran.stdout)

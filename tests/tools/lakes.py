@@ -62,4 +62,5 @@ def environ(version: str) -> dict[str, str]:
     path = [str(environment(version)), str(ROOT)]
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     found = {"PYTHONPATH": os.pathsep.join(path), "JDK_JAVA_OPTIONS": QUICK, "PYSPARK_PYTHON": sys.executable}
-    return {**inherited, **found, "STREAMER_LAKES": os.pathsep.join(map(str, jars(version)))}
+    paths = {"STREAMER_LAKES": jars(version), "STREAMER_CONNECT": connect_jars(version)}
+    return {**inherited, **found, **{name: os.pathsep.join(map(str, each)) for name, each in paths.items()}}
