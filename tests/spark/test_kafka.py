@@ -16,7 +16,9 @@ import pytest
 import streamer
 from examples.flights import generated, records
 from examples.flights.__main__ import HAND_WRITTEN
+from streamer.terminal import SOME_BAD
 from tests.spark.conftest import missing
+from tests.tools.killed_drivers import kill_again_and_again, written_by_gateway
 
 if TYPE_CHECKING:
     from tests.tools.kafka import Server, Spark
@@ -44,6 +46,9 @@ else:
             output.write(json.dumps([None if each is None else each.hex() for each in (row.key, row.value)]) + "\\n")
 spark.stop()
 """
+
+#: How often a driver is killed.
+KILLS = 5
 
 Message = tuple[bytes | None, bytes | None]
 Match = tuple[str, str, str | None, str | None]
@@ -196,6 +201,45 @@ def test_a_stream_goes_on_where_its_checkpoint_ends_and_writes_to_topics(
     assert [key for key, _ in bad] == [None] * len(BAD)
     assert Counter(row["code"] for _, row in bad) == Counter(BAD.values())
     assert "Traceback" not in first.stderr + second.stderr
+
+
+def test_a_stream_that_is_killed_in_mid_batch_writes_every_match_once(
+    kafka: Kafka, engine: streamer.Engine, events: list[bytes]
+) -> None:
+    """Driver, JVM and workers at once, while a topic of three partitions is read with TLS and a password."""
+    import pyarrow.parquet
+
+    kafka.send("secured", [(None, event) for event in [*events, *BAD]])
+    login = f'ScramLoginModule required username="{kafka.server.USER}" password="{kafka.server.PASSWORD}";'
+    options = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(kafka.server.ca),
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.scram.{login}",
+        "maxOffsetsPerTrigger": "600",
+    }
+    out, log = kafka.folder / "once", kafka.folder / "killed.log"
+    stream = ["--events", f"kafka://{kafka.server.secure}/secured", "--stream", "--trigger", "available-now", "--by-gateway"]
+    stream += ["--checkpoint", str(kafka.folder / "killed"), "--out", str(out), "--keep", "partition"]
+    for name, value in options.items():
+        stream += ["--option", f"{name}={value}"]
+    code, seed = kill_again_and_again(
+        kafka.command(*stream),
+        lambda: written_by_gateway(out),
+        log,
+        kills=KILLS,
+        steps=(1, 1, 3),
+        within=1,
+        environment=kafka.spark.environment(),
+    )
+    assert code == SOME_BAD, log.read_text()[-3000:]
+    rows = pyarrow.parquet.read_table(out).to_pylist()
+    assert in_rows(rows) == expected(engine, events), seed
+    assert {row["partition"] for row in rows} == {0, 1, 2}
+    bad = pyarrow.parquet.read_table(f"{out}.rejected").to_pylist()
+    assert Counter(row["event"] for row in bad) == Counter(BAD.keys()), seed
+    assert kafka.server.PASSWORD not in log.read_text()
 
 
 def test_what_is_not_there_is_told_in_a_sentence(kafka: Kafka) -> None:
