@@ -169,6 +169,19 @@ def test_parquet_snapshots_gateways_and_columns_that_are_kept(files: Path, spark
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["batch", "stream"])
+def test_options_of_the_sink_hold_for_matches_and_rejected_events(files: Path, stream: bool) -> None:
+    Path("events").mkdir()
+    Path("events.jsonl").rename("events/1.jsonl")
+    arguments = ["--events", "events", "-s", "subscriptions.jsonl", "--out", "out", "--out-option", "compression=gzip"]
+    more = ["--stream", "--checkpoint", "checkpoint", "--trigger", "available-now"] if stream else []
+    done = run(files, *arguments, *more)
+    assert done.exit_code == SOME_BAD, done.output
+    for out in ("out", "out.rejected"):
+        written = [path.name for path in Path(out).rglob("part-*")]
+        assert {name.endswith(".gz.parquet") for name in written} == {True}, written
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["batch", "stream"])
 def test_in_json_the_event_of_a_match_is_text_and_a_rejected_one_base64(files: Path, spark: SparkSession, stream: bool) -> None:
     Path("events").mkdir()
     Path("events.jsonl").rename("events/1.jsonl")
@@ -262,6 +275,7 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         ({}, ("--keep", "number"), "there is no column 'number'"),
         ({}, ("--layout", "nothing"), "nothing"),
         ({}, ("--option", "x"), "NAME=VALUE"),
+        ({}, ("--out-option", "x"), "--out-option x: expected NAME=VALUE"),
         ({}, ("--metrics-file", "no/such/folder/job.prom"), "no/such/folder"),
     ]
     for changed, more, what in cases:

@@ -71,6 +71,18 @@ class Kafka:
     def place(self, topic: str) -> str:
         return f"kafka://{self.server.address}/{topic}"
 
+    @property
+    def login(self) -> dict[str, str]:
+        """What Kafka's client needs where the broker asks who one is."""
+        login = f'ScramLoginModule required username="{self.server.USER}" password="{self.server.PASSWORD}";'
+        return {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(self.server.ca),
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.scram.{login}",
+        }
+
     def _client(self, what: str, topic: str) -> Path:
         program, file = self.folder / "client.py", self.folder / f"{topic}.messages"
         program.write_text(CLIENT)
@@ -210,19 +222,10 @@ def test_a_stream_that_is_killed_in_mid_batch_writes_every_match_once(
     import pyarrow.parquet
 
     kafka.send("secured", [(None, event) for event in [*events, *BAD]])
-    login = f'ScramLoginModule required username="{kafka.server.USER}" password="{kafka.server.PASSWORD}";'
-    options = {
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.ssl.truststore.type": "PEM",
-        "kafka.ssl.truststore.location": str(kafka.server.ca),
-        "kafka.sasl.mechanism": "SCRAM-SHA-512",
-        "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.scram.{login}",
-        "maxOffsetsPerTrigger": "600",
-    }
     out, log = kafka.folder / "once", kafka.folder / "killed.log"
     stream = ["--events", f"kafka://{kafka.server.secure}/secured", "--stream", "--trigger", "available-now", "--by-gateway"]
     stream += ["--checkpoint", str(kafka.folder / "killed"), "--out", str(out), "--keep", "partition"]
-    for name, value in options.items():
+    for name, value in {**kafka.login, "maxOffsetsPerTrigger": "600"}.items():
         stream += ["--option", f"{name}={value}"]
     code, seed = kill_again_and_again(
         kafka.command(*stream),
@@ -240,6 +243,14 @@ def test_a_stream_that_is_killed_in_mid_batch_writes_every_match_once(
     bad = pyarrow.parquet.read_table(f"{out}.rejected").to_pylist()
     assert Counter(row["event"] for row in bad) == Counter(BAD.keys()), seed
     assert kafka.server.PASSWORD not in log.read_text()
+
+
+def test_a_batch_goes_to_a_topic_with_tls_and_a_password(kafka: Kafka, engine: streamer.Engine, events: list[bytes]) -> None:
+    to = [word for name, value in kafka.login.items() for word in ("--out-option", f"{name}={value}")]
+    done = kafka.job("--events", kafka.place("changes"), "--out", f"kafka://{kafka.server.secure}/private", *to)
+    assert done.returncode == SOME_BAD, done.stderr[-5000:]
+    assert in_rows([json.loads(value or b"") for _, value in kafka.fetch("private")]) == expected(engine, events)
+    assert kafka.server.PASSWORD not in done.stderr
 
 
 def test_what_is_not_there_is_told_in_a_sentence(kafka: Kafka) -> None:

@@ -99,24 +99,26 @@ def pairs_of(option: str, given: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-def out_place(text: str, given: Format | None) -> Place:
-    made = place(text, given)
+def out_place(text: str, given: Format | None, options: Mapping[str, str]) -> Place:
+    made = place(text, given, options)
     if made.format not in (Format.kafka, Format.table) and given is None:
-        return Place(text, Format.jsonl if text.endswith(".jsonl") else Format.parquet)
+        return Place(text, Format.jsonl if text.endswith(".jsonl") else Format.parquet, options)
     return made
 
 
 def rejected_place(named: str | None, out: Place) -> Place | None:
+    """Return where rejected events go: written with the options of what is written."""
     # What is of files of one format is so, too.
     like = out.format if out.format not in (Format.kafka, Format.table) else None
     if named is not None:
-        return place(named, Format.kafka if named.startswith("kafka:") else Format.table if is_name(named) else like)
+        given = Format.kafka if named.startswith("kafka:") else Format.table if is_name(named) else like
+        return place(named, given, out.options)
     if out.format is Format.kafka:
         return None
     if out.format is Format.table:
         quote = "`" if out.text.endswith("`") else ""
-        return Place(f"{out.text.removesuffix(quote)}_rejected{quote}", Format.table)
-    return Place(f"{out.text.rstrip('/')}.rejected", out.format)
+        return Place(f"{out.text.removesuffix(quote)}_rejected{quote}", Format.table, out.options)
+    return Place(f"{out.text.rstrip('/')}.rejected", out.format, out.options)
 
 
 def check(asked: Asked) -> None:

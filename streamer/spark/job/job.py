@@ -70,7 +70,7 @@ from streamer.spark.job.watch import Watch
 from streamer.spark.paths import local_path
 from streamer.spark.storage import Storage
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
-from streamer.spark.tables import write_to_table
+from streamer.spark.tables import TableWriter
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE, fail, note, set_up_logging
 
 if TYPE_CHECKING:
@@ -157,6 +157,10 @@ def job(
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark's source, as maxFilesPerTrigger=10; may be repeated.")
     ] = None,
+    out_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Of Spark's sink, of rejected events too, as compression=zstd; may be repeated."),
+    ] = None,
     conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark; may be repeated.")] = None,
     master: Annotated[
         str | None, typer.Option(help="Where Spark runs.  \\[default: what spark-submit says, else local[*]]")
@@ -181,7 +185,7 @@ def job(
             "soft_delete": soft_delete,
         }
         source = place(events, events_format, pairs_of("--option", option))
-        target = out_place(out, out_format)
+        target = out_place(out, out_format, pairs_of("--out-option", out_option))
         asked = Asked(
             events=source,
             subscriptions=subscriptions,
@@ -430,7 +434,7 @@ def _writer(target: Place, by: tuple[str, ...]) -> Write:
     if target.format is Format.kafka:
         return lambda frame, _: to_kafka(frame, target)
     if target.table is not None:
-        return write_to_table(target.table, partition_by=by, **target.options)
+        return TableWriter(target.table, by, options=target.options)
     if target.format is Format.jsonl:
         to_json = BatchWriter(target.text, "json", by, target.options)
         return lambda frame, batch_id: to_json(for_json(frame), batch_id)
