@@ -232,6 +232,8 @@ class _Counters(TypedDict):
     segments: int
     store_bytes: int
     index_bytes: int
+    record_bytes: int
+    text_bytes: int
 
 @disjoint_base
 class Core:

@@ -120,6 +120,8 @@ class Telemetry:
         segments: indexed parts of the partitions; the reference has one for each.
         subscription_bytes: memory of the subscriptions' conditions; 0 for the reference.
         index_bytes: memory of the index; 0 for the reference.
+        record_bytes: memory of what stands for each subscription and of where its id is found; 0 for the reference.
+        text_bytes: memory of the subscriptions' texts; 0 for the reference.
     """
 
     ignored: Mapping[str, int]
@@ -137,6 +139,8 @@ class Telemetry:
     segments: int
     subscription_bytes: int
     index_bytes: int
+    record_bytes: int
+    text_bytes: int
 
     @property
     def unmatched(self) -> int:
@@ -272,4 +276,6 @@ class Recorder:
                 segments=partitions,
                 subscription_bytes=0,
                 index_bytes=0,
+                record_bytes=0,
+                text_bytes=0,
             )

@@ -64,6 +64,10 @@ class Stats:
     """What `Engine.stats()` tells; `str()` prints it as a table.
 
     Attributes:
+        memory_bytes: of all that is counted: `memory` added up.
+        memory: bytes by what holds them: `texts`, `records` (with ids), `conditions`, `index`, `filters`; for the reference of
+            the filters only. Pages of a mapped snapshot, what the allocator keeps free, compiled CEL and Python's objects are
+            apart.
         events: that came in: matched, unmatched, ignored and rejected.
         ignored: how many were ignored for each reason (`Ignored`) that occurred.
         bare: matched and unmatched events in which the layout finds no collection, type or document.
@@ -98,6 +102,7 @@ class Stats:
     portable_programs: int = 0
     portable_runs: int = 0
     portable_seconds: float = 0.0
+    memory: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def matches_per_event(self) -> float:
@@ -149,12 +154,17 @@ class Stats:
         )
         return (
             f"{_count(self.subscriptions, 'subscription')} in {_count(self.segments, 'segment')}, "
-            f"{format_size(self.memory_bytes)}; {_count(self.rebuilds, 'rebuild')}\n"
+            f"{format_size(self.memory_bytes)}{self._memory}; {_count(self.rebuilds, 'rebuild')}\n"
             f"{_count(self.events, 'event')}: "
             f"{self.matched:,} matched, {self.unmatched:,} unmatched, {ignored_text(self.ignored)}, {self.rejected:,} rejected\n"
             f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
             f"{self.candidates_per_event:.3g} candidates an event\n{self._times}{self._failing}{self._portable}\n{table}"
         )
+
+    @property
+    def _memory(self) -> str:
+        parts = ", ".join(f"{name} {format_size(size)}" for name, size in self.memory.items() if size)
+        return f" ({parts})" if parts else ""
 
     @property
     def _times(self) -> str:
@@ -211,10 +221,18 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
         for held in core.partitions()
         for counted in [_counted(counts.get((held.tenant, held.collection)))]
     ]
+    memory = {
+        "texts": told.text_bytes,
+        "records": told.record_bytes,
+        "conditions": told.subscription_bytes,
+        "index": told.index_bytes,
+        "filters": sum(state.bits // 8 for state in filters.values()),
+    }
     return Stats(
         subscriptions=told.subscriptions,
         segments=told.segments,
-        memory_bytes=sum(each.memory_bytes for each in collections),
+        memory_bytes=sum(memory.values()),
+        memory=memory,
         events=told.events,
         matched=told.matched,
         unmatched=told.unmatched,

@@ -213,6 +213,8 @@ ROWS: Final = (
                 (
                     (_only(names.SUBSCRIPTION_BYTES), "{{instance}} {{engine}} subscriptions"),
                     (_only(names.INDEX_BYTES), "{{instance}} {{engine}} index"),
+                    (_only(names.RECORD_BYTES), "{{instance}} {{engine}} records"),
+                    (_only(names.TEXT_BYTES), "{{instance}} {{engine}} texts"),
                     (_held_in_all(names.BLOOM_BYTES), "{{instance}} {{engine}} filters"),
                 ),
                 "bytes",

@@ -153,6 +153,8 @@ SEGMENTS = Metric("streamer_segments", "gauge", (), "Segments of the index.", "m
 MERGES = Metric("streamer_merges", "counter", (), "Merges of segments.")
 SUBSCRIPTION_BYTES = Metric("streamer_subscriptions_size_bytes", "gauge", (), "Memory of the subscriptions' conditions.")
 INDEX_BYTES = Metric("streamer_index_size_bytes", "gauge", (), "Memory of the index.")
+RECORD_BYTES = Metric("streamer_records_size_bytes", "gauge", (), "Memory of ids and of what else is known of each subscription.")
+TEXT_BYTES = Metric("streamer_texts_size_bytes", "gauge", (), "Memory of the subscriptions' texts.")
 
 BUILD = Metric("streamer_build_info", "gauge", ("version", "backend", "python"), "1, labelled with what runs.", "max")
 RELOAD_GOOD = Metric(

@@ -177,6 +177,8 @@ def read(engine: Measured, labels: Labels) -> Iterator[Sample]:
         (names.MERGES, told.merges),
         (names.SUBSCRIPTION_BYTES, told.subscription_bytes),
         (names.INDEX_BYTES, told.index_bytes),
+        (names.RECORD_BYTES, told.record_bytes),
+        (names.TEXT_BYTES, told.text_bytes),
     ]
     yield from (Sample(metric, (), value) for metric, value in one)
     yield from (Sample(names.IGNORED, (reason,), count) for reason, count in told.ignored.items())

@@ -437,6 +437,8 @@ class NativeCore(_native.Core):
             segments=counters["segments"],
             subscription_bytes=counters["store_bytes"],
             index_bytes=counters["index_bytes"],
+            record_bytes=counters["record_bytes"],
+            text_bytes=counters["text_bytes"],
         )
 
     def lint(self) -> list[Finding]:

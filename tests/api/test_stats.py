@@ -111,3 +111,24 @@ def test_the_estimated_rate_is_near_the_one_that_is_measured(engine: MakeEngine)
     assert stats.estimated_rate is not None
     assert abs(stats.measured_rate - stats.estimated_rate) < 0.01
     assert 1e-4 < stats.estimated_rate < 0.05
+
+
+def test_memory_is_told_by_what_holds_it_and_returns(engine: MakeEngine, backend: str) -> None:
+    e = engine()
+    texts = [
+        json.dumps({"id": f"s{n:05}", "collection": "orders", "filters": [{"field": "a", "op": "==", "value": n}]}).encode()
+        for n in range(20_000)
+    ]
+    before = e.stats().memory
+    e.add_many(texts)
+    held = e.stats()
+    assert held.memory_bytes == sum(held.memory.values())
+    assert held.to_dict()["memory"] == held.memory
+    if backend == "native":
+        assert held.memory["texts"] >= sum(map(len, texts))
+        assert all(held.memory[part] > 20_000 for part in ("records", "conditions", "index", "filters"))
+        assert "(texts 1" in str(held)
+    else:
+        assert held.memory_bytes == held.memory["filters"]
+    e.remove_many(collection="orders")
+    assert e.stats().memory["texts"] == before["texts"] == 0

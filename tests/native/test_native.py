@@ -103,7 +103,7 @@ def test_a_panic_in_the_midst_of_a_write_changes_nothing(engine: MakeEngine) -> 
     assert sorted(e.match_ids(EVENT)) == ["new", "t"]
 
 
-def test_1000000_matches_finish_while_a_writer_stands_inside_add(engine: MakeEngine) -> None:
+def test_1000000_matches_and_a_scrape_finish_while_a_writer_stands_inside_add(engine: MakeEngine) -> None:
     e = engine()
     e.add({"id": "old", "filters": ONE})
     inside, go_on = threading.Event(), threading.Event()
@@ -119,6 +119,7 @@ def test_1000000_matches_finish_while_a_writer_stands_inside_add(engine: MakeEng
         batch = [EVENT] * 10_000
         assert sum(len(hits) for _ in range(100) for hits in core_of(e).match_batch(batch)) == 1_000_000  # type: ignore[arg-type]
         assert e.match_ids(EVENT) == ["old"]
+        assert e.stats().memory_bytes > 0
         assert not writing.done()
         hooks(e).before_publish(None)
         go_on.set()

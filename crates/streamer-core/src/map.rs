@@ -138,6 +138,16 @@ impl<T> Drop for Array<T> {
     }
 }
 
+/// What a vector holds, in memory of its size. Allocators shrink in place, and may keep half of a block unused.
+pub(crate) fn exact<T>(own: Vec<T>) -> Box<[T]> {
+    if own.capacity() - own.len() <= own.len() / 16 {
+        return own.into();
+    }
+    let mut moved = Vec::with_capacity(own.len());
+    moved.extend(own);
+    moved.into()
+}
+
 impl<T> From<Box<[T]>> for Array<T> {
     fn from(own: Box<[T]>) -> Array<T> {
         let len = own.len();
@@ -147,7 +157,7 @@ impl<T> From<Box<[T]>> for Array<T> {
 
 impl<T> From<Vec<T>> for Array<T> {
     fn from(own: Vec<T>) -> Array<T> {
-        own.into_boxed_slice().into()
+        exact(own).into()
     }
 }
 

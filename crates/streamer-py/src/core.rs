@@ -558,6 +558,9 @@ impl Core {
             }
             result.set_item("partitions", partitions)?;
             result.set_item("segments", segments)?;
+            let held = engine.held();
+            result.set_item("record_bytes", held.records)?;
+            result.set_item("text_bytes", held.texts)?;
             result.set_item("store_bytes", stores)?;
             result.set_item("index_bytes", indexes)?;
             Ok(result)

@@ -146,7 +146,7 @@ impl Hits {
             let mut gateways = LastGateway::default();
             let mut gateway_of = |slot: &u32| -> PyResult<Option<Bound<'py, PyString>>> {
                 let record = self.shared.record(*slot)?;
-                Ok(record.gateway_id.as_ref().map(|gateway| gateways.named(py, gateway)))
+                Ok(record.gateway_id().map(|gateway| gateways.named(py, gateway)))
             };
             self.slots.iter().map(&mut gateway_of).collect()
         })

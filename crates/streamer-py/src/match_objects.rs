@@ -15,7 +15,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyType};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use streamer_core::engine::Outcome;
 
 /// A class of Python, looked up once.
@@ -88,15 +88,15 @@ pub fn line_result(number: u64, result: Bound<'_, PyAny>) -> PyResult<Bound<'_, 
 
 /// Gateways in a row are often the same; their names are made once.
 #[derive(Default)]
-pub struct LastGateway(Option<(Arc<str>, Py<PyString>)>);
+pub struct LastGateway(Option<(Box<str>, Py<PyString>)>);
 
 impl LastGateway {
-    pub fn named<'py>(&mut self, py: Python<'py>, gateway: &Arc<str>) -> Bound<'py, PyString> {
+    pub fn named<'py>(&mut self, py: Python<'py>, gateway: &str) -> Bound<'py, PyString> {
         match &self.0 {
-            Some((known, made)) if Arc::ptr_eq(known, gateway) => made.bind(py).clone(),
+            Some((known, made)) if **known == *gateway => made.bind(py).clone(),
             _ => {
                 let made = PyString::new(py, gateway);
-                self.0 = Some((gateway.clone(), made.clone().unbind()));
+                self.0 = Some((gateway.into(), made.clone().unbind()));
                 made
             }
         }
@@ -114,7 +114,7 @@ pub fn make<'py>(
     let record = hits.record(position)?;
     let Outcome { transition, certain } = hits.outcome_of(py, position, &record)?;
     let none = py.None().into_bound(py);
-    let gateway = record.gateway_id.as_ref().map_or_else(|| none.clone(), |gateway| gateways.named(py, gateway).into_any());
+    let gateway = record.gateway_id().map_or_else(|| none.clone(), |gateway| gateways.named(py, gateway).into_any());
     let transition = transition.map_or_else(|| none.clone(), |transition| host::word_of(py, transition).into_any());
     let labels = match record.flags & host::flags::LABELS {
         0 => none,

@@ -72,7 +72,7 @@ impl Encoder {
         text.push_str(r#"","subject":"#);
         json::write_string(text, record.id().split_once('\0').map_or("", |(_, id)| id));
         text.push_str(common.attributes);
-        if let Some(gateway) = &record.gateway_id {
+        if let Some(gateway) = record.gateway_id() {
             text.push_str(r#","gateway":"#);
             json::write_string(text, gateway);
         }
@@ -104,7 +104,7 @@ pub fn push_line(
     text.extend([r#"{"row":"#, &row.to_string(), r#","subscription_id":"#]);
     json::write_string(text, record.id());
     text.push_str(r#","gateway_id":"#);
-    match &record.gateway_id {
+    match record.gateway_id() {
         Some(gateway) => json::write_string(text, gateway),
         None => text.push_str("null"),
     }

@@ -5,9 +5,10 @@ use crate::engine::changes::Selection;
 use crate::engine::dump;
 use crate::engine::failures::FailingSubscription;
 use crate::engine::name::PartitionName;
-use crate::engine::record::Record;
+use crate::engine::record::{Held, Record};
 use crate::engine::segment::Segment;
 use crate::engine::state::EngineState;
+use hashbrown::HashTable;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -62,9 +63,9 @@ impl EngineState {
         };
         drop(ids);
         found.retain(|(_, record)| {
-            selection.gateway_id.is_none_or(|gateway| record.gateway_id.as_deref() == Some(gateway))
-                && selection.tenant.is_none_or(|tenant| *record.partition.tenant == *tenant)
-                && selection.collection.is_none_or(|collection| *record.partition.collection == *collection)
+            selection.gateway_id.is_none_or(|gateway| record.gateway_id() == Some(gateway))
+                && selection.tenant.is_none_or(|tenant| *record.partition().tenant == *tenant)
+                && selection.collection.is_none_or(|collection| *record.partition().collection == *collection)
         });
         found.sort_unstable_by_key(|(_, record)| record.order);
         found
@@ -100,6 +101,18 @@ impl EngineState {
             }
         });
         (stores, indexes)
+    }
+
+    /// Heap bytes of what is known of subscriptions besides their conditions, as of the last write: it waits for none.
+    pub fn held(&self) -> Held {
+        let Held { records, texts } = self.records.bytes();
+        let [writer, ids] = [&self.writer_bytes, &self.id_bytes].map(|bytes| bytes.load(Ordering::Relaxed));
+        Held { records: records + writer + ids, texts }
+    }
+
+    /// Tell how much the table of ids holds, after it was written to.
+    pub(super) fn count_ids(&self, ids: &HashTable<u32>) {
+        self.id_bytes.store(ids.allocation_size(), Ordering::Relaxed);
     }
 
     /// What each partition holds.

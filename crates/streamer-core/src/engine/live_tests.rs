@@ -54,7 +54,7 @@ fn ids(engine: &Engine, event: &str, scratch: &mut Scratch) -> Vec<String> {
 const EVENT: &str = r#"{"data":{"a":"x"}}"#;
 
 #[test]
-fn matching_goes_on_while_a_writer_is_stopped_inside_a_write() {
+fn matching_and_scrapes_go_on_while_a_writer_is_stopped_inside_a_write() {
     let (entered, has_entered) = channel();
     let (release, may_go_on) = channel::<()>();
     let armed = Arc::new(AtomicBool::new(false));
@@ -77,6 +77,8 @@ fn matching_goes_on_while_a_writer_is_stopped_inside_a_write() {
             let matched = engine.match_event(Event::new(EVENT.as_bytes(), Some("t"), Some("c")), &mut scratch).unwrap();
             assert_eq!(matched.certain.len(), 1);
         }
+        let (stores, _) = engine.bytes();
+        assert!(stores > 0 && engine.held().records > 0 && engine.held().texts > 0);
         release.send(()).unwrap();
     });
     assert_eq!(ids(&engine, EVENT, &mut Scratch::default()), ["new", "old"]);
@@ -125,6 +127,8 @@ fn memory_returns_after_rounds_of_add_and_remove_without_matching() {
     assert_eq!(engine.len(), 1);
     let (stores, indexes) = engine.bytes();
     assert!(stores + indexes < 20_000, "{stores} {indexes}");
+    let held = engine.held();
+    assert!(held.records < 500_000 && held.texts < 1_000, "{held:?}");
     assert_eq!(engine.shape().0, 1);
     assert_eq!(ids(&engine, EVENT, &mut Scratch::default()), ["stays"]);
 }

@@ -138,6 +138,7 @@ impl EngineState {
             for (hash, slot) in hashes {
                 ids.insert_unique(hash, slot, |slot| self.id_hash(*slot));
             }
+            self.count_ids(&ids);
             Ok(())
         };
         self.with_gil_released(|| _ = fork::once(&mapped.ids, fill));

@@ -235,7 +235,7 @@ impl EngineState {
             for slot in apart {
                 let record = self.records.get(*slot);
                 let Some(record) = record.as_ref() else { continue };
-                let is_its = |partition: &Option<&Arc<Partition>>| partition.is_some_and(|held| held.name == record.partition);
+                let is_its = |partition: &Option<&Arc<Partition>>| partition.is_some_and(|held| held.name == *record.partition());
                 if let Some(at) = one.seen.iter().position(is_its) {
                     shares.matched(at);
                 }

@@ -1,5 +1,6 @@
 //! The name of a partition.
 
+use crate::engine::record::shared_size;
 use crate::value::Seed;
 
 /// Which partition.
@@ -12,6 +13,11 @@ pub struct PartitionName {
 }
 
 impl PartitionName {
+    /// Heap bytes held where it is shared.
+    pub(super) fn bytes(&self) -> usize {
+        shared_size::<PartitionName>() + self.tenant.len() + self.collection.len()
+    }
+
     /// Its hash.
     pub fn hash(&self, seed: &Seed) -> u64 {
         join(seed, seed.hash_bytes(self.tenant.as_bytes()), seed.hash_bytes(self.collection.as_bytes()))

@@ -5,7 +5,7 @@
 //!                   ^^^^^^
 //! ```
 //!
-//! Cost: 128 bytes and its text. What few have lies elsewhere ([`Rest`]).
+//! Cost: 96 bytes and its text. What few have lies elsewhere ([`Rest`]), and what many share ([`Filing`]).
 
 use crate::cel::Executable;
 use crate::engine::access::CostClass;
@@ -16,7 +16,6 @@ use crate::engine::store::flags;
 use crate::prefetch::prefetch;
 use crate::subscriptions::normal_form::NormalForm;
 use memchr::memmem;
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// What is known of a subscription besides its conditions.
@@ -24,9 +23,9 @@ use std::sync::{Arc, OnceLock};
 pub struct Record {
     /// Its text as it was given, and its id behind it where the text does not have it.
     bytes: Box<[u8]>,
-    text_length: u32,
-    id_at: u32,
     id_length: u32,
+    /// [`BEHIND`] where it is behind the text.
+    id_at: u8,
     /// How quickly it is found.
     pub cost_class: CostClass,
     /// See [`crate::engine::store::flags`].
@@ -34,10 +33,7 @@ pub struct Record {
     /// Whether it has a CEL part.
     pub has_cel: bool,
     rest: Option<Box<Rest>>,
-    /// Who gets the match.
-    pub gateway_id: Option<Arc<str>>,
-    /// Where it is filed.
-    pub partition: Arc<PartitionName>,
+    filing: Arc<Filing>,
     /// Its place in the order of adding; a replacement keeps it.
     pub order: u64,
     /// How many errors it had, and when one was told last.
@@ -45,6 +41,29 @@ pub struct Record {
     /// What the host keeps with it, from the beginning or from when it first wants to.
     pub host: OnceLock<Host>,
 }
+
+/// Where a subscription is filed, and who gets its matches: of many the same.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Filing {
+    pub partition: Arc<PartitionName>,
+    pub gateway_id: Option<Box<str>>,
+}
+
+impl Filing {
+    /// Heap bytes held where it is shared, the partition's name apart.
+    pub fn bytes(&self) -> usize {
+        shared_size::<Filing>() + self.gateway_id.as_ref().map_or(0, |id| id.len())
+    }
+}
+
+/// Heap bytes of a value and of the two counts of those that share it.
+pub(super) const fn shared_size<T>() -> usize {
+    2 * size_of::<usize>() + size_of::<T>()
+}
+
+/// An id is looked for so far into its text.
+const BEGIN: usize = 32;
+const BEHIND: u8 = u8::MAX;
 
 /// What few subscriptions have.
 #[derive(Debug)]
@@ -54,53 +73,52 @@ struct Rest {
     conditions: Option<Box<[u8]>>,
 }
 
+/// Heap bytes of records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// What stands for each, and where it is found.
+    pub records: usize,
+    /// Texts and ids.
+    pub texts: usize,
+}
+
 /// Where an added subscription is filed, and what is known of it then.
 pub(super) struct Filed {
-    pub partition: Arc<PartitionName>,
-    pub gateway_id: Option<Arc<str>>,
+    pub filing: Arc<Filing>,
     pub order: u64,
     pub cost_class: CostClass,
 }
 
-/// Where an id lies in what is kept, and what is kept: at most 2^32 bytes.
-fn kept(text: Box<[u8]>, id: &str) -> (Box<[u8]>, Range<usize>) {
+/// What is kept, and where an id lies in it.
+fn kept(text: Box<[u8]>, id: &str) -> (Box<[u8]>, u8) {
     // Nearly always it is the first member.
-    let begin = &text[..text.len().min(id.len() + 32)];
+    let begin = &text[..text.len().min(id.len() + BEGIN)];
     match memmem::find(begin, id.as_bytes()) {
-        Some(at) => (text, at..at + id.len()),
-        None => {
-            let at = text.len();
-            let mut bytes = Vec::with_capacity(at + id.len());
-            bytes.extend_from_slice(&text);
-            bytes.extend_from_slice(id.as_bytes());
-            (bytes.into(), at..at + id.len())
-        }
+        Some(at) => (text, at as u8),
+        None => ([&text, id.as_bytes()].concat().into(), BEHIND),
     }
 }
 
 impl Record {
     /// The record of an added subscription, and the normal form that it is indexed by. None: it is longer than 2^32 bytes.
     pub(super) fn of(addition: Addition, filed: Filed) -> Option<(Record, NormalForm)> {
-        let Filed { partition, gateway_id, order, cost_class } = filed;
+        let Filed { filing, order, cost_class } = filed;
         let has_cel = addition.program.is_some() || addition.external_cel;
         // What its conditions say is compiled again for events with unknown values: it takes ten times the text.
         let program = addition.program.filter(|_| addition.flags & flags::CEL != 0);
         let external_cel = addition.external_cel;
         let is_plain = program.is_none() && !external_cel && addition.conditions.is_none();
-        let text_length = u32::try_from(addition.text.len()).ok()?;
-        let (bytes, id) = kept(addition.text, &addition.id);
-        u32::try_from(bytes.len()).ok()?;
+        let id_length = u32::try_from(addition.id.len()).ok()?;
+        let (bytes, id_at) = kept(addition.text, &addition.id);
         let record = Record {
             bytes,
-            text_length,
-            id_at: id.start as u32,
-            id_length: id.len() as u32,
+            id_length,
+            id_at,
             cost_class,
             flags: addition.flags,
             has_cel,
             rest: (!is_plain).then(|| Box::new(Rest { program, external_cel, conditions: addition.conditions })),
-            gateway_id,
-            partition,
+            filing,
             order,
             heard: Heard::default(),
             host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
@@ -108,10 +126,36 @@ impl Record {
         Some((record, addition.form))
     }
 
+    /// Who gets the match.
+    #[inline]
+    pub fn gateway_id(&self) -> Option<&str> {
+        self.filing.gateway_id.as_deref()
+    }
+
+    /// Where it is filed.
+    #[inline]
+    pub fn partition(&self) -> &Arc<PartitionName> {
+        &self.filing.partition
+    }
+
+    /// Heap bytes of what stands for it, and of its text. What it shares and what its host keeps are apart.
+    pub(super) fn bytes(&self) -> Held {
+        let rest = self.rest.as_ref().map_or(0, |rest| size_of::<Rest>() + rest.conditions.as_ref().map_or(0, |text| text.len()));
+        Held { records: shared_size::<Record>() + rest, texts: self.bytes.len() }
+    }
+
+    fn text_length(&self) -> usize {
+        self.bytes.len() - if self.id_at == BEHIND { self.id_length as usize } else { 0 }
+    }
+
+    fn id_start(&self) -> usize {
+        if self.id_at == BEHIND { self.text_length() } else { usize::from(self.id_at) }
+    }
+
     /// Its id.
     #[inline]
     pub fn id(&self) -> &str {
-        let bytes = &self.bytes[self.id_at as usize..][..self.id_length as usize];
+        let bytes = &self.bytes[self.id_start()..][..self.id_length as usize];
         // It was copied from one, or found to be equal to it.
         std::str::from_utf8(bytes).unwrap_or_default()
     }
@@ -119,12 +163,12 @@ impl Record {
     /// Ask the processor for its id.
     #[inline]
     pub fn prefetch_id(&self) {
-        prefetch(&self.bytes, self.id_at as usize);
+        prefetch(&self.bytes, self.id_start());
     }
 
     /// As it was given, for the host.
     pub fn text(&self) -> &[u8] {
-        &self.bytes[..self.text_length as usize]
+        &self.bytes[..self.text_length()]
     }
 
     /// Its conditions as JSON.

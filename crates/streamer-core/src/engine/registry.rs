@@ -25,11 +25,12 @@
 //! ids with a generation number inside (64 bits a match, and every lookup must check); slots that wait for all older tokens, too
 //! (one match that is kept would keep all that is removed from then on).
 
-use crate::engine::record::Record;
+use crate::engine::record::{Held, Record};
 use crate::engine::section::Mapped;
 use crate::prefetch::{prefetch, prefetch_at};
 use arc_swap::{ArcSwapOption, Guard};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 const FIRST: u32 = 1024;
@@ -43,11 +44,19 @@ pub struct Records {
     chunks: [OnceLock<Box<[ArcSwapOption<Record>]>>; CHUNKS],
     /// Of what lies in a file, records are made when they are asked for.
     mapped: OnceLock<Mapped>,
+    /// Heap bytes of those that are held.
+    record_bytes: AtomicUsize,
+    text_bytes: AtomicUsize,
 }
 
 impl Default for Records {
     fn default() -> Records {
-        Records { chunks: [const { OnceLock::new() }; CHUNKS], mapped: OnceLock::new() }
+        Records {
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            mapped: OnceLock::new(),
+            record_bytes: AtomicUsize::new(0),
+            text_bytes: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -127,12 +136,32 @@ impl Records {
 
     /// Only the writer calls this.
     fn set(&self, slot: u32, record: Option<Arc<Record>>) {
-        self.entry(slot).store(record);
+        self.count(record.as_deref());
+        if let Some(before) = self.entry(slot).swap(record) {
+            let Held { records, texts } = before.bytes();
+            self.record_bytes.fetch_sub(records, Ordering::Relaxed);
+            self.text_bytes.fetch_sub(texts, Ordering::Relaxed);
+        }
+    }
+
+    fn count(&self, record: Option<&Record>) {
+        let Held { records, texts } = record.map_or_else(Held::default, Record::bytes);
+        self.record_bytes.fetch_add(records, Ordering::Relaxed);
+        self.text_bytes.fetch_add(texts, Ordering::Relaxed);
+    }
+
+    /// Heap bytes of the records that are held, and of the chunks.
+    pub(super) fn bytes(&self) -> Held {
+        let chunks: usize = self.chunks.iter().filter_map(OnceLock::get).map(|chunk| size_of_val(&**chunk)).sum();
+        Held { records: chunks + self.record_bytes.load(Ordering::Relaxed), texts: self.text_bytes.load(Ordering::Relaxed) }
     }
 
     /// Set a record that any thread may have made; the first one stays.
     fn set_first(&self, slot: u32, record: Arc<Record>) -> Arc<Record> {
         let before = self.entry(slot).compare_and_swap(&None::<Arc<Record>>, Some(record.clone()));
+        if before.is_none() {
+            self.count(Some(&record));
+        }
         before.as_ref().cloned().unwrap_or(record)
     }
 }
@@ -208,13 +237,18 @@ impl FreeSlots {
 
     /// Give away what no reader can hold, and begin a new generation if that helps. Called before a version is published.
     pub fn advance(&mut self, records: &Records) {
-        if self.waiting.front().is_some_and(Waiting::is_over) {
-            self.give_away(records);
-        }
+        self.reclaim(records);
         if self.freed.len() >= BATCH || (!self.freed.is_empty() && self.waiting.is_empty()) {
             let generation = Arc::downgrade(&std::mem::take(&mut self.generation));
             self.waiting.push_back(Waiting { generation, number: self.number, slots: std::mem::take(&mut self.freed) });
             self.number = self.number.saturating_add(1);
+            self.give_away(records);
+        }
+    }
+
+    /// Give away what no reader can hold. Called after a version was published, too: nothing else may be written for hours.
+    pub fn reclaim(&mut self, records: &Records) {
+        if self.waiting.front().is_some_and(Waiting::is_over) {
             self.give_away(records);
         }
     }
@@ -244,6 +278,12 @@ impl FreeSlots {
         self.next = self.next.max(taken);
         self.taken.resize(self.next as usize, 0);
         is_new
+    }
+
+    /// Heap bytes held.
+    pub fn bytes(&self) -> usize {
+        let waiting: usize = self.waiting.iter().map(|waiting| waiting.slots.capacity()).sum();
+        (self.free.capacity() + self.taken.capacity() + self.freed.capacity() + waiting) * size_of::<u32>()
     }
 
     /// Slots are numbered below this.

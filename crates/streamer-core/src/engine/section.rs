@@ -6,7 +6,7 @@ use crate::bloom::portable::murmur3_x64_128;
 use crate::engine::access::CostClass;
 use crate::engine::addition::Addition;
 use crate::engine::name::PartitionName;
-use crate::engine::record::{Filed, Record};
+use crate::engine::record::{Filed, Filing, Record};
 use crate::error::SubscriptionError;
 use crate::fork;
 use crate::map::Bytes;
@@ -168,8 +168,7 @@ impl Section {
     fn record(&self, at: u32, read: &ReadSubscription) -> Result<Record, SnapshotFault> {
         let (order, addition) = self.addition(at, read)?;
         let filed = Filed {
-            partition: self.name.clone(),
-            gateway_id: addition.gateway_id.as_deref().map(Arc::from),
+            filing: Arc::new(Filing { partition: self.name.clone(), gateway_id: addition.gateway_id.clone() }),
             order,
             cost_class: CostClass::of(&addition.form),
         };

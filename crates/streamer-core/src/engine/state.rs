@@ -65,6 +65,9 @@ pub struct EngineState {
     #[cfg(test)]
     pub(super) came: AtomicUsize,
     pub(super) ids: RwLock<HashTable<u32>>,
+    /// Heap bytes of the writer and of the ids, for those who do not wait for either.
+    pub(super) writer_bytes: AtomicUsize,
+    pub(super) id_bytes: AtomicUsize,
     pub(super) telemetry: Telemetry,
     pub(super) sets: Mutex<PathSets>,
 }
@@ -103,6 +106,8 @@ impl EngineState {
             #[cfg(test)]
             came: AtomicUsize::new(0),
             ids: RwLock::default(),
+            writer_bytes: AtomicUsize::new(0),
+            id_bytes: AtomicUsize::new(0),
             telemetry: Telemetry::default(),
             sets: Mutex::default(),
         }

@@ -16,7 +16,7 @@ use crate::engine::encoded::{CannotBuild, ClauseEncoder, ClauseView, EncodedClau
 use crate::engine::paths::{PathSet, PathSets};
 use crate::engine::verifications::{Verification, Verifications, VerificationsBuilder, VerifiedTree};
 use crate::engine::wide::{WIDE, Wide};
-use crate::map::Array;
+use crate::map::{Array, exact};
 use crate::stored::{ImageReader, ImageWriter, is_rows};
 use crate::subscriptions::normal_form::{Mode, NormalForm, Path, Verify};
 use crate::value::Seed;
@@ -426,7 +426,7 @@ impl StoreBuilder {
             target_at: target_at.into(),
             targets: self.targets.into_iter().map(|(_, subscription)| subscription).collect(),
             any_flags: self.flags.iter().fold(0, |all, flags| all | flags),
-            slots: self.slots.into(),
+            slots: exact(self.slots),
             flags: self.flags.into(),
             verify: self.verify.build(),
             wide: HashMap::default(),

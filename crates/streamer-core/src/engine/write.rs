@@ -14,7 +14,7 @@ use crate::engine::merging::{large_merge, small_merge};
 use crate::engine::name::PartitionName;
 use crate::engine::options::Options;
 use crate::engine::partitions::{Partition, Partitions};
-use crate::engine::record::{Filed, Record};
+use crate::engine::record::{Filed, Filing, Record};
 use crate::engine::segment::Segment;
 use crate::engine::shares::Share;
 use crate::engine::state::EngineState;
@@ -26,6 +26,7 @@ use crate::regexps::CompiledRegexp;
 use crate::subscriptions::normal_form::Atom;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// The segments and filters of partitions, and those segments that are new.
@@ -148,7 +149,7 @@ impl EngineState {
             // A section that cannot be opened is found before anything is changed.
             for &slot in &gone {
                 if let Some(record) = self.records.get(slot).as_ref() {
-                    self.partition(&version.partitions, &record.partition);
+                    self.partition(&version.partitions, record.partition());
                 }
             }
             for (addition, ..) in &new {
@@ -160,7 +161,7 @@ impl EngineState {
         let mut removed: Vec<(Arc<Segment>, u32)> = Vec::with_capacity(gone.len());
         for &slot in &gone {
             let Some(record) = self.records.get(slot).clone() else { continue };
-            let partition = self.partition(&version.partitions, &record.partition);
+            let partition = self.partition(&version.partitions, record.partition());
             if writer.locations[slot as usize] == u32::MAX {
                 // It lies in a file, and nothing of its section was removed yet.
                 partition.iter().flat_map(|partition| &partition.segments).for_each(|segment| writer.locate(segment));
@@ -175,7 +176,7 @@ impl EngineState {
                 }
                 removed.push((segment.clone(), at));
             }
-            touched.entry(record.partition.clone()).or_default();
+            touched.entry(record.partition().clone()).or_default();
         }
         let next_order = writer.next_order;
         let mut slots = Vec::with_capacity(new.len());
@@ -222,6 +223,9 @@ impl EngineState {
         if ids.capacity() > 1024 && ids.len() < ids.capacity() / 8 {
             ids.shrink_to_fit(hash);
         }
+        self.count_ids(&ids);
+        drop((ids, version));
+        writer.slots.reclaim(&self.records);
         Ok(slots)
     }
 
@@ -237,9 +241,9 @@ impl EngineState {
             let collection = addition.collection.take().unwrap_or_else(|| "*".into());
             let name = writer.name(PartitionName { tenant: std::mem::take(&mut addition.tenant), collection });
             let order = held.map_or_else(|| writer.order(), |held| held.order);
-            let gateway_id = addition.gateway_id.as_deref().map(|gateway| writer.gateway(gateway));
+            let filing = writer.filing(Filing { partition: name.clone(), gateway_id: addition.gateway_id.take() });
             let flags = addition.flags;
-            let filed = Filed { partition: name.clone(), gateway_id, order, cost_class };
+            let filed = Filed { filing, order, cost_class };
             let (record, form) = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
@@ -322,6 +326,7 @@ impl EngineState {
     pub(super) fn publish(&self, writer: &mut Writer, mut version: Version) {
         writer.slots.advance(&self.records);
         version.generation = writer.slots.generation();
+        self.writer_bytes.store(writer.bytes(), Ordering::Relaxed);
         self.version.store(Arc::new(version));
     }
 }

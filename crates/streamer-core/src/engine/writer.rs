@@ -1,9 +1,11 @@
 //! What the writer alone keeps, and the lock that makes writers take turns.
 
+use crate::engine::encoded::FastHash;
 use crate::engine::name::PartitionName;
+use crate::engine::record::Filing;
 use crate::engine::registry::FreeSlots;
 use crate::engine::segment::Segment;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -14,8 +16,10 @@ pub(super) struct Writer {
     pub slots: FreeSlots,
     pub locations: Vec<u32>,
     pub next_order: u64,
-    gateways: HashSet<Arc<str>>,
-    names: HashSet<Arc<PartitionName>>,
+    filings: HashSet<Arc<Filing>, FastHash>,
+    names: HashSet<Arc<PartitionName>, FastHash>,
+    /// Heap bytes of the filings and names.
+    shared_bytes: usize,
     purge_at: usize,
     pub merges: Vec<Arc<PartitionName>>,
 }
@@ -40,19 +44,16 @@ impl Writer {
         self.next_order - 1
     }
 
-    /// One allocation for each gateway that is in use.
-    pub fn gateway(&mut self, gateway: &str) -> Arc<str> {
-        if let Some(known) = self.gateways.get(gateway) {
+    /// One allocation for each partition and gateway that are in use together.
+    pub fn filing(&mut self, filing: Filing) -> Arc<Filing> {
+        if let Some(known) = self.filings.get(&filing) {
             return known.clone();
         }
-        if self.gateways.len() >= self.purge_at {
-            self.gateways.retain(|gateway| Arc::strong_count(gateway) > 1);
-            self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.purge_at = 1024.max(2 * (self.gateways.len() + self.names.len()));
-        }
-        let gateway: Arc<str> = gateway.into();
-        self.gateways.insert(gateway.clone());
-        gateway
+        self.purge();
+        self.shared_bytes += filing.bytes();
+        let filing = Arc::new(filing);
+        self.filings.insert(filing.clone());
+        filing
     }
 
     /// One allocation for each partition's name.
@@ -60,13 +61,28 @@ impl Writer {
         if let Some(known) = self.names.get(&name) {
             return known.clone();
         }
-        if self.names.len() >= self.purge_at {
-            self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.purge_at = 1024.max(2 * (self.gateways.len() + self.names.len()));
-        }
+        self.purge();
+        self.shared_bytes += name.bytes();
         let name = Arc::new(name);
         self.names.insert(name.clone());
         name
+    }
+
+    /// Forget what nobody uses, now and then.
+    fn purge(&mut self) {
+        if self.filings.len() + self.names.len() >= self.purge_at {
+            self.filings.retain(|filing| Arc::strong_count(filing) > 1);
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.purge_at = 1024.max(2 * (self.filings.len() + self.names.len()));
+            let filings = self.filings.iter().map(|filing| filing.bytes());
+            self.shared_bytes = filings.chain(self.names.iter().map(|name| name.bytes())).sum();
+        }
+    }
+
+    /// Heap bytes held.
+    pub fn bytes(&self) -> usize {
+        let sets = self.filings.allocation_size() + self.names.allocation_size() + self.shared_bytes;
+        self.slots.bytes() + self.locations.capacity() * size_of::<u32>() + sets
     }
 }
 

@@ -169,7 +169,7 @@ impl MatchColumns {
                     *transition = 0;
                 }
                 self.subscriptions.push(Some(record.id()));
-                self.gateways.push(record.gateway_id.as_deref());
+                self.gateways.push(record.gateway_id());
             }
             Ok(())
         });

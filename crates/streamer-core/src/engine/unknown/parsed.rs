@@ -66,7 +66,7 @@ mod tests {
     use crate::engine::Addition;
     use crate::engine::access::CostClass;
     use crate::engine::name::PartitionName;
-    use crate::engine::record::Filed;
+    use crate::engine::record::{Filed, Filing};
     use crate::limits::Limits;
     use crate::subscriptions::normal_form::NormalForm;
     use crate::subscriptions::parse::Defaults;
@@ -76,7 +76,8 @@ mod tests {
         let text = text.as_bytes();
         let addition = Addition::new(id.to_string(), NormalForm { conjunctions: Vec::new(), verify: None }, text);
         let partition = Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() });
-        let filed = Filed { partition, gateway_id: None, order: 0, cost_class: CostClass::Unindexed };
+        let filing = Arc::new(Filing { partition, gateway_id: None });
+        let filed = Filed { filing, order: 0, cost_class: CostClass::Unindexed };
         Arc::new(Record::of(addition, filed).expect("a short text").0)
     }
 
