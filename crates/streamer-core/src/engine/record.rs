@@ -42,6 +42,9 @@ pub struct Record {
     pub host: OnceLock<Host>,
 }
 
+// Each byte of it is a megabyte of a million subscriptions.
+const _: () = assert!(shared_size::<Record>() == 96 || size_of::<usize>() != 8);
+
 /// Where a subscription is filed, and who gets its matches: of many the same.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Filing {
