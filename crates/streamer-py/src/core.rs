@@ -355,6 +355,9 @@ impl Core {
             result.set_item("errors", errors.collect::<PyResult<Vec<_>>>()?)?;
             let many = ids.len();
             drop((changes, ids));
+            if memory::is_large(many) {
+                self.reading.programs.forget_unused();
+            }
             memory::after(py, many);
             Ok(result)
         })

@@ -98,6 +98,15 @@ impl Cache {
         Ok(program)
     }
 
+    /// Forget the programs that nobody else has. After a large load they lie scattered in what it left free, and keep it.
+    pub fn forget_unused(&self) {
+        self.locked(|kept| {
+            kept.programs.retain(|_, (program, _)| Arc::strong_count(program) > 1);
+            kept.programs.shrink_to_fit();
+            kept.used.retain(|_, name| kept.programs.contains_key(name));
+        });
+    }
+
     /// What was asked of it.
     pub fn counts(&self) -> CacheCounts {
         self.locked(|kept| kept.counts)
@@ -122,6 +131,20 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_somebody_has_is_not_forgotten() {
+        let (cache, limits) = (Cache::new(3), Limits::default());
+        let ask = |source| cache.get(source, &limits).unwrap();
+        let held = ask("data.a > 1");
+        ask("data.a > 2");
+        cache.forget_unused();
+        assert_eq!(cache.len(), 1);
+        assert!(Arc::ptr_eq(&held, &ask("data.a > 1")));
+        // What is left is still the first to go.
+        ["data.a > 3", "data.a > 4", "data.a > 5"].iter().for_each(|source| drop(ask(source)));
+        assert!(!Arc::ptr_eq(&held, &ask("data.a > 1")));
+    }
 
     #[test]
     fn the_program_longest_unused_goes_first() {
