@@ -149,7 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report += [f"| {kind} | {' | '.join(pool.apply(measure, (kind, count)).cells())} |" for kind in options.kinds]
     print(f"# {streamer.BACKEND}", *report, sep="\n", flush=True)
     if options.record:
-        print(Record("memory", began, ABOUT).write(report))
+        name = "memory" if options.count == COUNT else "memory-large"
+        print(Record(name, began, ABOUT).write(report))
 
 
 if __name__ == "__main__":
