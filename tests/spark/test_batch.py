@@ -115,6 +115,39 @@ def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backen
     assert found(again.matches) == want
 
 
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_tenant_with_most_events_is_matched_right_however_spark_joins_and_cuts_partitions(
+    spark: SparkSession, backend: str, adaptive: bool
+) -> None:
+    """Adaptive execution joins partitions to the size that it is told, and may cut a skewed one: a group must stay whole."""
+    rng = random.Random(17)
+    engine, events = Engine(), []
+    for n in range(60):
+        tenant = rng.choice(["large", "large", "large", "*", "small"])
+        engine.add_many([json.dumps(agreeing_subscription(rng, f"s{n}") | {"tenant": tenant})], on_error="skip")
+    for _ in range(400):
+        tenant = "large" if rng.random() < 0.95 else rng.choice(["small", "nobody's"])
+        events.append(random_text(rng, agreeing_event(rng) | {"tenant": tenant}))
+    want = expected(engine, events)
+    assert len(want) > 300, "too few matches to tell"
+    settings = {
+        "spark.sql.adaptive.enabled": str(adaptive).lower(),
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "1k",
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+        "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "1k",
+    }
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        for strategy in STRATEGIES:
+            result = match_events(frame(spark, events, 7), engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
+            assert found(result.matches) == want, strategy
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_every_match_has_is_never_null(spark: SparkSession, backend: str, strategy: Any) -> None:
     """And all else may be: an event needs no id, no collection and no type, a subscription no gateway."""
