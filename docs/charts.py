@@ -26,7 +26,7 @@ text { font: 11px system-ui, sans-serif; fill: #555; } .axis { font-style: itali
 .grid { stroke: #ddd; fill: none; }
 polyline { fill: none; stroke: var(--line); stroke-width: 1.6; } .line-0 polyline { stroke-width: 3; }
 .line-0 { --line: #2f6fed; } .line-1 { --line: #d9622b; } .line-2 { --line: #2f9e44; } .line-3 { --line: #b04fc4; }
-.line-4 { --line: #c99700; } g circle, g text { fill: var(--line); } g text { font-weight: 600; }
+.line-4 { --line: #c99700; } .line-5 { --line: #0e8f8f; } g circle, g text { fill: var(--line); } g text { font-weight: 600; }
 """
 SIZES: Final = {"W4": 10_000, "W5a": 100_000, "W8": 10_000}
 TITLES: Final = {
@@ -66,10 +66,7 @@ def duration(nanoseconds: float) -> str:
 
 def amount(megabytes: float) -> str:
     """Return an amount of memory with its unit, at most three digits of it."""
-    for unit, size in (("GB", 1000), ("MB", 1)):
-        if megabytes >= size:
-            return f"{megabytes / size:.3g} {unit}"
-    return f"{megabytes * 1000:.3g} kB"
+    return f"{megabytes / 1000:.3g} GB" if megabytes >= 1000 else f"{megabytes:.3g} MB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +150,12 @@ def by_size(record: Path, first: str, workload: str) -> dict[str, list[Point]]:
     for row in table(text, first) if f"| {first} |" in text else ():
         name, _, head = row[first].partition(":")
         for peer, cell in row.items() if name == workload else ():
-            # A driver that held less than what can be told stands on no logarithmic axis.
-            if peer not in (first, "matches an event", "ids") and "÷" not in peer and cell not in ("–", "0"):
-                series.setdefault(peer, []).append((float(head or SIZES[workload]), float(cell.replace(",", ""))))
-    return series
+            if peer not in (first, "matches an event", "ids") and "÷" not in peer:
+                line = series.setdefault(peer, [])
+                # Less than a megabyte of a process cannot be told from noise.
+                if cell != "–" and (value := float(cell.replace(",", ""))) >= 1:
+                    line.append((float(head or SIZES[workload]), value))
+    return {peer: line for peer, line in series.items() if line}
 
 
 def beside_peers(record: Path) -> Iterator[str]:

@@ -73,7 +73,7 @@ def cell(first: str, row: str, column: str) -> Callable[[Path], float | None]:
 
 def number(text: str) -> float:
     """Read a number as tables have it."""
-    return float(text.replace(",", "").rstrip("%"))
+    return float(text.replace(",", "").rstrip("% !"))
 
 
 def beside(workload: str, driver: str, *peers: str) -> Callable[[Path], float | None]:
@@ -86,6 +86,32 @@ def beside(workload: str, driver: str, *peers: str) -> Callable[[Path], float | 
 
     return read
 
+
+def beyond_identity(way: str) -> Callable[[Path], float | None]:
+    """Return what reads what a way of Spark takes beyond its plan without matching, in times the embedded engine."""
+
+    def read(path: Path) -> float | None:
+        took, identity, embedded = (cell("way", each, "best, s")(path) for each in (way, "identity", "embedded"))
+        return (took - identity) / embedded if took and identity and embedded else None
+
+    return read
+
+
+def median_of(events: str) -> Callable[[Path], float | None]:
+    """Return what reads the median of `match` over *events* of a set, all subscriptions being held, in microseconds."""
+
+    def read(path: Path) -> float | None:
+        first = next(
+            (line[2:].partition(" |")[0] for line in path.read_text(encoding="utf-8").splitlines() if events in line), ""
+        )
+        found = [each for each in table(path.read_text(encoding="utf-8"), first) if each[first] == "all"] if first else []
+        return number(found[0]["match p50 / p99, ns"].partition(" /")[0]) / 1000 if found else None
+
+    return read
+
+
+#: The first column of a record of `benchmarks.memory`.
+HELD: Final = "250,000 of a kind, 50 collections, bytes each"
 
 GOALS: Final = (
     *(
@@ -106,6 +132,13 @@ GOALS: Final = (
         )
         for workload in ("W1", "W2", "W3", "W4", "W5", "W6", "W8")
     ),
+    Goal("an update of a flight, `match`, p50, µs", 8, "real", median_of("updates of")),
+    Goal("an insert of a flight, `match`, p50, µs", 2.5, "real", median_of("inserts of")),
+    Goal("resident bytes a subscription, four kinds", 350, "memory", cell(HELD, "all four", "resident")),
+    Goal("of these told by `stats`, %", 90, "memory", cell(HELD, "all four", "share"), least=True),
+    Goal("loaded by `add_jsonl`, four kinds, subscriptions/s", 300_000, "memory", cell(HELD, "all four", "load/s"), least=True),
+    Goal("cogroup on Spark beyond a plan without matching ÷ embedded", 2.5, "spark", beyond_identity("cogroup")),
+    Goal("broadcast on Spark beyond a plan without matching ÷ embedded", 1.5, "spark", beyond_identity("broadcast")),
 )
 
 

@@ -119,11 +119,12 @@ def test_a_chart_of_memory_leaves_out_what_was_not_measured(tmp_path: Path) -> N
     record = tmp_path / "record.md"
     record.write_text(
         "| workload | matches an event | streamer | a-tree | ids |\n|---|--:|--:|--:|---|\n| W8:10 | 1 | 100 | 1,000 | same |\n"
-        "| W8 | 1 | 100 | – | same |\n\n| MB held | streamer | a-tree |\n|---|--:|--:|\n| W8:10 | 0.5 | 0 |\n| W8 | 1,200 | – |\n"
+        "| W8 | 1 | 100 | – | same |\n\n| MB held | streamer | a-tree |\n|---|--:|--:|\n| W8:10 | 2.5 | 0.5 |\n"
+        "| W8 | 1,200 | – |\n"
     )
     lines = "\n".join(charts.beside_peers(record)).replace("\N{NO-BREAK SPACE}", " ")
-    assert "| 10 | 500 kB |" in lines
-    assert "| 10,000 | 1.2 GB |" in lines
+    # Less than a megabyte is noise, of which there is no line.
+    assert "| 10 | 2.5 MB |\n| 10,000 | 1.2 GB |" in lines
     assert "streamer: 1.2 GB held, 10,000 subscriptions" in lines
 
 
