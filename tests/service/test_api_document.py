@@ -195,11 +195,13 @@ def test_nothing_that_the_document_allows_is_a_defect(api: Api) -> None:
 
 def begun(request: dict[str, Any], responses: dict[str, Any]) -> int:
     """Send a request for a stream, look at how it begins, and leave; return the status."""
-    with requests.request(**request, stream=True, timeout=(5, 0.1)) as reply:
+    with requests.request(**request, stream=True, timeout=30) as reply:
         assert reply.status_code < 500 or reply.status_code == 503, reply.text
         documented = responses[str(reply.status_code)].get("content", {})
         assert reply.headers["content-type"] in dict.fromkeys(documented) or not documented
         if reply.status_code == 200:
+            # A busy machine may take a while to answer; what follows an answer comes at once, or when there is a match.
+            reply.raw.connection.sock.settimeout(0.1)
             with suppress(requests.exceptions.ConnectionError):  # nothing came for a while
                 assert len(next(reply.iter_content(1000), b"x")) > 0
         return reply.status_code
