@@ -101,11 +101,12 @@ def median_of(events: str) -> Callable[[Path], float | None]:
     """Return what reads the median of `match` over *events* of a set, all subscriptions being held, in microseconds."""
 
     def read(path: Path) -> float | None:
-        first = next(
-            (line[2:].partition(" |")[0] for line in path.read_text(encoding="utf-8").splitlines() if events in line), ""
-        )
-        found = [each for each in table(path.read_text(encoding="utf-8"), first) if each[first] == "all"] if first else []
-        return number(found[0]["match p50 / p99, ns"].partition(" /")[0]) / 1000 if found else None
+        text = path.read_text(encoding="utf-8")
+        first = next((line[2:].partition(" |")[0] for line in text.splitlines() if events in line), None)
+        if first is None:
+            return None
+        row = next(each for each in table(text, first) if each[first] == "all")
+        return number(row["match p50 / p99, ns"].partition(" /")[0]) / 1000
 
     return read
 
