@@ -38,8 +38,8 @@ from benchmarks.spark_cluster import standalone, there_can_be_one
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: A row of Spark's shuffle beside what it carries: null bits, group, kind, the place of the body, its length, padding to eight.
-ROW_BYTES: Final = 8 + 8 + 8 + 8 + 4 + 4
+#: A row of Spark's shuffle beside what it carries: null bits, key, the place of the body, its length, padding to eight.
+ROW_BYTES: Final = 8 + 8 + 8 + 4 + 4
 #: Spark's own: bytes of a file that a task reads, and what opening a file is reckoned as.
 TASK_BYTES, OPEN_BYTES = 128 * 2**20, 4 * 2**20
 #: Of a Bloom filter for each key at 1 % (ideally 1.2), and of a filter's header and its row.
@@ -48,7 +48,7 @@ KEY_BYTES, PART_BYTES = 1.25, 750
 COMPILED_BYTES: Final = 110
 #: Of a worker, by strategy: what it takes beyond its imports, how often it has a batch, for each subscription that it holds, and
 #: for each of these that an event has matched.
-WORKER_BYTES: Final = {"broadcast": 45e6, "cogroup": 83e6}
+WORKER_BYTES: Final = {"broadcast": 45e6, "cogroup": 76e6}
 BATCHES: Final = {"broadcast": 1, "cogroup": 2}
 HELD_BYTES: Final = {"broadcast": 480, "cogroup": 1750}
 MATCHED_BYTES: Final = {"broadcast": 470, "cogroup": 0}

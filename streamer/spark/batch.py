@@ -149,7 +149,7 @@ def match_events(
         if prune is not None or grouped:
             numbers = replace(numbers, prune=bool(prune))
         prepared = cogroup.prepare(chosen, given.texts(), given.options, numbers, asked.backend, grouped=grouped)
-        plan, close = partial(cogroup.plan, prepared, chosen), partial(files.release, spark, prepared.parts)
+        plan, close = partial(cogroup.plan, prepared, chosen), partial(prepared.take_back, spark)
     observe = None
     if observation is not None:
         sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS]

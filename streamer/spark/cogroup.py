@@ -5,8 +5,8 @@ subscriptions ─► count by (tenant, collection) ─► split the large ones �
 events ─► locate, ask the filters of the parts that they can match ─► count by part ─► salt the hot ones
 
 what passes       (group, 1, event) ─┐  repartition by group,   ┌──────────────── group: part and salt ───────────────┐
-                                     ├─ sort by group, kind ──► │ 0 {"id": "a", ...}  0 {"id": "b"...  1 event  1 ... │
-each subscription (group, 0, text) ──┘                          │    compiled once,       then the events stream past │
+                                     ├─ sort by group and kind  │ 0 {"id": "a", ...}  0 {"id": "b"...  1 event  1 ... │
+each subscription (group, 0, text) ──┘  in one number ────────► │    compiled once,       then the events stream past │
                                                                 └─────────────────────────────────────────────────────┘
 ```
 
@@ -21,8 +21,11 @@ a hash of the subscription's id. So a shuffle that is computed again after a wor
 Each group checks that as many subscriptions came as were counted; where the subscriptions or the events changed between the
 passes, the job fails rather than lose a match.
 
-A part that is salted is much of the work, and Spark's hash sends two of its groups to one task now and then. So Spark is asked
-where each of some salts would go, and those are taken that go to different partitions.
+A *hot* part is one that many events go to. Hot parts that a worker can hold together are matched *in place*, as broadcast does
+it: the cluster compiles a snapshot of them, and their events stay where they lie. That costs a second look at all events, so it
+is done where these parts get a share of them that pays for it. A hot part that has no room is salted. That is much of the work,
+and Spark's hash sends two of its groups to one task now and then. So Spark is asked where each of some salts would go, and those
+are taken that go to different partitions.
 
 Cost: subscriptions are read three times and parsed lightly each time, events twice. An event is shuffled once for each part
 whose filter lets it pass. The subscriptions of a part are shuffled and compiled once for each salt. A worker holds the
@@ -38,11 +41,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from streamer import _backend
 from streamer.core.snapshot import read_texts
@@ -50,35 +53,42 @@ from streamer.errors import BulkSubscriptionError, SubscriptionError
 from streamer.spark import schema
 from streamer.spark.broadcast import Held
 from streamer.spark.compat import texts_frame
-from streamer.spark.files import Kept, carry, keep, new_file
+from streamer.spark.files import Kept, carry, keep, new_file, release
 from streamer.spark.grouped import by_parts
 from streamer.spark.groups import (
     BODY,
-    GROUP,
-    KIND,
+    KEY,
+    KIND_BITS,
+    KINDS,
     PART,
     SALTED,
+    SPLIT_SCHEMA,
     TOLD,
     Salts,
     Split,
     build_parts,
+    build_snapshot,
     by_groups,
     carry_subscriptions,
     name_subscriptions,
     route,
     split_subscriptions,
+    splits_in,
     told,
     touch,
     untold,
 )
-from streamer.spark.parts import SALTS, Writer
-from streamer.spark.worker import EVENT, Pass, by_reading, inner
+from streamer.spark.parts import SALTS, Parts, Writer
+from streamer.spark.worker import EVENT, Pass, by_reading, by_snapshot, inner
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 #: Bad subscriptions that are told of one by one.
 MOST_ERRORS: Final = 1000
+#: Of all events, those that must go to the parts that are matched in place. A second look at an event costs about a fourth of
+#: what a shuffled one costs.
+LEAST_SHARE: Final = 0.25
 #: Salts that a hot part can have, among which those are chosen whose groups go to different partitions.
 TRIED: Final = 128
 
@@ -91,7 +101,10 @@ class CogroupOptions:
     Attributes:
         subscriptions_per_task: a (tenant, collection) with more is split, each event going to all of its parts whose filters
             let it pass.
-        events_per_task: a part with more events is salted: they go to several tasks, to each of which its subscriptions go too.
+        events_per_task: a part with more events is hot. Where it is not matched in place it is salted: its events go to several
+            tasks, to each of which its subscriptions go too.
+        subscriptions_in_place: hot parts with so many subscriptions together at most travel to every machine, and their events
+            stay where they lie.
         fp_rate: share of the events that nobody wants which a filter lets pass.
         partitions: of the shuffle; by default `spark.sql.shuffle.partitions`, which adaptive execution joins where they are
             small.
@@ -103,15 +116,17 @@ class CogroupOptions:
 
     subscriptions_per_task: int = 200_000
     events_per_task: int = 500_000
+    subscriptions_in_place: int = 200_000
     fp_rate: float = 0.01
     partitions: int | None = None
     prune: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("subscriptions_per_task", "events_per_task", "partitions"):
+        least = {"subscriptions_per_task": 1, "events_per_task": 1, "subscriptions_in_place": 0, "partitions": 1}
+        for name, at_least in least.items():
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name}: expected an integer from 1, not {value!r}")
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < at_least):
+                raise ValueError(f"{name}: expected an integer from {at_least}, not {value!r}")
         if not 1e-9 <= self.fp_rate < 1:
             raise ValueError(f"fp_rate: expected a share from 1e-9 to less than 1, not {self.fp_rate!r}")
 
@@ -127,8 +142,10 @@ class Prepared:
         parts: the file with the parts and their filters, which Spark carries.
         grouped: the parts are in it compiled, and events stay where they lie; there are then no salts, and none is *touched*.
         splits: (tenant, collection) of which there is more than one part.
+        in_place: parts whose events stay where they lie, though others do not.
+        snapshot: the file with what these parts hold.
         salts: how many tasks a part's events go to, where it is more than one.
-        touched: parts to which events go: bit by bit, lowest first.
+        touched: parts to which events are sent: bit by bit, lowest first.
     """
 
     texts: DataFrame
@@ -137,8 +154,15 @@ class Prepared:
     parts: Kept
     grouped: bool
     splits: tuple[Split, ...]
-    salts: Salts
-    touched: bytes
+    in_place: frozenset[int] = frozenset()
+    snapshot: Kept | None = None
+    salts: Salts = field(default_factory=dict)
+    touched: bytes = b""
+
+    def take_back(self, spark: SparkSession) -> None:
+        """Say that nothing needs it any more: what was shipped for nothing else is taken back, as far as Spark lets it."""
+        for kept in filter(None, (self.parts, self.snapshot)):
+            release(spark, kept)
 
 
 def texts_of(spark: SparkSession, held: Held) -> DataFrame:
@@ -177,25 +201,72 @@ def prepare(
     twice = named.groupBy("id").count().where("count > 1").limit(MOST_ERRORS).collect()
     _refuse_bad([told(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
     splits = tuple((row["tenant"], row["collection"], -(-row["count"] // numbers.subscriptions_per_task)) for row in large)
-    parts = _ship_parts(spark, texts, options, numbers, splits, backend, whole=grouped)
+    placed = texts.mapInArrow(split_subscriptions(options, backend, splits), SPLIT_SCHEMA)
+    fp_rate = numbers.fp_rate if numbers.prune else None
+    parts = _ship_parts(placed, options, fp_rate, backend, whole=grouped)
+    prepared = Prepared(texts, options, numbers, parts, grouped, splits)
     if grouped:
-        return Prepared(texts, options, numbers, parts, grouped, splits, {}, b"")
+        return prepared
     asked = Pass(EVENT, (), False, "matches", False, backend)
     counted = chosen.given.select(EVENT).mapInArrow(
         touch(asked, options, parts.name, prune=numbers.prune), f"{PART} bigint, events bigint"
     )
     touched = bytearray()
-    hot = []
+    hot: list[Hot] = []
+    read = 0
     events = F.sum("events").alias("events")
-    partitions = _partitions(spark, numbers)
-    where = F.when(F.col("events") > numbers.events_per_task, _partitions_of_salts(partitions)).alias("partitions")
+    where = F.when(F.col("events") > numbers.events_per_task, _partitions_of_salts(_partitions(spark, numbers))).alias(
+        "partitions"
+    )
     for row in counted.groupBy(PART).agg(events).select(PART, "events", where).toLocalIterator():
         part_number, found = row[PART], row["events"]
+        if part_number is None:
+            read = found
+            continue
         touched.extend(bytes(max(0, part_number // 8 + 1 - len(touched))))
         touched[part_number // 8] |= 1 << part_number % 8
         if row["partitions"] is not None:
-            hot.append((min(-(-found // numbers.events_per_task), SALTS), part_number, row["partitions"]))
-    return Prepared(texts, options, numbers, parts, grouped, splits, spread(hot), bytes(touched))
+            hot.append(Hot(found, part_number, row["partitions"]))
+    if in_place := chosen_in_place(hot, Parts(str(parts.path)), numbers.subscriptions_in_place, read):
+        held = placed.mapInArrow(splits_in(parts.name, in_place), SPLIT_SCHEMA)
+        prepared = replace(prepared, in_place=in_place, snapshot=_ship_snapshot(held, options, backend))
+    salts = spread(
+        (min(-(-each.events // numbers.events_per_task), SALTS), each.part_number, each.partitions)
+        for each in hot
+        if each.part_number not in in_place
+    )
+    for part_number in in_place:
+        touched[part_number // 8] &= ~(1 << part_number % 8)
+    return replace(prepared, salts=salts, touched=bytes(touched))
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class Hot:
+    """A part that more events go to than a task takes.
+
+    Attributes:
+        partitions: those of the shuffle that its groups with the first salts go to.
+    """
+
+    events: int
+    part_number: int
+    partitions: Sequence[int]
+
+
+def chosen_in_place(hot: Iterable[Hot], parts: Parts, most: int, read: int) -> frozenset[int]:
+    """Choose the parts that are matched where their events lie: the hottest that have room for *most* subscriptions together.
+
+    None, where they get too few of the events that were *read*: all of these are looked at once more for their sake.
+    """
+    chosen, events = [], 0
+    for each in sorted(hot, reverse=True):
+        held = parts.subscriptions(each.part_number)
+        if held <= most:
+            most -= held
+            chosen.append(each.part_number)
+            events += each.events
+    return frozenset(chosen if events >= LEAST_SHARE * read else ())
 
 
 def _partitions(spark: SparkSession, numbers: CogroupOptions) -> int:
@@ -242,66 +313,65 @@ def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
     result = schema.result(asked, chosen)
     if asked.want == "rejected":
         return chosen.given.mapInArrow(by_reading(asked, prepared.options), result)
+    numbers = prepared.numbers
     if prepared.grouped:
-        numbers = prepared.numbers
         run = by_parts(asked, prepared.options, prepared.parts.name, numbers.subscriptions_per_task, prune=numbers.prune)
         return chosen.given.mapInArrow(run, result)
-    # Every row of the shuffle: a group, what kind of row it is, what it carries. Only under `all` are there others than
+    # Every row of the shuffle: its group and kind in one key, what it carries. Only under `all` are there others than
     # subscriptions and events.
     kept = [StructField(name, field.dataType) for name, field in zip(inner(len(chosen.kept)), chosen.kept, strict=True)]
     carried = [*([StructField(TOLD, BinaryType())] if asked.want == "all" else []), *kept]
     shuffled = _routed(prepared, chosen, asked, carried).union(_copies(prepared, asked.backend, carried))
-    by = () if prepared.numbers.partitions is None else (prepared.numbers.partitions,)
-    sorted_ = shuffled.repartition(*by, GROUP).sortWithinPartitions(GROUP, KIND)
+    by = () if numbers.partitions is None else (numbers.partitions,)
+    # The group itself is hashed, as `_partitions_of_salts` does.
+    sorted_ = shuffled.repartition(*by, F.shiftright(KEY, KIND_BITS)).sortWithinPartitions(KEY)
     as_text = isinstance(chosen.event_type, StringType)
-    return sorted_.mapInArrow(by_groups(asked, prepared.options, prepared.parts.name, as_text=as_text), result)
+    shuffled_matches = sorted_.mapInArrow(by_groups(asked, prepared.options, prepared.parts.name, as_text=as_text), result)
+    if prepared.snapshot is None:
+        return shuffled_matches
+    in_place = by_snapshot(asked, prepared.snapshot.name, functions=prepared.options.get("cel_functions"), counting=False)
+    return chosen.given.mapInArrow(in_place, result).union(shuffled_matches)
 
 
 def _routed(prepared: Prepared, chosen: schema.Chosen, asked: Pass, carried: Sequence[StructField]) -> DataFrame:
     """Return events as rows of the shuffle: one for each part whose filter lets an event pass."""
-    numbers = [StructField(GROUP, LongType()), StructField(SALTED, LongType()), StructField(KIND, ByteType())]
+    numbers = [StructField(KEY, LongType()), StructField(SALTED, LongType())]
     routed = chosen.given.mapInArrow(
-        route(asked, prepared.options, prepared.parts.name, prepared.salts, prune=prepared.numbers.prune),
+        route(
+            asked, prepared.options, prepared.parts.name, prepared.salts, prune=prepared.numbers.prune, in_place=prepared.in_place
+        ),
         StructType([*numbers, StructField(BODY, BinaryType()), *carried]),
     )
     salt = F.when(F.col(SALTED) > 1, F.pmod(F.xxhash64(BODY), F.col(SALTED))).otherwise(0)
-    group = (F.col(GROUP) + salt).alias(GROUP)
-    return routed.select(group, KIND, BODY, *(field.name for field in carried))
+    return routed.select(_salted(salt), BODY, *(field.name for field in carried))
+
+
+def _salted(salt: Column) -> Column:
+    """Return the key of a row in the group with this salt, by its key in the first."""
+    return (F.col(KEY) + salt * KINDS).alias(KEY)
 
 
 def _copies(prepared: Prepared, backend: _backend.Backend, carried: Sequence[StructField]) -> DataFrame:
     """Return subscriptions as rows of the shuffle: one for each salt of their part."""
     held = prepared.texts.mapInArrow(
         carry_subscriptions(prepared.options, backend, prepared.parts.name, prepared.splits, prepared.salts, prepared.touched),
-        f"{GROUP} bigint, {SALTED} bigint, {BODY} binary",
+        f"{KEY} bigint, {SALTED} bigint, {BODY} binary",
     )
     every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col(SALTED) - 1)).alias("salt")
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in carried]
-    return held.select(GROUP, BODY, every_salt).select(
-        (F.col(GROUP) + F.col("salt")).alias(GROUP), F.lit(0).cast("tinyint").alias(KIND), BODY, *nulls
-    )
+    return held.select(KEY, BODY, every_salt).select(_salted(F.col("salt")), BODY, *nulls)
 
 
 def _ship_parts(
-    spark: SparkSession,
-    texts: DataFrame,
-    options: dict[str, Any],
-    numbers: CogroupOptions,
-    splits: tuple[Split, ...],
-    backend: _backend.Backend,
-    *,
-    whole: bool,
+    placed: DataFrame, options: dict[str, Any], fp_rate: float | None, backend: _backend.Backend, *, whole: bool
 ) -> Kept:
     """Make the parts and their filters on the cluster, and let them travel as a file. Raises SubscriptionError."""
-    placed = texts.mapInArrow(
-        split_subscriptions(options, backend, splits), "tenant string, collection string, split bigint, text string"
-    )
     by = ["tenant", "collection", "split"]
     made = (
         placed.repartition(*by)
         .sortWithinPartitions(*by)
         .mapInArrow(
-            build_parts(options, backend, numbers.fp_rate if numbers.prune else None, whole=whole),
+            build_parts(options, backend, fp_rate, whole=whole),
             "tenant string, collection string, split bigint, subscriptions bigint, filter binary, snapshot binary, error string",
         )
     )
@@ -318,7 +388,19 @@ def _ship_parts(
                 filter_, snapshot = (bytes(row[name] or b"") for name in ("filter", "snapshot"))
                 writer.add(row["tenant"], row["collection"], row["split"], row["subscriptions"], filter_, snapshot)
         _refuse_bad(errors)
-        return carry(spark, keep(path, "parts"))
+        return carry(placed.sparkSession, keep(path, "parts"))
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _ship_snapshot(placed: DataFrame, options: dict[str, Any], backend: _backend.Backend) -> Kept:
+    """Compile these subscriptions in one task of the cluster, and let them travel as a snapshot."""
+    # What the events of all workers meet has no filter before it.
+    (row,) = placed.repartition(1).mapInArrow(build_snapshot({**options, "bloom": {}}, backend), "snapshot binary").collect()
+    path = new_file()
+    try:
+        path.write_bytes(row["snapshot"])
+        return carry(placed.sparkSession, keep(path, "snapshot"))
     finally:
         path.unlink(missing_ok=True)
 

@@ -49,10 +49,9 @@ Options: TypeAlias = Mapping[str, Any]
 #: Columns of the shuffle, beside those that are kept, which may have any other name.
 PART: Final = "_streamer_part"
 SALTED: Final = "_streamer_salts"
-GROUP: Final = "_streamer_group"
+KEY: Final = "_streamer_key"
 BODY: Final = "_streamer_body"
 TOLD: Final = "_streamer_told"
-KIND: Final = "kind"
 
 #: Kinds of rows in the shuffle, in the order in which a group has them.
 SUBSCRIPTION: Final = 0
@@ -60,9 +59,14 @@ EVENT: Final = 1
 #: Only handed on: rejected events, and counts, in groups of their own.
 BAD_EVENT: Final = 2
 COUNT: Final = 3
+#: A row's key is its group, and its kind in the lowest bits: Spark sorts by one number without looking at the rows.
+KIND_BITS: Final = 2
+KINDS: Final = 1 << KIND_BITS
 BAD_EVENTS: Final = (-1 * SALTS, 64)
 COUNTED: Final = -2 * SALTS
 
+#: What `split_subscriptions` gives.
+SPLIT_SCHEMA: Final = "tenant string, collection string, split bigint, text string"
 #: A filter is asked in the run that it was made for.
 LEASE: Final = LONGEST_LEASE
 _CHANGED: Final = "they must be the same from the call of match_events until its result is computed; persist or write them first"
@@ -83,7 +87,7 @@ def name_subscriptions(options: Options, backend: _backend.Backend) -> Run:
 
 
 def split_subscriptions(options: Options, backend: _backend.Backend, splits: Sequence[Split]) -> Run:
-    """Of texts, give those that can be named, with the split that they go to: `tenant, collection, split, text`."""
+    """Of texts, give those that can be named, with the split that they go to: `SPLIT_SCHEMA`."""
 
     def split_texts(batches: Batches) -> Batches:
         names, parts_of = Names(options, backend), _parts_of(splits)
@@ -97,6 +101,19 @@ def split_subscriptions(options: Options, backend: _backend.Backend, splits: Seq
     return split_texts
 
 
+def splits_in(parts_name: str, part_numbers: frozenset[int]) -> Run:
+    """Of what `split_subscriptions` gives, give what is in these parts."""
+
+    def pick_texts(batches: Batches) -> Batches:
+        parts = mapped(parts_name)
+        places = {(*parts.name(number), number - parts.numbers(*parts.name(number))[0]) for number in part_numbers}
+        for batch in batches:
+            names = zip(*(batch.column(name).to_pylist() for name in ("tenant", "collection", "split")), strict=True)
+            yield batch.filter(pa.array([name in places for name in names], pa.bool_()))
+
+    return pick_texts
+
+
 def carry_subscriptions(
     options: Options,
     backend: _backend.Backend,
@@ -105,7 +122,7 @@ def carry_subscriptions(
     salts: Salts,
     touched: bytes,
 ) -> Run:
-    """Of texts, give those that events can meet, with the groups of their part: the first, how many there are, `body`."""
+    """Of texts, give those that events can meet, for the groups of their part: key in the first, how many there are, `body`."""
     only = range(1)
 
     def carry_texts(batches: Batches) -> Batches:
@@ -123,7 +140,7 @@ def carry_subscriptions(
             ranges = [only if part_number is None else salts.get(part_number, only) for part_number in numbers]
             rows = pa.record_batch(
                 {
-                    GROUP: groups_of(met, pa.array([each.start for each in ranges], pa.int64())),
+                    KEY: _keys(met, pa.array([each.start for each in ranges], pa.int64()), SUBSCRIPTION),
                     SALTED: pa.array(map(len, ranges), pa.int64()),
                     BODY: batch.column("text").cast(pa.binary()),
                 }
@@ -133,9 +150,9 @@ def carry_subscriptions(
     return carry_texts
 
 
-def groups_of(part_numbers: pa.Array, salts: pa.Array) -> pa.Array:
-    """Return the groups of the shuffle that these parts have with these salts; null where the part is."""
-    return pc.add(pc.multiply(part_numbers, SALTS), salts)
+def _keys(part_numbers: pa.Array, salts: pa.Array, kind: int) -> pa.Array:
+    """Return the keys of rows of a kind in the groups that these parts have with these salts; null where the part is."""
+    return pc.add(pc.multiply(pc.add(pc.multiply(part_numbers, SALTS), salts), KINDS), kind)
 
 
 def _part_number(parts: Parts, tenant: str | None, collection: str | None, split: int, touched: bytes) -> int | None:
@@ -272,16 +289,34 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
     return build_filters
 
 
+def build_snapshot(options: Options, backend: _backend.Backend) -> Run:
+    """Of all texts, give one snapshot: `snapshot`."""
+
+    def compile_texts(batches: Batches) -> Batches:
+        choose_backend(backend)
+        engine = Engine(**options)
+        for batch in batches:
+            engine.add_many(batch.column("text").to_pylist())
+        yield pa.record_batch({"snapshot": [compiled(engine)]})
+
+    return compile_texts
+
+
 # Events
 
 
 class Router:
-    """Says of a batch of events which parts each goes to."""
+    """Says of a batch of events which parts each goes to.
 
-    def __init__(self, options: Options, parts: Parts, *, prune: bool) -> None:
+    Args:
+        unasked: parts that all events of their tenant and collection go to, whatever their filters say.
+    """
+
+    def __init__(self, options: Options, parts: Parts, *, prune: bool, unasked: frozenset[int] = frozenset()) -> None:
         self.engine: Final = Engine(**options)
         self._parts: Final = parts
         self._prune: Final = prune
+        self._unasked: Final = unasked
 
     def locate(self, events: pa.Array) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return what `Engine.locate_arrow` does."""
@@ -314,9 +349,12 @@ class Router:
         numbers, passing = [], []
         for (tenant, collection), lists_ in rows_of.items():
             rows = pa.concat_arrays(lists_)
-            asked = events.take(rows) if self._prune else None
+            asked: pa.Array | None = None
             for part_number in self._parts.numbers(tenant, collection):
-                passed = rows if asked is None else rows.filter(self._parts.may_match(part_number, asked))
+                passed = rows
+                if self._prune and part_number not in self._unasked:
+                    asked = events.take(rows) if asked is None else asked
+                    passed = rows.filter(self._parts.may_match(part_number, asked))
                 if len(passed):
                     numbers.append(repeated(part_number, len(passed), pa.int64()))
                     passing.append(passed)
@@ -347,14 +385,15 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
 
 
 def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run:
-    """Count the events that go to each part: `part_number, events`."""
+    """Count the events that go to each part: `part_number, events`; beside null, all that were read."""
 
     def touch_parts(batches: Batches) -> Batches:
         asked.begin()
         router: Router | None = None
-        found: dict[int, int] = {}
+        found: dict[int | None, int] = {}
         for batch in batches:
             router = router or Router(options, mapped(parts_name), prune=prune)
+            found[None] = found.get(None, 0) + batch.num_rows
             events = batch.column(asked.event_col)
             numbers, _ = router.route(events, router.locate(events)[0])
             counted = pc.value_counts(numbers)
@@ -366,8 +405,13 @@ def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run
     return touch_parts
 
 
-def route(asked: Pass, options: Options, parts_name: str, salts: Salts, *, prune: bool) -> Run:
-    """Send events to the parts that may match them: the part's first group, how many it has, `kind`, `body` [, `told`], kept."""
+def route(asked: Pass, options: Options, parts_name: str, salts: Salts, *, prune: bool, in_place: frozenset[int]) -> Run:
+    """Send events to the parts that may match them: key in the part's first group, how many it has, `body` [, `told`], kept.
+
+    Args:
+        in_place: parts that are matched where the events lie: these are counted here, and not sent.
+    """
+    held = pa.array(sorted(in_place), pa.int64())
 
     def route_events(batches: Batches) -> Batches:
         asked.begin()
@@ -378,65 +422,62 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Salts, *, prune
 
         def rows(
             batch: pa.RecordBatch | None,
-            groups: pa.Array,
+            keys: pa.Array,
             salted: pa.Array,
-            kind: int,
             picked: pa.Array,
             told: pa.Array | None,
         ) -> pa.RecordBatch:
-            parts = {GROUP: groups, SALTED: salted, KIND: repeated(kind, len(groups), pa.int8())}
+            parts = {KEY: keys, SALTED: salted}
             if batch is None:
-                parts[BODY] = pa.nulls(len(groups), pa.binary())
+                parts[BODY] = pa.nulls(len(keys), pa.binary())
             else:
                 parts[BODY] = batch.column(asked.event_col).take(picked).cast(pa.binary())
             if asked.want == "all":
-                parts[TOLD] = pa.nulls(len(groups), pa.binary()) if told is None else told
+                parts[TOLD] = pa.nulls(len(keys), pa.binary()) if told is None else told
             assert kept is not None
             for name, own in zip(asked.keep, inner(len(asked.keep)), strict=True):
-                parts[own] = pa.nulls(len(groups), kept.field(name).type) if batch is None else batch.column(name).take(picked)
+                parts[own] = pa.nulls(len(keys), kept.field(name).type) if batch is None else batch.column(name).take(picked)
             return pa.record_batch(parts)
 
         def counts() -> Batches:
             told = pa.array([json.dumps(row).encode() for row in tallies.take()], pa.binary())
             if len(told):
-                groups = repeated(COUNTED, len(told), pa.int64())
-                yield rows(None, groups, repeated(1, len(told), pa.int64()), COUNT, groups, told)
+                keys = repeated(COUNTED * KINDS + COUNT, len(told), pa.int64())
+                yield rows(None, keys, repeated(1, len(told), pa.int64()), keys, told)
 
         for batch in (named(asked, each) for each in batches):
-            router = router or Router(options, mapped(parts_name), prune=prune)
+            router = router or Router(options, mapped(parts_name), prune=prune, unasked=in_place)
             kept = batch.schema
             events = batch.column(asked.event_col)
             located, rejected = router.locate(events)
             if asked.fail:
                 refuse(asked, router.engine, batch, rejected, first.__add__)
             first += batch.num_rows
-            numbers, picked = router.route(events, located)
+            numbers, wanted = router.route(events, located)
+            sent = pc.invert(pc.is_in(numbers, value_set=held))
+            numbers, picked = numbers.filter(sent), wanted.filter(sent)
             if len(numbers):
                 first_salts, salted = (repeated(number, len(numbers), pa.int64()) for number in (0, 1))
                 for part_number, each in salts.items():
                     of_part = pc.equal(numbers, part_number)
                     first_salts = pc.if_else(of_part, each.start, first_salts)
                     salted = pc.if_else(of_part, len(each), salted)
-                yield rows(batch, groups_of(numbers, first_salts), salted, EVENT, picked, None)
+                yield rows(batch, _keys(numbers, first_salts, EVENT), salted, picked, None)
             if asked.want == "all":
                 if rejected.num_rows:
                     told = pa.array([json.dumps(row).encode() for row in rejected.drop_columns("row").to_pylist()], pa.binary())
-                    groups, salted = (repeated(number, len(told), pa.int64()) for number in BAD_EVENTS)
-                    yield rows(batch, groups, salted, BAD_EVENT, rejected.column("row"), told)
+                    first_group, groups = BAD_EVENTS
+                    keys = repeated(first_group * KINDS + BAD_EVENT, len(told), pa.int64())
+                    yield rows(batch, keys, repeated(groups, len(told), pa.int64()), rejected.column("row"), told)
                 count(tallies, located, rejected)
-                _count_routed(tallies, located, picked)
+                tallies.add("shuffled", located.column("tenant").take(picked), located.column("collection").take(picked))
+                count_stopped(tallies, located, wanted)
                 if len(tallies) > MOST_TALLIES:
                     yield from counts()
         if kept is not None:
             yield from counts()
 
     return route_events
-
-
-def _count_routed(tallies: Tallies, located: pa.RecordBatch, picked: pa.Array) -> None:
-    tenants, collections = located.column("tenant"), located.column("collection")
-    tallies.add("shuffled", tenants.take(picked), collections.take(picked))
-    count_stopped(tallies, located, picked)
 
 
 def count_stopped(tallies: Tallies, located: pa.RecordBatch, picked: pa.Array) -> None:
@@ -456,7 +497,7 @@ def _stopped(located: pa.RecordBatch, picked: pa.Array) -> pa.BooleanArray:
 
 
 def by_groups(asked: Pass, options: Options, parts_name: str, *, as_text: bool) -> Run:
-    """Match events group by group, of rows sorted by group and kind: the subscriptions of its part come first."""
+    """Match events group by group, of rows sorted by key: the subscriptions of its part come first."""
 
     def match_by_groups(batches: Batches) -> Batches:
         asked.begin()
@@ -478,9 +519,9 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
         given = pa.record_batch({asked.event_col: events, **{name: batch.column(name) for name in asked.keep}})
         output = output or Output(asked, given.schema)
         start = 0
-        for run in runs(batch.select([GROUP, KIND]), (GROUP, KIND)):
+        for run in runs(batch.select([KEY]), (KEY,)):
             end = start + run.num_rows
-            this, kind = run.column(GROUP)[0].as_py(), run.column(KIND)[0].as_py()
+            this, kind = divmod(run.column(KEY)[0].as_py(), KINDS)
             rows = given.slice(start, run.num_rows)
             if this != group:
                 group, texts, engine = this, [], None
@@ -509,7 +550,7 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
                         tallies.merge(row)
                 else:
                     columns = {name: pa.array([row[name] for row in told]) for name in ("code", "detail", "position")}
-                    parts_ = {KIND: repeated(REJECTED, len(told), pa.int8()), "event": rows.column(asked.event_col), **columns}
+                    parts_ = {"kind": repeated(REJECTED, len(told), pa.int8()), "event": rows.column(asked.event_col), **columns}
                     yield output.batch(len(told), {**parts_, **{name: rows.column(name) for name in asked.keep}})
             start = end
     if output is not None and asked.want == "all":

@@ -357,7 +357,7 @@ def match_rows(
         meet: told of the events that were matched (`ArrowMatches.events`), says whether the engine has learnt more, for which
             they must be matched again.
         number: as of `refuse`.
-        counting: count the events, too, and not only what they match.
+        counting: tell of the events, too, and of the rejected among them, and not only of what they match.
     """
     most = min(asked.batch_size or engine._options.batch_size or ROWS_AT_ONCE, ROWS_AT_ONCE)
     start = 0
@@ -371,9 +371,9 @@ def match_rows(
             if found.num_rows:
                 yield matches(asked, output, chunk, found, result.events)
         if asked.want == "all":
-            if result.rejected.num_rows:
-                yield rejections(asked, output, chunk, result.rejected)
             if counting:
+                if result.rejected.num_rows:
+                    yield rejections(asked, output, chunk, result.rejected)
                 count(tallies, result.events, result.rejected)
             count_matches(tallies, result.events, result.matches)
             if len(tallies) > MOST_TALLIES:
@@ -408,12 +408,18 @@ Sift: TypeAlias = Callable[[pa.RecordBatch, Tallies], pa.Array]
 
 
 def by_snapshot(
-    asked: Pass, name: str, sieve: Callable[[], Sift] | None = None, functions: Carried | None = None
+    asked: Pass,
+    name: str,
+    sieve: Callable[[], Sift] | None = None,
+    functions: Carried | None = None,
+    *,
+    counting: bool = True,
 ) -> Callable[[Batches], Batches]:
     """Return what `mapInArrow` runs under broadcast.
 
     Args:
         sieve: makes what leaves events out before the snapshot is asked, and its sections opened.
+        counting: as of `match_rows`.
     """
 
     def match_by_snapshot(batches: Batches) -> Batches:
@@ -432,7 +438,9 @@ def by_snapshot(
             if sift is not None:
                 rows = sift(batch, tallies)
                 batch, number = batch.take(rows), partial(_picked, number, rows)
-            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=number)
+            yield from match_rows(
+                asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=number, counting=counting
+            )
         if output is not None and asked.want == "all":
             yield from tallies.rows(output)
 

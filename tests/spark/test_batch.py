@@ -7,6 +7,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,11 @@ pytestmark = pytest.mark.later_on_the_reference
 
 STRATEGIES = ("broadcast", "cogroup")
 #: So few that a small set is split, and a few events are salted.
-SMALL = CogroupOptions(subscriptions_per_task=7, events_per_task=25)
+SMALL = CogroupOptions(subscriptions_per_task=7, events_per_task=25, subscriptions_in_place=0)
+#: Some of what is hot is matched where its events lie, the rest is salted.
+IN_PLACE = replace(SMALL, subscriptions_in_place=20)
+#: Every way of matching.
+WAYS = {"broadcast": ("broadcast", None), "salted": ("cogroup", SMALL), "in place": ("cogroup", IN_PLACE)}
 
 Row = tuple[Any, ...]
 
@@ -79,6 +84,10 @@ def frame(spark: SparkSession, events: list[bytes], partitions: int) -> DataFram
     return spark.createDataFrame(rows, "n int, value binary").repartition(partitions)
 
 
+def plan_of(rows: DataFrame) -> str:
+    return str(rows._jdf.queryExecution().analyzed().treeString())  # type: ignore[operator]
+
+
 def found(matches: DataFrame) -> Counter[Row]:
     rows = matches.select("n", "subscription_id", "gateway_id", "transition", "certain").collect()
     return Counter(tuple(row) for row in rows)
@@ -97,21 +106,24 @@ def random_events(rng: random.Random, number: int) -> list[bytes]:
     return events
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backend: str, strategy: Any) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backend: str, way: str) -> None:
     """Also with `*`, transitions, unknowns, bad events, splits, salts, and one event a partition in places."""
+    strategy, numbers = WAYS[way]
+    options: dict[str, Any] = {"strategy": strategy, "keep": ["n"], "cogroup_options": numbers}
     rng = random.Random(11)
     engine = random_engine(rng, 60)
     events = random_events(rng, 300)
     given = frame(spark, events, 7)
-    result = match_events(given, engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
+    result = match_events(given, engine, **options)
+    assert ("match_by_snapshot" in plan_of(result.matches)) == (way != "salted")
     want = expected(engine, events)
     assert found(result.matches) == want
     assert len(want) > 300, "too few matches to tell"
     bad = result.rejected.select("n", "event", "code", "position").collect()
     assert Counter((row.n, bytes(row.event), row.code, row.position) for row in bad) == rejected(engine, events)
     # Another order, and other partitions.
-    again = match_events(given.orderBy("value").coalesce(2), engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
+    again = match_events(given.orderBy("value").coalesce(2), engine, **options)
     assert found(again.matches) == want
 
 
@@ -373,6 +385,38 @@ def test_counts_add_up(spark: SparkSession, backend: str, strategy: Any) -> None
         assert (tallies["default", "users"].pruned, tallies["default", "users"].shuffled) == (0, 1)
     else:
         assert (tallies["default", "orders"].matched, tallies["default", "users"].matched) == (1, 1)
+
+
+def test_counts_are_the_same_where_events_stay_in_place(spark: SparkSession, backend: str) -> None:
+    rng = random.Random(12)
+    engine, events = random_engine(rng, 60), random_events(rng, 300)
+    given = frame(spark, events, 3)
+    told = {}
+    for way in ("salted", "in place"):
+        outcomes = match_events(given, engine, strategy="cogroup", cogroup_options=WAYS[way][1]).outcomes.persist()
+        try:
+            rows = tallies_of(outcomes).collect()
+            assert rejected_of(outcomes).count() == sum(rejected(engine, events).values())
+            assert sum(row.matches for row in rows) == sum(expected(engine, events).values())
+        finally:
+            outcomes.unpersist()
+        counts = ("events", "rejected", "ignored", "matches")
+        told[way] = (
+            {(row.tenant, row.collection): [row[name] for name in counts] for row in rows},
+            sum(row.shuffled for row in rows),
+        )
+    assert told["salted"][0] == told["in place"][0]
+    assert told["in place"][1] < told["salted"][1]
+
+
+def test_what_is_matched_in_place_is_taken_back_too(spark: SparkSession) -> None:
+    rng = random.Random(13)
+    engine, events = random_engine(rng, 60), random_events(rng, 300)
+    with match_events(frame(spark, events, 3), engine, strategy="cogroup", cogroup_options=IN_PLACE) as result:
+        result.matches.count()
+        before = {each.name for each in files.gone(spark)}
+    gone = {each.name for each in files.gone(spark)} - before
+    assert sorted(name.rpartition(".")[2] for name in gone) == ["parts", "snapshot"]
 
 
 def test_filters_may_stop_events_before_a_snapshot_is_opened(spark: SparkSession, backend: str) -> None:

@@ -19,6 +19,8 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'st
 from pyspark.sql import functions as F  # noqa: N812
 
 from streamer.spark import CogroupOptions, match_events
+from streamer.spark.cogroup import Hot, chosen_in_place
+from streamer.spark.parts import Parts, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +34,7 @@ PLACES = {
     "groups": ("cogroup", "streamer.spark.cogroup.by_groups"),
     "counting": ("cogroup", "streamer.spark.cogroup.touch"),
     "building": ("cogroup", "streamer.spark.cogroup.build_parts"),
+    "in place": ("cogroup", "streamer.spark.cogroup.by_snapshot"),
 }
 
 
@@ -98,7 +101,9 @@ def die_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, marker: Path,
     monkeypatch.setattr(where, dying(make, str(marker), after))
     engine = numbers()
     events, texts = numbered(spark, 600)
-    options = CogroupOptions(subscriptions_per_task=20, events_per_task=50)
+    # Without filters every part is hot, so that some have room in place and some have none.
+    prune = place != "in place"
+    options = CogroupOptions(subscriptions_per_task=20, events_per_task=50, subscriptions_in_place=100, prune=prune)
     result = match_events(events, engine, strategy=strategy, cogroup_options=options)  # type: ignore[arg-type]
     assert pairs(result.matches) == expected(engine, texts)
     assert marker.exists(), "nobody died"
@@ -130,7 +135,7 @@ def shuffled(matches: DataFrame) -> tuple[int, int]:
         elif name.endswith("QueryStageExec"):
             walk(node.plan())
         else:
-            if name == "ShuffleExchangeExec" and "group#" in node.outputPartitioning().toString():
+            if name == "ShuffleExchangeExec" and "_streamer_key#" in node.outputPartitioning().toString():
                 metrics = node.metrics()
                 found.append((metrics.apply("shuffleRecordsWritten").value(), metrics.apply("dataSize").value()))
             children = node.children()
@@ -169,12 +174,38 @@ def test_hot_collections_are_salted_and_large_ones_are_split(spark: SparkSession
     engine.add_many({"id": f"s{n}", "collection": "hot" if n % 10 else f"c{n}", "types": ["insert"]} for n in range(100))
     texts = [json.dumps({"id": n, "collection": "hot" if n % 10 else "cold", "type": "insert"}) for n in range(400)]
     events = spark.createDataFrame([(text,) for text in texts], "value string").repartition(2)
-    options = CogroupOptions(subscriptions_per_task=30, events_per_task=100)
+    options = CogroupOptions(subscriptions_per_task=30, events_per_task=100, subscriptions_in_place=0)
     result = match_events(events, engine, strategy="cogroup", cogroup_options=options)
     assert len(result.matches.collect()) == 360 * 90
     rows, _ = shuffled(result.matches)
     # 90 subscriptions in three parts, 360 events to each of these, in four salts.
     assert rows == 3 * 360 + 4 * 90
+
+
+@pytest.mark.parametrize(("room", "events_sent"), [(50, 40), (49, 400)])
+def test_events_of_a_hot_part_stay_where_they_lie_if_it_has_room(spark: SparkSession, room: int, events_sent: int) -> None:
+    engine = Engine()
+    engine.add_many({"id": f"s{n}", "collection": "cold" if n < 5 else "hot", "types": ["insert"]} for n in range(55))
+    texts = [json.dumps({"id": n, "collection": "hot" if n % 10 else "cold", "type": "insert"}) for n in range(400)]
+    events = spark.createDataFrame([(text,) for text in texts], "value string").repartition(2)
+    options = CogroupOptions(events_per_task=100, subscriptions_in_place=room)
+    result = match_events(events, engine, strategy="cogroup", cogroup_options=options)
+    assert len(result.matches.collect()) == 360 * 50 + 40 * 5
+    rows, _ = shuffled(result.matches)
+    # Without room the hot part has four salts.
+    assert rows == events_sent + 5 + (0 if events_sent == 40 else 4 * 50)
+
+
+def test_few_events_are_not_worth_a_second_look_at_all(tmp_path: Path) -> None:
+    with Writer(tmp_path / "parts") as writer:
+        for n, held in enumerate([10, 20, 30]):
+            writer.add("default", f"c{n}", 0, held, b"")
+    parts = Parts(str(tmp_path / "parts"))
+    hot = [Hot(100, 0, ()), Hot(300, 1, ()), Hot(200, 2, ())]
+    assert chosen_in_place(hot, parts, most=50, read=2000) == {1, 2}
+    assert chosen_in_place(hot, parts, most=49, read=1600) == {0, 1}, "the hottest first, then what has room"
+    assert chosen_in_place(hot, parts, most=50, read=2001) == frozenset()
+    assert chosen_in_place(hot, parts, most=0, read=600) == frozenset()
 
 
 def test_the_salts_of_hot_parts_are_no_two_in_one_task(spark: SparkSession) -> None:
@@ -183,7 +214,7 @@ def test_the_salts_of_hot_parts_are_no_two_in_one_task(spark: SparkSession) -> N
     engine.add_many({"id": f"s{n}", "collection": f"hot{n}", "types": ["insert"]} for n in range(3))
     texts = [json.dumps({"id": n, "collection": f"hot{n % 3}", "type": "insert"}) for n in range(450)]
     events = spark.createDataFrame([(text,) for text in texts], "value string")
-    options = CogroupOptions(events_per_task=100, partitions=8)
+    options = CogroupOptions(events_per_task=100, subscriptions_in_place=0, partitions=8)
     found = match_events(events, engine, strategy="cogroup", cogroup_options=options).matches
     assert found.count() == 450
     assert found.select(F.spark_partition_id()).distinct().count() == 6

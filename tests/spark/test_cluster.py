@@ -70,7 +70,7 @@ for n in range(450):
 texts = [json.dumps({"id": n, "collection": f"c{n % 9}", "data": {"n": n // 2}}) for n in range(600)]
 expected = sorted((str(json.loads(text)["id"]), match.subscription_id) for text in texts for match in engine.match(text))
 events = spark.createDataFrame([(text,) for text in texts], "value string").repartition(4)
-options = CogroupOptions(subscriptions_per_task=20, events_per_task=50)
+options = CogroupOptions(subscriptions_per_task=20, events_per_task=50, subscriptions_in_place=100)
 for strategy, module, name in (
     ("broadcast", broadcast, "by_snapshot"), ("cogroup", cogroup, "route"), ("cogroup", cogroup, "by_groups")
 ):
