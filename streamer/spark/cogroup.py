@@ -29,8 +29,8 @@ are taken that go to different partitions.
 
 Cost: subscriptions are read three times and parsed lightly each time, events twice. An event is shuffled once for each part
 whose filter lets it pass. The subscriptions of a part are shuffled and compiled once for each salt. A worker holds the
-subscriptions of one part and a batch of events. The driver holds a count for each part that events touch, and one row at a time
-of the parts' filters, which go to a file.
+subscriptions of one part, or of those that are matched in place, and a batch of events. The driver holds a count for each part
+that events touch, and one row at a time of what goes to a file: the parts' filters, and the snapshot of the hot parts.
 
 Rejected: `cogroup().applyInArrow`. It hands over both sides of a group as tables, so that all events of a group are in memory
 at once, and starts an Arrow stream for each of them. One sorted shuffle of both kinds is this join as a stream. Salts by a
@@ -215,9 +215,8 @@ def prepare(
     hot: list[Hot] = []
     read = 0
     events = F.sum("events").alias("events")
-    where = F.when(F.col("events") > numbers.events_per_task, _partitions_of_salts(_partitions(spark, numbers))).alias(
-        "partitions"
-    )
+    is_hot = F.col("events") > numbers.events_per_task
+    where = F.when(is_hot, _partitions_of_salts(_partitions(spark, numbers))).alias("partitions")
     for row in counted.groupBy(PART).agg(events).select(PART, "events", where).toLocalIterator():
         part_number, found = row[PART], row["events"]
         if part_number is None:
@@ -396,10 +395,12 @@ def _ship_parts(
 def _ship_snapshot(placed: DataFrame, options: dict[str, Any], backend: _backend.Backend) -> Kept:
     """Compile these subscriptions in one task of the cluster, and let them travel as a snapshot."""
     # What the events of all workers meet has no filter before it.
-    (row,) = placed.repartition(1).mapInArrow(build_snapshot({**options, "bloom": {}}, backend), "snapshot binary").collect()
+    made = placed.repartition(1).mapInArrow(build_snapshot({**options, "bloom": {}}, backend), "snapshot binary")
     path = new_file()
     try:
-        path.write_bytes(row["snapshot"])
+        with path.open("wb") as file:
+            for row in made.toLocalIterator():
+                file.write(row["snapshot"])
         return carry(placed.sparkSession, keep(path, "snapshot"))
     finally:
         path.unlink(missing_ok=True)

@@ -67,6 +67,8 @@ COUNTED: Final = -2 * SALTS
 
 #: What `split_subscriptions` gives.
 SPLIT_SCHEMA: Final = "tenant string, collection string, split bigint, text string"
+#: Of a snapshot, at once: Spark Connect carries no message of more than 128 MiB.
+PIECE_BYTES: Final = 8 * 1024 * 1024
 #: A filter is asked in the run that it was made for.
 LEASE: Final = LONGEST_LEASE
 _CHANGED: Final = "they must be the same from the call of match_events until its result is computed; persist or write them first"
@@ -289,15 +291,17 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
     return build_filters
 
 
-def build_snapshot(options: Options, backend: _backend.Backend) -> Run:
-    """Of all texts, give one snapshot: `snapshot`."""
+def build_snapshot(options: Options, backend: _backend.Backend, piece_bytes: int = PIECE_BYTES) -> Run:
+    """Of all texts, give one snapshot, in pieces: `snapshot`."""
 
     def compile_texts(batches: Batches) -> Batches:
         choose_backend(backend)
         engine = Engine(**options)
         for batch in batches:
             engine.add_many(batch.column("text").to_pylist())
-        yield pa.record_batch({"snapshot": [compiled(engine)]})
+        data = compiled(engine)
+        for start in range(0, len(data), piece_bytes):
+            yield pa.record_batch({"snapshot": pa.array([data[start : start + piece_bytes]], pa.binary())})
 
     return compile_texts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'st
 import pyarrow as pa
 
 from streamer.spark import worker
+from streamer.spark.groups import build_snapshot
 from streamer.spark.opened import Opened
 
 # What they test is the same on each core; on the reference it runs with what takes long.
@@ -148,6 +150,7 @@ import os, sys
 import pyarrow as pa
 from streamer import Engine, _backend
 from streamer.spark import worker
+from streamer.spark.groups import build_snapshot
 from streamer.spark.opened import Opened
 
 cold, hot, matches = map(int, sys.argv[1:])
@@ -209,3 +212,15 @@ def test_a_worker_without_the_native_core_says_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(_backend, "available", lambda: ("reference",))
     with pytest.raises(BackendError, match=r"the worker on .* has no native core.*backend='reference'"):
         worker.choose_backend("native")
+
+
+def test_a_snapshot_of_hot_parts_comes_in_pieces(backend: str, tmp_path: Path) -> None:
+    texts = [json.dumps({"id": f"s{n}", "filters": [{"field": "n", "op": "==", "value": n}]}) for n in range(100)]
+    run = build_snapshot({}, _backend.BACKEND, piece_bytes=1000)
+    made = list(run(iter([pa.record_batch({"text": texts[:60]}), pa.record_batch({"text": texts[60:]})])))
+    pieces = [piece for batch in made for piece in batch.column("snapshot").to_pylist()]
+    assert len(pieces) > 5
+    assert {len(piece) for piece in pieces[:-1]} == {1000}
+    path = tmp_path / "snapshot"
+    path.write_bytes(b"".join(pieces))
+    assert Engine.load(path).match_ids({"collection": "c", "data": {"n": 77}}) == ["s77"]
