@@ -24,17 +24,19 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 import streamer
 from pathlib import Path
-from streamer.spark import explain_events, match_batches, match_events, match_stream, register
+from streamer.spark import CogroupOptions, explain_events, match_batches, match_events, match_stream, register
 engine = streamer.Engine()
 engine.add({"id": "de", "collection": "orders", "filters": [{"field": "country", "op": "==", "value": "DE"}]})
 engine.add({"id": "all"})
 texts = ['{"id": 1, "collection": "orders", "data": {"country": "DE"}}', '{"id": 2, "collection": "users"}', "{"]
 events = spark.createDataFrame([(text,) for text in texts], "value string")
 said = {}
-for strategy in ("broadcast", "cogroup"):
-    result = match_events(events, engine, strategy=strategy)
-    said[strategy] = sorted([row.event_id, row.subscription_id] for row in result.matches.collect())
-    said[f"{strategy} rejected"] = [[row.event, row.code, row.position] for row in result.rejected.collect()]
+in_place = CogroupOptions(events_per_task=1)
+ways = {"broadcast": ("broadcast", None), "cogroup": ("cogroup", None), "in place": ("cogroup", in_place)}
+for way, (strategy, numbers) in ways.items():
+    result = match_events(events, engine, strategy=strategy, cogroup_options=numbers)
+    said[way] = sorted([row.event_id, row.subscription_id] for row in result.matches.collect())
+    said[f"{way} rejected"] = [[row.event, row.code, row.position] for row in result.rejected.collect()]
 why = explain_events(events, engine, "de").collect()
 said["why"] = sorted([row.event_id or "", row.place or "", row.near_miss] for row in why)
 register(spark, engine)
@@ -95,6 +97,8 @@ def check(folder: Path, path: list[Path], *, refuses: bool = False, **more: str)
         "broadcast rejected": rejected,
         "cogroup": pairs,
         "cogroup rejected": rejected,
+        "in place": pairs,
+        "in place rejected": rejected,
         "sql": [[], ["all"], ["all", "de"]],
         "streamed": sorted(2 * pairs),
         "why": [["", "", False], ["1", "", False], ["2", "collection", False]],

@@ -24,6 +24,7 @@ import pyspark
 from typer.testing import CliRunner
 
 from streamer.spark import (
+    CogroupOptions,
     compat,
     explain_events,
     match_batches,
@@ -90,12 +91,21 @@ def pairs(frame: DataFrame) -> Counter[tuple[str, str]]:
     return Counter((row["event_id"], row["subscription_id"]) for row in frame.collect())
 
 
-@pytest.mark.parametrize(("strategy", "grouped"), [("broadcast", False), ("cogroup", False), ("cogroup", True)])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"strategy": "broadcast"},
+        {"strategy": "cogroup"},
+        {"strategy": "cogroup", "cogroup_options": CogroupOptions(events_per_task=1)},
+        {"strategy": "cogroup", "grouped": True},
+    ],
+    ids=["broadcast", "shuffled", "in place", "grouped"],
+)
 def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(
-    events: DataFrame, backend: str, strategy: Any, grouped: bool
+    events: DataFrame, backend: str, how: dict[str, Any]
 ) -> None:
     """Functions travel, and a column whose name has a dot."""
-    found = match_events(events, engine(), strategy=strategy, grouped=grouped, keep=["kafka.offset"], keep_event=True)
+    found = match_events(events, engine(), keep=["kafka.offset"], keep_event=True, **how)
     rows = found.matches.collect()
     assert Counter((row["event_id"], row["subscription_id"]) for row in rows) == EXPECTED
     assert all(row["event"] == EVENTS[row["kafka.offset"]] for row in rows)
