@@ -27,10 +27,11 @@ is done where these parts get a share of them that pays for it. A hot part that 
 and Spark's hash sends two of its groups to one task now and then. So Spark is asked where each of some salts would go, and those
 are taken that go to different partitions.
 
-Cost: subscriptions are read three times and parsed lightly each time, events twice. An event is shuffled once for each part
-whose filter lets it pass. The subscriptions of a part are shuffled and compiled once for each salt. A worker holds the
-subscriptions of one part, or of those that are matched in place, and a batch of events. The driver holds a count for each part
-that events touch, and one row at a time of what goes to a file: the parts' filters, and the snapshot of the hot parts.
+Cost: subscriptions are read three times and parsed lightly each time, events twice, or three times where some are matched in
+place. An event is shuffled once for each part whose filter lets it pass. The subscriptions of a part are shuffled and compiled
+once for each salt. A worker holds the subscriptions of one part, or of those that are matched in place, and a batch of events.
+The driver holds a count for each part that events touch, and one row at a time of what goes to a file: the parts' filters, and
+the snapshot of the hot parts.
 
 Rejected: `cogroup().applyInArrow`. It hands over both sides of a group as tables, so that all events of a group are in memory
 at once, and starts an Arrow stream for each of them. One sorted shuffle of both kinds is this join as a stream. Salts by a

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from examples.flights import generated, records
 from streamer import Engine
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
@@ -58,6 +59,12 @@ EVENTS = [
     json.dumps({"id": f"e{n}", "collection": ("orders", "users")[n % 2], "data": {"n": n, "country": COUNTRIES[n % 3]}})
     for n in range(40)
 ]
+WAYS: dict[str, dict[str, Any]] = {
+    "broadcast": {"strategy": "broadcast"},
+    "shuffled": {"strategy": "cogroup"},
+    "in place": {"strategy": "cogroup", "cogroup_options": CogroupOptions(events_per_task=1)},
+    "grouped": {"strategy": "cogroup", "grouped": True},
+}
 BAD = ['{"collection": "orders"', "{"]
 
 
@@ -91,16 +98,7 @@ def pairs(frame: DataFrame) -> Counter[tuple[str, str]]:
     return Counter((row["event_id"], row["subscription_id"]) for row in frame.collect())
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"strategy": "broadcast"},
-        {"strategy": "cogroup"},
-        {"strategy": "cogroup", "cogroup_options": CogroupOptions(events_per_task=1)},
-        {"strategy": "cogroup", "grouped": True},
-    ],
-    ids=["broadcast", "shuffled", "in place", "grouped"],
-)
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
 def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(
     events: DataFrame, backend: str, how: dict[str, Any]
 ) -> None:
@@ -119,6 +117,18 @@ def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(
     finally:
         outcomes.unpersist()
     assert counts == {"events": len(EVENTS) + 3, "matches": EXPECTED.total(), "rejected": len(BAD), "ignored": 1}
+
+
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_real_flights_match_as_in_the_embedded_engine(spark: SparkSession, backend: str, how: dict[str, Any]) -> None:
+    held = Engine()
+    held.add_many(generated.subscriptions(4000))
+    # Planes, airports and airlines, which come first, hardly anybody wants.
+    flights = list(records.events(every=2000))[-345:]
+    expected = Counter((json.loads(event)["id"], match.subscription_id) for event in flights for match in held.match(event))
+    given = spark.createDataFrame([(bytearray(event),) for event in flights], "value binary").repartition(3)
+    assert pairs(match_events(given, held, **how).matches) == expected
+    assert len(expected) > 100, "too few matches to tell"
 
 
 @pytest.mark.parametrize("strategy", ["broadcast", "cogroup"])

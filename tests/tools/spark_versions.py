@@ -1,4 +1,4 @@
-"""Run tests/spark/test_every_version.py beside each PySpark that Streamer takes, but for the newest, which `make test-all` has.
+"""Run `TESTED` beside each PySpark that Streamer takes, but for the newest, which `make test-all` has.
 
     python -m tests.tools.spark_versions [VERSION...]
 
@@ -25,7 +25,12 @@ from tests.tools.fetched import ROOT, install
 from tests.tools.java_options import QUICK
 
 VERSIONS: Final = ("3.5", "4.0", "4.1")
-TESTED: Final = "tests/spark/test_every_version.py"
+#: What is there for it, and random sets, tenants with most events among them.
+TESTED: Final = (
+    "tests/spark/test_every_version.py",
+    "tests/spark/test_batch.py::test_random_sets_match_as_in_the_embedded_engine",
+    "tests/spark/test_batch.py::test_a_tenant_with_most_events_is_matched_right_however_spark_joins_and_cuts_partitions",
+)
 #: PySpark 3.5 leaves sockets to the collector of garbage.
 IGNORED: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -43,7 +48,7 @@ def run(version: str) -> int:
     path = [str(folder), str(ROOT)]
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     given = {**inherited, "PYTHONPATH": os.pathsep.join(path), "JDK_JAVA_OPTIONS": QUICK}
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not integration", TESTED]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not integration", *TESTED]
     for ignored in IGNORED:
         command += ["-W", ignored]
     ran = subprocess.run(command, cwd=ROOT, env=given, check=False, capture_output=True, text=True)
