@@ -49,8 +49,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from streamer import _backend
-from streamer.core.snapshot import read_texts
-from streamer.errors import BulkSubscriptionError, SubscriptionError
+from streamer.core.snapshot import read_directory, read_texts
+from streamer.errors import BulkSubscriptionError, StreamerError, SubscriptionError
 from streamer.spark import schema
 from streamer.spark.broadcast import Held
 from streamer.spark.compat import texts_frame
@@ -58,6 +58,7 @@ from streamer.spark.files import Kept, carry, keep, new_file, release
 from streamer.spark.grouped import by_parts
 from streamer.spark.groups import (
     BODY,
+    CHANGED,
     KEY,
     KIND_BITS,
     KINDS,
@@ -227,9 +228,11 @@ def prepare(
         touched[part_number // 8] |= 1 << part_number % 8
         if row["partitions"] is not None:
             hot.append(Hot(found, part_number, row["partitions"]))
-    if in_place := chosen_in_place(hot, Parts(str(parts.path)), numbers.subscriptions_in_place, read):
+    shipped = Parts(str(parts.path))
+    if in_place := chosen_in_place(hot, shipped, numbers.subscriptions_in_place, read):
+        count = sum(map(shipped.subscriptions, in_place))
         held = placed.mapInArrow(splits_in(parts.name, in_place), SPLIT_SCHEMA)
-        prepared = replace(prepared, in_place=in_place, snapshot=_ship_snapshot(held, options, backend))
+        prepared = replace(prepared, in_place=in_place, snapshot=_ship_snapshot(held, count, options, backend))
     salts = spread(
         (min(-(-each.events // numbers.events_per_task), SALTS), each.part_number, each.partitions)
         for each in hot
@@ -393,8 +396,12 @@ def _ship_parts(
         path.unlink(missing_ok=True)
 
 
-def _ship_snapshot(placed: DataFrame, options: dict[str, Any], backend: _backend.Backend) -> Kept:
-    """Compile these subscriptions in one task of the cluster, and let them travel as a snapshot."""
+def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backend: _backend.Backend) -> Kept:
+    """Compile these subscriptions in one task of the cluster, and let them travel as a snapshot.
+
+    Raises:
+        StreamerError: there are others than so many.
+    """
     # What the events of all workers meet has no filter before it.
     made = placed.repartition(1).mapInArrow(build_snapshot({**options, "bloom": {}}, backend), "snapshot binary")
     path = new_file()
@@ -402,6 +409,8 @@ def _ship_snapshot(placed: DataFrame, options: dict[str, Any], backend: _backend
         with path.open("wb") as file:
             for row in made.toLocalIterator():
                 file.write(row["snapshot"])
+        if (came := read_directory(path).subscriptions) != count:
+            raise StreamerError(f"{came} subscriptions came, {count} were counted: they changed; {CHANGED}")
         return carry(placed.sparkSession, keep(path, "snapshot"))
     finally:
         path.unlink(missing_ok=True)

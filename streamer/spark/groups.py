@@ -71,7 +71,7 @@ SPLIT_SCHEMA: Final = "tenant string, collection string, split bigint, text stri
 PIECE_BYTES: Final = 8 * 1024 * 1024
 #: A filter is asked in the run that it was made for.
 LEASE: Final = LONGEST_LEASE
-_CHANGED: Final = "they must be the same from the call of match_events until its result is computed; persist or write them first"
+CHANGED: Final = "they must be the same from the call of match_events until its result is computed; persist or write them first"
 
 
 # Subscriptions
@@ -160,10 +160,10 @@ def _keys(part_numbers: pa.Array, salts: pa.Array, kind: int) -> pa.Array:
 def _part_number(parts: Parts, tenant: str | None, collection: str | None, split: int, touched: bytes) -> int | None:
     """Return where a subscription is; None where no event goes there."""
     if tenant is None or collection is None:
-        raise StreamerError(f"the subscriptions changed: one cannot be read any more; {_CHANGED}")
+        raise StreamerError(f"the subscriptions changed: one cannot be read any more; {CHANGED}")
     numbers = parts.numbers(tenant, collection)
     if split >= len(numbers):
-        raise StreamerError(f"the subscriptions changed: {tenant}/{collection} was not there; {_CHANGED}")
+        raise StreamerError(f"the subscriptions changed: {tenant}/{collection} was not there; {CHANGED}")
     part_number = numbers[split]
     return part_number if part_number // 8 < len(touched) and touched[part_number // 8] >> part_number % 8 & 1 else None
 
@@ -539,7 +539,7 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
                     if len(texts) != (expected := parts.subscriptions(part_number)):
                         name = "/".join(parts.name(part_number))
                         changed = f"{len(texts)} subscriptions came, {expected} were counted: these or the events changed"
-                        raise StreamerError(f"{name}: {changed}; {_CHANGED}")
+                        raise StreamerError(f"{name}: {changed}; {CHANGED}")
                     if compiled is None or compiled[0] != part_number:
                         compiled = None
                         made = Engine(**options)

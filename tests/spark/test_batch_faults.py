@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer import Engine
+from streamer import Engine, StreamerError
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from streamer.spark import CogroupOptions, match_events
+from streamer.spark import CogroupOptions, cogroup, groups, match_events
 from streamer.spark.cogroup import Hot, chosen_in_place
 from streamer.spark.parts import Parts, Writer
 
@@ -194,6 +194,23 @@ def test_events_of_a_hot_part_stay_where_they_lie_if_it_has_room(spark: SparkSes
     rows, _ = shuffled(result.matches)
     # Without room the hot part has four salts.
     assert rows == events_sent + 5 + (0 if events_sent == 40 else 4 * 50)
+
+
+def losing_one(parts_name: str, part_numbers: frozenset[int]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    pick = groups.splits_in(parts_name, part_numbers)
+    return lambda batches: (batch.slice(1) for batch in pick(batches))
+
+
+def test_subscriptions_that_change_before_hot_parts_are_compiled_fail_the_call(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine()
+    engine.add_many({"id": f"s{n}", "collection": "hot", "types": ["insert"]} for n in range(50))
+    texts = [json.dumps({"id": n, "collection": "hot", "type": "insert"}) for n in range(40)]
+    events = spark.createDataFrame([(text,) for text in texts], "value string")
+    monkeypatch.setattr(cogroup, "splits_in", losing_one)
+    with pytest.raises(StreamerError, match=r"4\d subscriptions came, 50 were counted: they changed; they must be the same"):
+        match_events(events, engine, strategy="cogroup", cogroup_options=CogroupOptions(events_per_task=10))
 
 
 def test_few_events_are_not_worth_a_second_look_at_all(tmp_path: Path) -> None:
