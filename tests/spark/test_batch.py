@@ -84,8 +84,9 @@ def frame(spark: SparkSession, events: list[bytes], partitions: int) -> DataFram
     return spark.createDataFrame(rows, "n int, value binary").repartition(partitions)
 
 
-def plan_of(rows: DataFrame) -> str:
-    return str(rows._jdf.queryExecution().analyzed().treeString())  # type: ignore[operator]
+def plan_of(matches: DataFrame) -> str:
+    frame: Any = matches
+    return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def found(matches: DataFrame) -> Counter[Row]:

@@ -21,17 +21,12 @@ from pyspark.errors import PythonException
 
 from streamer.spark import CogroupOptions, grouped, match_events
 from streamer.spark.parts import Parts, Writer, compiled
-from tests.spark.test_batch import SMALL, expected, found, frame, random_engine, random_events, rejected
+from tests.spark.test_batch import SMALL, expected, found, frame, plan_of, random_engine, random_events, rejected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.later_on_the_reference
-
-
-def plan_of(matches: DataFrame) -> str:
-    frame: Any = matches
-    return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def events_of(collections: list[str], each: int) -> list[dict[str, Any]]:

@@ -150,7 +150,6 @@ import os, sys
 import pyarrow as pa
 from streamer import Engine, _backend
 from streamer.spark import worker
-from streamer.spark.groups import build_snapshot
 from streamer.spark.opened import Opened
 
 cold, hot, matches = map(int, sys.argv[1:])
