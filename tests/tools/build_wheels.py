@@ -1,7 +1,8 @@
 """Build the wheel that runs on any Linux with glibc 2.28 or later, check it, and try it: `make wheels`.
 
-zig, which the package index has, links against the glibc that it is asked for; so no container with an old Linux is needed. One
-wheel serves every Python from 3.11 on.
+Its core is laid out by what ran while another was trained (`trained.py`), which makes small events a fifth to a third cheaper. zig,
+which the package index has, links against the glibc that it is asked for; so no container with an old Linux is needed. One wheel
+serves every Python from 3.11 on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import venv
 from pathlib import Path
 
 from tests.tools.first_hour import plain_installation, run
+from tests.tools.trained import train
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
@@ -72,7 +74,8 @@ def main() -> None:
         place = Path(directory)
         shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools would pack stale files from there
         pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT)
-        variables = environment(commands, place)
+        train(counts := place / "counts.profdata")
+        variables = {**environment(commands, place), "RUSTFLAGS": f"-Cprofile-use={counts}"}
         run(*pip, cwd=place, environment=variables)
         (built,) = place.glob("*.whl")
         run(

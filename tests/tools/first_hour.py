@@ -51,9 +51,10 @@ class Figure:
         return shown if self.is_met else f"{shown}  MISSED"
 
 
-def build(place: Path) -> Path:
+def build(place: Path, environment: dict[str, str] | None = None) -> Path:
     """Build a wheel of this checkout."""
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT, cwd=place)
+    command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT)
+    run(*command, cwd=place, environment=environment)
     return next(place.glob("*.whl"))
 
 
