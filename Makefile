@@ -22,7 +22,7 @@ PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels first-hour fuzz bench bench-smoke console install clean
+.PHONY: help demo season test test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels trained first-hour fuzz bench bench-smoke console install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the tabl
 
 wheels: $(VENV)/.dev-$(KIND) ## build the wheel for any Linux with glibc 2.28 or later into dist/, check it, and try it
 	@$(PY) -m tests.tools.build_wheels
+
+trained: $(VENV)/.dev-$(KIND) ## lay the checkout's core out as that of a wheel, by what runs while it is trained: what benchmarks measure
+	@$(PY) -m tests.tools.trained
 
 first-hour: $(VENV)/.dev-$(KIND) ## what a newcomer meets: size and CPU of a plain installation against their goals, README and tutorials in it; WHEEL=FILE RECORD=1
 	@$(PY) -m tests.tools.first_hour $(if $(RECORD),--record) $(WHEEL)

@@ -15,6 +15,8 @@ from typing import Final
 import streamer
 
 RECORDS: Final = Path(__file__).parent / "records"
+#: Where `make trained` leaves the core that it builds.
+TRAINED: Final = Path(__file__).parents[1] / "target" / "trained" / "core"
 
 
 def _first_line(*command: str) -> str:
@@ -41,6 +43,17 @@ def machine() -> str:
         f"{facts.get('model name', platform.processor())}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} "
         f"{platform.machine()}; load average when it began {load}"
     )
+
+
+def core() -> str:
+    """Tell which core is measured: one laid out as that of a wheel, a checkout's, or none."""
+    if streamer.BACKEND != "native":
+        return f"the {streamer.BACKEND} backend"
+    from streamer import _native
+
+    held = Path(_native.__file__).read_bytes()
+    is_trained = TRAINED.exists() and TRAINED.read_bytes() == held
+    return "as wheels have it (`make trained`)" if is_trained else "as a checkout has it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,7 @@ class Record:
             f"- Machine: {self.machine}; when it ended {load}.",
             f"- Versions: streamer {streamer.__version__}; Python {platform.python_version()}; "
             f"{_first_line('rustc', '--version')}; {_first_line('java', '--version')}.",
+            f"- Core in Python: {core()}.",
             f"- {self.about}",
             "",
         ]

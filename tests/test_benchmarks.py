@@ -25,6 +25,7 @@ from benchmarks import (
     snapshot,
     steady,
     streams,
+    training,
 )
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
@@ -123,6 +124,14 @@ def test_what_two_builds_find_is_compared(backend: str, capsys: pytest.CaptureFi
     build.main(["--smoke"])
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| W")]
     assert len(table) == len(build.WORKLOADS)
+
+
+@pytest.mark.slow
+def test_a_core_is_trained_with_events_that_match(backend: str) -> None:
+    found = training.main(count=500, events=30, rounds=1)
+    assert len(found) == 12
+    many = {name: matches for name, matches in found.items() if "500 subscriptions" in name}
+    assert len(many) == 4 and all(many.values())
 
 
 def test_the_seconds_of_a_crate_are_those_of_cargo() -> None:

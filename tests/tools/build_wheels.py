@@ -1,6 +1,6 @@
 """Build the wheel that runs on any Linux with glibc 2.28 or later, check it, and try it: `make wheels`.
 
-Its core is laid out by what ran while another was trained (`trained.py`), which makes small events a fifth to a third cheaper. zig,
+Its core is laid out by what ran while another was trained (`trained.py`), which makes an event a fifth to a fourth cheaper. zig,
 which the package index has, links against the glibc that it is asked for; so no container with an old Linux is needed. One wheel
 serves every Python from 3.11 on.
 """

@@ -1,12 +1,13 @@
-"""Count what runs in the core while `benchmarks.training` does, for builds that are laid out by it (profile-guided optimisation).
+"""Lay the core out by what runs in it while `benchmarks.training` does: profile-guided optimisation.
 
 ```console
-python -m tests.tools.trained FILE
+python -m tests.tools.trained                          # put such a core in the place of the checkout's: `make trained`
+python -m tests.tools.trained FILE                     # write the counts alone, for
 RUSTFLAGS=-Cprofile-use=FILE pip wheel --no-deps .
 ```
 
-A core is built that counts, installed into an environment of its own, and trained; its counts are written to *FILE*. They are of
-this source and this Rust: of functions that are another's the compiler says so, and goes without. `make wheels` does both.
+A core is built that counts, installed into an environment of its own, and trained. The counts are of this source and this Rust:
+where a function is not the one that was counted, the compiler says so and goes without. `make wheels` does all of it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from benchmarks.records import TRAINED as CORE
 from tests.tools.first_hour import build, install, run
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -53,6 +55,20 @@ def train(counts: Path) -> None:
         run(program, "merge", "-o", counts, place / "raw", cwd=place)
 
 
+def put_in_place() -> None:
+    """Build a trained core, and put it where the checkout has its own, until that is built again."""
+    (held,) = (ROOT / "streamer").glob("_native*.so")
+    CORE.parent.mkdir(parents=True, exist_ok=True)
+    train(counts := CORE.parent / "counts.profdata")
+    command = ("cargo", "build", "--quiet", "--locked", "--package", "streamer-py", "--release")
+    built = {**os.environ, "RUSTFLAGS": f"-Cprofile-use={counts}", "CARGO_TARGET_DIR": str(CORE.parent / "target")}
+    run(*command, cwd=ROOT, environment={**built, "PYO3_PYTHON": sys.executable})
+    (library,) = (CORE.parent / "target" / "release").glob("lib_native.*[!d]")
+    shutil.copy(library, CORE)
+    shutil.copy(library, held)
+    print(f"trained: {held.relative_to(ROOT)} is laid out as that of a wheel; `make install` after a change builds the usual one")
+
+
 def _told(*command: str) -> str:
     try:
         return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
@@ -61,6 +77,7 @@ def _told(*command: str) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m tests.tools.trained FILE")
-    train(Path(sys.argv[1]).resolve())
+    if len(sys.argv) > 1:
+        train(Path(sys.argv[1]).resolve())
+    else:
+        put_in_place()
