@@ -64,8 +64,10 @@ def put_in_place() -> None:
     built = {**os.environ, "RUSTFLAGS": f"-Cprofile-use={counts}", "CARGO_TARGET_DIR": str(CORE.parent / "target")}
     run(*command, cwd=ROOT, environment={**built, "PYO3_PYTHON": sys.executable})
     (library,) = (CORE.parent / "target" / "release").glob("lib_native.*[!d]")
-    shutil.copy(library, CORE)
-    shutil.copy(library, held)
+    for place in (CORE, held):
+        # In one step: who has the old one in memory would otherwise run what is half of each.
+        made = shutil.copy(library, place.with_suffix(".new"))
+        os.replace(made, place)
     print(f"trained: {held.relative_to(ROOT)} is laid out as that of a wheel; `make install` after a change builds the usual one")
 
 
