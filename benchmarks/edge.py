@@ -38,6 +38,7 @@ from typing import Any, cast
 
 import streamer
 from benchmarks.measure import WrongMatches, order
+from benchmarks.records import core
 from streamer import Matches
 from streamer.automaton import Quamina, TopicMatcher
 from streamer.core.options import Options
@@ -459,6 +460,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "benchmark": "edge",
             "date": today.isoformat(timespec="seconds"),
             "backend": streamer.BACKEND,
+        "core": core(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
             "python": platform.python_version(),
             "rows": [{name: round(value) for name, value in asdict(row).items()} for row in rows],

@@ -131,7 +131,8 @@ def test_a_core_is_trained_with_events_that_match(backend: str) -> None:
     found = training.main(count=500, events=30, rounds=1)
     assert len(found) == 12
     many = {name: matches for name, matches in found.items() if "500 subscriptions" in name}
-    assert len(many) == 4 and all(many.values())
+    assert len(many) == 4
+    assert all(many.values())
 
 
 def test_the_seconds_of_a_crate_are_those_of_cargo() -> None:
