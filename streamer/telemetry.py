@@ -120,8 +120,9 @@ class Telemetry:
         segments: indexed parts of the partitions; the reference has one for each.
         subscription_bytes: memory of the subscriptions' conditions; 0 for the reference.
         index_bytes: memory of the index; 0 for the reference.
-        record_bytes: memory of what stands for each subscription and of where its id is found; 0 for the reference.
-        text_bytes: memory of the subscriptions' texts; 0 for the reference.
+        record_bytes: memory of what stands for each subscription, of where its id is found, and of what texts have in common; 0
+            for the reference.
+        text_bytes: memory of what the subscriptions' texts have of their own; 0 for the reference.
     """
 
     ignored: Mapping[str, int]

@@ -125,9 +125,10 @@ def test_memory_is_told_by_what_holds_it_and_returns(engine: MakeEngine, backend
     assert held.memory_bytes == sum(held.memory.values())
     assert held.to_dict()["memory"] == held.memory
     if backend == "native":
-        assert held.memory["texts"] >= sum(map(len, texts))
+        # What they have in common is held once.
+        assert 12 * len(texts) < held.memory["texts"] < sum(map(len, texts)) / 2
         assert all(held.memory[part] > 20_000 for part in ("records", "conditions", "index", "filters"))
-        assert "(texts 1" in str(held)
+        assert "(texts " in str(held)
     else:
         assert held.memory_bytes == held.memory["filters"]
     e.remove_many(collection="orders")

@@ -17,6 +17,7 @@ pub mod engine;
 pub mod error;
 pub mod flatten;
 pub mod fork;
+pub mod heap;
 pub mod json;
 pub mod layout;
 pub mod limits;

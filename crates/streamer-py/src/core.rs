@@ -207,7 +207,7 @@ impl Core {
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
             let Some((_, record)) = found else { return Ok(None) };
             // What was accepted is read again.
-            let Ok(mut addition) = self.reading.read(record.conditions(), record.text(), None) else { return Ok(None) };
+            let Ok(mut addition) = self.reading.read(&record.conditions(), &record.text(), None) else { return Ok(None) };
             if let Some(program) = narrowing.and_then(|source| compile(source, &self.reading.limits).ok()) {
                 and_cel(&mut addition.form, &program, &self.reading.limits);
             }
@@ -251,7 +251,7 @@ impl Core {
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
             let Some((_, record)) = found else { return Ok(None) };
             // What was accepted is read again.
-            let Ok(subscription) = reading.parse(record.conditions()) else { return Ok(None) };
+            let Ok(subscription) = reading.parse(&record.conditions()) else { return Ok(None) };
             let Ok(program) = reading.program(&subscription) else { return Ok(None) };
             let form = normal_form(&subscription, limits);
             let mut whole = form.clone();

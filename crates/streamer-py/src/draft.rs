@@ -227,9 +227,9 @@ impl Draft {
                 for (at, item) in items.iter().enumerate() {
                     if let Ok(addition) = item
                         && let Some((_, record)) = self.shared.engine.get(&addition.id)
-                        && record.text() != &*addition.text
+                        && *record.text() != *addition.text
                     {
-                        held.push((at, host::source_of(py, &record), PyBytes::new(py, record.text())));
+                        held.push((at, host::source_of(py, &record), PyBytes::new(py, &record.text())));
                     }
                 }
                 Ok(held)

@@ -49,7 +49,7 @@ pub fn source<'py>(py: Python<'py>, text: &[u8], host: Option<&Host>) -> Bound<'
 
 /// The subscription of a record.
 pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
-    source(py, record.text(), record.host.get())
+    source(py, &record.text(), record.host.get())
 }
 
 /// Ask for what is kept with a record.

@@ -52,6 +52,7 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 /// `streamer.native.core` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.native.core.Host`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    memory::begin();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IMAGES", streamer_core::engine::IMAGES)?;
     module.add("LATENCY_BOUNDS", streamer_core::engine::telemetry::BOUNDS.to_vec())?;

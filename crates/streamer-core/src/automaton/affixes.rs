@@ -19,7 +19,9 @@
 //! every length, which a hostile user can see to).
 
 use crate::automaton::table::Table;
+use crate::map::{Array, Packed};
 use crate::value::{Seed, head_of};
+use bytemuck::{Pod, Zeroable};
 
 /// Which of many prefixes does a string have?
 pub type Prefixes = Affixes<false>;
@@ -30,14 +32,15 @@ pub type Suffixes = Affixes<true>;
 #[derive(Debug)]
 pub struct Affixes<const AT_END: bool> {
     seed: Seed,
-    lengths: Box<[u32]>,
+    lengths: Array<u32>,
     table: Table,
-    texts: Box<[u8]>,
-    groups: Box<[AffixGroup]>,
-    ids: Box<[u32]>,
+    texts: Array<u8>,
+    groups: Array<AffixGroup>,
+    ids: Array<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
 struct AffixGroup {
     /// The first eight bytes, so that short operands are compared without a look at the texts.
     head: [u8; 8],
@@ -58,8 +61,8 @@ impl<const AT_END: bool> Affixes<AT_END> {
         let mut built = Affixes {
             lengths: lengths.into(),
             table: Table::default(),
-            texts: Box::default(),
-            groups: Box::default(),
+            texts: Array::default(),
+            groups: Array::default(),
             ids: operands.iter().map(|(_, id)| *id).collect(),
             seed,
         };
@@ -124,9 +127,18 @@ impl<const AT_END: bool> Affixes<AT_END> {
         });
     }
 
+    /// Its arrays.
+    pub(crate) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
+        visit(&mut self.lengths);
+        visit(self.table.array());
+        visit(&mut self.texts);
+        visit(&mut self.groups);
+        visit(&mut self.ids);
+    }
+
     /// Heap bytes held.
     pub fn bytes(&self) -> usize {
-        self.texts.len() + size_of_val(&*self.groups) + self.ids.len() * 4 + self.lengths.len() * 4 + self.table.bytes()
+        self.texts.bytes() + self.groups.bytes() + self.ids.bytes() + self.lengths.bytes() + self.table.bytes()
     }
 }
 

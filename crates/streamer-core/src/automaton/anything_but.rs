@@ -58,6 +58,15 @@ impl AnythingBut {
         }
     }
 
+    /// Heap bytes held.
+    pub fn bytes(&self) -> usize {
+        let names = self.names.iter().map(|(name, positions)| {
+            let text = if let Scalar::String(text) = name { text.len() } else { 0 };
+            size_of_val(&**positions) + text
+        });
+        size_of_val(&*self.ids) + self.table.bytes() + size_of_val(&*self.names) + names.sum::<usize>()
+    }
+
     /// Hand all ids to *hit*: what a value gives that no set can name, such as a number beyond float64.
     pub fn all(&self, mut hit: impl FnMut(&[u32])) {
         hit(&self.ids);

@@ -26,6 +26,7 @@
 //! Rejected: binary searches for the rank and in each class (a cache miss a step: 3 times slower at 20,000 ranges); an implicit interval tree with the greatest end of each subtree (13 times slower where 1 % of the ranges are
 //! wide), a single class (12 times slower there), and a scan (10 to 70 times slower at 10,000 ranges).
 
+use crate::map::{Array, Packed};
 use crate::value::{Number, head_of};
 use std::borrow::Borrow;
 
@@ -144,17 +145,17 @@ struct WidthClass {
 #[derive(Debug)]
 pub struct Ranges<K: Cut> {
     /// The heads of all cuts at the end, before them every 16th of those, and so on: the topmost level comes first.
-    heads: Box<[u64]>,
+    heads: Array<u64>,
     levels: u32,
     rests: Box<[K::Rest]>,
-    lower: Box<[u32]>,
-    starts: Box<[u32]>,
-    upper: Box<[u32]>,
-    ends: Box<[u32]>,
-    all: Box<[u32]>,
+    lower: Array<u32>,
+    starts: Array<u32>,
+    upper: Array<u32>,
+    ends: Array<u32>,
+    all: Array<u32>,
     classes: Box<[WidthClass]>,
-    firsts: Box<[u32]>,
-    entries: Box<[[u32; 3]]>,
+    firsts: Array<u32>,
+    entries: Array<[u32; 3]>,
 }
 
 impl Ranges<NumberCut> {
@@ -284,14 +285,23 @@ impl<K: Cut> Ranges<K> {
         hits.truncate(length);
     }
 
+    /// Its arrays, but for the rests of cuts, which may be texts.
+    pub(crate) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
+        visit(&mut self.heads);
+        for words in [&mut self.lower, &mut self.starts, &mut self.upper, &mut self.ends, &mut self.all, &mut self.firsts] {
+            visit(words);
+        }
+        visit(&mut self.entries);
+    }
+
     /// Heap bytes held, the texts of cuts left out.
     pub fn bytes(&self) -> usize {
         let slices = [&self.lower, &self.starts, &self.upper, &self.ends, &self.all, &self.firsts];
-        slices.iter().map(|words| size_of_val(&***words)).sum::<usize>()
-            + size_of_val(&*self.heads)
+        slices.iter().map(|words| words.bytes()).sum::<usize>()
+            + self.heads.bytes()
             + size_of_val(&*self.rests)
             + size_of_val(&*self.classes)
-            + size_of_val(&*self.entries)
+            + self.entries.bytes()
     }
 }
 
@@ -340,9 +350,9 @@ fn width_class([from, to, _]: &[u32; 3]) -> usize {
 }
 
 /// For each rank, how many entries of *sorted* lie below it; empty where there is no entry.
-fn offsets(sorted: &[(u32, u32)], cuts: usize) -> Box<[u32]> {
+fn offsets(sorted: &[(u32, u32)], cuts: usize) -> Array<u32> {
     if sorted.is_empty() {
-        return Box::default();
+        return Array::default();
     }
     let mut at = 0;
     (0..=cuts as u32)

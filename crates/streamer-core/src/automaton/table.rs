@@ -16,7 +16,7 @@
 //! Rejected: a table with groups of control bytes (`hashbrown`), which must keep the whole hash or the key to be filled,
 //! and takes two cache lines for a hit in a table that is not in cache.
 
-use crate::map::Array;
+use crate::map::{Array, Packed};
 use crate::prefetch::prefetch;
 use crate::stored::{ImageReader, ImageWriter};
 use bytemuck::{Pod, Zeroable};
@@ -97,6 +97,11 @@ impl Table {
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(&self.slots, hash as usize & self.slots.len().wrapping_sub(1));
+    }
+
+    /// Its array.
+    pub(crate) fn array(&mut self) -> &mut dyn Packed {
+        &mut self.slots
     }
 
     /// Heap bytes held.

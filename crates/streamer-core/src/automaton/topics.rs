@@ -12,16 +12,18 @@
 //! Invariant: a state is in the set once, however many ways lead to it. Where more states are alive than it is worth (`#.a.#.a…`
 //! keeps all of its own), the walk is given up, and each pattern is compared with the key by itself (`places.rs`).
 //!
-//! Cost: words of the key × states alive, at most a step for each pattern; 20 bytes a node, 24 a transition, and 4 a word of
-//! each pattern besides. A word of the key is hashed once, and is a number then.
+//! Cost: words of the key × states alive, at most a step for each pattern; 12 bytes a node, 24 a transition, 8 a pattern and 4 a word
+//! of it. A word of the key is hashed once, and is a number then.
 //!
 //! Rejected: walking the trie recursively as broker sources do: with n times `#` in a pattern it takes exponential time.
 
 use crate::automaton::places::{MANY, ONE, Places, Symbol, UNKNOWN, may_look, refuse, refuse_key};
 use crate::automaton::table::Table;
+use crate::map::{Array, Packed};
 use crate::subscriptions::topics::{MAX_WORDS, TopicDialect, words};
 use crate::value::Seed;
 use crate::watch::spend;
+use bytemuck::{Pod, Zeroable};
 use std::collections::HashMap;
 
 const NONE: u32 = u32::MAX;
@@ -30,22 +32,21 @@ const NONE: u32 = u32::MAX;
 const FEWEST_STEPS: usize = 1 << 10;
 const MOST_STEPS: usize = 1 << 20;
 
-#[derive(Debug)]
+/// The last one is none: the ids of the others end there.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
 struct TopicNode {
     one: u32,  // the node after `*`
-    many: u32, // the node under `#`
-    loops: bool,
-    ids: u32, // its patterns end here: ids[ids..ids_end]
-    ids_end: u32,
+    many: u32, // the node under `#`; its own under `#`
+    ids: u32,  // what ends here, up to those of the next node
 }
 
 /// A pattern, as it ends at a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
 struct PatternEnd {
     node: u32,
-    row: u32, // its words: rows[row..row_end]
-    row_end: u32,
-    has_many: bool,
+    row: u32, // its words in the rows, up to those of the next pattern
 }
 
 /// An immutable set of topic patterns of one dialect. See the head of this file.
@@ -53,14 +54,15 @@ struct PatternEnd {
 pub struct Topics {
     dialect: TopicDialect,
     seed: Seed,
-    texts: Box<[Box<str>]>, // of each word its text
-    numbers: Table,         // from a text to its word
-    nodes: Box<[TopicNode]>,
-    edges: Box<[[u32; 3]]>, // from, to, word
+    texts: Array<u8>,
+    ends: Array<u32>, // where the text of each word ends
+    numbers: Table,   // from a text to its word
+    nodes: Array<TopicNode>,
+    edges: Array<[u32; 3]>, // from, to, word
     table: Table,           // from a node and a word to the edge
-    ids: Box<[u32]>,
-    patterns: Box<[PatternEnd]>,
-    rows: Box<[u32]>,
+    ids: Array<u32>,
+    patterns: Array<PatternEnd>,
+    rows: Array<u32>,
     many: [u32; 2], // patterns with `#`, and those of them that begin with a word
 }
 
@@ -88,13 +90,13 @@ impl Topics {
         patterns: impl IntoIterator<Item = (P, u32)>,
         seed: Seed,
     ) -> Topics {
-        let node = |loops| TopicNode { one: NONE, many: NONE, loops, ids: 0, ids_end: 0 };
-        let mut nodes = vec![node(false)];
+        let node = |many| TopicNode { one: NONE, many, ids: 0 };
+        let mut nodes = vec![node(NONE)];
         let mut numbers: HashMap<&str, u32> = HashMap::new();
         let mut children: HashMap<(u32, u32), u32> = HashMap::new();
         let (mut ends, mut rows, mut all, mut ended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (pattern, id) in patterns {
-            let (mut at, row, mut has_many) = (0_u32, rows.len(), false);
+            let (mut at, row) = (0_u32, rows.len());
             for symbol in pattern {
                 let new = nodes.len() as u32;
                 let (word, next) = match symbol {
@@ -105,13 +107,12 @@ impl Topics {
                     }
                     Symbol::One => (ONE, *nonempty(&mut nodes[at as usize].one, new)),
                     // `#.#` is `#`
-                    Symbol::Many if nodes[at as usize].loops => continue,
+                    Symbol::Many if nodes[at as usize].many == at => continue,
                     Symbol::Many => (MANY, *nonempty(&mut nodes[at as usize].many, new)),
                 };
                 if next == new {
-                    nodes.push(node(word == MANY));
+                    nodes.push(node(if word == MANY { new } else { NONE }));
                 }
-                has_many |= word == MANY;
                 rows.push(word);
                 at = next;
             }
@@ -120,33 +121,36 @@ impl Topics {
             match std::mem::replace(&mut ended[at as usize], true) {
                 // Another ends there: it is the same pattern.
                 true => rows.truncate(row),
-                false => all.push(PatternEnd { node: at, row: row as u32, row_end: rows.len() as u32, has_many }),
+                false => all.push(PatternEnd { node: at, row: row as u32 }),
             }
         }
         ends.sort_unstable();
-        for (position, (at, _)) in ends.iter().enumerate() {
-            let node = &mut nodes[*at as usize];
-            if node.ids_end == 0 {
-                node.ids = position as u32;
-            }
-            node.ids_end = position as u32 + 1;
+        nodes.push(node(NONE));
+        let mut position = 0;
+        for (at, node) in nodes.iter_mut().enumerate() {
+            position += ends[position..].iter().take_while(|(other, _)| (*other as usize) < at).count();
+            node.ids = position as u32;
         }
-        let edges: Box<[[u32; 3]]> = children.into_iter().map(|((from, word), to)| [from, to, word]).collect();
+        let edges: Array<[u32; 3]> = children.into_iter().map(|((from, word), to)| [from, to, word]).collect();
         let hashes: Vec<(u64, u32)> =
             edges.iter().zip(0..).map(|([from, _, word], at)| (edge_hash(&seed, *from, *word), at)).collect();
-        let mut texts: Vec<Box<str>> = vec![Box::default(); numbers.len()];
-        numbers.into_iter().for_each(|(text, number)| texts[number as usize] = text.into());
-        let names: Vec<(u64, u32)> =
-            texts.iter().zip(0..).map(|(text, number)| (seed.hash_bytes(text.as_bytes()), number)).collect();
-        let many = |is_of: fn(&[u32]) -> bool| {
-            let has = |pattern: &&PatternEnd| pattern.has_many && is_of(&rows[pattern.row as usize..pattern.row_end as usize]);
-            all.iter().filter(has).count() as u32
-        };
-        Topics {
+        let mut names: Vec<(&str, u32)> = numbers.into_iter().collect();
+        names.sort_unstable_by_key(|(_, number)| *number);
+        let hashes_of_names: Vec<(u64, u32)> =
+            names.iter().map(|(text, number)| (seed.hash_bytes(text.as_bytes()), *number)).collect();
+        let mut end = 0;
+        let mut built = Topics {
             dialect,
-            many: [many(|_| true), many(|row| !begins_wild(row))],
-            texts: texts.into(),
-            numbers: Table::new(&names),
+            many: [0; 2],
+            texts: names.iter().flat_map(|(text, _)| text.bytes()).collect(),
+            ends: names
+                .iter()
+                .map(|(text, _)| {
+                    end += text.len() as u32;
+                    end
+                })
+                .collect(),
+            numbers: Table::new(&hashes_of_names),
             nodes: nodes.into(),
             edges,
             table: Table::new(&hashes),
@@ -154,7 +158,43 @@ impl Topics {
             patterns: all.into(),
             rows: rows.into(),
             seed,
+        };
+        let with_many = (0..built.patterns.len()).map(|at| built.row(at)).filter(|row| row.contains(&MANY));
+        built.many = with_many.fold([0; 2], |[all, plain], row| [all + 1, plain + u32::from(!begins_wild(row))]);
+        built
+    }
+
+    /// The words of a pattern.
+    fn row(&self, at: usize) -> &[u32] {
+        let end = self.patterns.get(at + 1).map_or(self.rows.len(), |next| next.row as usize);
+        &self.rows[self.patterns[at].row as usize..end]
+    }
+
+    /// The text of a word.
+    #[inline]
+    fn text(&self, number: usize) -> &[u8] {
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        &self.texts[start as usize..self.ends[number] as usize]
+    }
+
+    /// Its arrays.
+    pub(crate) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
+        visit(&mut self.texts);
+        for words in [&mut self.ends, &mut self.ids, &mut self.rows] {
+            visit(words);
         }
+        visit(self.numbers.array());
+        visit(&mut self.nodes);
+        visit(&mut self.edges);
+        visit(self.table.array());
+        visit(&mut self.patterns);
+    }
+
+    /// Heap bytes held.
+    pub fn bytes(&self) -> usize {
+        let words = [&self.ends, &self.ids, &self.rows].map(Array::bytes).into_iter().sum::<usize>();
+        let others = self.nodes.bytes() + self.edges.bytes() + self.patterns.bytes();
+        self.texts.bytes() + words + self.numbers.bytes() + self.table.bytes() + others
     }
 
     /// Hand the ids of all patterns that match *key* to *hit*, each once, as far as the budget of the event allows.
@@ -173,21 +213,21 @@ impl Topics {
                     refuse_key(many)
                 };
             }
-            let is_it = |number: u32| *self.texts[number as usize] == *word;
+            let is_it = |number: u32| self.text(number as usize) == word.as_bytes();
             numbers.push(self.numbers.find(self.seed.hash_bytes(word.as_bytes()), is_it).unwrap_or(UNKNOWN));
         }
         if self.walk(numbers, is_hidden, alive, self.patterns.len().clamp(FEWEST_STEPS, MOST_STEPS)) {
             alive.now.iter().for_each(|at| self.hand_out(*at, &mut hit));
         } else {
-            places.read(numbers, self.texts.len());
+            places.read(numbers, self.ends.len());
             self.compare(numbers.len(), is_hidden, places, hit);
         }
     }
 
     fn hand_out(&self, node: u32, hit: &mut impl FnMut(&[u32])) {
-        let TopicNode { ids, ids_end, .. } = self.nodes[node as usize];
-        if ids < ids_end {
-            hit(&self.ids[ids as usize..ids_end as usize]);
+        let (ids, end) = (self.nodes[node as usize].ids, self.nodes[node as usize + 1].ids);
+        if ids < end {
+            hit(&self.ids[ids as usize..end as usize]);
         }
     }
 
@@ -209,7 +249,7 @@ impl Topics {
             for at in 0..alive.now.len() {
                 let from = alive.now[at];
                 let node = &self.nodes[from as usize];
-                if node.loops {
+                if node.many == from {
                     alive.enter(self, from, false);
                 }
                 if node.one != NONE && !is_plain {
@@ -236,13 +276,13 @@ impl Topics {
     /// Compare each pattern with a key of so many words, until the budget is spent.
     fn compare(&self, key: usize, is_hidden: bool, places: &Places, mut hit: impl FnMut(&[u32])) {
         let (mut refused, mut longest) = (0, 0);
-        for pattern in &self.patterns {
-            let row = &self.rows[pattern.row as usize..pattern.row_end as usize];
+        for (at, pattern) in self.patterns.iter().enumerate() {
+            let row = self.row(at);
             spend(row.len() / 8 + 1);
             if is_hidden && begins_wild(row) {
                 continue;
             }
-            if pattern.has_many && !may_look(row.len(), key) {
+            if row.contains(&MANY) && !may_look(row.len(), key) {
                 refused += 1;
                 longest = longest.max(row.len());
             } else if places.matches(row) {
@@ -336,7 +376,7 @@ mod tests {
     /// What the patterns, each compared with the key by itself, find for the key that was asked last.
     fn compared(topics: &Topics, scratch: &mut TopicScratch) -> Vec<u32> {
         let mut found = Vec::new();
-        scratch.places.read(&scratch.key, topics.texts.len());
+        scratch.places.read(&scratch.key, topics.ends.len());
         topics.compare(scratch.key.len(), false, &scratch.places, |ids| found.extend_from_slice(ids));
         found.sort_unstable();
         found
@@ -490,7 +530,7 @@ mod tests {
             assert_eq!(names(&found(&built, key, &mut scratch)), expected, "{key}");
             if TopicDialect::Mqtt.is_topic(key) {
                 let mut ids = Vec::new();
-                scratch.places.read(&scratch.key, built.texts.len());
+                scratch.places.read(&scratch.key, built.ends.len());
                 let is_hidden = TopicDialect::Mqtt.is_hidden(key);
                 built.compare(scratch.key.len(), is_hidden, &scratch.places, |found| ids.extend_from_slice(found));
                 ids.sort_unstable();

@@ -29,7 +29,7 @@
 
 use crate::automaton::table::Table;
 use crate::engine::matchers::Matcher;
-use crate::map::Array;
+use crate::map::{Array, Packed};
 use crate::prefetch::prefetch;
 use crate::stored::{ImageReader, ImageWriter};
 use crate::value::{Kind, ScalarRef, Seed, head_of};
@@ -300,6 +300,18 @@ impl Index {
             always,
             unkeyed,
         })
+    }
+
+    /// Its arrays, and those of its matchers.
+    pub(super) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
+        visit(self.dictionary.array());
+        visit(&mut self.values);
+        visit(&mut self.equalities.slots);
+        visit(&mut self.buckets);
+        visit(&mut self.lists);
+        visit(&mut self.checks);
+        visit(&mut self.probes);
+        self.matchers.iter_mut().for_each(|matcher| matcher.each_array(visit));
     }
 
     /// How many conjunctions have no access predicate.

@@ -8,6 +8,7 @@ use crate::engine::name::PartitionName;
 use crate::engine::record::{Held, Record};
 use crate::engine::segment::Segment;
 use crate::engine::state::EngineState;
+use crate::heap::block;
 use hashbrown::HashTable;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -112,7 +113,7 @@ impl EngineState {
 
     /// Tell how much the table of ids holds, after it was written to.
     pub(super) fn count_ids(&self, ids: &HashTable<u32>) {
-        self.id_bytes.store(ids.allocation_size(), Ordering::Relaxed);
+        self.id_bytes.store(block(ids.allocation_size()), Ordering::Relaxed);
     }
 
     /// What each partition holds.

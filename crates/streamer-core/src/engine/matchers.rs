@@ -19,7 +19,7 @@ use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
 use crate::cel::Times;
 use crate::engine::encoded::{AtomView, EncodedClauses};
-use crate::map::Array;
+use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter};
 use crate::subscriptions::topics::TopicDialect;
 use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
@@ -194,6 +194,24 @@ impl Matcher {
         found || !hits.is_empty()
     }
 
+    /// The arrays of those that may be large.
+    pub(super) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
+        match self {
+            Matcher::Numbers { answers, others } | Matcher::Times { answers, others, .. } => {
+                answers.each_array(visit);
+                others.each_array(visit);
+            }
+            Matcher::Strings { answers, others } => {
+                answers.each_array(visit);
+                others.each_array(visit);
+            }
+            Matcher::Prefixes(prefixes) => prefixes.each_array(visit),
+            Matcher::Suffixes(suffixes) => suffixes.each_array(visit),
+            Matcher::Topics(topics) => topics.iter_mut().for_each(|topics| topics.each_array(visit)),
+            _ => {}
+        }
+    }
+
     /// Heap bytes held, those of automata over texts only in part.
     pub(super) fn bytes(&self) -> usize {
         let held = match self {
@@ -203,6 +221,8 @@ impl Matcher {
             Matcher::Prefixes(prefixes) => prefixes.bytes(),
             Matcher::Suffixes(suffixes) => suffixes.bytes(),
             Matcher::Wildcards(wildcards) => wildcards.bytes(),
+            Matcher::Topics(topics) => topics.iter().map(Topics::bytes).sum(),
+            Matcher::AnythingBut(sets) => sets.iter().map(|(_, sets)| sets.bytes()).sum(),
             _ => 0,
         };
         size_of::<Matcher>() + held

@@ -37,7 +37,7 @@ fn level(live: usize) -> u32 {
 }
 
 fn is_mostly_gone(segment: &Segment) -> bool {
-    segment.live() * 2 < segment.store.len()
+    segment.live() * 2 <= segment.store.len()
 }
 
 /// Which of *held* the writer merges with *added* new subscriptions.

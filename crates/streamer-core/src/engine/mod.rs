@@ -50,6 +50,7 @@ pub mod store;
 pub mod telemetry;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod tombstones;
 mod transition;
 mod unknown;

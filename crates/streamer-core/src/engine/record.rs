@@ -1,11 +1,11 @@
 //! What is known of a subscription besides its conditions.
 //!
 //! ```text
-//!   bytes   {"id": "orders", "collection": ...}          its id is where the text has it, or behind the text
-//!                   ^^^^^^
+//!   bytes   6 orders  2 c7  5 total ...          the values of its text; its id is where these have it, or behind them
+//!             ^^^^^^
 //! ```
 //!
-//! Cost: 96 bytes and its text. What few have lies elsewhere ([`Rest`]), and what many share ([`Filing`]).
+//! Cost: 96 bytes and the values of its text. What few have lies elsewhere, and what many share ([`Rest`], [`Filing`]).
 
 use crate::cel::Executable;
 use crate::engine::access::CostClass;
@@ -13,15 +13,18 @@ use crate::engine::addition::{Addition, Host};
 use crate::engine::failures::Heard;
 use crate::engine::name::PartitionName;
 use crate::engine::store::flags;
+use crate::engine::texts::{Split, join};
+use crate::heap::block;
 use crate::prefetch::prefetch;
 use crate::subscriptions::normal_form::NormalForm;
 use memchr::memmem;
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 /// What is known of a subscription besides its conditions.
 #[derive(Debug)]
 pub struct Record {
-    /// Its text as it was given, and its id behind it where the text does not have it.
+    /// The values of its text, or all of it, and its id behind it where it is not in there.
     bytes: Box<[u8]>,
     id_length: u32,
     /// [`BEHIND`] where it is behind the text.
@@ -32,7 +35,7 @@ pub struct Record {
     pub flags: u8,
     /// Whether it has a CEL part.
     pub has_cel: bool,
-    rest: Option<Box<Rest>>,
+    rest: Option<Arc<Rest>>,
     filing: Arc<Filing>,
     /// Its place in the order of adding; a replacement keeps it.
     pub order: u64,
@@ -64,16 +67,30 @@ pub(super) const fn shared_size<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
 }
 
-/// An id is looked for so far into its text.
+/// An id is looked for so far into what is kept of its text.
 const BEGIN: usize = 32;
 const BEHIND: u8 = u8::MAX;
 
-/// What few subscriptions have.
-#[derive(Debug)]
-struct Rest {
+/// What few subscriptions have, and the shape of their texts, which many share, with all of this where they have nothing else.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// Empty where the text is held whole.
+    pub shape: Arc<[u8]>,
     program: Option<Arc<Executable>>,
     external_cel: bool,
     conditions: Option<Box<[u8]>>,
+}
+
+impl Rest {
+    /// A shape, and nothing else.
+    pub fn of(shape: &[u8]) -> Rest {
+        Rest { shape: shape.into(), ..Rest::default() }
+    }
+
+    /// Whether it is but a shape.
+    fn is_shared(&self) -> bool {
+        self.program.is_none() && !self.external_cel && self.conditions.is_none()
+    }
 }
 
 /// Heap bytes of records.
@@ -90,29 +107,33 @@ pub(super) struct Filed {
     pub filing: Arc<Filing>,
     pub order: u64,
     pub cost_class: CostClass,
+    /// Its text, which the addition no longer has.
+    pub text: Split,
 }
 
 /// What is kept, and where an id lies in it.
-fn kept(text: Box<[u8]>, id: &str) -> (Box<[u8]>, u8) {
+fn kept(bytes: Box<[u8]>, id: &str) -> (Box<[u8]>, u8) {
     // Nearly always it is the first member.
-    let begin = &text[..text.len().min(id.len() + BEGIN)];
+    let begin = &bytes[..bytes.len().min(id.len() + BEGIN)];
     match memmem::find(begin, id.as_bytes()) {
-        Some(at) => (text, at as u8),
-        None => ([&text, id.as_bytes()].concat().into(), BEHIND),
+        Some(at) => (bytes, at as u8),
+        None => ([&bytes, id.as_bytes()].concat().into(), BEHIND),
     }
 }
 
 impl Record {
     /// The record of an added subscription, and the normal form that it is indexed by. None: it is longer than 2^32 bytes.
     pub(super) fn of(addition: Addition, filed: Filed) -> Option<(Record, NormalForm)> {
-        let Filed { filing, order, cost_class } = filed;
+        let Filed { filing, order, cost_class, text: Split { rest, bytes } } = filed;
         let has_cel = addition.program.is_some() || addition.external_cel;
         // What its conditions say is compiled again for events with unknown values: it takes ten times the text.
         let program = addition.program.filter(|_| addition.flags & flags::CEL != 0);
         let external_cel = addition.external_cel;
-        let is_plain = program.is_none() && !external_cel && addition.conditions.is_none();
+        let shape = rest.as_ref().map_or_else(Arc::default, |rest| rest.shape.clone());
+        let own = Rest { shape, program, external_cel, conditions: addition.conditions };
+        let rest = if own.is_shared() { rest } else { Some(Arc::new(own)) };
         let id_length = u32::try_from(addition.id.len()).ok()?;
-        let (bytes, id_at) = kept(addition.text, &addition.id);
+        let (bytes, id_at) = kept(bytes, &addition.id);
         let record = Record {
             bytes,
             id_length,
@@ -120,7 +141,7 @@ impl Record {
             cost_class,
             flags: addition.flags,
             has_cel,
-            rest: (!is_plain).then(|| Box::new(Rest { program, external_cel, conditions: addition.conditions })),
+            rest,
             filing,
             order,
             heard: Heard::default(),
@@ -143,8 +164,10 @@ impl Record {
 
     /// Heap bytes of what stands for it, and of its text. What it shares and what its host keeps are apart.
     pub(super) fn bytes(&self) -> Held {
-        let rest = self.rest.as_ref().map_or(0, |rest| size_of::<Rest>() + rest.conditions.as_ref().map_or(0, |text| text.len()));
-        Held { records: shared_size::<Record>() + rest, texts: self.bytes.len() }
+        let rest = self.rest.as_ref().filter(|rest| !rest.is_shared());
+        let rest =
+            rest.map_or(0, |rest| block(shared_size::<Rest>()) + rest.conditions.as_ref().map_or(0, |text| block(text.len())));
+        Held { records: block(shared_size::<Record>()) + rest, texts: block(self.bytes.len()) }
     }
 
     fn text_length(&self) -> usize {
@@ -170,13 +193,18 @@ impl Record {
     }
 
     /// As it was given, for the host.
-    pub fn text(&self) -> &[u8] {
-        &self.bytes[..self.text_length()]
+    pub fn text(&self) -> Cow<'_, [u8]> {
+        let bytes = &self.bytes[..self.text_length()];
+        match &self.rest {
+            Some(rest) if !rest.shape.is_empty() => join(&rest.shape, bytes).into(),
+            _ => bytes.into(),
+        }
     }
 
     /// Its conditions as JSON.
-    pub fn conditions(&self) -> &[u8] {
-        self.rest.as_ref().and_then(|rest| rest.conditions.as_deref()).unwrap_or(self.text())
+    pub fn conditions(&self) -> Cow<'_, [u8]> {
+        let own = self.rest.as_ref().and_then(|rest| rest.conditions.as_deref());
+        own.map_or_else(|| self.text(), Cow::from)
     }
 
     /// Its CEL part, where its conditions do not say all of it.

@@ -1,7 +1,7 @@
 //! Which subscription is slot n? Ids and texts, found without a lock.
 //!
 //! ```text
-//!   chunks   [ 1024 slots ] [ 2048 ......... ] [ 4096 ................... ]     a chunk is made once and never moves
+//!   chunks   [ 1280 slots ] [ 2560 ......... ] [ 5120 ................... ]     a chunk is made once and never moves
 //!   slot 17 ─► record: id, gateway, order of adding, text
 //! ```
 //!
@@ -27,16 +27,18 @@
 
 use crate::engine::record::{Held, Record};
 use crate::engine::section::Mapped;
+use crate::heap::block;
 use crate::prefetch::{prefetch, prefetch_at};
 use arc_swap::{ArcSwapOption, Guard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-const FIRST: u32 = 1024;
+/// No power of two: vectors grow through blocks of such sizes, and beside one that stays, what lay in the others is not given back.
+const FIRST: u32 = 1280;
 /// So many records are read together: a thread may look at so many without counting.
 pub const AT_ONCE: usize = 8;
-const CHUNKS: usize = 22; // 1024 * (2^22 - 1) slots: just below 2^32
+const CHUNKS: usize = 21; // 1280 * (2^21 - 1) slots: more than 2^31
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -152,7 +154,7 @@ impl Records {
 
     /// Heap bytes of the records that are held, and of the chunks.
     pub(super) fn bytes(&self) -> Held {
-        let chunks: usize = self.chunks.iter().filter_map(OnceLock::get).map(|chunk| size_of_val(&**chunk)).sum();
+        let chunks: usize = self.chunks.iter().filter_map(OnceLock::get).map(|chunk| block(size_of_val(&**chunk))).sum();
         Held { records: chunks + self.record_bytes.load(Ordering::Relaxed), texts: self.text_bytes.load(Ordering::Relaxed) }
     }
 
@@ -208,7 +210,7 @@ impl FreeSlots {
         self.generation.clone()
     }
 
-    /// Take a slot for a record; None where all 2^32 are taken.
+    /// Take a slot for a record; None where all are taken.
     pub fn take(&mut self, records: &Records, record: Arc<Record>) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -282,8 +284,8 @@ impl FreeSlots {
 
     /// Heap bytes held.
     pub fn bytes(&self) -> usize {
-        let waiting: usize = self.waiting.iter().map(|waiting| waiting.slots.capacity()).sum();
-        (self.free.capacity() + self.taken.capacity() + self.freed.capacity() + waiting) * size_of::<u32>()
+        let held = [&self.free, &self.taken, &self.freed].into_iter().chain(self.waiting.iter().map(|waiting| &waiting.slots));
+        held.map(|slots| block(slots.capacity() * size_of::<u32>())).sum()
     }
 
     /// Slots are numbered below this.

@@ -7,6 +7,7 @@ use crate::engine::access::CostClass;
 use crate::engine::addition::Addition;
 use crate::engine::name::PartitionName;
 use crate::engine::record::{Filed, Filing, Record};
+use crate::engine::texts::Split;
 use crate::error::SubscriptionError;
 use crate::fork;
 use crate::map::Bytes;
@@ -166,11 +167,12 @@ impl Section {
     }
 
     fn record(&self, at: u32, read: &ReadSubscription) -> Result<Record, SnapshotFault> {
-        let (order, addition) = self.addition(at, read)?;
+        let (order, mut addition) = self.addition(at, read)?;
         let filed = Filed {
             filing: Arc::new(Filing { partition: self.name.clone(), gateway_id: addition.gateway_id.clone() }),
             order,
             cost_class: CostClass::of(&addition.form),
+            text: Split { rest: None, bytes: std::mem::take(&mut addition.text) },
         };
         let made = Record::of(addition, filed).ok_or_else(|| self.fault("damaged: a line of more than 2^32 bytes"))?;
         Ok(made.0)

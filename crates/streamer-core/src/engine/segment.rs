@@ -35,6 +35,8 @@ use crate::engine::values::Values;
 use crate::engine::verification::verification_holds;
 use crate::engine::verify;
 use crate::fork;
+use crate::heap::block;
+use crate::map;
 use crate::prefetch::{prefetch, prefetch_all};
 use crate::value::Seed;
 use std::sync::OnceLock;
@@ -160,8 +162,12 @@ impl Segment {
     /// There are too many conjunctions for 30 bits.
     pub fn new(mut store: Store, seed: &Seed, depth: Depth, access: Option<&Access>) -> Result<Segment, CannotBuild> {
         let is_always = |conjunction| access.is_some_and(|access| access.is_always(conjunction));
-        let index = if is_indexed(&store) { Some(build(&mut store, seed, depth, is_always)?) } else { None };
+        let mut index = if is_indexed(&store) { Some(build(&mut store, seed, depth, is_always)?) } else { None };
         store.widen(seed);
+        map::pack(|visit| {
+            store.each_array(visit);
+            index.iter_mut().for_each(|index| index.each_array(visit));
+        });
         let guard = access.map(|access| Guard::of(&store, access, index.is_none()));
         Ok(Segment { store, index, removed: OnceLock::new(), dead: Dead::default(), guard, with_program: OnceLock::new() })
     }
@@ -416,9 +422,10 @@ impl Segment {
         self.index.is_some()
     }
 
-    /// Heap bytes held by the subscriptions and by their index.
+    /// Heap bytes held by the subscriptions and by their index, whose arrays lie in one block.
     pub fn bytes(&self) -> (usize, usize) {
-        (self.store.bytes() + size_of::<Segment>(), self.index.as_ref().map_or(0, Index::bytes))
+        let (store, index) = (self.store.bytes(), self.index.as_ref().map_or(0, Index::bytes));
+        (block(store + index) - index + block(size_of::<Segment>()), index)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::engine::encoded::{CannotBuild, ClauseEncoder, ClauseView, EncodedClau
 use crate::engine::paths::{PathSet, PathSets};
 use crate::engine::verifications::{Verification, Verifications, VerificationsBuilder, VerifiedTree};
 use crate::engine::wide::{WIDE, Wide};
-use crate::map::{Array, exact};
+use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter, is_rows};
 use crate::subscriptions::normal_form::{Mode, NormalForm, Path, Verify};
 use crate::value::Seed;
@@ -57,7 +57,7 @@ pub struct Store {
     target_at: Array<u32>,
     targets: Array<u32>,
     /// Of each subscription: its slot in the registry.
-    pub slots: Box<[u32]>,
+    pub slots: Array<u32>,
     /// Of each subscription: its flags.
     pub flags: Array<u8>,
     /// All flags of any subscription.
@@ -149,12 +149,21 @@ impl Store {
         self.verify.renumber(places);
     }
 
+    /// Its arrays.
+    pub(super) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
+        self.encoded.each_array(visit);
+        for words in [&mut self.conjunction_at, &mut self.clauses, &mut self.target_at, &mut self.targets, &mut self.slots] {
+            visit(words);
+        }
+        visit(&mut self.flags);
+    }
+
     /// Heap bytes held, those of shared trees and programs left out.
     pub fn bytes(&self) -> usize {
         let words = [&self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
         let words: usize = words.iter().map(|words| words.bytes()).sum();
         let wide: usize = self.wide.values().map(Wide::bytes).sum();
-        self.encoded.bytes() + words + wide + self.slots.len() * 4 + self.flags.bytes() + self.verify.bytes()
+        self.encoded.bytes() + words + wide + self.slots.bytes() + self.flags.bytes() + self.verify.bytes()
     }
 }
 
@@ -426,7 +435,7 @@ impl StoreBuilder {
             target_at: target_at.into(),
             targets: self.targets.into_iter().map(|(_, subscription)| subscription).collect(),
             any_flags: self.flags.iter().fold(0, |all, flags| all | flags),
-            slots: exact(self.slots),
+            slots: self.slots.into(),
             flags: self.flags.into(),
             verify: self.verify.build(),
             wide: HashMap::default(),

@@ -243,7 +243,8 @@ impl EngineState {
             let order = held.map_or_else(|| writer.order(), |held| held.order);
             let filing = writer.filing(Filing { partition: name.clone(), gateway_id: addition.gateway_id.take() });
             let flags = addition.flags;
-            let filed = Filed { filing, order, cost_class };
+            let text = writer.shapes.split(std::mem::take(&mut addition.text));
+            let filed = Filed { filing, order, cost_class, text };
             let (record, form) = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
@@ -332,7 +333,8 @@ impl EngineState {
 }
 
 fn says_the_same(addition: &Addition, held: &Record) -> bool {
-    held.text() == &*addition.text || addition.same_as.as_deref() == Some(held.text())
+    let text = held.text();
+    *text == *addition.text || addition.same_as.as_deref() == Some(&*text)
 }
 
 fn duplicate(id: &str, reason: &str) -> SubscriptionError {

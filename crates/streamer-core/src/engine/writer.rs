@@ -5,6 +5,8 @@ use crate::engine::name::PartitionName;
 use crate::engine::record::Filing;
 use crate::engine::registry::FreeSlots;
 use crate::engine::segment::Segment;
+use crate::engine::texts::Shapes;
+use crate::heap::block;
 use hashbrown::HashSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +18,7 @@ pub(super) struct Writer {
     pub slots: FreeSlots,
     pub locations: Vec<u32>,
     pub next_order: u64,
+    pub shapes: Shapes,
     filings: HashSet<Arc<Filing>, FastHash>,
     names: HashSet<Arc<PartitionName>, FastHash>,
     /// Heap bytes of the filings and names.
@@ -82,7 +85,7 @@ impl Writer {
     /// Heap bytes held.
     pub fn bytes(&self) -> usize {
         let sets = self.filings.allocation_size() + self.names.allocation_size() + self.shared_bytes;
-        self.slots.bytes() + self.locations.capacity() * size_of::<u32>() + sets
+        self.slots.bytes() + self.shapes.bytes() + block(self.locations.capacity() * size_of::<u32>()) + sets
     }
 }
 

@@ -1,7 +1,7 @@
 //! The distinct clauses of a segment, one after the other.
 
 use super::atoms::{AtomView, Atoms, Pool};
-use crate::map::Array;
+use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter, is_rows};
 use crate::value::ScalarRef;
 
@@ -82,6 +82,14 @@ impl EncodedClauses {
     /// Whether the words of an atom begin at *position*.
     pub fn is_atom(&self, position: u32) -> bool {
         self.words.get(position as usize..).is_some_and(|words| self.pool.check(words, 1, false).is_some())
+    }
+
+    /// Its arrays.
+    pub fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
+        visit(self.pool.texts.array());
+        for words in [&mut self.pool.ends, &mut self.words, &mut self.starts] {
+            visit(words);
+        }
     }
 
     /// Heap bytes held, those of shared trees and programs left out.

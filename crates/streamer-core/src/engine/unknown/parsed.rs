@@ -46,7 +46,7 @@ impl ParsedSubscriptions {
             return Some(Arc::clone(parsed));
         }
         let text = record.conditions();
-        let parsed = Arc::new(parse(text)?);
+        let parsed = Arc::new(parse(&text)?);
         if self.passed > PATIENCE * self.kept.len() {
             *self = ParsedSubscriptions::default();
         }
@@ -67,6 +67,7 @@ mod tests {
     use crate::engine::access::CostClass;
     use crate::engine::name::PartitionName;
     use crate::engine::record::{Filed, Filing};
+    use crate::engine::texts::Split;
     use crate::limits::Limits;
     use crate::subscriptions::normal_form::NormalForm;
     use crate::subscriptions::parse::Defaults;
@@ -77,7 +78,7 @@ mod tests {
         let addition = Addition::new(id.to_string(), NormalForm { conjunctions: Vec::new(), verify: None }, text);
         let partition = Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() });
         let filing = Arc::new(Filing { partition, gateway_id: None });
-        let filed = Filed { filing, order: 0, cost_class: CostClass::Unindexed };
+        let filed = Filed { filing, order: 0, cost_class: CostClass::Unindexed, text: Split { rest: None, bytes: text.into() } };
         Arc::new(Record::of(addition, filed).expect("a short text").0)
     }
 

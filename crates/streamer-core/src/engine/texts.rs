@@ -1,0 +1,261 @@
+//! Texts of subscriptions that are alike but for their values, held without what they share.
+//!
+//! ```text
+//!   text     {"id": "o-17", "filters": [{"field": "total", "op": ">", "value": 5}], "cel": "data.state == 'x5'"}
+//!   shape    {"id": "·", "filters": [{"field": "total", "op": ">", "value": ·}], "cel": "data.state == '·'"}    once for all
+//!   values   4 o-17  1 5  2 x5                                                 each with its length before it
+//! ```
+//!
+//! Fields, operators and what an expression says but for its literals are part of a shape: few are said of many values.
+//!
+//! A shape is shared from the second text on: the first one stays whole, so that texts of which each has its own shape take no more
+//! than they are long, and no table of what came once grows.
+//!
+//! Invariant: a text comes back byte by byte, whatever it is; what is no JSON has a shape, too, or none.
+//!
+//! Cost: a look at each byte when a subscription is added, 0.2 us; of a text of 142 bytes 43 are held. It is joined where it is asked for.
+//!
+//! Rejected: a general compression with a dictionary, which takes as much memory and ten times the time.
+
+use crate::engine::encoded::FastHash;
+use crate::engine::record::{Rest, shared_size};
+use hashbrown::HashTable;
+use memchr::{memchr, memchr2};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// Stands for a value in a shape; a text that has it is held whole.
+const HOLE: u8 = 0;
+/// Of so many shapes that came once it is known that they did, the last ones.
+const ONCE: usize = 512;
+
+/// A text as it is held.
+pub(super) struct Split {
+    /// Has its shape; None where *bytes* are all of it.
+    pub rest: Option<Arc<Rest>>,
+    /// Its values, or all of it.
+    pub bytes: Box<[u8]>,
+}
+
+/// The shapes that are in use. Owned by the writer.
+#[derive(Debug, Default)]
+pub(super) struct Shapes {
+    known: HashTable<Arc<Rest>>,
+    hasher: FastHash,
+    /// Hashes of those that came once, and how many there were.
+    once: Vec<u32>,
+    came: usize,
+    /// Heap bytes of the shapes.
+    bytes: usize,
+    purge_at: usize,
+    shape: Vec<u8>,
+    values: Vec<u8>,
+}
+
+impl Shapes {
+    /// Split a text, if another one of its shape came before.
+    pub fn split(&mut self, text: Box<[u8]>) -> Split {
+        if !split(&text, &mut self.shape, &mut self.values) || self.values.len() >= text.len() {
+            return Split { rest: None, bytes: text };
+        }
+        let hash = self.hasher.hash_one(&*self.shape);
+        let rest = match self.known.find(hash, |rest| *rest.shape == *self.shape).cloned() {
+            Some(known) => known,
+            None if self.is_first(hash) => return Split { rest: None, bytes: text },
+            None => {
+                self.purge();
+                let rest = Arc::new(Rest::of(&self.shape));
+                self.bytes += bytes(&rest);
+                self.known.insert_unique(hash, rest.clone(), |rest| self.hasher.hash_one(&*rest.shape));
+                rest
+            }
+        };
+        Split { rest: Some(rest), bytes: self.values.as_slice().into() }
+    }
+
+    /// Whether no shape with such a hash came lately; now one has.
+    fn is_first(&mut self, hash: u64) -> bool {
+        let tag = (hash >> 32) as u32;
+        let is_first = !self.once.contains(&tag);
+        if is_first {
+            self.once.resize(ONCE, tag);
+            self.once[self.came % ONCE] = tag;
+            self.came += 1;
+        }
+        is_first
+    }
+
+    /// Forget what nobody uses, now and then.
+    fn purge(&mut self) {
+        if self.known.len() >= self.purge_at {
+            self.known.retain(|rest| Arc::strong_count(&rest.shape) > 1 || Arc::strong_count(rest) > 1);
+            self.purge_at = 1024.max(2 * self.known.len());
+            self.bytes = self.known.iter().map(bytes).sum();
+        }
+    }
+
+    /// Heap bytes held.
+    pub fn bytes(&self) -> usize {
+        let buffers = self.shape.capacity() + self.values.capacity();
+        self.known.allocation_size() + self.once.capacity() * size_of::<u32>() + self.bytes + buffers
+    }
+}
+
+fn bytes(rest: &Arc<Rest>) -> usize {
+    shared_size::<Rest>() + shared_size::<()>() + rest.shape.len()
+}
+
+/// Take a text apart; false for one that stays whole.
+fn split(text: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) -> bool {
+    shape.clear();
+    values.clear();
+    if memchr(HOLE, text).is_some() {
+        return false;
+    }
+    let mut name: &[u8] = b"";
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        if *byte != b'"' {
+            at = plain(text, at, shape, values);
+            continue;
+        }
+        let Some(end) = end_of_string(text, at + 1) else { return false };
+        let string = &text[at + 1..end];
+        shape.push(b'"');
+        at = end + 1;
+        if text[at..].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':') {
+            name = string;
+            shape.extend_from_slice(string);
+        } else if matches!(name, b"field" | b"op") {
+            shape.extend_from_slice(string);
+        } else if name == b"cel" {
+            expression(string, shape, values);
+        } else {
+            hole(string, shape, values);
+        }
+        shape.push(b'"');
+    }
+    true
+}
+
+/// Take an expression apart: its numbers, and what is in quotes.
+fn expression(text: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        match memchr(b'\'', &text[at + 1..]).filter(|_| *byte == b'\'') {
+            Some(length) => {
+                shape.push(b'\'');
+                hole(&text[at + 1..][..length], shape, values);
+                shape.push(b'\'');
+                at += length + 2;
+            }
+            None => at = plain(text, at, shape, values),
+        }
+    }
+}
+
+/// Take a number from where it begins, or else a byte of the shape; where the next one is.
+fn plain(text: &[u8], at: usize, shape: &mut Vec<u8>, values: &mut Vec<u8>) -> usize {
+    if !text[at].is_ascii_digit() {
+        shape.push(text[at]);
+        return at + 1;
+    }
+    let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+    let length = text[at..].iter().take_while(is_part).count();
+    hole(&text[at..][..length], shape, values);
+    at + length
+}
+
+/// Where the quote stands that ends a string.
+fn end_of_string(text: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at);
+        }
+        at += 2;
+    }
+}
+
+/// Put a value elsewhere, behind its length, seven bits a byte.
+fn hole(value: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) {
+    shape.push(HOLE);
+    let mut length = value.len();
+    while length > 0x7F {
+        values.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    values.push(length as u8);
+    values.extend_from_slice(value);
+}
+
+/// The text of a shape and its values.
+pub(super) fn join(shape: &[u8], mut values: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(shape.len() + values.len());
+    let mut pieces = shape.split(|byte| *byte == HOLE);
+    text.extend_from_slice(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let (mut length, mut shift) = (0, 0);
+        while let Some((byte, rest)) = values.split_first() {
+            values = rest;
+            length |= usize::from(byte & 0x7F) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        let (value, rest) = values.split_at(length);
+        values = rest;
+        text.extend_from_slice(value);
+        text.extend_from_slice(piece);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_comes_back_as_it_was_and_only_values_are_held_from_the_second_of_a_shape_on() {
+        let long = format!(r#"{{"id": "long", "cel": "{}"}}"#, "x".repeat(20_000));
+        let texts = [
+            r#"{"id": "o-17", "filters": [{"field": "n", "op": ">", "value": -1.5e+3}], "on": true}"#,
+            r#"{"id":"a\"b\\","name" : "é\u00e9", "empty": "", "n": [1,22 , 333]}"#,
+            r#"{"id": "c", "cel": "data.total2 > 1e5 && data.s == 'it\\'s' || data.t == \"x\" + 'open"}"#,
+            &long,
+            "no JSON: 12 \"quoted\" -",
+            "an open \"string",
+            "an open escape \"\\",
+            "a \0 byte \"x\"",
+            "",
+        ];
+        let mut shapes = Shapes::default();
+        for text in texts.iter().chain(&texts) {
+            let Split { rest, bytes } = shapes.split(text.as_bytes().into());
+            let joined = rest.map_or_else(|| bytes.to_vec(), |rest| join(&rest.shape, &bytes));
+            assert_eq!(String::from_utf8(joined).as_deref(), Ok(*text));
+        }
+        let first = shapes.split(texts[0].as_bytes().into());
+        let other = shapes.split(texts[0].replace("o-17", "another").into_bytes().into());
+        assert!(Arc::ptr_eq(&first.rest.unwrap(), &other.rest.unwrap()));
+        assert_eq!(*first.bytes, *b"\x04o-17\x061.5e+3");
+        assert_eq!(shapes.known.len(), 5);
+    }
+
+    #[test]
+    fn shapes_that_nobody_uses_are_forgotten_and_those_that_come_once_are_not_held() {
+        let mut shapes = Shapes::default();
+        let text = |n: usize| format!(r#"{{"id": "", "name-{n}": 1, "value": 2}}"#).into_bytes().into();
+        for n in 0..5000 {
+            assert!(shapes.split(text(n)).rest.is_none());
+        }
+        assert_eq!(shapes.known.len(), 0);
+        let kept = [shapes.split(text(7)), shapes.split(text(7))];
+        for n in 0..5000 {
+            assert_eq!([shapes.split(text(n)), shapes.split(text(n))][1].bytes.len(), 5);
+        }
+        assert!(shapes.known.len() < 2048 && shapes.bytes() < 1 << 20);
+        assert!(Arc::ptr_eq(&kept[1].rest.clone().unwrap(), &shapes.split(text(7)).rest.unwrap()));
+    }
+}
