@@ -460,7 +460,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "benchmark": "edge",
             "date": today.isoformat(timespec="seconds"),
             "backend": streamer.BACKEND,
-        "core": core(),
+            "core": core(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
             "python": platform.python_version(),
             "rows": [{name: round(value) for name, value in asdict(row).items()} for row in rows],

@@ -66,8 +66,8 @@ class Stats:
     Attributes:
         memory_bytes: of all that is counted: `memory` added up.
         memory: bytes by what holds them: `texts`, `records` (with ids, and what texts have in common), `conditions`, `index`,
-            `filters`, as the allocator rounds them up; for the reference of the filters only. Pages of a mapped snapshot, what the
-            allocator keeps free, compiled CEL and Python's objects are apart.
+            `filters`, as the allocator rounds them up; for the reference of the filters only. Pages of a mapped snapshot, what
+            the allocator keeps free, compiled CEL and Python's objects are apart.
         events: that came in: matched, unmatched, ignored and rejected.
         ignored: how many were ignored for each reason (`Ignored`) that occurred.
         bare: matched and unmatched events in which the layout finds no collection, type or document.
