@@ -35,17 +35,9 @@ pub fn give_back() {
     unsafe { mi::mi_collect(true) }
 }
 
-/// Give pages back so many milliseconds after they are free, as mimalloc 2 does: 3 keeps them for a second, in which a large change
-/// takes them up again piece by piece, so that between what stays a fifth as much as it lies free. An environment variable says otherwise.
-const PURGE_DELAY: std::ffi::c_long = 10;
-
-/// Say to the allocator what is not as it would have it, and to the core what blocks take.
+/// Say to the core what blocks take.
 #[allow(unsafe_code, reason = "see the head of this file")]
 pub fn begin() {
-    /// Its number in mimalloc 3, which the crate does not name.
-    const OPTION: mi::mi_option_t = 15;
-    // SAFETY: it takes any option and any value.
-    unsafe { mi::mi_option_set_default(OPTION, PURGE_DELAY) }
     // SAFETY: it takes any size, and looks at nothing else.
     _ = heap::TAKES.set(|bytes| if bytes == 0 { 0 } else { unsafe { mi::mi_good_size(bytes) } });
 }
