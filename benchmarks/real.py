@@ -40,8 +40,6 @@ from examples.flights.__main__ import HAND_WRITTEN
 ROOT: Final = Path(__file__).parents[1]
 COUNT, EVENTS, ROUNDS, TURNS = 100_000, 1_000, 5, 6
 ALL: Final = "all"
-#: Asked for by nobody else, so that an event's fixed cost is measured with a partition and a path.
-NOTHING: Final = {"id": "nothing-0", "filters": [{"field": "wanted by nobody", "op": "==", "value": 1}]}
 ABOUT: Final = "Each figure is of an event the fastest of its rounds; p50 and p99 over the events. One thread."
 
 
@@ -57,7 +55,7 @@ class Set:
 
     def kinds(self) -> dict[str, list[dict[str, Any]]]:
         """Return the subscriptions by kind, and before these the one that wants nothing."""
-        found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list, {"nothing": [NOTHING]})
+        found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list, {"nothing": [shapes.NOTHING]})
         for each in self.subscriptions:
             found[each["id"].rpartition("-")[0] if "labels" not in each else "by hand"].append(each)
         return dict(found)

@@ -19,6 +19,9 @@ CHANNELS: Final = ("web", "app", "store", "phone")
 LANGUAGES: Final = ("Python", "Rust", "Go", "TypeScript", "C", "Java", "Ruby", "Kotlin")
 ACTIONS: Final = ("opened", "closed", "synchronize", "reopened", "labeled")
 
+#: Asked for by nobody else, so that what an event costs by itself is seen with a partition and a path.
+NOTHING: Final[Row] = {"id": "nothing-0", "filters": [{"field": "wanted by nobody", "op": "==", "value": 1}]}
+
 CUSTOMERS: Final = 40_000
 PRODUCTS: Final = 5_000
 REPOSITORIES: Final = 30_000

@@ -23,8 +23,6 @@ Validation = Literal["full", "lazy"]
 COUNT: Final = 20_000
 EVENTS: Final = 400
 ROUNDS: Final = 5
-#: Asked for by nobody else: an event that nothing wants is the most frequent.
-NOTHING: Final[list[dict[str, Any]]] = [{"id": "nothing", "filters": [{"field": "nobody's", "op": "==", "value": 1}]}]
 VALIDATIONS: Final[tuple[Validation, ...]] = ("full", "lazy")
 
 
@@ -68,7 +66,7 @@ def main(count: int = COUNT, events: int = EVENTS, rounds: int = ROUNDS) -> dict
     found = {}
     for layout, subscriptions, made in given:
         for validation in VALIDATIONS:
-            for held in (subscriptions, subscriptions[::20], NOTHING):
+            for held in (subscriptions, subscriptions[::20], [shapes.NOTHING]):
                 texts = [json.dumps(each).encode() for each in held]
                 name = f"{layout}, {validation}, {len(held):,} subscriptions"
                 found[name] = train(layout, validation, texts, made, rounds)

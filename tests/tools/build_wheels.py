@@ -15,7 +15,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-from tests.tools.first_hour import plain_installation, run
+from tests.tools.first_hour import build, plain_installation, run
 from tests.tools.trained import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,12 +72,9 @@ def main() -> None:
     policy = f"manylinux_{GLIBC.replace('.', '_')}_{platform.machine()}"
     with tempfile.TemporaryDirectory(prefix="streamer-wheels-") as directory:
         place = Path(directory)
-        shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools would pack stale files from there
-        pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT)
         train(counts := place / "counts.profdata")
         variables = {**environment(commands, place), "RUSTFLAGS": f"-Cprofile-use={counts}"}
-        run(*pip, cwd=place, environment=variables)
-        (built,) = place.glob("*.whl")
+        built = build(place, variables)
         run(
             commands / "auditwheel",
             "repair",

@@ -22,7 +22,6 @@ def main() -> None:
     """Build, install, test."""
     with tempfile.TemporaryDirectory(prefix="streamer-wheel-") as directory:
         place = Path(directory)
-        shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools would pack stale files from there
         wheel = build(place)
         print(f"wheel: built {wheel.name}, {wheel.stat().st_size / 1024:.0f} KiB")
 

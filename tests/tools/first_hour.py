@@ -15,6 +15,7 @@ import argparse
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,7 @@ class Figure:
 
 def build(place: Path, environment: dict[str, str] | None = None) -> Path:
     """Build a wheel of this checkout."""
+    shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools would pack stale files from there
     command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT)
     run(*command, cwd=place, environment=environment)
     return next(place.glob("*.whl"))

@@ -41,7 +41,6 @@ def train(counts: Path) -> None:
     program = merger()
     with tempfile.TemporaryDirectory(prefix="streamer-trained-") as directory:
         place = Path(directory)
-        shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools would pack stale files from there
         counting = {
             **os.environ,
             "STREAMER_BUILD_RUST": "1",
