@@ -20,8 +20,8 @@ from streamer.config.yaml import read_yaml
 from streamer.events.layout import EventLayout
 from streamer.events.schema import DRAFT
 
-# What YAML 1.1 and 1.2 both read as text.
-_PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")
+# What YAML 1.1 and 1.2 both read as text; three dots end a document.
+_PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off|\.\.\.)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")
 
 _ALIGNED: Final = 48
 #: Stands for the value of a place that has places below.

@@ -79,6 +79,7 @@ def test_a_layout_is_shown_by_its_nearest_preset_with_each_origin() -> None:
 
 
 @hypothesis.given(strategies.text(min_size=1, max_size=20).filter(lambda text: text != "*"))
+@hypothesis.example("...")
 def test_any_text_that_is_shown_is_loaded_again(text: str) -> None:
     try:
         config = Config.from_dict({"matching": {"default_tenant": text}})

@@ -63,8 +63,8 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
     assert!(clauses || !expected, "the conjunctions lose {}", shown());
     // Without anything to verify the conjunctions alone decide, and where no value lies in an array a pattern needs none.
     let exact = form.verify.as_ref().is_none_or(|verify| {
-        let distributed = limits.max_conjunctions == 64 && !flat.has_arrays();
-        verify.changed.is_empty() && (verify.pattern.is_none() || distributed)
+        let is_distributed = !verify.is_cut && !flat.has_arrays();
+        verify.changed.is_empty() && (verify.pattern.is_none() || is_distributed)
     });
     assert!(!exact || clauses == expected, "the conjunctions are not exact for {}", shown());
     Some(expected)

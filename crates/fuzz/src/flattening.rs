@@ -65,7 +65,7 @@ pub(super) fn read_whole(text: &[u8]) -> Result<Value, streamer_core::error::Eve
 }
 
 /// Whether a name stands twice in any object.
-fn has_twice(tree: &Tree) -> bool {
+pub(super) fn has_twice(tree: &Tree) -> bool {
     match tree {
         Tree::List(elements) => elements.iter().any(has_twice),
         Tree::Object(members) => {
