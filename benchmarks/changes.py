@@ -1,7 +1,7 @@
 """What it costs that an event tells more than a document: the one before, that it is gone, that parts of it are not known.
 
 ```console
-python -m benchmarks.changes [--smoke]
+python -m benchmarks.changes [--smoke | --record]
 ```
 
 Each line compares two cases that differ in one thing only, each event matching one subscription of many by the document as it
@@ -10,7 +10,6 @@ is. The two take turns, round by round; the figures are the best of all rounds, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -20,9 +19,11 @@ from typing import Any
 
 import streamer
 from benchmarks.measure import WrongMatches
+from benchmarks.records import report
 
 ROUNDS = 15
 SUBSCRIPTIONS, EVENTS = 100_000, 1_000
+ABOUT = "Best of all rounds for each case; the ratio is the median of those within a round. From Python, one thread."
 
 
 @dataclass(frozen=True)
@@ -104,19 +105,18 @@ def pairs(subscriptions: int, events: int) -> dict[str, tuple[Side, Side]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, and print a line for each pair."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
-    smoke = parser.parse_args(arguments).smoke
-    is_small = smoke or streamer.BACKEND == "reference"
-    subscriptions, events, rounds = (400, 20, 2) if is_small else (SUBSCRIPTIONS, EVENTS, ROUNDS)
-    print(f"{subscriptions:,} subscriptions, {events:,} updates, {streamer.BACKEND}: ns an event, and the median ratio")
-    for name, (without, with_) in pairs(subscriptions, events).items():
-        seconds = [(without.run(), with_.run()) for _ in range(rounds)]
-        ratio = median(one / other for other, one in seconds)
-        best = [
-            min(each) * 1e9 / len(side.events) for each, side in zip(zip(*seconds, strict=True), (without, with_), strict=True)
-        ]
-        print(f"{name:<50} {best[0]:>11,.0f} {best[1]:>11,.0f} {ratio:>9,.2f}", flush=True)
+    with report("changes", __doc__, ABOUT, arguments) as (smoke, tell):
+        is_small = smoke or streamer.BACKEND == "reference"
+        subscriptions, events, rounds = (400, 20, 2) if is_small else (SUBSCRIPTIONS, EVENTS, ROUNDS)
+        tell(f"{subscriptions:,} subscriptions, {events:,} updates, {streamer.BACKEND}: ns an event, and the median ratio")
+        for name, (without, with_) in pairs(subscriptions, events).items():
+            seconds = [(without.run(), with_.run()) for _ in range(rounds)]
+            ratio = median(one / other for other, one in seconds)
+            best = [
+                min(each) * 1e9 / len(side.events)
+                for each, side in zip(zip(*seconds, strict=True), (without, with_), strict=True)
+            ]
+            tell(f"{name:<50} {best[0]:>11,.0f} {best[1]:>11,.0f} {ratio:>9,.2f}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What subscriptions in CEL cost beside the same ones as filters: an event, and adding them; and how long CEL takes to compile.
 
 ```console
-python -m benchmarks.lowered [--smoke]
+python -m benchmarks.lowered [--smoke | --record]
 ```
 
 The two engines take turns, round by round, and must find the same; the ratio is the median of those within a round. `plan` has
@@ -10,7 +10,6 @@ to say of each subscription in CEL that the index decides all of it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -19,11 +18,15 @@ from typing import Any
 
 import streamer
 from benchmarks.measure import WrongMatches, order
+from benchmarks.records import report
 from streamer import _backend, _native
 from streamer.model import Limits
 
 ROUNDS = 15
 SUBSCRIPTIONS, EVENTS = 100_000, 2_000
+ABOUT = (
+    "Best of the rounds for each engine; the ratio is the median of those within a round. From Python, `match_ids`, one thread."
+)
 
 
 def as_filters(n: int) -> dict[str, Any]:
@@ -98,30 +101,28 @@ def compare(subscriptions: int, given: Sequence[bytes], rounds: int) -> dict[str
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
-    smoke = parser.parse_args(arguments).smoke
-    is_small = smoke or streamer.BACKEND == "reference"
-    subscriptions, count, rounds = (300, 30, 2) if is_small else (SUBSCRIPTIONS, EVENTS, ROUNDS)
-    found = compare(subscriptions, events(count, subscriptions), rounds)
-    print(f"{subscriptions:,} subscriptions, {streamer.BACKEND}: ns an event, subscriptions added a second")
-    for name in ("filters", "CEL"):
-        print(f"{name:>8} {found[name][0]:>10,.0f} {found[name][1]:>12,.0f}")
-    print(f"CEL takes {found['ratio'][0]:.2f} times as long to match, {found['ratio'][1]:.2f} times as long to add")
-    if streamer.BACKEND == "native":
-        limits = Limits()
-        sources = [as_cel(n)["cel"] for n in range(subscriptions)]
-        began = time.perf_counter()
-        _native.CelPrograms(
-            sources,
-            json.dumps(streamer.EventLayout().to_dict()).encode(),
-            default_tenant="default",
-            max_depth=limits.max_depth,
-            max_event_bytes=limits.max_event_bytes,
-            max_cel_bytes=limits.max_cel_bytes,
-            max_cel_depth=limits.max_cel_depth,
-        )
-        print(f"{subscriptions:,} distinct expressions are parsed and checked in {time.perf_counter() - began:.2f} s")
+    with report("lowered", __doc__, ABOUT, arguments) as (smoke, tell):
+        is_small = smoke or streamer.BACKEND == "reference"
+        subscriptions, count, rounds = (300, 30, 2) if is_small else (SUBSCRIPTIONS, EVENTS, ROUNDS)
+        found = compare(subscriptions, events(count, subscriptions), rounds)
+        tell(f"{subscriptions:,} subscriptions, {streamer.BACKEND}: ns an event, subscriptions added a second")
+        for name in ("filters", "CEL"):
+            tell(f"{name:>8} {found[name][0]:>10,.0f} {found[name][1]:>12,.0f}")
+        tell(f"CEL takes {found['ratio'][0]:.2f} times as long to match, {found['ratio'][1]:.2f} times as long to add")
+        if streamer.BACKEND == "native":
+            limits = Limits()
+            sources = [as_cel(n)["cel"] for n in range(subscriptions)]
+            began = time.perf_counter()
+            _native.CelPrograms(
+                sources,
+                json.dumps(streamer.EventLayout().to_dict()).encode(),
+                default_tenant="default",
+                max_depth=limits.max_depth,
+                max_event_bytes=limits.max_event_bytes,
+                max_cel_bytes=limits.max_cel_bytes,
+                max_cel_depth=limits.max_cel_depth,
+            )
+            tell(f"{subscriptions:,} distinct expressions are parsed and checked in {time.perf_counter() - began:.2f} s")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What counting costs an event: the same events with counting on and off, in interleaved pairs.
 
 ```console
-python -m benchmarks.metrics [--smoke]
+python -m benchmarks.metrics [--smoke | --record]
 ```
 
 A pair is one round over the same events with counting and one without, in slices that take turns, so that what the machine does
@@ -12,7 +12,6 @@ times are spread).
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -21,12 +20,14 @@ from typing import Any
 
 import streamer
 from benchmarks.measure import WrongMatches
+from benchmarks.records import report
 from streamer.reference.core import ReferenceCore
 
 PAIRS = 20
 #: Events that are matched before the other of a pair has its turn.
 SLICE = 250
 SUBSCRIPTIONS, EVENTS = 20_000, 20_000
+ABOUT = "Processor time, in pairs that take turns; in brackets the interval that holds the median in 95 % of the cases."
 #: What the median may be at most.
 MOST = 1.03
 #: Of 20 sorted pairs, the 6th and the 15th hold the median in 95.9 % of the cases.
@@ -112,20 +113,18 @@ def compare(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, and print a line for each way and kind of event."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
-    smoke = parser.parse_args(arguments).smoke
-    subscriptions, events = (200, 200) if smoke else (SUBSCRIPTIONS, EVENTS)
-    engine = engine_of(subscriptions)
-    print(f"counting on / off, median of {PAIRS} interleaved pairs of {events:,} events, {streamer.BACKEND}")
-    for wanted in (True, False):
-        given = events_of(events, subscriptions, wanted=wanted)
-        for name, way in ways_of(engine).items():
-            ratios = compare(engine, way, given, events if wanted else 0)
-            middle = median(ratios)
-            verdict = "" if smoke else f"  {'within' if middle <= MOST else 'ABOVE'} {MOST}"
-            kind = "each matches one" if wanted else "nothing matches"
-            print(f"{name:<12} {kind:<17} {middle:.3f}  [{ratios[LOW]:.3f}, {ratios[HIGH]:.3f}]{verdict}")
+    with report("metrics", __doc__, ABOUT, arguments) as (smoke, tell):
+        subscriptions, events = (200, 200) if smoke else (SUBSCRIPTIONS, EVENTS)
+        engine = engine_of(subscriptions)
+        tell(f"counting on / off, median of {PAIRS} interleaved pairs of {events:,} events, {streamer.BACKEND}")
+        for wanted in (True, False):
+            given = events_of(events, subscriptions, wanted=wanted)
+            for name, way in ways_of(engine).items():
+                ratios = compare(engine, way, given, events if wanted else 0)
+                middle = median(ratios)
+                verdict = "" if smoke else f"  {'within' if middle <= MOST else 'ABOVE'} {MOST}"
+                kind = "each matches one" if wanted else "nothing matches"
+                tell(f"{name:<12} {kind:<17} {middle:.3f}  [{ratios[LOW]:.3f}, {ratios[HIGH]:.3f}]{verdict}")
 
 
 if __name__ == "__main__":

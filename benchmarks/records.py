@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import datetime
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -91,3 +93,27 @@ class Record:
         RECORDS.mkdir(exist_ok=True)
         path.write_text("\n".join([*head, *lines, "", meaning]))
         return str(path.relative_to(RECORDS.parents[1]))
+
+
+@contextlib.contextmanager
+def report(
+    name: str, manual: str | None, about: str, arguments: Sequence[str] | None
+) -> Iterator[tuple[bool, Callable[[str], None]]]:
+    """Read a command of `[--smoke | --record]`, and write its record at the end.
+
+    Yields:
+        Whether it is a smoke run, and what prints a line and keeps it for the record.
+    """
+    parser = argparse.ArgumentParser(description=manual, formatter_class=argparse.RawDescriptionHelpFormatter)
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
+    one.add_argument("--record", action="store_true", help="write a dated record")
+    options, began, lines = parser.parse_args(arguments), machine(), list[str]()
+
+    def tell(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    yield options.smoke, tell
+    if options.record:
+        print(Record(name, began, about).write(["```text", *lines, "```"]))
