@@ -152,6 +152,7 @@ fn addition(text: String, limits: &Limits) -> Addition {
         tenant: subscription.tenant,
         collection: subscription.collection,
         flags: 0,
+        has_cel: false,
         program: None,
         external_cel: false,
         same_as: None,

@@ -377,6 +377,7 @@ fn addition(text: &str, limits: &Limits) -> Addition {
         tenant: subscription.tenant,
         collection: subscription.collection,
         flags: 0,
+        has_cel: false,
         program: None,
         external_cel: false,
         same_as: None,

@@ -24,8 +24,8 @@ use streamer_core::cel::{Cache, Error, Verdict, compile, remarks};
 use streamer_core::engine::mapped;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
-    CostClass, Engine, Matched, Options, PartitionName, Phase1, ReadSubscription, Selection, SnapshotFault, WriteMode, flags,
-    identity, lint, plan,
+    CostClass, Engine, Matched, Options, PartitionName, Phase1, ReadSubscription, Selection, SnapshotFault, WriteMode, identity,
+    lint, plan,
 };
 use streamer_core::error::{EventCode, Ignored};
 use streamer_core::flatten::Validation;
@@ -212,8 +212,7 @@ impl Core {
                 and_cel(&mut addition.form, &program, &self.reading.limits);
             }
             let plan = plan(&addition.form);
-            let is_left = addition.flags & flags::CEL != 0;
-            let cel = addition.program.as_ref().filter(|_| is_left).map(|program| &*program.program().source);
+            let cel = addition.program.as_ref().map(|program| &*program.program().source);
             let result = PyDict::new(py);
             result.set_item("tenant", &*addition.tenant)?;
             result.set_item("collection", addition.collection.as_deref().unwrap_or("*"))?;

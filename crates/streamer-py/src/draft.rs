@@ -72,7 +72,10 @@ impl Reading {
         if in_cel || mentions_before(&form, self.layout.before.pointers()) {
             bits |= core_flags::BEFORE;
         }
-        if program.as_ref().is_some_and(|program| !and_cel(&mut form, program.program(), &self.limits)) {
+        let has_cel = subscription.cel.is_some();
+        // A program takes ten times its text: one that the form says all of is let go of at once.
+        let program = program.filter(|program| !and_cel(&mut form, program.program(), &self.limits));
+        if program.is_some() {
             bits |= core_flags::CEL;
         }
         // What the host says of it is put in by `external`.
@@ -90,6 +93,7 @@ impl Reading {
             collection: subscription.collection,
             form,
             flags: bits,
+            has_cel,
             program,
             external_cel,
             text: stored.into(),

@@ -12,8 +12,8 @@
 //! Invariant: a state is in the set once, however many ways lead to it. Where more states are alive than it is worth (`#.a.#.a…`
 //! keeps all of its own), the walk is given up, and each pattern is compared with the key by itself (`places.rs`).
 //!
-//! Cost: words of the key × states alive, at most a step for each pattern; 12 bytes a node, 24 a transition, 8 a pattern and 4 a word
-//! of it. A word of the key is hashed once, and is a number then.
+//! Cost: words of the key × states alive, at most a step for each pattern; 20 bytes a node, 12 to 24 a transition by a word, 4 a
+//! pattern. A word of the key is hashed once, and is a number then.
 //!
 //! Rejected: walking the trie recursively as broker sources do: with n times `#` in a pattern it takes exponential time.
 
@@ -39,14 +39,8 @@ struct TopicNode {
     one: u32,  // the node after `*`
     many: u32, // the node under `#`; its own under `#`
     ids: u32,  // what ends here, up to those of the next node
-}
-
-/// A pattern, as it ends at a node.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct PatternEnd {
-    node: u32,
-    row: u32, // its words in the rows, up to those of the next pattern
+    from: u32, // the node before; of the first one itself
+    word: u32, // that leads here
 }
 
 /// An immutable set of topic patterns of one dialect. See the head of this file.
@@ -58,12 +52,10 @@ pub struct Topics {
     ends: Array<u32>, // where the text of each word ends
     numbers: Table,   // from a text to its word
     nodes: Array<TopicNode>,
-    edges: Array<[u32; 3]>, // from, to, word
-    table: Table,           // from a node and a word to the edge
+    edges: Table, // from a node and a word to the next node
     ids: Array<u32>,
-    patterns: Array<PatternEnd>,
-    rows: Array<u32>,
-    many: [u32; 2], // patterns with `#`, and those of them that begin with a word
+    patterns: usize, // how many
+    many: [u32; 2],  // those with `#`, and those of them that begin with a word
 }
 
 /// What is kept between queries to save allocations.
@@ -90,20 +82,20 @@ impl Topics {
         patterns: impl IntoIterator<Item = (P, u32)>,
         seed: Seed,
     ) -> Topics {
-        let node = |many| TopicNode { one: NONE, many, ids: 0 };
-        let mut nodes = vec![node(NONE)];
+        let node = |from, word, many| TopicNode { one: NONE, many, ids: 0, from, word };
+        let mut nodes = vec![node(0, UNKNOWN, NONE)];
         let mut numbers: HashMap<&str, u32> = HashMap::new();
-        let mut children: HashMap<(u32, u32), u32> = HashMap::new();
-        let (mut ends, mut rows, mut all, mut ended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut edges: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut ends = Vec::new();
         for (pattern, id) in patterns {
-            let (mut at, row) = (0_u32, rows.len());
+            let mut at = 0_u32;
             for symbol in pattern {
                 let new = nodes.len() as u32;
                 let (word, next) = match symbol {
                     Symbol::Word(text) => {
                         let number = numbers.len() as u32;
                         let number = *numbers.entry(text).or_insert(number);
-                        (number, *children.entry((at, number)).or_insert(new))
+                        (number, *edges.entry((at, number)).or_insert(new))
                     }
                     Symbol::One => (ONE, *nonempty(&mut nodes[at as usize].one, new)),
                     // `#.#` is `#`
@@ -111,29 +103,20 @@ impl Topics {
                     Symbol::Many => (MANY, *nonempty(&mut nodes[at as usize].many, new)),
                 };
                 if next == new {
-                    nodes.push(node(if word == MANY { new } else { NONE }));
+                    nodes.push(node(at, word, if word == MANY { new } else { NONE }));
                 }
-                rows.push(word);
                 at = next;
             }
             ends.push((at, id));
-            ended.resize(nodes.len(), false);
-            match std::mem::replace(&mut ended[at as usize], true) {
-                // Another ends there: it is the same pattern.
-                true => rows.truncate(row),
-                false => all.push(PatternEnd { node: at, row: row as u32 }),
-            }
         }
         ends.sort_unstable();
-        nodes.push(node(NONE));
+        nodes.push(node(0, UNKNOWN, NONE));
         let mut position = 0;
         for (at, node) in nodes.iter_mut().enumerate() {
             position += ends[position..].iter().take_while(|(other, _)| (*other as usize) < at).count();
             node.ids = position as u32;
         }
-        let edges: Array<[u32; 3]> = children.into_iter().map(|((from, word), to)| [from, to, word]).collect();
-        let hashes: Vec<(u64, u32)> =
-            edges.iter().zip(0..).map(|([from, _, word], at)| (edge_hash(&seed, *from, *word), at)).collect();
+        let edges: Vec<(u64, u32)> = edges.into_iter().map(|((from, word), to)| (edge_hash(&seed, from, word), to)).collect();
         let mut names: Vec<(&str, u32)> = numbers.into_iter().collect();
         names.sort_unstable_by_key(|(_, number)| *number);
         let hashes_of_names: Vec<(u64, u32)> =
@@ -141,7 +124,6 @@ impl Topics {
         let mut end = 0;
         let mut built = Topics {
             dialect,
-            many: [0; 2],
             texts: names.iter().flat_map(|(text, _)| text.bytes()).collect(),
             ends: names
                 .iter()
@@ -152,22 +134,37 @@ impl Topics {
                 .collect(),
             numbers: Table::new(&hashes_of_names),
             nodes: nodes.into(),
-            edges,
-            table: Table::new(&hashes),
+            edges: Table::new(&edges),
             ids: ends.into_iter().map(|(_, id)| id).collect(),
-            patterns: all.into(),
-            rows: rows.into(),
+            patterns: 0,
+            many: [0; 2],
             seed,
         };
-        let with_many = (0..built.patterns.len()).map(|at| built.row(at)).filter(|row| row.contains(&MANY));
-        built.many = with_many.fold([0; 2], |[all, plain], row| [all + 1, plain + u32::from(!begins_wild(row))]);
+        let (mut patterns, mut many) = (0, [0; 2]);
+        built.each_pattern(|_, row| {
+            patterns += 1;
+            if row.contains(&MANY) {
+                many[0] += 1;
+                many[1] += u32::from(!begins_wild(row));
+            }
+        });
+        (built.patterns, built.many) = (patterns, many);
         built
     }
 
-    /// The words of a pattern.
-    fn row(&self, at: usize) -> &[u32] {
-        let end = self.patterns.get(at + 1).map_or(self.rows.len(), |next| next.row as usize);
-        &self.rows[self.patterns[at].row as usize..end]
+    /// Call *visit* with each pattern: the node where it ends, and its words.
+    fn each_pattern(&self, mut visit: impl FnMut(u32, &[u32])) {
+        let mut row = Vec::new();
+        for end in (0..self.nodes.len() - 1).filter(|at| self.nodes[*at].ids < self.nodes[at + 1].ids) {
+            row.clear();
+            let mut at = end;
+            while at != 0 {
+                row.push(self.nodes[at].word);
+                at = self.nodes[at].from as usize;
+            }
+            row.reverse();
+            visit(end as u32, &row);
+        }
     }
 
     /// The text of a word.
@@ -180,21 +177,17 @@ impl Topics {
     /// Its arrays.
     pub(crate) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
         visit(&mut self.texts);
-        for words in [&mut self.ends, &mut self.ids, &mut self.rows] {
-            visit(words);
-        }
+        visit(&mut self.ends);
+        visit(&mut self.ids);
         visit(self.numbers.array());
         visit(&mut self.nodes);
-        visit(&mut self.edges);
-        visit(self.table.array());
-        visit(&mut self.patterns);
+        visit(self.edges.array());
     }
 
     /// Heap bytes held.
     pub fn bytes(&self) -> usize {
-        let words = [&self.ends, &self.ids, &self.rows].map(Array::bytes).into_iter().sum::<usize>();
-        let others = self.nodes.bytes() + self.edges.bytes() + self.patterns.bytes();
-        self.texts.bytes() + words + self.numbers.bytes() + self.table.bytes() + others
+        let words = self.texts.bytes() + self.ends.bytes() + self.numbers.bytes();
+        words + self.nodes.bytes() + self.edges.bytes() + self.ids.bytes()
     }
 
     /// Hand the ids of all patterns that match *key* to *hit*, each once, as far as the budget of the event allows.
@@ -216,7 +209,7 @@ impl Topics {
             let is_it = |number: u32| self.text(number as usize) == word.as_bytes();
             numbers.push(self.numbers.find(self.seed.hash_bytes(word.as_bytes()), is_it).unwrap_or(UNKNOWN));
         }
-        if self.walk(numbers, is_hidden, alive, self.patterns.len().clamp(FEWEST_STEPS, MOST_STEPS)) {
+        if self.walk(numbers, is_hidden, alive, self.patterns.clamp(FEWEST_STEPS, MOST_STEPS)) {
             alive.now.iter().for_each(|at| self.hand_out(*at, &mut hit));
         } else {
             places.read(numbers, self.ends.len());
@@ -256,12 +249,12 @@ impl Topics {
                     alive.enter(self, node.one, false);
                 }
                 if *word != UNKNOWN {
-                    let is_it = |edge: u32| {
-                        let [other, _, expected] = self.edges[edge as usize];
+                    let is_it = |to: u32| {
+                        let TopicNode { from: other, word: expected, .. } = self.nodes[to as usize];
                         (other, expected) == (from, *word)
                     };
-                    if let Some(edge) = self.table.find(edge_hash(&self.seed, from, *word), is_it) {
-                        alive.enter(self, self.edges[edge as usize][1], false);
+                    if let Some(to) = self.edges.find(edge_hash(&self.seed, from, *word), is_it) {
+                        alive.enter(self, to, false);
                     }
                 }
             }
@@ -276,19 +269,18 @@ impl Topics {
     /// Compare each pattern with a key of so many words, until the budget is spent.
     fn compare(&self, key: usize, is_hidden: bool, places: &Places, mut hit: impl FnMut(&[u32])) {
         let (mut refused, mut longest) = (0, 0);
-        for (at, pattern) in self.patterns.iter().enumerate() {
-            let row = self.row(at);
+        self.each_pattern(|end, row| {
             spend(row.len() / 8 + 1);
             if is_hidden && begins_wild(row) {
-                continue;
+                return;
             }
             if row.contains(&MANY) && !may_look(row.len(), key) {
                 refused += 1;
                 longest = longest.max(row.len());
             } else if places.matches(row) {
-                self.hand_out(pattern.node, &mut hit);
+                self.hand_out(end, &mut hit);
             }
-        }
+        });
         if refused > 0 {
             refuse(refused, longest, key);
         }

@@ -23,7 +23,9 @@ pub struct Addition {
     pub form: NormalForm,
     /// What it is besides, see [`crate::engine::flags`]; `SEVERAL` and `VERIFY` are found from its form.
     pub flags: u8,
-    /// Its CEL part, also where its form says all of it: for events with unknown values.
+    /// Whether it has a CEL part, also one that its form says all of.
+    pub has_cel: bool,
+    /// Its CEL part, with the flag `CEL` only: what its form says is compiled again for an event with unknown values.
     pub program: Option<Arc<Executable>>,
     /// Whether its CEL part is the [`ExternalCel`]'s to evaluate; then it has no *program*, and the flag `CEL`.
     pub external_cel: bool,
@@ -47,6 +49,7 @@ impl Addition {
             collection: None,
             form,
             flags: 0,
+            has_cel: false,
             program: None,
             external_cel: false,
             text: text.into(),

@@ -12,7 +12,6 @@ use crate::engine::access::CostClass;
 use crate::engine::addition::{Addition, Host};
 use crate::engine::failures::Heard;
 use crate::engine::name::PartitionName;
-use crate::engine::store::flags;
 use crate::engine::texts::{Split, join};
 use crate::heap::block;
 use crate::prefetch::prefetch;
@@ -125,10 +124,7 @@ impl Record {
     /// The record of an added subscription, and the normal form that it is indexed by. None: it is longer than 2^32 bytes.
     pub(super) fn of(addition: Addition, filed: Filed) -> Option<(Record, NormalForm)> {
         let Filed { filing, order, cost_class, text: Split { rest, bytes } } = filed;
-        let has_cel = addition.program.is_some() || addition.external_cel;
-        // What its conditions say is compiled again for events with unknown values: it takes ten times the text.
-        let program = addition.program.filter(|_| addition.flags & flags::CEL != 0);
-        let external_cel = addition.external_cel;
+        let Addition { has_cel, program, external_cel, .. } = addition;
         let shape = rest.as_ref().map_or_else(Arc::default, |rest| rest.shape.clone());
         let own = Rest { shape, program, external_cel, conditions: addition.conditions };
         let rest = if own.is_shared() { rest } else { Some(Arc::new(own)) };

@@ -9,10 +9,10 @@
 //! Invariant: equal clauses are stored once, and equal conjunctions are stored once with all their subscriptions as
 //! targets; so what many users subscribe to alike is verified once.
 //!
-//! Cost: about 20 bytes a subscription, 8 a conjunction, 4 a clause in a conjunction, and the distinct clauses.
+//! Cost: about 20 bytes a subscription, 4 a conjunction that one has and 8 any other, 4 a clause in a conjunction, and the distinct clauses.
 
 use crate::engine::checks::StoreCounts;
-use crate::engine::encoded::{CannotBuild, ClauseEncoder, ClauseView, EncodedClauses, FastHash, Pool, Rows};
+use crate::engine::encoded::{CannotBuild, ClauseEncoder, ClauseView, EncodedClauses, FastHash, Pool, Rows, begin_clause};
 use crate::engine::paths::{PathSet, PathSets};
 use crate::engine::verifications::{Verification, Verifications, VerificationsBuilder, VerifiedTree};
 use crate::engine::wide::{WIDE, Wide};
@@ -23,6 +23,7 @@ use crate::value::Seed;
 use hashbrown::HashTable;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::slice;
 use std::sync::Arc;
 
 /// What a subscription needs besides its conjunctions, as bits.
@@ -54,6 +55,7 @@ pub struct Store {
     pub(super) encoded: EncodedClauses,
     conjunction_at: Array<u32>,
     clauses: Array<u32>,
+    /// Empty where each conjunction has one target.
     target_at: Array<u32>,
     targets: Array<u32>,
     /// Of each subscription: its slot in the registry.
@@ -99,7 +101,10 @@ impl Store {
     #[inline]
     pub fn targets(&self, conjunction: u32) -> &[u32] {
         let at = conjunction as usize;
-        &self.targets[self.target_at[at] as usize..self.target_at[at + 1] as usize]
+        match self.target_at.get(at..at + 2) {
+            Some(ends) => &self.targets[ends[0] as usize..ends[1] as usize],
+            None => slice::from_ref(&self.targets[at]),
+        }
     }
 
     /// Read a clause.
@@ -196,8 +201,10 @@ impl Store {
         let below = |array: &[u32], end: usize| array.iter().all(|number| (*number as usize) < end);
         let is_sound = encoded.is_sound(paths.len())
             && is_rows(&conjunction_at, clauses.len())
-            && is_rows(&target_at, targets.len())
-            && target_at.len() == conjunction_at.len()
+            && match target_at.len() {
+                0 => targets.len() + 1 == conjunction_at.len(),
+                rows => is_rows(&target_at, targets.len()) && rows == conjunction_at.len(),
+            }
             && lines.len() == all
             && flags.len() == all
             && below(&clauses, encoded.len())
@@ -296,8 +303,7 @@ impl StoreBuilder {
         let mut clauses = Vec::with_capacity(fields.len());
         let mut words = Vec::new();
         for (path, atoms) in fields {
-            words.clear();
-            words.extend([paths[*path as usize], atoms.len() as u32]);
+            begin_clause(paths[*path as usize], atoms.len(), &mut words)?;
             for atom in atoms {
                 self.writer.atom(atom, &mut words)?;
             }
@@ -326,8 +332,7 @@ impl StoreBuilder {
         for conjunction in &form.conjunctions {
             clauses.clear();
             for clause in &conjunction.clauses {
-                words.clear();
-                words.extend([self.path(&clause.path, clause.mode), clause.atoms.len() as u32]);
+                begin_clause(self.path(&clause.path, clause.mode), clause.atoms.len(), &mut words)?;
                 for atom in &clause.atoms {
                     self.writer.atom(atom, &mut words)?;
                 }
@@ -399,8 +404,7 @@ impl StoreBuilder {
         if clause_of[old as usize] == u32::MAX {
             let clause = store.clause(old);
             let mut words = std::mem::take(&mut self.buffer);
-            words.clear();
-            words.extend([paths[clause.path as usize], clause.count]);
+            begin_clause(paths[clause.path as usize], clause.count as usize, &mut words)?;
             for atom in clause.atoms {
                 self.writer.copy(atom.view, &mut words)?;
             }
@@ -415,13 +419,14 @@ impl StoreBuilder {
         self.targets.sort_unstable();
         self.targets.dedup();
         let conjunctions = self.conjunctions.at.len() - 1;
-        let mut target_at = Vec::with_capacity(conjunctions + 1);
-        let mut at = 0;
-        for conjunction in 0..=conjunctions as u32 {
-            while at < self.targets.len() && self.targets[at].0 < conjunction {
-                at += 1;
-            }
-            target_at.push(at as u32);
+        let mut target_at = Vec::new();
+        // Each has one target at least.
+        if self.targets.len() > conjunctions {
+            let mut at = 0;
+            target_at.extend((0..=conjunctions as u32).map(|conjunction| {
+                at += self.targets[at..].iter().take_while(|(other, _)| *other < conjunction).count();
+                at as u32
+            }));
         }
         Store {
             paths: sets.get(self.paths),

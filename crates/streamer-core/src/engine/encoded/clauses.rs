@@ -1,6 +1,7 @@
 //! The distinct clauses of a segment, one after the other.
 
 use super::atoms::{AtomView, Atoms, Pool};
+use super::encoder::CannotBuild;
 use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter, is_rows};
 use crate::value::ScalarRef;
@@ -20,13 +21,40 @@ pub struct ClauseView<'a> {
     pub length: u32,
 }
 
-/// Clauses by number, each as words: its path, how many atoms it has, and those.
+/// Clauses by number, each as words: its path, how many atoms it has, and those. Path and count share a word where the count is less
+/// than [`MANY`], as it nearly always is.
 #[derive(Debug)]
 pub(in crate::engine) struct EncodedClauses {
     pub pool: Pool,
     pub words: Array<u32>,
     /// Where the words of each begin, and where those of the last one end.
     pub starts: Array<u32>,
+}
+
+/// In the low byte of a clause's first word: the next word says how many atoms it has.
+const MANY: u32 = u8::MAX as u32;
+
+/// Begin the words of a clause.
+pub(in crate::engine) fn begin_clause(path: u32, count: usize, words: &mut Vec<u32>) -> Result<(), CannotBuild> {
+    let (path, count) = (path.checked_mul(1 << u8::BITS).ok_or(CannotBuild::Full)?, count as u32);
+    words.clear();
+    words.push(path | count.min(MANY));
+    if count >= MANY {
+        words.push(count);
+    }
+    Ok(())
+}
+
+/// The path of a clause, how many atoms it has, and their words.
+#[inline]
+fn read(words: &[u32]) -> Option<(u32, u32, &[u32])> {
+    let (head, rest) = words.split_first()?;
+    let (path, count) = (head >> u8::BITS, head & MANY);
+    if count < MANY {
+        return Some((path, count, rest));
+    }
+    let (count, rest) = rest.split_first()?;
+    Some((path, *count, rest))
 }
 
 impl EncodedClauses {
@@ -39,8 +67,8 @@ impl EncodedClauses {
     #[inline]
     pub fn clause(&self, clause: u32) -> ClauseView<'_> {
         let words = &self.words[self.starts[clause as usize] as usize..self.starts[clause as usize + 1] as usize];
-        let atoms = self.pool.atoms(&words[2..], words[1]);
-        ClauseView { number: clause, path: words[0], count: words[1], length: words.len() as u32 - 2, atoms }
+        let (path, count, words) = read(words).unwrap_or_default();
+        ClauseView { number: clause, path, count, length: words.len() as u32, atoms: self.pool.atoms(words, count) }
     }
 
     /// Read the atom whose words are at *position*; see [`EncodedClauses::position`].
@@ -73,9 +101,10 @@ impl EncodedClauses {
 
     /// Whether each clause can be read, and names one of so many *paths*.
     pub fn is_sound(&self, paths: usize) -> bool {
-        self.starts.windows(2).all(|row| match self.words[row[0] as usize..row[1] as usize] {
-            [path, atoms, ref rest @ ..] => (path as usize) < paths && self.pool.check(rest, atoms, false) == Some(rest.len()),
-            _ => false,
+        self.starts.windows(2).all(|row| {
+            read(&self.words[row[0] as usize..row[1] as usize]).is_some_and(|(path, count, atoms)| {
+                (path as usize) < paths && self.pool.check(atoms, count, false) == Some(atoms.len())
+            })
         })
     }
 
@@ -95,5 +124,23 @@ impl EncodedClauses {
     /// Heap bytes held, those of shared trees and programs left out.
     pub fn bytes(&self) -> usize {
         self.pool.bytes() + self.words.bytes() + self.starts.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clause_begins_with_its_path_and_count_whatever_they_are() {
+        let mut words = Vec::new();
+        for (path, count, taken) in [(0, 0, 1), (7, 254, 1), (7, 255, 2), (0xFF_FFFF, 70_000, 2)] {
+            begin_clause(path, count, &mut words).unwrap();
+            words.push(42);
+            assert_eq!(read(&words), Some((path, count as u32, &[42][..])));
+            assert_eq!(words.len(), taken + 1);
+        }
+        assert!(begin_clause(1 << 24, 1, &mut words).is_err());
+        assert_eq!((read(&[]), read(&[255])), (None, None));
     }
 }
