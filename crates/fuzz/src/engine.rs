@@ -37,7 +37,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             if round > 0 && choices.below(3) > 0 {
                 continue;
             }
-            items.push(Ok(Addition::new(id.as_str(), normal_form(&parsed, &limits), text.as_bytes())));
+            items.push(Ok(Box::new(Addition::new(id.as_str(), normal_form(&parsed, &limits), text.as_bytes()))));
             held.retain(|other| *other.id != *id);
             held.push(parsed);
         }

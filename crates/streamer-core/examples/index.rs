@@ -172,7 +172,7 @@ fn resident() -> usize {
 fn load(engine: &Engine, texts: Vec<String>) -> (Duration, Duration) {
     let limits = Limits::default();
     let start = Instant::now();
-    let items: Vec<_> = texts.into_iter().map(|text| Ok(addition(text, &limits))).collect();
+    let items: Vec<_> = texts.into_iter().map(|text| Ok(Box::new(addition(text, &limits)))).collect();
     let parsed = start.elapsed();
     engine.write(items, WriteMode::Add, false).expect("good subscriptions");
     (parsed, start.elapsed() - parsed)

@@ -274,7 +274,7 @@ impl Run {
         let before = resident_bytes();
         let engine = Engine::new(Options { depth: self.depth, background: false, ..Options::default() });
         let started = Instant::now();
-        let items: Vec<_> = texts.iter().map(|text| Ok(addition(text, &limits))).collect();
+        let items: Vec<_> = texts.iter().map(|text| Ok(Box::new(addition(text, &limits)))).collect();
         let read_s = started.elapsed().as_secs_f64();
         let started = Instant::now();
         engine.write(items, WriteMode::Add, false).expect("good subscriptions");

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::cel::{Cache, Executable, compile};
-use streamer_core::engine::{Addition, Host, flags as core_flags};
+use streamer_core::engine::{Addition, Host, Item, flags as core_flags};
 use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
@@ -17,9 +17,6 @@ use streamer_core::subscriptions::normal_form::{NormalForm, Path, Root};
 use streamer_core::subscriptions::parse::{CelEvaluator, Defaults, OnUnknown};
 use streamer_core::subscriptions::topics::TopicDialect;
 use streamer_core::subscriptions::{Subscription, and_cel, normal_form};
-
-/// One subscription for a write, or why it cannot be one.
-pub type Item = Result<Addition, SubscriptionError>;
 
 /// How subscriptions are read.
 pub struct Reading {
@@ -55,7 +52,7 @@ impl Reading {
     }
 
     /// Read, compile and lower a subscription.
-    pub fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Item {
+    pub fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Result<Addition, SubscriptionError> {
         let subscription = self.parse(text)?;
         let program = self.program(&subscription)?;
         let external_cel = self.is_external(&subscription);
@@ -175,8 +172,12 @@ impl Draft {
                 .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.clone()))
                 .collect();
             let reading = &*self.reading;
-            let read: Vec<Item> =
-                gil::released(py, || parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
+            let read: Vec<Item> = gil::released(py, || {
+                parts
+                    .into_iter()
+                    .map(|(text, stored, host)| reading.read(text, stored, host).map(Box::new).map_err(Box::new))
+                    .collect()
+            });
             self.locked(|items| {
                 let end = items.len();
                 items.extend(read);
@@ -215,7 +216,7 @@ impl Draft {
     #[pyo3(signature = (position, subscription_id))]
     fn refuse(&self, position: usize, subscription_id: Option<String>) {
         self.locked(|items| {
-            let error = SubscriptionError { subscription_id, ..SubscriptionError::new("", "refused by the host") };
+            let error = Box::new(SubscriptionError { subscription_id, ..SubscriptionError::new("", "refused by the host") });
             while items.len() <= position {
                 items.push(Err(error.clone()));
             }

@@ -323,7 +323,7 @@ impl Matcher {
             let additions = forms.into_iter().zip(&places).map(|(form, place)| {
                 let host: streamer_core::engine::Host = place.clone();
                 let addition = Addition::new(place.number.to_string(), form, b"");
-                Ok(Addition { tenant: TENANT.into(), host: Some(host), ..addition })
+                Ok(Box::new(Addition { tenant: TENANT.into(), host: Some(host), ..addition }))
             });
             let additions: Vec<_> = additions.collect();
             if let Err(errors) = gil::released(py, || self.shared.engine.write(additions, WriteMode::Add, false)) {

@@ -17,7 +17,7 @@
 //! Rejected: locks around segments (a reader would wait for a build); a version for each partition (a replace across two could
 //! be seen half done).
 
-use crate::engine::addition::Addition;
+use crate::engine::addition::Item;
 use crate::engine::changes::{Changes, Selection, WriteMode};
 use crate::engine::merging::Signal;
 use crate::engine::options::Options;
@@ -60,12 +60,7 @@ impl Engine {
     /// # Errors
     ///
     /// Everything that is wrong, by position, unless *skip*; then nothing was changed.
-    pub fn write(
-        &self,
-        items: Vec<Result<Addition, SubscriptionError>>,
-        mode: WriteMode,
-        skip: bool,
-    ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
+    pub fn write(&self, items: Vec<Item>, mode: WriteMode, skip: bool) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         let _inside = fork::inside();
         let changes = self.state.write_items(items, mode, skip);
         self.signal.ask(&self.state);

@@ -35,7 +35,7 @@ fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addit
 }
 
 fn add(engine: &Engine, additions: impl IntoIterator<Item = Addition>) {
-    engine.write(additions.into_iter().map(Ok).collect(), WriteMode::Add, false).unwrap();
+    engine.write(additions.into_iter().map(Box::new).map(Ok).collect(), WriteMode::Add, false).unwrap();
 }
 
 fn remove(engine: &Engine, id: &str) -> bool {
@@ -101,7 +101,7 @@ fn a_replace_across_partitions_is_seen_whole_and_a_sibling_always() {
         }
         for round in 0..3000 {
             let (tenant, collection) = [("*", "c"), ("t", "*"), ("*", "*"), ("t", "c")][round % 4];
-            engine.write(vec![Ok(addition("moving", tenant, collection, form()))], WriteMode::Replace, false).unwrap();
+            engine.write(vec![Ok(Box::new(addition("moving", tenant, collection, form())))], WriteMode::Replace, false).unwrap();
             let other = format!("other{}", round % 200);
             if !remove(&engine, &other) {
                 add(&engine, [addition(&other, "t", "c", all(vec![clause(&["a"], vec![text("y")])]))]);
@@ -311,13 +311,14 @@ fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
     add(&engine, [addition("held", "t", "c", good())]);
     let huge = Atom::Regexp(Regexp { expression: r"(\pL{1,99}){99}".into(), size: 1 });
     let items = || {
-        vec![
-            Ok(addition("good", "t", "c", good())),
-            Ok(addition("held", "t", "c", good())),
-            Ok(addition("good", "t", "c", good())),
-            Ok(addition("huge", "t", "c", all(vec![clause(&["a"], vec![huge.clone()])]))),
-            Ok(addition("any", "t", "c", all(vec![clause(&["a"], vec![Atom::Kinds(Kinds::PRESENT)])]))),
-        ]
+        let additions = [
+            addition("good", "t", "c", good()),
+            addition("held", "t", "c", good()),
+            addition("good", "t", "c", good()),
+            addition("huge", "t", "c", all(vec![clause(&["a"], vec![huge.clone()])])),
+            addition("any", "t", "c", all(vec![clause(&["a"], vec![Atom::Kinds(Kinds::PRESENT)])])),
+        ];
+        additions.map(Box::new).map(Ok).into()
     };
     let errors = engine.write(items(), WriteMode::Add, false).unwrap_err();
     assert_eq!(errors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -325,7 +326,7 @@ fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
     assert_eq!(engine.len(), 1);
     let changes = engine.write(items(), WriteMode::Add, true).unwrap();
     assert_eq!((changes.added.len(), changes.errors.len(), engine.len()), (1, 4, 2));
-    let apply = vec![Ok(addition("held", "t", "c", good())), Ok(addition("third", "u", "c", good()))];
+    let apply = [addition("held", "t", "c", good()), addition("third", "u", "c", good())].map(Box::new).map(Ok).into();
     let changes = engine.write(apply, WriteMode::Apply, false).unwrap();
     assert_eq!((changes.unchanged.len(), changes.added.len(), changes.removed.len()), (1, 1, 1));
     let order: Vec<String> = engine.select(&Selection::default()).into_iter().map(|(_, record)| record.id().to_owned()).collect();

@@ -64,7 +64,7 @@ mod write;
 mod writer;
 
 pub use access::{CostClass, access_of};
-pub use addition::{Addition, Host};
+pub use addition::{Addition, Host, Item};
 pub use build::Depth;
 pub use changes::{Changes, Selection, WriteMode};
 pub use engine::Engine;

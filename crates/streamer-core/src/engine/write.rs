@@ -7,7 +7,7 @@
 
 use crate::bloom::filter::BloomFilter;
 use crate::engine::access::CostClass;
-use crate::engine::addition::Addition;
+use crate::engine::addition::{Addition, Item};
 use crate::engine::changes::{Changes, WriteMode};
 use crate::engine::encoded::{CannotBuild, FastHash};
 use crate::engine::merging::{large_merge, small_merge};
@@ -32,6 +32,16 @@ use std::sync::{Arc, PoisonError};
 /// The segments and filters of partitions, and those segments that are new.
 type Built = (Vec<(Arc<PartitionName>, Vec<Arc<Segment>>, Option<Arc<BloomFilter>>)>, Vec<Arc<Segment>>);
 
+/// A subscription that is good by itself.
+pub(super) struct Accepted {
+    /// Which one of the call.
+    at: usize,
+    addition: Box<Addition>,
+    class: CostClass,
+    /// What it takes the place of.
+    held: Option<Arc<Record>>,
+}
+
 /// Check what a form must have to be taken, and tell its cost class.
 fn check(addition: &Addition, options: &Options) -> Result<CostClass, SubscriptionError> {
     let refuse = |reason: String| SubscriptionError {
@@ -55,19 +65,19 @@ impl EngineState {
     /// Add, replace or apply; what [`Engine::write`](crate::engine::Engine::write) does.
     pub(super) fn write_items(
         &self,
-        items: Vec<Result<Addition, SubscriptionError>>,
+        items: Vec<Item>,
         mode: WriteMode,
         skip: bool,
     ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         self.have_ids();
         let mut changes = Changes::default();
-        let mut accepted: Vec<(usize, Addition, CostClass)> = Vec::with_capacity(items.len());
+        let mut accepted: Vec<Accepted> = Vec::with_capacity(items.len());
         let mut seen: HashSet<Box<str>, FastHash> = HashSet::default();
         for (at, item) in items.into_iter().enumerate() {
-            if let Err(SubscriptionError { subscription_id: Some(id), .. }) = &item {
-                seen.insert(id.as_str().into());
+            if let Some(id) = item.as_ref().err().and_then(|error| error.subscription_id.as_deref()) {
+                seen.insert(id.into());
             }
-            let checked = item.and_then(|addition| {
+            let checked = item.map_err(|error| *error).and_then(|addition| {
                 if !seen.insert(addition.id.clone()) {
                     return Err(duplicate(&addition.id, "this id comes twice in one call"));
                 }
@@ -75,29 +85,33 @@ impl EngineState {
                 Ok((addition, class))
             });
             match checked {
-                Ok((addition, class)) => accepted.push((at, addition, class)),
+                Ok((addition, class)) => accepted.push(Accepted { at, addition, class, held: None }),
                 Err(error) => changes.errors.push((at, error)),
             }
         }
         let mut writer = self.lock_writer();
         let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
         let mut gone: Vec<u32> = Vec::new();
-        let mut new: Vec<(usize, Addition, CostClass, Option<Arc<Record>>)> = Vec::with_capacity(accepted.len());
-        for (at, addition, class) in accepted {
-            let held = self.find_id(&ids, &addition.id).and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
-            match held {
-                None => new.push((at, addition, class, None)),
+        accepted.retain_mut(|Accepted { at, addition, held, .. }| {
+            let found = self.find_id(&ids, &addition.id).and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
+            match found {
+                None => true,
                 Some(_) if mode == WriteMode::Add => {
                     let error = duplicate(&addition.id, "this id is held already; replace=True puts the new one in its place");
-                    changes.errors.push((at, error));
+                    changes.errors.push((*at, error));
+                    false
                 }
-                Some((_, record)) if mode == WriteMode::Apply && says_the_same(&addition, &record) => changes.unchanged.push(at),
+                Some((_, record)) if mode == WriteMode::Apply && says_the_same(addition, &record) => {
+                    changes.unchanged.push(*at);
+                    false
+                }
                 Some((slot, record)) => {
                     gone.push(slot);
-                    new.push((at, addition, class, Some(record)));
+                    *held = Some(record);
+                    true
                 }
             }
-        }
+        });
         changes.errors.sort_by_key(|(at, _)| *at);
         if !changes.errors.is_empty() && !skip {
             return Err(changes.errors);
@@ -113,13 +127,12 @@ impl EngineState {
             changes.removed = removed.into_iter().map(|(_, record)| record).collect();
         }
         drop(ids);
-        if new.is_empty() && gone.is_empty() {
+        if accepted.is_empty() && gone.is_empty() {
             return Ok(changes);
         }
         changes.freed = gone.clone();
-        let order_of: Vec<(usize, bool)> = new.iter().map(|(at, .., held)| (*at, held.is_some())).collect();
-        let additions = new.into_iter().map(|(_, addition, class, held)| (addition, class, held)).collect();
-        match self.commit(&mut writer, gone, additions) {
+        let order_of: Vec<(usize, bool)> = accepted.iter().map(|one| (one.at, one.held.is_some())).collect();
+        match self.commit(&mut writer, gone, accepted) {
             Ok(slots) => {
                 for ((at, is_replaced), slot) in order_of.into_iter().zip(slots) {
                     if is_replaced { &mut changes.replaced } else { &mut changes.added }.push((at, slot));
@@ -137,12 +150,7 @@ impl EngineState {
     }
 
     /// Take *gone* out and put *new* in, in one new version; the slots of *new* in order. On an error nothing has changed.
-    pub(super) fn commit(
-        &self,
-        writer: &mut Writer,
-        gone: Vec<u32>,
-        new: Vec<(Addition, CostClass, Option<Arc<Record>>)>,
-    ) -> Result<Vec<u32>, CannotBuild> {
+    pub(super) fn commit(&self, writer: &mut Writer, gone: Vec<u32>, new: Vec<Accepted>) -> Result<Vec<u32>, CannotBuild> {
         let version = self.version.load_full();
         let number = version.number + 1;
         if self.records.mapped().is_some() {
@@ -152,7 +160,7 @@ impl EngineState {
                     self.partition(&version.partitions, record.partition());
                 }
             }
-            for (addition, ..) in &new {
+            for Accepted { addition, .. } in &new {
                 let collection = addition.collection.clone().unwrap_or_else(|| "*".into());
                 self.partition(&version.partitions, &PartitionName { tenant: addition.tenant.clone(), collection });
             }
@@ -233,19 +241,19 @@ impl EngineState {
     fn fill(
         &self,
         writer: &mut Writer,
-        new: Vec<(Addition, CostClass, Option<Arc<Record>>)>,
+        new: Vec<Accepted>,
         touched: &mut HashMap<Arc<PartitionName>, StoreBuilder, FastHash>,
         slots: &mut Vec<u32>,
     ) -> Result<(), CannotBuild> {
-        for (mut addition, cost_class, held) in new {
+        for Accepted { mut addition, class, held, .. } in new {
             let collection = addition.collection.take().unwrap_or_else(|| "*".into());
             let name = writer.name(PartitionName { tenant: std::mem::take(&mut addition.tenant), collection });
             let order = held.map_or_else(|| writer.order(), |held| held.order);
             let filing = writer.filing(Filing { partition: name.clone(), gateway_id: addition.gateway_id.take() });
             let flags = addition.flags;
             let text = writer.shapes.split(std::mem::take(&mut addition.text));
-            let filed = Filed { filing, order, cost_class, text };
-            let (record, form) = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
+            let filed = Filed { filing, order, cost_class: class, text };
+            let (record, form) = Record::of(*addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
             touched.entry(name).or_default().add(slot, flags, &form)?;

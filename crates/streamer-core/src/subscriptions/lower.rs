@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 /// Lower all parts of a subscription but its tenant and collection, which choose its partition, and its `cel`, for [`and_cel`].
 pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
-    let mut clauses = Vec::new();
+    // It is held until the write: with room for no more, as most filters are a clause each.
+    let parts = usize::from(subscription.types.is_some()) + usize::from(subscription.topic.is_some());
+    let mut clauses = Vec::with_capacity(parts + subscription.filters.len());
     let mut paths = Paths::default();
     let mut changed = Vec::new();
     if let Some(types) = &subscription.types {
