@@ -113,6 +113,8 @@ def median_of(events: str) -> Callable[[Path], float | None]:
 
 #: The first column of a record of `benchmarks.memory`.
 HELD: Final = "250,000 of a kind, 50 collections, bytes each"
+#: Its row of a million, of which a byte each is a megabyte.
+MILLION: Final = "all four, 1,000,000"
 
 GOALS: Final = (
     *(
@@ -137,6 +139,8 @@ GOALS: Final = (
     Goal("an insert of a flight, `match`, p50, µs", 2.5, "real", median_of("inserts of")),
     Goal("resident bytes a subscription, four kinds", 350, "memory", cell(HELD, "all four", "resident")),
     Goal("of these told by `stats`, %", 90, "memory", cell(HELD, "all four", "share"), least=True),
+    Goal("resident MB of 1,000,000, four kinds", 400, "memory", cell(HELD, MILLION, "resident")),
+    Goal("of these told by `stats`, %", 90, "memory", cell(HELD, MILLION, "share"), least=True),
     Goal("loaded by `add_jsonl`, four kinds, subscriptions/s", 300_000, "memory", cell(HELD, "all four", "load/s"), least=True),
     Goal("cogroup on Spark beyond a plan without matching ÷ embedded", 2.5, "spark", beyond_identity("cogroup")),
     Goal("broadcast on Spark beyond a plan without matching ÷ embedded", 1.5, "spark", beyond_identity("broadcast")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, final
 
 from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, OnUnknown, TopicDialect
@@ -107,16 +108,21 @@ class Subscription:
     def to_dict(self) -> dict[str, Any]:
         """Return the members that differ from their defaults, ready for `json.dumps`."""
         shown: dict[str, Any] = {}
-        for member in fields(self):
-            value = getattr(self, member.name)
-            if value is None or (member.name != "id" and value == member.default):
+        for name, default, value in zip(_NAMES, _DEFAULTS, _VALUES(self), strict=True):
+            if value is None or (name != "id" and value == default):
                 continue
-            if member.name == "filters":
+            if name == "filters":
                 value = [item.to_dict() if isinstance(item, Filter) else dict(item) for item in value]
                 if not value:
                     continue
-            shown[member.name] = value
+            shown[name] = value
         return shown
+
+
+#: Of the members, and what reads all of them: found out once, since many subscriptions are written.
+_NAMES: Final = tuple(member.name for member in fields(Subscription))
+_DEFAULTS: Final = tuple(member.default for member in fields(Subscription))
+_VALUES: Final = attrgetter(*_NAMES)
 
 
 class FilterDict(TypedDict, total=False):
