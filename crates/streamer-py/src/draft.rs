@@ -70,7 +70,7 @@ impl Reading {
             bits |= core_flags::BEFORE;
         }
         let has_cel = subscription.cel.is_some();
-        // A program takes ten times its text: one that the form says all of is let go of at once.
+        // A program takes ten times its text. Where the form says all of it, nobody needs it from here on.
         let program = program.filter(|program| !and_cel(&mut form, program.program(), &self.limits));
         if program.is_some() {
             bits |= core_flags::CEL;
