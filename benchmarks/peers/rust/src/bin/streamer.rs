@@ -29,6 +29,7 @@ fn addition(id: u32, pattern: &str) -> Addition {
         tenant: subscription.tenant,
         collection: subscription.collection,
         flags: 0,
+        has_cel: false,
         program: None,
         external_cel: false,
         text: text.into_bytes().into(),
@@ -45,7 +46,7 @@ fn main() {
     let started = Instant::now();
     let layout = Arc::new(EventLayout::from_json(DOCUMENT.as_bytes()).expect("a layout"));
     let engine = Engine::new(Options { layout, validation, background: false, ..Options::default() });
-    let items = given.patterns.iter().map(|(id, pattern)| Ok(addition(*id, pattern))).collect();
+    let items = given.patterns.iter().map(|(id, pattern)| Ok(Box::new(addition(*id, pattern)))).collect();
     let Ok(changes) = engine.write(items, WriteMode::Add, false) else { skip(&peer, &given.workload, "a pattern was refused") };
     // What a caller gets is its own ids: the peers' ids are integers too.
     let mut ids = vec![0; given.patterns.len()];
