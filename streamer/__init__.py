@@ -17,10 +17,10 @@ from streamer._backend import BACKEND, ReferenceBackendWarning
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval.errors import CelErrors, FailingSubscription
 from streamer.core.arrow import ArrowMatches
+from streamer.core.matches import LineResult, Matches
 from streamer.core.protocol import Changes
-from streamer.engine.batch import LineResult
 from streamer.engine.engine import Engine
-from streamer.engine.matches import BatchMatches, Matches
+from streamer.engine.matches import BatchMatches
 from streamer.errors import (
     BackendError,
     BulkConfigError,

@@ -13,6 +13,7 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval.cache import ProgramCounts
 from streamer.cel_eval.errors import FailingSubscription
 from streamer.core.arrow import Chunk, Columns
+from streamer.core.matches import Matches
 from streamer.core.protocol import Held, Mode
 from streamer.errors import EventError, SubscriptionError
 from streamer.events.reading import EventSource
@@ -294,7 +295,7 @@ class Core:
     def image(self, lines: bytes, seed: int) -> bytes | None:
         """Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay."""
 
-    def match(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> Hits:
+    def match(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> Matches:
         """Match one event. Raises EventError."""
 
     def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
@@ -307,7 +308,7 @@ class Core:
         """Tell whether any matches. Raises EventError."""
 
     def match_batch(
-        self, events: Sequence[EventSource], tenant: str | None = None, collection: str | None = None, threads: int = 1
+        self, events: list[EventSource], tenant: str | None = None, collection: str | None = None, threads: int = 1
     ) -> Batch:
         """Match several events on one state, with the GIL released; an error stands in a bad event's place.
 
@@ -487,7 +488,7 @@ class Draft:
 
 @final
 class Batch:
-    """What several events matched, packed: a sequence of hits, made when they are asked for, and of errors of bad events."""
+    """What several events came to, packed: a sequence of `Matches`, made when they are asked for, and of errors of bad events."""
 
     @property
     def rejected(self) -> int:
@@ -496,21 +497,15 @@ class Batch:
     def matched(self) -> list[int]:
         """The positions of events that something matches, and of errors, in order."""
 
-    @property
-    def maker(self) -> Batch:
-        """What makes more of these results; see `streamer.core.protocol.Maker`."""
-
-    def results(self, events: list[Any]) -> ResultIterator:
-        """Make of each event what it came to, as it is asked for: `Matches`, or the error."""
-
-    def lines(self, events: list[Any], numbers: Sequence[int]) -> ResultIterator:
-        """Make the same of each line, with its number: `LineResult`."""
+    def lines(self, numbers: Sequence[int]) -> ResultIterator:
+        """Make each of them the result of a line, with its number, as it is asked for."""
 
     def jsonl(self) -> bytes:
         """Return a line of JSON for each match, by event."""
 
     def __len__(self) -> int: ...
-    def __getitem__(self, position: int, /) -> Hits | EventError: ...
+    def __iter__(self) -> ResultIterator: ...
+    def __getitem__(self, position: int, /) -> Matches | EventError: ...
 
 @final
 class Hits:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, TextIO
 
 import streamer
 from streamer.core.histogram import Histogram
-from streamer.engine.matches import Matches
+from streamer.core.matches import Matches
 from streamer.engine.stats import ignored_text
 from streamer.sizes import format_percentiles
 from streamer.terminal import json_text, printable, printable_json, quoted, show

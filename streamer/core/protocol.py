@@ -15,8 +15,8 @@ Contract of every core, which the tests in tests/api and tests/threads hold both
   `write` of a million, and of an `apply`.
 - What a write has returned from is seen by every match that begins later.
 
-A core owns ids and texts. What it hands out for an event is `Hits`: packed, without a Python object for each match
-until one is asked for.
+A core owns ids and texts. What it hands out for an event is `Matches` over its `Hits`: packed, without a Python object for each
+match until one is asked for.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streamer.bloom.shipping import Gathered
     from streamer.core.arrow import ArrowMatches
     from streamer.core.lint import Finding
+    from streamer.core.matches import LineResult, Matches
     from streamer.core.plan import Plan
     from streamer.core.snapshot import Head
     from streamer.telemetry import PartitionCounts, PartitionSize, Telemetry
@@ -154,21 +155,8 @@ class Hits(Protocol):
         """What writes the messages of these hits; None where that is left to Python."""
 
 
-class Maker(Protocol):
-    """Makes of a batch's hits what `streamer.engine` makes of them, with no Python run for an event."""
-
-    def results(self, events: list[Any]) -> Iterator[Any]:
-        """Make a `Matches` for each event as it is asked for, or return the `EventError`; aligned with *events*."""
-
-    def lines(self, events: list[Any], numbers: Sequence[int]) -> Iterator[Any]:
-        """Make a `LineResult` for each line, of its number and that."""
-
-    def jsonl(self) -> bytes:
-        """Return what `BatchMatches.jsonl` does."""
-
-
-class HitsOfSeveral(Protocol):
-    """What several events matched: hits, perhaps made anew each time that they are asked for, and errors of bad events."""
+class Results(Protocol):
+    """What several events came to, in their order: `Matches`, perhaps made anew each time that they are asked for, and errors."""
 
     @property
     def rejected(self) -> int:
@@ -177,13 +165,17 @@ class HitsOfSeveral(Protocol):
     def matched(self) -> list[int]:
         """Return the positions of events that something matches, and of errors, in order."""
 
-    @property
-    def maker(self) -> Maker | None:
-        """What makes more of them; None where that is left to Python."""
+    def lines(self, numbers: Sequence[int]) -> Iterator[LineResult]:
+        """Make each of them the result of a line; *numbers* are those of the lines."""
+
+    def jsonl(self) -> bytes:
+        """Return what `BatchMatches.jsonl` does. Raises ValueError."""
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, position: int, /) -> Hits | EventError:
+    def __iter__(self) -> Iterator[Matches | EventError]: ...
+
+    def __getitem__(self, position: int, /) -> Matches | EventError:
         """Return what the event at a position came to, from 0 to `len - 1`. Raises IndexError."""
 
 
@@ -246,7 +238,7 @@ class Core(Protocol):
 
     def __contains__(self, subscription_id: object) -> bool: ...
 
-    def match(self, event: EventSource, tenant: str | None, collection: str | None) -> Hits:
+    def match(self, event: EventSource, tenant: str | None, collection: str | None) -> Matches:
         """Match one event; *tenant* and *collection* win over what it says. Raises EventError."""
 
     def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
@@ -258,12 +250,11 @@ class Core(Protocol):
     def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
         """Tell whether any matches; may stop at the first. Raises EventError."""
 
-    def match_batch(
-        self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
-    ) -> HitsOfSeveral:
+    def match_batch(self, events: list[EventSource], tenant: str | None, collection: str | None, threads: int = 1) -> Results:
         """Match several events on one version; aligned, with the error in a bad event's place.
 
         Args:
+            events: kept by what is returned, so nobody may change it.
             threads: how many may be used.
         """
 

@@ -5,41 +5,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Final, NamedTuple, cast, final
+from typing import Final, cast
 
+from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
-from streamer.core.protocol import Changes, Core, Hits, Mode, Source
+from streamer.core.protocol import Changes, Core, Mode, Source
 from streamer.engine.lines import LineSource, read_blocks, read_lines
-from streamer.engine.matches import Matches
 from streamer.errors import BulkSubscriptionError, EventError, SubscriptionError
-
-
-@final
-class LineResult(NamedTuple):
-    """What one line of a stream came to.
-
-    Attributes:
-        line: its number, from 1; blank lines are counted and have no result.
-        result: `Matches`, or the `EventError` in a bad line's place.
-    """
-
-    # A tuple, since one is made for each line: a frozen dataclass takes four times as long to make.
-    line: int
-    result: Matches | EventError
-
-    @property
-    def error(self) -> EventError | None:
-        """Why the line is bad; None for a good one."""
-        return self.result if isinstance(self.result, EventError) else None
-
-    @property
-    def matches(self) -> Matches:
-        """The subscriptions that match. Raises the EventError of a bad line."""
-        result = self.result
-        if isinstance(result, Matches):
-            return result
-        raise result
-
+from streamer.events.reading import EventSource
 
 #: Events of a stream that are matched at once where nobody says: more gain little, and wait longer for their results.
 AT_ONCE: Final = 100
@@ -70,16 +43,16 @@ def _batches(
             numbered, given = numbers[at : at + at_once], lines[at : at + at_once]
             # Numbers in a row are of lines that could all be read.
             is_whole = isinstance(numbered, range)
-            events = cast("list[bytes]", given) if is_whole else [line for line in given if isinstance(line, bytes)]
-            results = core.match_batch(events, *how)
-            if (maker := results.maker) is None or len(events) < len(given) or results.rejected:
+            readable = given if is_whole else [line for line in given if isinstance(line, bytes)]
+            results = core.match_batch(cast("list[EventSource]", readable), *how)
+            if len(readable) < len(given) or results.rejected:
                 yield _with_errors(core, numbered, given, iter(results))
             else:
-                yield maker.lines(events, numbered)
+                yield results.lines(numbered)
 
 
 def _with_errors(
-    core: Core, numbers: Iterable[int], lines: Iterable[bytes | EventError], results: Iterator[Hits | EventError]
+    core: Core, numbers: Iterable[int], lines: Iterable[bytes | EventError], results: Iterator[Matches | EventError]
 ) -> Iterator[LineResult]:
     """Yield what lines came to; some may be bad, or could not even be read: these have no result."""
     for number, line in zip(numbers, lines, strict=True):
@@ -90,9 +63,7 @@ def _with_errors(
         result = next(results)
         if isinstance(result, EventError):
             result.index = number - 1
-            yield LineResult(number, result)
-        else:
-            yield LineResult(number, Matches(result, line))
+        yield LineResult(number, result)
 
 
 def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *, skip: bool) -> Changes:

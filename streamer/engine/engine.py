@@ -18,13 +18,14 @@ from streamer.bloom.options import BloomOptions
 from streamer.cel_eval.cache import ProgramCache
 from streamer.cel_eval.errors import WORST, CelErrors, ErrorLog
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
+from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Mode, Selection, Source
 from streamer.engine.arguments import OnError, check_names, check_positive, is_text, selection, several, skips
-from streamer.engine.batch import AT_ONCE, LineResult, match_lines, write_lines
+from streamer.engine.batch import AT_ONCE, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.lines import LineSource
-from streamer.engine.matches import BatchMatches, Matches
+from streamer.engine.matches import BatchMatches
 from streamer.engine.metrics import EngineMetrics
 from streamer.engine.stream import StreamResult, stream, stream_async
 from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
@@ -387,7 +388,7 @@ class Engine:
         """
         if tenant is not None or collection is not None:
             check_names(tenant, collection)
-        return Matches(self._core.match(event, tenant, collection), event)
+        return self._core.match(event, tenant, collection)
 
     def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
         """Return the ids of the subscriptions that match an event, in no promised order. Raises EventError."""
@@ -427,8 +428,7 @@ class Engine:
         threads = self._threads(threads)
         if tenant is not None or collection is not None:
             check_names(tenant, collection)
-        given = list(several(events))
-        return BatchMatches(self._core.match_batch(given, tenant, collection, threads), given)
+        return BatchMatches(self._core.match_batch(list(several(events)), tenant, collection, threads))
 
     @overload
     def match_stream(

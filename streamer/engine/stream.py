@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from streamer.engine.matches import BatchMatches, Matches
+from streamer.core.matches import Matches
+from streamer.engine.matches import BatchMatches
 from streamer.errors import EventError
 from streamer.events.reading import EventSource
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import count
+from json import JSONEncoder
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from rpds import HashTrieMap
@@ -30,6 +31,7 @@ from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.lint import Finding, with_duplicates
+from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
@@ -50,7 +52,7 @@ from streamer.subscriptions.keys import Key, access_keys
 from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
-from streamer.subscriptions.text import canonical_text, check_length
+from streamer.subscriptions.text import canonical_text, check_length, labels_text
 from streamer.subscriptions.values import private_copy, same_subscription
 from streamer.telemetry import PartitionCounts, PartitionSize, Recorder, Telemetry
 
@@ -109,22 +111,33 @@ class ReferenceHits:
 
 
 @final
-class ReferenceBatch(list[ReferenceHits | EventError]):
-    """What several events came to."""
+class ReferenceResults(list[Matches | EventError]):
+    """What several events came to; see `streamer.core.protocol.Results`."""
 
     @property
     def rejected(self) -> int:
-        """See `HitsOfSeveral`."""
         return sum(isinstance(result, EventError) for result in self)
 
     def matched(self) -> list[int]:
-        """See `HitsOfSeveral`."""
         return [at for at, result in enumerate(self) if isinstance(result, EventError) or len(result)]
 
-    @property
-    def maker(self) -> None:
-        """See `HitsOfSeveral`."""
-        return None
+    def lines(self, numbers: Sequence[int]) -> Iterator[LineResult]:
+        return map(LineResult, numbers, self)
+
+    def jsonl(self) -> bytes:
+        lines = (_line(row, match) for row, result in enumerate(self) if isinstance(result, Matches) for match in result)
+        return "".join(lines).encode()
+
+
+_JSON: Final = JSONEncoder(ensure_ascii=False).encode
+
+
+def _line(row: int, match: Match) -> str:
+    """Return what the native core writes, too: `crates/streamer-py/src/messages.rs`."""
+    names = f'"subscription_id":{_JSON(match.subscription_id)},"gateway_id":{_JSON(match.gateway_id)}'
+    how = f'"transition":{_JSON(match.transition)},"certain":{_JSON(match.certain)}'
+    labels = "null" if match.labels is None else labels_text(match.labels)
+    return f'{{"row":{row},{names},{how},"labels":{labels}}}\n'
 
 
 @final
@@ -332,8 +345,8 @@ class ReferenceCore:
     def __contains__(self, subscription_id: object) -> bool:
         return isinstance(subscription_id, str) and subscription_id in self._version.entries
 
-    def match(self, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
-        return self._settled(self._version, event, tenant, collection)
+    def match(self, event: EventSource, tenant: str | None, collection: str | None) -> Matches:
+        return Matches(self._settled(self._version, event, tenant, collection), event)
 
     def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
         return self._settled(self._version, event, tenant, collection).ids()
@@ -346,14 +359,14 @@ class ReferenceCore:
         return bool(self._settled(self._version, event, tenant, collection))
 
     def match_batch(
-        self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
-    ) -> ReferenceBatch:
+        self, events: list[EventSource], tenant: str | None, collection: str | None, threads: int = 1
+    ) -> ReferenceResults:
         """See `Core`; *threads* makes no difference here, since the GIL lets one run at a time."""
         version = self._version
-        results = ReferenceBatch()
+        results = ReferenceResults()
         for index, event in enumerate(events):
             try:
-                results.append(self._settled(version, event, tenant, collection))
+                results.append(Matches(self._settled(version, event, tenant, collection), event))
             except EventError as error:
                 error.index = index
                 results.append(error.with_traceback(None))

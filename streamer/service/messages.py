@@ -30,9 +30,9 @@ from typing import Any, Final, Literal, NamedTuple, final
 
 from mmh3 import mmh3_x64_128_digest
 
+from streamer.core.matches import Matches, packed
 from streamer.core.options import Options
 from streamer.core.protocol import Hits
-from streamer.engine.matches import Matches, packed
 from streamer.events.layout import Constant
 from streamer.events.places import resolve
 from streamer.events.reading import parse_rfc3339, read_event

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, final
 
+from streamer.core.matches import Matches
 from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
-from streamer.engine.matches import Matches
 from streamer.errors import EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, formats, letters

@@ -22,7 +22,7 @@ import pytest
 from streamer import _native
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.core.options import Options
-from streamer.core.protocol import Hits, Selection
+from streamer.core.protocol import Selection
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import Event, Limits, Match, Verdict
@@ -147,9 +147,9 @@ class Pair:
         if self.rng.random() < 0.5:
             assert sorted(self.core.match_ids(text)) == sorted(name for name, *_ in expected), self.told(text, expected)
         else:
-            (hits,) = self.core.match_batch([text])
-            assert not isinstance(hits, Exception), hits
-            assert {_seen(match) for match in _matches(hits, text)} == expected, self.told(text, expected)
+            (result,) = self.core.match_batch([text])
+            assert not isinstance(result, Exception), result
+            assert {_seen(match) for match in result} == expected, self.told(text, expected)
 
     def segments(self) -> str:
         """Tell whether each partition has one segment, one of them two, or more."""
@@ -158,16 +158,12 @@ class Pair:
 
     def told(self, text: bytes, expected: Any) -> str:
         """Tell what differs, with the subscriptions at fault."""
-        found = {_seen(match) for match in _matches(self.core.match(text), text)}
+        found = {_seen(match) for match in self.core.match(text)}
         names = sorted({name for name, *_ in found ^ expected})
         return "\n".join(
             [f"event {text!r}", f"native: {sorted(found, key=str)}", f"reference: {sorted(expected, key=str)}"]
             + [f"  {name}: {self.held[name].subscription.to_dict() if name in self.held else 'not held'}" for name in names]
         )
-
-
-def _matches(hits: Hits, text: bytes) -> list[Match]:
-    return [hits.match(position, text) for position in range(len(hits))]
 
 
 def _seen(match: Match) -> tuple[str, str | None, bool]:

@@ -10,9 +10,9 @@ import pytest
 
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.config.schema.service import Route
+from streamer.core.matches import packed
 from streamer.core.options import Options
 from streamer.core.protocol import Core
-from streamer.engine.matches import Matches
 from streamer.errors import EventError
 from streamer.events.layout import Constant, EventLayout
 from streamer.native.core import NativeCore
@@ -88,12 +88,12 @@ def _event(rng: random.Random, layout: EventLayout) -> bytes:
 
 def _messages(core: Core, speaker: Speaker, events: list[bytes], key: str | None) -> list[Any]:
     told: list[Any] = []
-    for at, (event, hits) in enumerate(zip(events, iter(core.match_batch(events, None, None)), strict=True)):
-        if isinstance(hits, EventError):
-            told.append(hits.code)
+    for at, (event, found) in enumerate(zip(events, core.match_batch(list(events), None, None), strict=True)):
+        if isinstance(found, EventError):
+            told.append(found.code)
             continue
-        messages = speaker.messages("orders", "0é", Place(0, at, 1, key), event, Matches(hits, event))
-        assert (hits.encoder is None) is isinstance(core, ReferenceCore)
+        messages = speaker.messages("orders", "0é", Place(0, at, 1, key), event, found)
+        assert (packed(found).encoder is None) is isinstance(core, ReferenceCore)
         told.append(sorted((each.sink or "", each.about.attributes, *sorted(each.messages)) for each in messages))
     return told
 
@@ -131,7 +131,7 @@ def test_a_large_event_that_many_want_is_told_in_parts(made: type[NativeCore | R
     core.write([json.dumps({"id": inside("t", f"s{at}"), "gateway_id": f"g{at}"}).encode() for at in range(100)], "add")
     event = json.dumps({"id": 7, "data": {"note": "x" * 100_000}}).encode()
     speaker = Speaker(options, Routes((), "out"), {"out": Shape("full", per)})
-    told = list(speaker.messages("s", "p", Place(0, 0, 0, None), event, Matches(core.match(event, None, None), event)))
+    told = list(speaker.messages("s", "p", Place(0, 0, 0, None), event, core.match(event, None, None)))
     assert len({message for each in told for message in each.messages}) == sum(each.matches for each in told) == 100
     assert all(len(each.messages) == len(each.counts) <= 10 for each in told)
 
@@ -144,7 +144,7 @@ def test_labels_that_no_float64_holds_are_told_as_they_were_written(made: type[N
     core.write([b'{"id": "%b", "labels": {"n": 1e400}}' % inside("t", "s").replace("\0", "\\u0000").encode()], "add")
     event = b'{"data": {}}'
     speaker = Speaker(options, Routes((), "out"), {"out": Shape("none", per)})
-    [told] = speaker.messages("s", "p", Place(0, 0, 0, None), event, Matches(core.match(event, None, None), event))
+    [told] = speaker.messages("s", "p", Place(0, 0, 0, None), event, core.match(event, None, None))
     assert [b'"labels":{"n":1e400}' in message for message in told.messages] == [True]
 
 
@@ -156,7 +156,7 @@ def test_the_id_of_a_message_is_what_it_was() -> None:
     event = b'{"id": 7, "ts": 1795342530123, "collection": "orders", "type": "insert", "data": {}}'
     speaker = Speaker(options, Routes((), "out"), {"out": Shape("none")})
     place = Place(0, 12, 0, None)
-    [told] = speaker.messages("orders", "p", place, event, Matches(core.match(event, None, None), event))
+    [told] = speaker.messages("orders", "p", place, event, core.match(event, None, None))
     assert told.messages == [
         b'{"specversion":"1.0","id":"390dc4ed65ee0fbeba551f28da96e921","source":"/streamer/orders","type":"streamer.match.enter",'
         b'"subject":"s1","time":"2026-11-22T10:15:30.123Z","partitionkey":"7","tenant":"t","collection":"orders","gateway":"g",'

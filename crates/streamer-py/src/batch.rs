@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   events ─ read (GIL held) ─────────► a round ─ by tenant and collection, where they differ ─► blocks ─► threads ─► Batch
-//!   Batch: slots │ 4 7 │ 7 │ │ 4 9 9 │   and of each event where its own are, or its error        batch[2] ─► Hits
+//!   Batch: slots │ 4 7 │ 7 │ │ 4 9 9 │   and of each event where its own are, or its error        batch[2] ─► Matches
 //! ```
 //!
 //! Events of one tenant and collection are matched one after the other, so that what they share is looked up once and its index
-//! stays in the cache: that is what a mixed batch gains. Nothing of Python is made for an event but the hits that somebody asks
-//! for, and the errors.
+//! stays in the cache: that is what a mixed batch gains. Nothing of Python is made for an event but the `Matches` that somebody
+//! asks for, and the errors.
 //!
 //! Cost: the names of a few events of a round, to see whether they differ; where they do a sort, and the names of all, which are
 //! not looked for again when an event is matched. Rejected: order within each block (of a thousand collections a block of 256
@@ -91,10 +91,12 @@ enum Place {
     Bad(Py<PyAny>),
 }
 
-/// What several events matched, packed: a sequence of hits, made when they are asked for, and of errors of bad events.
+/// What several events came to, packed: a sequence of `Matches`, made when they are asked for, and of errors of bad events.
 #[pyclass(frozen, sequence, module = "streamer._native")]
 pub struct Batch {
     shared: Arc<Shared>,
+    /// As they were given.
+    events: Py<PyList>,
     /// Keeps the slots from being given to others.
     pin: Pin,
     /// Only where there are `texts`: it keeps all that is held at one moment.
@@ -127,20 +129,13 @@ impl Batch {
         self.places.len()
     }
 
-    /// What makes more of these results; see `streamer.core.protocol.Maker`.
-    #[getter]
-    fn maker(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    fn __iter__(slf: Bound<'_, Self>) -> ResultIterator {
+        ResultIterator { batch: slf.unbind(), numbers: None, position: 0 }
     }
 
-    /// Make of each event what it came to, as it is asked for: `Matches`, or the error.
-    fn results(slf: Bound<'_, Self>, events: Py<PyList>) -> ResultIterator {
-        ResultIterator { batch: slf.unbind(), events, numbers: None, position: 0 }
-    }
-
-    /// Make the same of each line, with its number: `LineResult`.
-    fn lines(slf: Bound<'_, Self>, events: Py<PyList>, numbers: Vec<u64>) -> ResultIterator {
-        ResultIterator { batch: slf.unbind(), events, numbers: Some(numbers), position: 0 }
+    /// Make each of them the result of a line, with its number, as it is asked for.
+    fn lines(slf: Bound<'_, Self>, numbers: Vec<u64>) -> ResultIterator {
+        ResultIterator { batch: slf.unbind(), numbers: Some(numbers), position: 0 }
     }
 
     /// Return a line of JSON for each match, by event.
@@ -173,8 +168,6 @@ impl Batch {
 #[pyclass(module = "streamer._native")]
 pub struct ResultIterator {
     batch: Py<Batch>,
-    /// As they were given.
-    events: Py<PyList>,
     /// Of lines.
     numbers: Option<Vec<u64>>,
     position: usize,
@@ -193,10 +186,7 @@ impl ResultIterator {
         }
         self.position += 1;
         guard(py, || {
-            let mut result = batch.result(py, position)?;
-            if let Place::Found(_) = batch.places[position] {
-                result = match_objects::matches(&result, &self.events.bind(py).get_item(position)?)?;
-            }
+            let result = batch.result(py, position)?;
             let Some(numbers) = &self.numbers else { return Ok(Some(result)) };
             let number = numbers.get(position).ok_or_else(|| PyIndexError::new_err("a line without a number"))?;
             match_objects::line_result(*number, result).map(Some)
@@ -208,7 +198,9 @@ impl Batch {
     fn result<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyAny>> {
         match &self.places[position] {
             Place::Bad(error) => Ok(error.bind(py).clone()),
-            Place::Found(span) => Bound::new(py, self.hits(py, position, span)).map(Bound::into_any),
+            Place::Found(span) => {
+                match_objects::matches(self.hits(py, position, span), &self.events.bind(py).get_item(position)?)
+            }
         }
     }
 
@@ -325,21 +317,22 @@ fn blocks(texts: &[Option<&[u8]>], order: &Order<'_>, threads: usize) -> Vec<Ran
 }
 
 impl Shared {
-    /// Match *events*; see `streamer/_native.pyi`.
+    /// Match events; see `streamer/_native.pyi`.
     pub fn batch<'py>(
         self: &Arc<Self>,
         py: Python<'py>,
-        events: &Bound<'py, PyAny>,
+        given: Bound<'py, PyList>,
         tenant: Option<&str>,
         collection: Option<&str>,
         threads: usize,
     ) -> PyResult<Batch> {
         guard(py, || {
-            let events = events.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            let events: Vec<_> = given.iter().collect();
             let threads = threads.min(MOST_THREADS).clamp(1, events.len().div_ceil(FEWEST).max(1));
             let version = self.engine.version();
             let mut batch = Batch {
                 shared: self.clone(),
+                events: given.unbind(),
                 pin: version.pin(),
                 version: None,
                 tenant: tenant.map(Box::from),

@@ -11,6 +11,7 @@ use crate::hits::{Hits, OldSide};
 use crate::hook::{Hook, call};
 use crate::host::{self, Asked};
 use crate::interrupts;
+use crate::match_objects;
 use crate::memory;
 use crate::named;
 use crate::shared::{Found, Shared};
@@ -423,7 +424,13 @@ impl Core {
 
     /// Match one event. Raises EventError.
     #[pyo3(name = "match", signature = (event, tenant=None, collection=None))]
-    fn match_(&self, py: Python<'_>, event: &Bound<'_, PyAny>, tenant: Option<&str>, collection: Option<&str>) -> PyResult<Hits> {
+    fn match_<'py>(
+        &self,
+        py: Python<'py>,
+        event: &Bound<'py, PyAny>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         guard(py, || {
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
@@ -432,7 +439,7 @@ impl Core {
             let found = self.shared.find_event(py, &version, &asked, &mut open, |matched| Ok(Found::of(&version, matched)))?;
             let old_side = || OldSide::new(version.clone(), text.to_bytes(py).unbind(), tenant, collection);
             let old_side = found.needs_text().then(old_side);
-            Ok(Hits::new(&self.shared, found, old_side))
+            match_objects::matches(Hits::new(&self.shared, found, old_side), event)
         })
     }
 
@@ -444,7 +451,7 @@ impl Core {
     fn match_batch<'py>(
         &self,
         py: Python<'py>,
-        events: &Bound<'py, PyAny>,
+        events: Bound<'py, PyList>,
         tenant: Option<&str>,
         collection: Option<&str>,
         threads: usize,

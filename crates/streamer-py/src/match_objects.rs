@@ -30,8 +30,8 @@ macro_rules! class {
 }
 
 class!(match_class, "streamer.model", "Match");
-class!(matches_class, "streamer.engine.matches", "Matches");
-class!(line_class, "streamer.engine.batch", "LineResult");
+class!(matches_class, "streamer.core.matches", "Matches");
+class!(line_class, "streamer.core.matches", "LineResult");
 
 /// A new object of a class, none of whose slots is set.
 #[allow(unsafe_code, reason = "see the head of this file")]
@@ -72,10 +72,10 @@ fn pair<'py>(class: &Bound<'py, PyType>, values: [Bound<'py, PyAny>; 2]) -> PyRe
 }
 
 /// Make the `Matches` of hits.
-pub fn matches<'py>(hits: &Bound<'py, PyAny>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = hits.py();
+pub fn matches<'py>(hits: Hits, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = event.py();
     let made = blank(matches_class(py)?)?;
-    set(&made, intern!(py, "_hits"), hits)?;
+    set(&made, intern!(py, "_hits"), Bound::new(py, hits)?.as_any())?;
     set(&made, intern!(py, "event"), event)?;
     Ok(made)
 }

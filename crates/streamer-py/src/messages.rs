@@ -1,4 +1,4 @@
-//! Matches as text: lines of JSON, byte for byte as `streamer/engine/matches.py` writes them, and messages, CloudEvents in
+//! Matches as text: lines of JSON, byte for byte as `streamer/reference/core.py` writes them, and messages, CloudEvents in
 //! structured JSON, byte for byte as `streamer/service/messages.py` writes them.
 //!
 //! ```text
@@ -88,7 +88,7 @@ impl Encoder {
     }
 }
 
-/// Write one match of a batch as a line of JSON, as `streamer.engine.matches` does.
+/// Write one match of a batch as a line of JSON, as `streamer.reference.core` does.
 ///
 /// # Errors
 ///

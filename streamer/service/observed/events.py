@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeAlias, final
 
+from streamer.core.matches import Matches
 from streamer.core.options import Options
-from streamer.engine.matches import Matches
 from streamer.errors import EventError
 from streamer.events.reading import IgnoredEvent
 from streamer.locks import Lock

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from streamer.engine.matches import Matches
+from streamer.core.matches import Matches
 from streamer.locks import Lock
 
 #: Seconds of a step, and steps that are kept: three hours, as of the metrics.

@@ -1,0 +1,116 @@
+"""What a core hands out for an event and for a line: `Matches`, a lazy sequence over packed hits, and `LineResult`.
+
+The native core makes these objects itself: a call of a class of Python takes as long as a short event does.
+
+Invariant: `Matches` pins the state of the engine in which the match began, so what it says never changes, whatever is added or
+removed meanwhile. Drop it to release that state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
+
+from streamer.errors import EventError
+from streamer.events.reading import EventSource
+from streamer.model import Match
+
+if TYPE_CHECKING:
+    from streamer.core.protocol import Hits
+
+
+@final
+class Matches(Sequence[Match]):
+    """The subscriptions that match one event, each once, in no promised order (semantics.md 7.6).
+
+    A sequence of `Match`: `len()`, truth, iteration, indexing, slicing. `in` asks for a subscription id.
+    Pickled, it becomes a plain list of `Match`.
+    """
+
+    __slots__ = ("_hits", "event")
+
+    SHOWN = 5
+
+    def __init__(self, hits: Hits, event: EventSource) -> None:
+        self._hits = hits
+        self.event = event
+
+    def __len__(self) -> int:
+        return len(self._hits)
+
+    @overload
+    def __getitem__(self, index: int) -> Match: ...
+    @overload
+    def __getitem__(self, index: slice) -> Matches: ...
+    def __getitem__(self, index: int | slice) -> Match | Matches:
+        # range() does the arithmetic of negative indexes and slices, and raises the IndexError.
+        chosen = range(len(self._hits))[index]
+        if isinstance(chosen, range):
+            return Matches(self._hits.take(chosen), self.event)
+        return self._hits.match(chosen, self.event)
+
+    def __iter__(self) -> Iterator[Match]:
+        return self._hits.matches(self.event)
+
+    def __contains__(self, subscription_id: object) -> bool:
+        return isinstance(subscription_id, str) and self._hits.find(subscription_id) >= 0
+
+    @property
+    def ignored(self) -> str | None:
+        """Why the event was ignored, an `Ignored`; None for one that was matched, whether or not anything matches it."""
+        return self._hits.ignored
+
+    def ids(self) -> list[str]:
+        """Return the ids of the subscriptions, in the order of this sequence."""
+        return self._hits.ids()
+
+    def by_gateway(self) -> dict[str | None, Matches]:
+        """Group by `gateway_id`, with None for subscriptions that name none."""
+        positions: dict[str | None, list[int]] = {}
+        for position, gateway_id in enumerate(self._hits.gateway_ids()):
+            positions.setdefault(gateway_id, []).append(position)
+        return {gateway_id: Matches(self._hits.take(taken), self.event) for gateway_id, taken in positions.items()}
+
+    def sorted(self) -> Matches:
+        """Return the same matches in the order in which the subscriptions were added; a replaced one keeps its place."""
+        return Matches(self._hits.in_order(), self.event)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[: self.SHOWN].ids()))
+        more = ", ..." if len(self) > self.SHOWN else ""
+        return f"<Matches: {len(self)} [{shown}{more}]>"
+
+
+def packed(matches: Matches) -> Hits:
+    """Return what matches stand on, for who reads many of them without an object for each."""
+    return matches._hits
+
+
+@final
+class LineResult(NamedTuple):
+    """What one line of a stream came to.
+
+    Attributes:
+        line: its number, from 1; blank lines are counted and have no result.
+        result: `Matches`, or the `EventError` in a bad line's place.
+    """
+
+    # A tuple, since one is made for each line: a frozen dataclass takes four times as long to make.
+    line: int
+    result: Matches | EventError
+
+    @property
+    def error(self) -> EventError | None:
+        """Why the line is bad; None for a good one."""
+        return self.result if isinstance(self.result, EventError) else None
+
+    @property
+    def matches(self) -> Matches:
+        """The subscriptions that match. Raises the EventError of a bad line."""
+        result = self.result
+        if isinstance(result, Matches):
+            return result
+        raise result
