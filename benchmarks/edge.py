@@ -38,7 +38,7 @@ from typing import Any, cast
 
 import streamer
 from benchmarks.measure import WrongMatches, order
-from benchmarks.records import core
+from benchmarks.records import commit, core
 from streamer import Matches
 from streamer.automaton import Quamina, TopicMatcher
 from streamer.core.options import Options
@@ -459,6 +459,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = {
             "benchmark": "edge",
             "date": today.isoformat(timespec="seconds"),
+            "commit": commit(),
             "backend": streamer.BACKEND,
             "core": core(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",

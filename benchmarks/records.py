@@ -30,6 +30,11 @@ def _first_line(*command: str) -> str:
     return (done.stdout or done.stderr).splitlines()[0]
 
 
+def commit() -> str:
+    """Name the commit that is measured."""
+    return _first_line("git", "rev-parse", "--short", "HEAD")
+
+
 def machine() -> str:
     """Describe the machine, and how busy it is now."""
     facts = {}
@@ -82,7 +87,7 @@ class Record:
             f"# {self.name}, {today}",
             "",
             f"- Command: `python -m {module} {arguments}`".rstrip(),
-            f"- Commit: {_first_line('git', 'rev-parse', '--short', 'HEAD')}",
+            f"- Commit: {commit()}",
             f"- Machine: {self.machine}; when it ended {load}.",
             f"- Versions: streamer {streamer.__version__}; Python {platform.python_version()}; "
             f"{_first_line('rustc', '--version')}; {_first_line('java', '--version')}.",
