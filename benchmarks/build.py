@@ -11,7 +11,6 @@ a ratio is that of the best rounds. The last table names the crates that take lo
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -29,7 +28,7 @@ from typing import Any, Final
 
 from benchmarks.measure import WrongMatches
 from benchmarks.peers.generate import Sizes, events_of, write
-from benchmarks.records import Record, machine
+from benchmarks.records import Record, machine, parser_for
 
 ROOT: Final = Path(__file__).parents[1]
 PROFILES: Final = {"wheel": "release", "editable": "editable"}
@@ -127,11 +126,7 @@ def compared(places: dict[str, Path], data: Path, seconds: float, rounds: int) -
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build, compare, and print or record the tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.build", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--smoke", action="store_true", help="compare the core that is here with itself, on a little data")
-    parser.add_argument("--record", action="store_true", help="write a dated record")
-    options = parser.parse_args(arguments)
+    options = parser_for(__doc__).parse_args(arguments)
     began, lines = machine(), []
 
     def show(line: str) -> None:

@@ -8,13 +8,12 @@ The measuring is done by `crates/streamer-core/examples/matching.rs`, whose smal
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from benchmarks.records import Record, machine
+from benchmarks.records import Record, machine, parser_for
 
 SECTIONS: Final = ("sizes", "flat", "removed", "repeated", "partitions")
 ABOUT: Final = (
@@ -25,11 +24,8 @@ ABOUT: Final = (
 
 def main() -> None:
     """Build and run the core's benchmark; print it, or keep it as a record."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.core", description=__doc__)
-    parser.formatter_class = argparse.RawTextHelpFormatter
+    parser = parser_for(__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"some of: {', '.join(SECTIONS)}")
-    parser.add_argument("--smoke", action="store_true", help="a thousand subscriptions")
-    parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-core.md")
     options = parser.parse_args()
     unknown = set(options.sections) - set(SECTIONS)
     if unknown:

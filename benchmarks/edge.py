@@ -21,7 +21,6 @@ objects, events as dicts by turns with `orjson.dumps` and their bytes, `Match` o
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -33,12 +32,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import streamer
 from benchmarks.measure import WrongMatches, order
-from benchmarks.records import commit, core
+from benchmarks.records import RECORDS, commit, core, parser_for
 from streamer import Matches
 from streamer.automaton import Quamina, TopicMatcher
 from streamer.core.options import Options
@@ -51,7 +49,6 @@ SIZES = (1, 1_000, 100_000)
 EVENTS = 2_000
 MANY = 2_000
 ROUNDS = 7
-RECORDS = Path(__file__).parent / "records"
 
 
 @dataclass(frozen=True)
@@ -418,10 +415,7 @@ def measure_alone(size: int, count: int, rounds: int) -> dict[str, tuple[float, 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, record."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.edge", description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="only a little data")
-    parser.add_argument("--record", action="store_true", help=f"write the figures into {RECORDS.name}/")
-    options = parser.parse_args(arguments)
+    options = parser_for(__doc__).parse_args(arguments)
     print(f"streamer {streamer.__version__}, {streamer.BACKEND} backend, one thread; ns an event, subscriptions/s")
     names = [name for name in Row.__annotations__ if name != "subscriptions"]
     print(f"{'subscriptions':>13} " + " ".join(f"{name:>11}" for name in names))

@@ -13,7 +13,6 @@ times as many of all kinds: what an engine takes however few it holds weighs les
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import multiprocessing
@@ -27,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import streamer
 from benchmarks.measure import WrongMatches
-from benchmarks.records import Record, machine
+from benchmarks.records import Record, machine, parser_for
 
 KINDS: Final = ("equality", "topic and !=", "pattern with a prefix", "lowered CEL", "all four")
 COLLECTIONS: Final = 50
@@ -131,10 +130,8 @@ def latencies(engine: streamer.Engine, kind: str, numbers: Sequence[int]) -> lis
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print or record a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_for(__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=KINDS, help=f"some of: {', '.join(KINDS)}")
-    parser.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
-    parser.add_argument("--record", action="store_true", help="write a dated record")
     parser.add_argument("--count", type=int, default=COUNT, help="subscriptions of a kind")
     options = parser.parse_args(arguments)
     if unknown := set(options.kinds) - set(KINDS):

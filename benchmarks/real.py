@@ -18,7 +18,6 @@ this interpreter; the ratio is the median of those within a round: below 1, this
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections import defaultdict
@@ -32,7 +31,7 @@ from typing import Any, Final
 import streamer
 from benchmarks import shapes
 from benchmarks.measure import WrongMatches
-from benchmarks.records import Record, machine
+from benchmarks.records import Record, machine, parser_for
 from benchmarks.turns import SUBSCRIPTIONS, WAYS, Turns
 from examples.flights import generated, records
 from examples.flights.__main__ import HAND_WRITTEN
@@ -167,9 +166,7 @@ def table(given: Set, checkouts: Sequence[Path], rounds: int, turns: int) -> Ite
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print or record the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
-    parser.add_argument("--record", action="store_true", help="write a dated record")
+    parser = parser_for(__doc__)
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout, to be measured by turns with this one")
     options = parser.parse_args(arguments)
     checkouts, began = [ROOT, *([options.beside.resolve()] if options.beside else [])], machine()

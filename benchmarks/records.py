@@ -100,6 +100,15 @@ class Record:
         return str(path.relative_to(RECORDS.parents[1]))
 
 
+def parser_for(manual: str | None) -> argparse.ArgumentParser:
+    """Return what reads a command of `[--smoke | --record]`, to which a benchmark may add more."""
+    parser = argparse.ArgumentParser(description=manual, formatter_class=argparse.RawDescriptionHelpFormatter)
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
+    one.add_argument("--record", action="store_true", help="write a dated record")
+    return parser
+
+
 @contextlib.contextmanager
 def report(
     name: str, manual: str | None, about: str, arguments: Sequence[str] | None
@@ -109,11 +118,7 @@ def report(
     Yields:
         Whether it is a smoke run, and what prints a line and keeps it for the record.
     """
-    parser = argparse.ArgumentParser(description=manual, formatter_class=argparse.RawDescriptionHelpFormatter)
-    one = parser.add_mutually_exclusive_group()
-    one.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
-    one.add_argument("--record", action="store_true", help="write a dated record")
-    options, began, lines = parser.parse_args(arguments), machine(), list[str]()
+    options, began, lines = parser_for(manual).parse_args(arguments), machine(), list[str]()
 
     def tell(line: str) -> None:
         print(line, flush=True)

@@ -93,8 +93,7 @@ class Broadcast:
 
     def take_back(self, spark: SparkSession) -> None:
         """Say that nothing needs it any more: what was shipped for nothing else is taken back, as far as Spark lets it."""
-        for kept in filter(None, (self.held.file, self.guards)):
-            release(spark, kept)
+        release(spark, self.held.file, self.guards)
 
 
 #: What this process holds, by digest: what is equal is held once, as long as anything needs it.

@@ -163,8 +163,7 @@ class Prepared:
 
     def take_back(self, spark: SparkSession) -> None:
         """Say that nothing needs it any more: what was shipped for nothing else is taken back, as far as Spark lets it."""
-        for kept in filter(None, (self.parts, self.snapshot)):
-            release(spark, kept)
+        release(spark, self.parts, self.snapshot)
 
 
 def texts_of(spark: SparkSession, held: Held) -> DataFrame:

@@ -146,26 +146,32 @@ def carry(spark: SparkSession, kept: Kept, owner: object = None) -> Kept:
     return kept
 
 
-def release(spark: SparkSession, kept: Kept) -> None:
-    """End a use of a file; with the last it is taken back, as far as Spark lets it."""
+def release(spark: SparkSession, *kept: Kept | None) -> None:
+    """End a use of files; with the last use of one it is taken back, as far as Spark lets it."""
     with _LOCK:
-        carried = _CARRIED.get(_application(spark), {})
-        held = carried.get(kept.name)
-        if held is None:
-            return
-        held.uses -= 1
-        if held.uses > 0:
-            return
-        cached = take_back(spark, kept.name)
-        if cached is None:
-            return
-        del carried[kept.name]
-        kept.is_gone = True
-        _TAKEN_BACK[0] += 1
-        # From now on equal bytes are another file.
-        if _KEPT.get(kept.key) is kept:
-            del _KEPT[kept.key]
-        _GONE.setdefault(_application(spark), deque(maxlen=MOST_GONE)).append(Listed(kept.name, cached))
+        for each in kept:
+            if each is not None:
+                _release(spark, each)
+
+
+def _release(spark: SparkSession, kept: Kept) -> None:
+    carried = _CARRIED.get(_application(spark), {})
+    held = carried.get(kept.name)
+    if held is None:
+        return
+    held.uses -= 1
+    if held.uses > 0:
+        return
+    cached = take_back(spark, kept.name)
+    if cached is None:
+        return
+    del carried[kept.name]
+    kept.is_gone = True
+    _TAKEN_BACK[0] += 1
+    # From now on equal bytes are another file.
+    if _KEPT.get(kept.key) is kept:
+        del _KEPT[kept.key]
+    _GONE.setdefault(_application(spark), deque(maxlen=MOST_GONE)).append(Listed(kept.name, cached))
 
 
 def gone(spark: SparkSession) -> tuple[Listed, ...]:
