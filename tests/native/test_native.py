@@ -193,6 +193,18 @@ def test_what_json_does_not_say_is_kept_as_it_is_and_let_go(engine: MakeEngine) 
     assert gone() is None
 
 
+def test_the_collector_walks_through_results_only_where_they_may_lead_back_to_themselves(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many([{"id": "s"}, {"id": "t", "labels": {"team": "x"}}])
+    matches = e.match(EVENT).sorted()
+    line = next(e.match_jsonl(EVENT))
+    assert [gc.is_tracked(each) for each in (line, line.matches, *matches)] == [False, False, False, True]
+    matches = e.match({"data": {"a": 1}}).sorted()
+    assert all(gc.is_tracked(each) for each in (matches, *matches))
+    bad = next(e.match_jsonl(b"{"))
+    assert gc.is_tracked(bad)
+
+
 def test_matches_keep_their_state_while_slots_are_given_to_others(engine: MakeEngine) -> None:
     e = engine()
     e.add_many({"id": f"old{n}", "gateway_id": "g", "filters": ONE} for n in range(2000))

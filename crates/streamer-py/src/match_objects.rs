@@ -2,7 +2,7 @@
 //!
 //! `Match` is a frozen dataclass with slots. Its `__init__` runs Python for each of them, and puts six values in through
 //! `object.__setattr__` by name: three times the cost of all the rest. An object is allocated here as `object.__new__` does it, and
-//! its slots are set as `object.__setattr__` does. Rejected: a native class in its place, which would be a second `Match` beside the
+//! its slots are set by what `object.__setattr__` finds by their names, which is found once. Rejected: a native class in its place, which would be a second `Match` beside the
 //! reference's, and would have to say again what a dataclass says of `==`, `repr`, `replace`, pickling and patterns.
 //!
 //! The `unsafe` here is these calls of CPython, and those that fill a new tuple, which `pyo3` has no safe names for.
@@ -11,45 +11,71 @@ use crate::errors::guard;
 use crate::gil;
 use crate::hits::Hits;
 use crate::host;
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyType};
+use pyo3::types::{PyBool, PyBytes, PyString, PyType};
 use std::sync::OnceLock;
 use streamer_core::engine::Outcome;
 
-/// A class of Python, looked up once.
+/// A class of Python, looked up once, and its slots.
 macro_rules! class {
-    ($name:ident, $module:literal, $class:literal) => {
-        fn $name(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-            static CLASS: OnceLock<Py<PyType>> = OnceLock::new();
-            let class = gil::once(&CLASS, || Ok(py.import($module)?.getattr($class)?.cast_into::<PyType>()?.unbind()))?;
-            Ok(class.bind(py))
+    ($name:ident, $module:literal, $class:literal, [$($slot:literal),*]) => {
+        fn $name(py: Python<'_>) -> PyResult<&'static Class> {
+            static CLASS: OnceLock<Class> = OnceLock::new();
+            gil::once(&CLASS, || Class::of(py.import($module)?.getattr($class)?.cast_into::<PyType>()?, &[$($slot),*]))
         }
     };
 }
 
-class!(match_class, "streamer.model", "Match");
-class!(matches_class, "streamer.core.matches", "Matches");
-class!(line_class, "streamer.core.matches", "LineResult");
+class!(match_class, "streamer.model", "Match", ["subscription_id", "gateway_id", "event", "transition", "certain", "labels"]);
+class!(matches_class, "streamer.core.matches", "Matches", ["_hits", "event"]);
+class!(line_class, "streamer.core.matches", "LineResult", []);
 
-/// A new object of a class, none of whose slots is set.
-#[allow(unsafe_code, reason = "see the head of this file")]
-fn blank<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: `class` is a type that is alive, and the GIL is held, as its `Bound` says. The classes here have slots alone, and
-    // derive from `object` and from classes without any slots, whose `__new__` does just this. What returns is an owned reference,
-    // or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(class.py(), ffi::PyType_GenericAlloc(class.as_type_ptr(), 0)) }
+struct Class {
+    class: Py<PyType>,
+    slots: Box<[Slot]>,
 }
 
-/// Set an attribute as `object.__setattr__` does, past a `__setattr__` of its class.
-#[allow(unsafe_code, reason = "see the head of this file")]
-fn set(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    // SAFETY: all three are objects that are alive, and the GIL is held, as their `Bound` says; `name` is a string, which is all that
-    // the call asks. It takes references of its own.
-    match unsafe { ffi::PyObject_GenericSetAttr(object.as_ptr(), name.as_ptr(), value.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(PyErr::fetch(object.py())),
+/// What sets a slot: the class's attribute of its name, and what CPython calls for an attribute that is set by such a one.
+struct Slot {
+    descriptor: Py<PyAny>,
+    set: ffi::descrsetfunc,
+}
+
+impl Slot {
+    #[allow(unsafe_code, reason = "see the head of this file")]
+    fn of(class: &Bound<'_, PyType>, name: &str) -> PyResult<Slot> {
+        let descriptor = class.getattr(name)?;
+        // SAFETY: the type of an object that is alive; what it has there is a function of this signature, or null.
+        let set: Option<ffi::descrsetfunc> =
+            unsafe { std::mem::transmute(ffi::PyType_GetSlot(ffi::Py_TYPE(descriptor.as_ptr()), ffi::Py_tp_descr_set)) };
+        let set = set.ok_or_else(|| PyTypeError::new_err(format!("{name} is no slot")))?;
+        Ok(Slot { descriptor: descriptor.unbind(), set })
+    }
+}
+
+impl Class {
+    fn of(class: Bound<'_, PyType>, slots: &[&str]) -> PyResult<Class> {
+        let slots = slots.iter().map(|name| Slot::of(&class, name)).collect::<PyResult<_>>()?;
+        Ok(Class { class: class.unbind(), slots })
+    }
+
+    /// A new object whose slots have these values.
+    #[allow(unsafe_code, reason = "see the head of this file")]
+    fn make<'py>(&self, py: Python<'py>, values: &[&Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: `class` is a type that is alive, and the GIL is held, as `py` says. The classes here have slots alone, and
+        // derive from `object` and from classes without any slots, whose `__new__` does just this. What returns is an owned reference,
+        // or null with an exception set.
+        let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(self.class.as_ptr().cast(), 0)) }?;
+        for (slot, value) in self.slots.iter().zip(values) {
+            // SAFETY: all three are alive, and the function is that of the descriptor's type. It takes a reference of its own, and
+            // raises where the object is not of the descriptor's class.
+            if unsafe { (slot.set)(slot.descriptor.as_ptr(), made.as_ptr(), value.as_ptr()) } != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        Ok(made)
     }
 }
 
@@ -71,19 +97,45 @@ fn pair<'py>(class: &Bound<'py, PyType>, values: [Bound<'py, PyAny>; 2]) -> PyRe
     }
 }
 
+/// Whether an event is a text, which leads to no other object.
+fn is_text(event: &Bound<'_, PyAny>) -> bool {
+    event.is_exact_instance_of::<PyBytes>() || event.is_exact_instance_of::<PyString>()
+}
+
+/// Let the collector of garbage pass over a new object, as it does over a tuple of texts: nothing that it holds leads back to it.
+/// Who keeps thousands of them would have each walked through again and again, for a tenth of what they cost.
+#[allow(unsafe_code, reason = "see the head of this file")]
+fn pass_over(made: &Bound<'_, PyAny>) {
+    // SAFETY: `made` is alive, the GIL is held, and its class takes part in the collection, as all of Python's own classes with slots and
+    // all tuples do. It is freed as ever: who frees one looks whether it is tracked.
+    unsafe { ffi::PyObject_GC_UnTrack(made.as_ptr().cast()) }
+}
+
+#[allow(unsafe_code, reason = "see the head of this file")]
+fn is_tracked(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: `object` is alive, and the GIL is held.
+    unsafe { ffi::PyObject_GC_IsTracked(object.as_ptr()) != 0 }
+}
+
 /// Make the `Matches` of hits.
 pub fn matches<'py>(hits: Hits, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = event.py();
-    let made = blank(matches_class(py)?)?;
-    set(&made, intern!(py, "_hits"), Bound::new(py, hits)?.as_any())?;
-    set(&made, intern!(py, "event"), event)?;
+    let made = matches_class(py)?.make(py, &[Bound::new(py, hits)?.as_any(), event])?;
+    if is_text(event) {
+        pass_over(&made);
+    }
     Ok(made)
 }
 
 /// Make the `LineResult` of a line.
 pub fn line_result(number: u64, result: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = result.py();
-    pair(line_class(py)?, [number.into_pyobject(py)?.into_any(), result])
+    let is_passed_over = !is_tracked(&result);
+    let made = pair(line_class(py)?.class.bind(py), [number.into_pyobject(py)?.into_any(), result])?;
+    if is_passed_over {
+        pass_over(&made);
+    }
+    Ok(made)
 }
 
 /// Gateways in a row are often the same; their names are made once.
@@ -120,13 +172,11 @@ pub fn make<'py>(
         0 => none,
         _ => hits.shared.host.bind(py).call_method1("labels", (host::source_of(py, &record),))?,
     };
-    let made = blank(match_class(py)?)?;
-    set(&made, intern!(py, "subscription_id"), &host::id_of(py, &record))?;
-    set(&made, intern!(py, "gateway_id"), &gateway)?;
-    set(&made, intern!(py, "event"), event)?;
-    set(&made, intern!(py, "transition"), &transition)?;
-    set(&made, intern!(py, "certain"), &PyBool::new(py, certain))?;
-    set(&made, intern!(py, "labels"), &labels)?;
+    let (id, certain) = (host::id_of(py, &record), PyBool::new(py, certain));
+    let made = match_class(py)?.make(py, &[&id, &gateway, event, &transition, &certain, &labels])?;
+    if labels.is_none() && is_text(event) {
+        pass_over(&made);
+    }
     Ok(made)
 }
 
