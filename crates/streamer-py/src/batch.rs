@@ -16,7 +16,7 @@
 
 use crate::errors::{self, guard};
 use crate::gil;
-use crate::hits::{Hits, OldSide};
+use crate::hits::{Hits, Nothing, OldSide};
 use crate::host::Text;
 use crate::match_objects;
 use crate::messages;
@@ -109,6 +109,7 @@ pub struct Batch {
     outcomes: Vec<Outcome>,
     /// The texts of events whose transitions need them, by position.
     texts: Vec<(usize, Py<PyBytes>)>,
+    nothing: Nothing,
 }
 
 #[pymethods]
@@ -196,12 +197,12 @@ impl ResultIterator {
 
 impl Batch {
     fn result<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyAny>> {
-        match &self.places[position] {
-            Place::Bad(error) => Ok(error.bind(py).clone()),
-            Place::Found(span) => {
-                match_objects::matches(self.hits(py, position, span), &self.events.bind(py).get_item(position)?)
-            }
-        }
+        let hits = match &self.places[position] {
+            Place::Bad(error) => return Ok(error.bind(py).clone()),
+            Place::Found(Span { length: 0, ignored: None, .. }) => self.nothing.hits(py, &self.shared)?,
+            Place::Found(span) => Bound::new(py, self.hits(py, position, span))?,
+        };
+        match_objects::matches(&hits, &self.events.bind(py).get_item(position)?)
     }
 
     fn hits(&self, py: Python<'_>, position: usize, span: &Span) -> Hits {
@@ -342,6 +343,7 @@ impl Shared {
                 slots: Vec::new(),
                 outcomes: Vec::new(),
                 texts: Vec::new(),
+                nothing: Nothing::default(),
             };
             let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.scratch()).collect();
             let mut index = 0;

@@ -7,7 +7,7 @@ use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
 use crate::external_cel::HostCel;
 use crate::gil;
-use crate::hits::{Hits, OldSide};
+use crate::hits::{Hits, Nothing, OldSide};
 use crate::hook::{Hook, call};
 use crate::host::{self, Asked};
 use crate::interrupts;
@@ -57,6 +57,7 @@ pub struct Core {
     pub shared: Arc<Shared>,
     pub reading: Arc<Reading>,
     pub hook: Arc<Hook>,
+    nothing: Nothing,
 }
 
 #[pymethods]
@@ -131,7 +132,7 @@ impl Core {
             let programs = Cache::new(cache_size);
             let default_tenant = default_tenant.map(Box::from);
             let reading = Reading { default_tenant, topic_dialect, limits, layout, programs, external_cel: portable };
-            Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
+            Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook, nothing: Nothing::default() })
         })
     }
 
@@ -439,7 +440,11 @@ impl Core {
             let found = self.shared.find_event(py, &version, &asked, &mut open, |matched| Ok(Found::of(&version, matched)))?;
             let old_side = || OldSide::new(version.clone(), text.to_bytes(py).unbind(), tenant, collection);
             let old_side = found.needs_text().then(old_side);
-            match_objects::matches(Hits::new(&self.shared, found, old_side), event)
+            let hits = match found.is_nothing() {
+                true => self.nothing.hits(py, &self.shared)?,
+                false => Bound::new(py, Hits::new(&self.shared, found, old_side))?,
+            };
+            match_objects::matches(&hits, event)
         })
     }
 

@@ -1,6 +1,7 @@
 //! What one event matched: slots, packed, and made into Python objects only where they are asked for.
 
 use crate::errors::guard;
+use crate::gil;
 use crate::interrupts;
 use crate::match_objects::{self, LastGateway, MatchIterator};
 use crate::messages::{self, Common, Encoder};
@@ -59,6 +60,17 @@ pub struct Hits {
     pub ignored: Option<Ignored>,
     /// Where the change says to compare.
     pub old_side: Option<Arc<OldSide>>,
+}
+
+/// The hits of all events that match nothing, which is most: made once, since making one costs a tenth of a short event.
+#[derive(Default)]
+pub struct Nothing(OnceLock<Py<Hits>>);
+
+impl Nothing {
+    pub fn hits<'py>(&self, py: Python<'py>, shared: &Arc<Shared>) -> PyResult<Bound<'py, Hits>> {
+        let hits = gil::once(&self.0, || Py::new(py, Hits::new(shared, Found::default(), None)))?;
+        Ok(hits.bind(py).clone())
+    }
 }
 
 impl Hits {

@@ -118,9 +118,9 @@ fn is_tracked(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Make the `Matches` of hits.
-pub fn matches<'py>(hits: Hits, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub fn matches<'py>(hits: &Bound<'py, Hits>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = event.py();
-    let made = matches_class(py)?.make(py, &[Bound::new(py, hits)?.as_any(), event])?;
+    let made = matches_class(py)?.make(py, &[hits.as_any(), event])?;
     if is_text(event) {
         pass_over(&made);
     }

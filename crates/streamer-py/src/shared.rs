@@ -33,6 +33,7 @@ pub struct Shared {
 }
 
 /// What one event matched, out of the scratch.
+#[derive(Default)]
 pub struct Found {
     pub slots: Box<[u32]>,
     /// Empty, or aligned.
@@ -43,6 +44,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Whether there is nothing to say of the event but that nothing matches it.
+    pub fn is_nothing(&self) -> bool {
+        self.slots.is_empty() && self.ignored.is_none()
+    }
+
     /// Whether the transition of any of them is found in the event's text.
     pub fn needs_text(&self) -> bool {
         let is_plain = self.outcomes.is_empty() || self.outcomes.contains(&None);
