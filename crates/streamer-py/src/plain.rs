@@ -58,7 +58,7 @@ pub fn write_event<'py>(
     default: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
     answers: &mut Vec<Answer<'py>>,
 ) -> PyResult<Result<Vec<u8>, Refused>> {
-    let mut writer = Writer::of_event(most);
+    let mut writer = Writer::of_event(Vec::with_capacity(512), most);
     let written = writer.whole(event, 0);
     Ok(match (written, &writer.odd) {
         (written, Some(odd)) if odd.is_empty() => written.map(|()| writer.out),
@@ -72,8 +72,8 @@ pub fn write_event<'py>(
 }
 
 impl<'py> Writer<'py> {
-    fn of_event(most: usize) -> Writer<'py> {
-        Writer { out: Vec::with_capacity(512), most, tuples: true, odd: Some(Vec::new()) }
+    fn of_event(out: Vec<u8>, most: usize) -> Writer<'py> {
+        Writer { out, most, tuples: true, odd: Some(Vec::new()) }
     }
 
     fn whole(&mut self, value: &Bound<'py, PyAny>, depth: usize) -> Result<(), Refused> {
@@ -86,10 +86,10 @@ impl<'py> Writer<'py> {
     fn filled(self, default: &Bound<'py, PyAny>, answers: &mut Vec<Answer<'py>>) -> Option<Vec<u8>> {
         let Writer { out, most, odd, .. } = self;
         let odd = odd.unwrap_or_default();
-        let mut text = Vec::with_capacity(out.len() + 64 * odd.len());
+        let mut whole = Writer::of_event(Vec::with_capacity(out.len() + 64 * odd.len()), most);
         let mut written = 0;
         for Odd { value, at, depth } in odd {
-            text.extend(&out[written..at]);
+            whole.out.extend(&out[written..at]);
             written = at;
             let made = match default.call1((&value,)) {
                 Ok(made) => made,
@@ -99,19 +99,26 @@ impl<'py> Writer<'py> {
                 }
             };
             answers.push((value, Some(made.clone()), None));
-            let mut inner = Writer::of_event(most);
-            inner.whole(&made, depth).ok()?;
-            if inner.out.is_empty() {
+            let begin = whole.out.len();
+            whole.value(&made, depth).ok()?;
+            if let Some(inner) = whole.split_off(begin) {
                 // Odd again: Python counts how often *default* may be asked of what it made.
-                return None;
+                let text = if inner.out.is_empty() { None } else { inner.filled(default, answers) }?;
+                whole.out.extend(text);
             }
-            text.extend(inner.filled(default, answers)?);
-            if text.len() + out.len() - written > most {
+            if whole.out.len() + out.len() - written > most {
                 return None;
             }
         }
-        text.extend(&out[written..]);
-        Some(text)
+        whole.out.extend(&out[written..]);
+        Some(whole.out)
+    }
+
+    /// Take off what was written from *begin* on, if there are odd values in it.
+    fn split_off(&mut self, begin: usize) -> Option<Writer<'py>> {
+        let mut odd = self.odd.as_mut().filter(|odd| !odd.is_empty()).map(std::mem::take)?;
+        odd.iter_mut().for_each(|odd| odd.at -= begin);
+        Some(Writer { out: self.out.split_off(begin), odd: Some(odd), ..*self })
     }
 
     fn within(&self) -> Result<(), Refused> {
