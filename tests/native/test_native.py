@@ -252,9 +252,11 @@ def test_threads_may_fork_at_once() -> None:
     """Each brings the cores to rest, and none waits for what another one holds."""
     found = python(
         """
-        import faulthandler, os, threading
+        import faulthandler, os, threading, warnings
         import streamer
 
+        # Python 3.12 warns of a fork beside threads: that is what is tried.
+        warnings.simplefilter("ignore", DeprecationWarning)
         faulthandler.dump_traceback_later(60, exit=True)
         engines = [streamer.Engine() for _ in range(3)]
 
