@@ -97,6 +97,36 @@ def beyond_identity(way: str) -> Callable[[Path], float | None]:
     return read
 
 
+def of_million(name: str, column: str) -> Callable[[Path], float | None]:
+    """Return what reads a column of the core's table of events, of a set of a million subscriptions."""
+
+    def read(path: Path) -> float | None:
+        rows = table(path.read_text(encoding="utf-8"), "subscriptions")
+        return next((number(row[column]) for row in rows if (row["subscriptions"], row["set"]) == ("1000000", name)), None)
+
+    return read
+
+
+def most(first: str, column: str) -> Callable[[Path], float | None]:
+    """Return what reads the largest figure of a column, of the table whose first column is *first*."""
+
+    def read(path: Path) -> float | None:
+        text = path.read_text(encoding="utf-8")
+        return max((number(row[column]) for row in table(text, first)), default=None) if f"| {first} |" in text else None
+
+    return read
+
+
+def stays(kind: str) -> Callable[[Path], float | None]:
+    """Return what reads how much of the memory of a kind stays when half of the subscriptions are removed, in percent."""
+
+    def read(path: Path) -> float | None:
+        half, whole = (cell(HELD, kind, column)(path) for column in ("after half", "resident"))
+        return 100 * half / whole if half and whole else None
+
+    return read
+
+
 def median_of(events: str) -> Callable[[Path], float | None]:
     """Return what reads the median of `match` over *events* of a set, all subscriptions being held, in microseconds."""
 
@@ -115,6 +145,9 @@ def median_of(events: str) -> Callable[[Path], float | None]:
 HELD: Final = "250,000 of a kind, 50 collections, bytes each"
 #: Its row of a million, of which a byte each is a megabyte.
 MILLION: Final = "all four, 1,000,000"
+
+#: The first column of the last table of `benchmarks.core`.
+PYTHON: Final = "set of `match`"
 
 GOALS: Final = (
     *(
@@ -139,9 +172,26 @@ GOALS: Final = (
     Goal("an insert of a flight, `match`, p50, µs", 2.5, "real", median_of("inserts of")),
     Goal("resident bytes a subscription, four kinds", 350, "memory", cell(HELD, "all four", "resident")),
     Goal("of these told by `stats`, %", 90, "memory", cell(HELD, "all four", "share"), least=True),
+    Goal("of these stay when half are removed, %", 55, "memory", stays("all four")),
     Goal("resident MB of 1,000,000, four kinds", 400, "memory", cell(HELD, MILLION, "resident")),
-    Goal("of these told by `stats`, %", 90, "memory", cell(HELD, MILLION, "share"), least=True),
+    Goal("of that million told by `stats`, %", 90, "memory", cell(HELD, MILLION, "share"), least=True),
+    Goal("of that million stay when half are removed, %", 55, "memory", stays(MILLION)),
     Goal("loaded by `add_jsonl`, four kinds, subscriptions/s", 300_000, "memory", cell(HELD, "all four", "load/s"), least=True),
+    *(
+        Goal(f"1,000,000 subscriptions, {matches}, the core, {column}", limit, "core", of_million(name, column))
+        for name, matches, p50, p99 in (
+            ("none", "no match", 1.2, 2.5),
+            ("200", "some 130 matches", 10, 20),
+            ("2,000", "some 1,750 matches", 20, 40),
+        )
+        for column, limit in (("p50 µs", p50), ("p99 µs", p99))
+    ),
+    *(
+        Goal(f"1,000,000 subscriptions, {matches}, `match` ÷ the core, p50", 1.3, "core", cell(PYTHON, name, "÷ core p50"))
+        for name, matches in (("none", "no match"), ("200", "some 130 matches"), ("2,000", "some 1,750 matches"))
+    ),
+    Goal("1,000 subscriptions beside 999,000 others ÷ alone, p50", 3, "core", most("set, crowded", "beside ÷ alone, p50")),
+    Goal("2,000 added and removed a second ÷ none, p99", 2, "core", most("set, changing", "p99")),
     Goal("cogroup on Spark beyond a plan without matching ÷ embedded", 2.5, "spark", beyond_identity("cogroup")),
     Goal("broadcast on Spark beyond a plan without matching ÷ embedded", 1.5, "spark", beyond_identity("broadcast")),
 )

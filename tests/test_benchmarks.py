@@ -15,6 +15,7 @@ from benchmarks import (
     build,
     changes,
     console,
+    core,
     edge,
     load,
     lowered,
@@ -236,3 +237,12 @@ def test_changes_of_postgres_find_the_matches_that_they_must(
     finally:
         cluster.close()
     assert "from PostgreSQL | 400 |" in capsys.readouterr().out
+
+
+def test_the_events_of_a_folder_find_what_its_subscriptions_want(tmp_path: Path, backend: str) -> None:
+    wanted = [f'{{"id":"s{n}","collection":"c","filters":[{{"field":"a","op":"<=","value":{n}}}]}}' for n in range(4)]
+    (tmp_path / "subscriptions.jsonl").write_text("\n".join(wanted))
+    (tmp_path / "events.jsonl").write_text("\n".join(f'{{"collection":"c","data":{{"a":{n}}}}}' for n in range(4)))
+    figures = core.measure(tmp_path)
+    assert (figures.subscriptions, figures.each) == (4, 2.5)
+    assert 0 < figures.p50 <= figures.p99

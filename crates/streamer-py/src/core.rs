@@ -311,8 +311,6 @@ impl Core {
             let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
             let changes = gil::released(py, || self.shared.engine.remove(&selection));
             let ids: Vec<String> = changes.removed.iter().map(|record| record.id().to_owned()).collect();
-            drop(changes);
-            memory::after(py, ids.len());
             Ok(ids)
         })
     }

@@ -63,7 +63,7 @@ impl Engine {
     pub fn write(&self, items: Vec<Item>, mode: WriteMode, skip: bool) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         let _inside = fork::inside();
         let changes = self.state.write_items(items, mode, skip);
-        self.signal.ask(&self.state);
+        self.signal.ask(&self.state, changes.as_ref().map_or(0, |changes| changes.added.len() + changes.freed.len()));
         changes
     }
 
@@ -83,7 +83,7 @@ impl Engine {
             }
         }
         drop(writer);
-        self.signal.ask(&self.state);
+        self.signal.ask(&self.state, changes.freed.len());
         changes
     }
 

@@ -1,6 +1,6 @@
 //! Adding, replacing and removing while matching goes on; sizes; what is refused.
 
-use crate::engine::{Addition, Counters, Engine, Event, Options, Scratch, Selection, WriteMode};
+use crate::engine::{Addition, Counters, Engine, Event, MANY, Options, Scratch, Selection, WriteMode};
 use crate::error::SubscriptionErrorKind;
 use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, Range, Root};
@@ -8,6 +8,8 @@ use crate::value::{Kinds, Number, Scalar};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 fn clause(names: &[&str], atoms: Vec<Atom>) -> Clause {
     Clause { path: Path::new(Root::Data, names), mode: Mode::Scalar, atoms }
@@ -54,6 +56,22 @@ fn ids(engine: &Engine, event: &str, scratch: &mut Scratch) -> Vec<String> {
 const EVENT: &str = r#"{"data":{"a":"x"}}"#;
 
 #[test]
+fn what_many_small_changes_leave_free_is_given_back() {
+    static IS_GIVEN_BACK: AtomicBool = AtomicBool::new(false);
+    let engine = Engine::new(Options { give_back: Some(|| IS_GIVEN_BACK.store(true, Ordering::Relaxed)), ..Options::default() });
+    for _ in 0..MANY / 2 {
+        assert!(!IS_GIVEN_BACK.load(Ordering::Relaxed));
+        add(&engine, [addition("s", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]);
+        assert!(remove(&engine, "s"));
+    }
+    let begun = Instant::now();
+    while !IS_GIVEN_BACK.load(Ordering::Relaxed) {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
 fn matching_and_scrapes_go_on_while_a_writer_is_stopped_inside_a_write() {
     let (entered, has_entered) = channel();
     let (release, may_go_on) = channel::<()>();
@@ -69,7 +87,7 @@ fn matching_and_scrapes_go_on_while_a_writer_is_stopped_inside_a_write() {
     let engine = Engine::new(Options { before_publish: Some(Arc::new(before_publish)), ..Options::default() });
     add(&engine, [addition("old", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]);
     armed.store(true, Ordering::SeqCst);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| add(&engine, [addition("new", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]));
         has_entered.recv().unwrap();
         let mut scratch = Scratch::default();
@@ -90,7 +108,7 @@ fn a_replace_across_partitions_is_seen_whole_and_a_sibling_always() {
     let form = || all(vec![clause(&["a"], vec![text("x")])]);
     add(&engine, [addition("moving", "t", "c", form()), addition("sibling", "t", "c", form())]);
     let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut scratch = Scratch::default();

@@ -21,7 +21,7 @@ use crate::engine::store::StoreBuilder;
 use crate::engine::version::Version;
 use crate::fork;
 use arc_swap::ArcSwapOption;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -29,8 +29,10 @@ use std::time::{Duration, Instant};
 const WIDTH: usize = 8;
 /// The writer merges up to so many subscriptions itself: a few milliseconds.
 const SMALL: usize = 4096;
-/// When nothing was merged for so long, what merges have left free is given back.
+/// When the thread was not asked for so long, what merges and changes have left free is given back.
 const QUIET: Duration = Duration::from_secs(1);
+/// So many subscriptions leave megabytes free, changed at once or one by one.
+pub const MANY: usize = 10_000;
 
 fn level(live: usize) -> u32 {
     live.max(1).ilog2() / 3
@@ -86,6 +88,8 @@ pub struct Signal {
     is_asked: AtomicBool,
     /// Whether all segments of each partition are to become one.
     wants_one: AtomicBool,
+    /// Subscriptions that were changed since there were [`MANY`].
+    changed: AtomicUsize,
     stop: AtomicBool,
     /// The process that the thread runs in; 0 for none.
     process: AtomicU32,
@@ -93,9 +97,17 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Wake the thread if there is something to merge; start it if it does not run, or ran before a fork.
-    pub(super) fn ask(self: &Arc<Signal>, state: &Arc<EngineState>) {
-        if state.options.background && !state.lock_writer().merges.is_empty() {
+    /// Wake the thread if there is something to merge, or to give back now that so many more were *changed*; start it if it does not
+    /// run, or ran before a fork.
+    pub(super) fn ask(self: &Arc<Signal>, state: &Arc<EngineState>, changed: usize) {
+        if !state.options.background {
+            return;
+        }
+        let is_much = self.changed.fetch_add(changed, Ordering::Relaxed) + changed >= MANY;
+        if is_much {
+            self.changed.store(0, Ordering::Relaxed);
+        }
+        if is_much || !state.lock_writer().merges.is_empty() {
             self.wake_or_start(state);
         }
     }
@@ -140,28 +152,28 @@ impl Signal {
 fn run(state: &Weak<EngineState>, signal: &Signal) {
     signal.thread.store(Some(Arc::new(thread::current())));
     let is_stopped = || signal.stop.load(Ordering::SeqCst);
-    let mut has_merged = false;
+    let mut was_asked = false;
     loop {
         let mut since = Instant::now();
         while !signal.is_asked.swap(false, Ordering::SeqCst) {
             if is_stopped() {
                 return;
             }
-            if !has_merged {
+            if !was_asked {
                 thread::park();
                 since = Instant::now();
             } else if since.elapsed() < QUIET {
                 thread::park_timeout(QUIET);
             } else if let Some(state) = state.upgrade() {
                 // Now, since who merges on would want it back at once.
-                has_merged = false;
+                was_asked = false;
                 let _inside = fork::inside();
                 state.options.give_back.iter().for_each(|give_back| give_back());
             } else {
                 return;
             }
         }
-        has_merged = true;
+        was_asked = true;
         while !is_stopped() {
             let Some(state) = state.upgrade() else { return };
             let next = || {

@@ -77,6 +77,7 @@ pub use guards::FilterState;
 pub use image::KIND as IMAGES;
 pub use inspect::PartitionSizes;
 pub use lint::{Finding, identity, lint};
+pub use merging::MANY;
 pub use name::PartitionName;
 pub use options::{Options, Phase1, ReleaseGil};
 pub use output::{Matched, Stays};

@@ -34,11 +34,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// No power of two: vectors grow through blocks of such sizes, and beside one that stays, what lay in the others is not given back.
+/// Slots of the first chunk, which engines of a few subscriptions have alone.
 const FIRST: u32 = 1280;
+/// Slots of the second chunk; each further one has twice as many as the one before. An allocator lays blocks of up to half a megabyte
+/// together, megabytes at once: beside one that stays, what lay in the others is not given back.
+const SECOND: u32 = 64 * FIRST;
 /// So many records are read together: a thread may look at so many without counting.
 pub const AT_ONCE: usize = 8;
-const CHUNKS: usize = 21; // 1280 * (2^21 - 1) slots: more than 2^31
+const CHUNKS: usize = 16; // 1280 + 81,920 * (2^15 - 1) slots: more than 2^31
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -64,8 +67,14 @@ impl Default for Records {
 
 /// The chunk of a slot, and its place in it.
 fn place(slot: u32) -> (usize, usize) {
-    let chunk = (slot / FIRST + 1).ilog2();
-    (chunk as usize, (slot - FIRST * ((1 << chunk) - 1)) as usize)
+    let Some(beyond) = slot.checked_sub(FIRST) else { return (0, slot as usize) };
+    let doublings = (beyond / SECOND + 1).ilog2();
+    (doublings as usize + 1, (beyond - SECOND * ((1 << doublings) - 1)) as usize)
+}
+
+/// So many slots a chunk has.
+fn size(chunk: usize) -> usize {
+    chunk.checked_sub(1).map_or(FIRST as usize, |doublings| (SECOND as usize) << doublings)
 }
 
 impl Records {
@@ -132,8 +141,7 @@ impl Records {
 
     fn entry(&self, slot: u32) -> &ArcSwapOption<Record> {
         let (chunk, at) = place(slot);
-        let size = (FIRST as usize) << chunk;
-        &self.chunks[chunk].get_or_init(|| (0..size).map(|_| ArcSwapOption::empty()).collect())[at]
+        &self.chunks[chunk].get_or_init(|| (0..size(chunk)).map(|_| ArcSwapOption::empty()).collect())[at]
     }
 
     /// Only the writer calls this.
@@ -291,5 +299,22 @@ impl FreeSlots {
     /// Slots are numbered below this.
     pub fn end(&self) -> u32 {
         self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_lie_one_after_the_other_in_as_many_chunks_as_there_are() {
+        let mut first = 0;
+        for chunk in 0..CHUNKS {
+            assert_eq!(place(first), (chunk, 0));
+            let last = first + size(chunk) as u32 - 1;
+            assert_eq!(place(last), (chunk, size(chunk) - 1));
+            first = last + 1;
+        }
+        assert_eq!(place(first).0, CHUNKS);
     }
 }

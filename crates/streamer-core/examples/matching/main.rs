@@ -1,7 +1,8 @@
 //! What matching costs: microseconds an event by the number of subscriptions and of matches, loading, memory.
 //!
 //! `cargo run --release -p streamer-core --example matching [-- --smoke] [SECTION...]`, SECTION one of `sizes`, `flat`,
-//! `removed`, `repeated`, `partitions`. It prints Markdown; `python -m benchmarks.core` keeps it as a dated record.
+//! `removed`, `repeated`, `partitions`, `crowd`, `churn`. It prints Markdown; `python -m benchmarks.core` keeps it as a dated
+//! record. `[--smoke] write SET FOLDER` measures nothing: it writes the subscriptions and the events of a set, for others to measure.
 //!
 //! Subscriptions are JSON texts, read, lowered and added as `add_many` does it; 20,000 to a collection, each a partition of
 //! one segment. An event counts with its fastest of several passes, for what the machine does besides only adds; p50 and p99
@@ -14,7 +15,13 @@
 //! It checks itself: on small sets the index finds what a plain evaluation finds; the flat index finds what the recursive one
 //! does; candidates stay under 4 × matches + 64, and are none for events that share no value.
 
-use std::time::Instant;
+mod sets;
+
+use sets::{Conditions, Dice, SETS, event};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 use streamer_core::engine::{Addition, Depth, Engine, Options, Scratch, Selection, WriteMode};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -26,197 +33,6 @@ use streamer_core::subscriptions::{Subscription, normal_form};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A set of subscriptions, named for how many of 20,000 match an event, with the p50 and p99 in microseconds that the
-/// prototype had on 1,000,000 of them, on another machine (an Intel Xeon of 2.5 GHz).
-struct Set {
-    name: &'static str,
-    p50: f64,
-    p99: f64,
-}
-
-const SETS: [Set; 5] = [
-    Set { name: "none", p50: 0.59, p99: 0.75 },
-    Set { name: "1.7", p50: 1.66, p99: 2.57 },
-    Set { name: "17", p50: 1.35, p99: 1.75 },
-    Set { name: "200", p50: 5.6, p99: 7.5 },
-    Set { name: "2,000", p50: 10.5, p99: 14.0 },
-];
-
-const STATUSES: [&str; 8] = ["paid", "pending", "shipped", "cancelled", "refunded", "failed", "draft", "archived"];
-const TIERS: [&str; 4] = ["free", "silver", "gold", "platinum"];
-
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// A number below *end*, small ones more often, about as 1/n.
-    fn skewed(&mut self, end: u64) -> u64 {
-        (((self.unit() * (end as f64 + 1.0).ln()).exp() - 1.0) as u64).min(end - 1)
-    }
-
-    fn status(&mut self) -> String {
-        STATUSES[self.below(8) as usize].into()
-    }
-
-    fn tier(&mut self) -> String {
-        TIERS[self.below(4) as usize].into()
-    }
-
-    fn country(&mut self) -> String {
-        format!("C{}", self.skewed(30))
-    }
-
-    fn user(&mut self) -> String {
-        format!("u{}", 100_000 + self.below(200_000))
-    }
-
-    fn amount(&mut self) -> f64 {
-        (self.unit() * 1_000_000.0).round() / 100.0
-    }
-
-    /// Two bounds between which a log-uniform share of the amounts lies.
-    fn bounds(&mut self, least: f64, most: f64) -> (f64, f64) {
-        let share = (least.ln() + self.unit() * (most.ln() - least.ln())).exp();
-        let start = self.unit() * (1.0 - share);
-        ((start * 1e6).round() / 100.0, ((start + share) * 1e6).round() / 100.0)
-    }
-}
-
-/// The conditions of one subscription: filters, and fields of a pattern.
-#[derive(Default)]
-struct Conditions {
-    filters: Vec<String>,
-    data: Vec<String>,
-    user: Vec<String>,
-}
-
-impl Conditions {
-    fn filter(&mut self, field: &str, operator: &str, value: &str) {
-        self.filters.push(format!(r#"{{"field":"{field}","op":"{operator}","value":{value}}}"#));
-    }
-
-    fn equal(&mut self, field: &str, value: &str) {
-        self.filter(field, "==", &format!("\"{value}\""));
-    }
-
-    fn between(&mut self, dice: &mut Dice, least: f64, most: f64) {
-        let (low, high) = dice.bounds(least, most);
-        self.filter("amount", ">", &low.to_string());
-        self.filter("amount", "<", &high.to_string());
-    }
-
-    /// A user or three, a prefix of them, or a range of amounts; in half of them a condition more that much meets.
-    fn selective(&mut self, dice: &mut Dice, least: f64, most: f64) {
-        match dice.below(10) {
-            0..6 => {
-                let users: Vec<String> = (0..=dice.below(3)).map(|_| format!("\"{}\"", dice.user())).collect();
-                self.user.push(format!(r#""id":[{}]"#, users.join(",")));
-            }
-            6 | 7 => self.user.push(format!(r#""id":[{{"prefix":"{}"}}]"#, &dice.user()[..5])),
-            _ => {
-                let (low, high) = dice.bounds(least, most);
-                self.data.push(format!(r#""amount":[{{"numeric":[">",{low},"<",{high}]}}]"#));
-            }
-        }
-        match dice.below(6) {
-            0 => {
-                let at = dice.skewed(8) as usize;
-                self.data.push(format!(r#""status":["{}","{}"]"#, STATUSES[at], STATUSES[(at + 1) % 8]));
-            }
-            1 => {
-                let countries: Vec<String> = (0..=dice.below(3)).map(|_| format!("\"{}\"", dice.country())).collect();
-                self.user.push(format!(r#""country":[{{"anything-but":[{}]}}]"#, countries.join(",")));
-            }
-            2 => self.data.push(r#""coupon":[{"exists":true}]"#.into()),
-            _ => {}
-        }
-    }
-
-    fn draw(dice: &mut Dice, set: &str) -> Conditions {
-        let mut all = Conditions::default();
-        match (set, dice.below(10)) {
-            ("none", _) => all.equal("user.id", &format!("x{}", dice.below(1 << 40))),
-            ("1.7", _) => all.selective(dice, 1e-5, 1e-3),
-            ("17", _) => {
-                // Conditions that many share: only together they are rare.
-                all.equal("status", &dice.status());
-                all.equal("user.country", &format!("C{}", dice.below(30)));
-                all.equal("user.tier", &dice.tier());
-                if dice.below(3) == 0 {
-                    all.between(dice, 0.1, 0.5);
-                }
-            }
-            ("200", 0..6) | ("2,000", 0..5) => all.selective(dice, 1e-3, 2e-1),
-            ("200", 6..8) | ("2,000", 5) => {
-                all.equal("user.country", &dice.country());
-                all.between(dice, 0.05, 0.3);
-            }
-            ("200", _) => {
-                all.equal("status", &dice.status());
-                all.equal("user.tier", &dice.tier());
-                all.between(dice, 0.05, 0.3);
-            }
-            (_, 6) => all.filter("amount", ">=", &dice.amount().to_string()),
-            (_, 7 | 8) => all.equal("status", &dice.status()),
-            _ => all.equal("user.country", &dice.country()),
-        }
-        all
-    }
-
-    /// The subscription's text; *twice* adds alternatives that all events meet, so that it is found in two ways.
-    fn text(&self, number: usize, collection: usize, twice: bool) -> String {
-        let mut data = self.data.clone();
-        if !self.user.is_empty() {
-            data.push(format!(r#""user":{{{}}}"#, self.user.join(",")));
-        }
-        let mut fields = Vec::new();
-        if !data.is_empty() {
-            fields.push(format!(r#""data":{{{}}}"#, data.join(",")));
-        }
-        if twice {
-            fields.push(r#""$or":[{"type":["update"]},{"tenant":["t"]}]"#.into());
-        }
-        let pattern = if fields.is_empty() { String::new() } else { format!(r#","pattern":{{{}}}"#, fields.join(",")) };
-        let filters = self.filters.join(",");
-        format!(r#"{{"id":"s{number}","tenant":"t","collection":"c{collection}","filters":[{filters}]{pattern}}}"#)
-    }
-}
-
-fn event(dice: &mut Dice, collections: usize) -> String {
-    let coupon = if dice.below(10) == 0 { format!(r#""coupon":"C{}","#, dice.below(9999)) } else { String::new() };
-    let item = |dice: &mut Dice| format!(r#"{{"sku":"SKU-{}","qty":{}}}"#, dice.below(999_999), dice.below(9));
-    let items: Vec<String> = (0..=dice.below(3)).map(|_| item(dice)).collect();
-    format!(
-        r#"{{"id":"{:016x}","tenant":"t","collection":"c{}","type":"update","data":{{"status":"{}","amount":{},"user":{{"id":"{}","country":"{}","tier":"{}"}},{coupon}"tags":["tag{}","tag{}"],"items":[{}]}}}}"#,
-        dice.next(),
-        dice.below(collections as u64),
-        dice.status(),
-        dice.amount(),
-        dice.user(),
-        dice.country(),
-        dice.tier(),
-        dice.below(20),
-        dice.below(20),
-        items.join(",")
-    )
-}
-
 /// How much is run.
 struct Scale {
     sizes: &'static [usize],
@@ -226,6 +42,9 @@ struct Scale {
     events: usize,
     passes: usize,
     loads: usize,
+    /// Of each round of changes, and of each round without.
+    round: Duration,
+    rounds: usize,
 }
 
 const FULL: Scale = Scale {
@@ -236,8 +55,20 @@ const FULL: Scale = Scale {
     events: 4_000,
     passes: 7,
     loads: 4,
+    round: Duration::from_secs(2),
+    rounds: 4,
 };
-const SMOKE: Scale = Scale { sizes: &[1, 300], most: 1_000, crowd: 500, partitions: 300, events: 60, passes: 1, loads: 2 };
+const SMOKE: Scale = Scale {
+    sizes: &[1, 300],
+    most: 1_000,
+    crowd: 500,
+    partitions: 300,
+    events: 60,
+    passes: 1,
+    loads: 2,
+    round: Duration::from_millis(20),
+    rounds: 1,
+};
 
 /// One set at one size.
 #[derive(Clone, Copy)]
@@ -247,6 +78,8 @@ struct Run {
     collections: usize,
     depth: Depth,
     twice: bool,
+    /// Whether a thread merges.
+    background: bool,
     events: usize,
     passes: usize,
 }
@@ -254,7 +87,16 @@ struct Run {
 impl Run {
     fn new(set: &'static str, subscriptions: usize, scale: &Scale) -> Run {
         let (collections, depth) = (subscriptions.div_ceil(scale.crowd), Depth::RECURSIVE);
-        Run { set, subscriptions, collections, depth, twice: false, events: scale.events, passes: scale.passes }
+        Run {
+            set,
+            subscriptions,
+            collections,
+            depth,
+            twice: false,
+            background: false,
+            events: scale.events,
+            passes: scale.passes,
+        }
     }
 
     fn texts(&self) -> Vec<String> {
@@ -272,7 +114,7 @@ impl Run {
         let limits = Limits::default();
         let texts = self.texts();
         let before = resident_bytes();
-        let engine = Engine::new(Options { depth: self.depth, background: false, ..Options::default() });
+        let engine = Engine::new(Options { depth: self.depth, background: self.background, ..Options::default() });
         let started = Instant::now();
         let items: Vec<_> = texts.iter().map(|text| Ok(Box::new(addition(text, &limits)))).collect();
         let read_s = started.elapsed().as_secs_f64();
@@ -305,9 +147,8 @@ impl Run {
             assert!(candidates <= 4.0 * each + 64.0, "{}: {candidates} candidates for {each} matches", self.set);
         }
         assert!(self.set != "none" || self.twice || candidates == 0.0, "{candidates} candidates for events that share no value");
-        fastest.sort_unstable();
-        let at = |share: usize| fastest[fastest.len() * share / 100] as f64 / 1000.0;
-        Measured { p50: at(50), p99: at(99), matches, candidates, each }
+        let (p50, p99) = percentiles(&mut fastest);
+        Measured { p50, p99, matches, candidates, each }
     }
 }
 
@@ -347,6 +188,13 @@ struct Measured {
     matches: usize,
     candidates: f64,
     each: f64,
+}
+
+/// The p50 and p99, in microseconds, of some times in nanoseconds.
+fn percentiles(times: &mut [u128]) -> (f64, f64) {
+    times.sort_unstable();
+    let at = |share: usize| times[times.len() * share / 100] as f64 / 1000.0;
+    (at(50), at(99))
 }
 
 /// Nanoseconds of a load that waits for memory: a walk of random steps over 256 MiB.
@@ -504,6 +352,129 @@ fn partitions(scale: &Scale) {
     println!("\nAn event: {:.2} matches, p50 {:.2} µs, p99 {:.2} µs.\n", found.each, found.p50, found.p99);
 }
 
+/// What no event of any set wants.
+fn unwanted(dice: &mut Dice, number: usize, collections: usize) -> String {
+    Conditions::draw(dice, "none").text(number, number % collections, false)
+}
+
+fn crowd(scale: &Scale) {
+    let few = scale.sizes[1];
+    println!(
+        "### {few} subscriptions of a collection alone, and beside {} of it that want none of the events\n",
+        scale.most - few
+    );
+    println!("| set, crowded | matches | alone p50 µs | p99 | beside p50 µs | p99 | beside ÷ alone, p50 | p99 |");
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|");
+    for set in &SETS {
+        let run = Run { collections: 1, ..Run::new(set.name, few, scale) };
+        let engine = run.load().engine;
+        let alone = run.measure(&engine);
+        let (mut dice, limits) = (Dice(43), Limits::default());
+        let items =
+            (few..scale.most).map(|number| Ok(Box::new(addition(&unwanted(&mut dice, number, run.collections), &limits))));
+        engine.write(items.collect(), WriteMode::Add, false).expect("good subscriptions");
+        let beside = run.measure(&engine);
+        assert_eq!(alone.matches, beside.matches, "{}: those beside match", set.name);
+        println!(
+            "| {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | **{:.2}** | **{:.2}** |",
+            set.name,
+            alone.each,
+            alone.p50,
+            alone.p99,
+            beside.p50,
+            beside.p99,
+            beside.p50 / alone.p50,
+            beside.p99 / alone.p99
+        );
+    }
+    println!();
+}
+
+/// Pairs of changes, one subscription added and one removed, that are made each second beside matching.
+const CHANGES: u32 = 2_000;
+
+/// Match events, one after the other, for so long: how long each took, and how many matched.
+fn play(engine: &Engine, events: &[String], long: Duration) -> (Vec<u128>, Vec<usize>) {
+    let (mut scratch, mut took, mut matches) = (Scratch::default(), Vec::new(), vec![0; events.len()]);
+    let begun = Instant::now();
+    for at in (0..events.len()).cycle() {
+        let started = Instant::now();
+        matches[at] = engine.match_event(events[at].as_bytes(), &mut scratch).expect("a good event").certain.len();
+        took.push(started.elapsed().as_nanos());
+        // Each event at least once.
+        if begun.elapsed() > long && took.len() >= events.len() {
+            break;
+        }
+    }
+    (took, matches)
+}
+
+fn churn(scale: &Scale) {
+    println!(
+        "### {CHANGES} subscriptions added and as many removed a second, beside matching {} on another thread\n",
+        scale.most
+    );
+    println!("| set, changing | matches | quiet p50 µs | p99 | churn p50 µs | p99 | changes/s | churn ÷ quiet, p50 | p99 |");
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|");
+    for set in &SETS {
+        let run = Run { background: true, ..Run::new(set.name, scale.most, scale) };
+        let (engine, events) = (run.load().engine, run.events());
+        let (mut quiet, mut churned, mut changes, mut matches) = (Vec::new(), Vec::new(), 0, 0);
+        let mut dice = Dice(44);
+        let mut change = |number: usize| {
+            let text = unwanted(&mut dice, scale.most + number, run.collections);
+            engine.write(vec![Ok(Box::new(addition(&text, &Limits::default())))], WriteMode::Add, false).expect("a good one");
+            // A hundred are held at any time.
+            if let Some(number) = number.checked_sub(100) {
+                let id = format!("s{}", scale.most + number);
+                let gone = engine.remove(&Selection { ids: Some(&[&id]), ..Selection::default() });
+                assert_eq!(gone.removed.len(), 1, "{id} was held");
+            }
+        };
+        for _ in 0..scale.rounds {
+            let (took, found) = play(&engine, &events, scale.round);
+            quiet.extend(took);
+            let is_over = AtomicBool::new(false);
+            let (took, found_beside) = thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (begun, before) = (Instant::now(), changes);
+                    while !is_over.load(Ordering::Relaxed) {
+                        change(changes);
+                        changes += 1;
+                        let due = begun + Duration::from_secs(1) / CHANGES * (changes - before) as u32;
+                        thread::sleep(due.saturating_duration_since(Instant::now()));
+                    }
+                });
+                let played = play(&engine, &events, scale.round);
+                is_over.store(true, Ordering::Relaxed);
+                played
+            });
+            churned.extend(took);
+            assert_eq!(found, found_beside, "{}: changes that match nothing change what matches", set.name);
+            matches = found.iter().sum();
+        }
+        let rate = changes as f64 / (scale.round * scale.rounds as u32).as_secs_f64();
+        let each = matches as f64 / events.len() as f64;
+        let ((quiet_p50, quiet_p99), (p50, p99)) = (percentiles(&mut quiet), percentiles(&mut churned));
+        println!(
+            "| {} | {each:.1} | {quiet_p50:.2} | {quiet_p99:.2} | {p50:.2} | {p99:.2} | {rate:.0} | **{:.2}** | **{:.2}** |",
+            set.name,
+            p50 / quiet_p50,
+            p99 / quiet_p99
+        );
+    }
+    println!("\nHere each event counts each time, with all that the machine does besides.\n");
+}
+
+/// Write the subscriptions and the events of a set, a line each.
+fn write(set: &str, folder: &Path, scale: &Scale) {
+    let set = SETS.iter().find(|other| other.name == set).expect("a set");
+    let run = Run::new(set.name, scale.most, scale);
+    for (name, lines) in [("subscriptions.jsonl", run.texts()), ("events.jsonl", run.events())] {
+        std::fs::write(folder.join(name), lines.join("\n")).expect("a folder that can be written to");
+    }
+}
+
 /// Every set, small, beside a plain evaluation.
 fn check() {
     let (limits, layout) = (Limits::default(), EventLayout::default());
@@ -532,13 +503,25 @@ fn check() {
 
 type Section = (&'static str, fn(&Scale));
 
-const SECTIONS: [Section; 5] =
-    [("sizes", sizes), ("flat", flat), ("removed", removed), ("repeated", repeated), ("partitions", partitions)];
+const SECTIONS: [Section; 7] = [
+    ("sizes", sizes),
+    ("flat", flat),
+    ("removed", removed),
+    ("repeated", repeated),
+    ("partitions", partitions),
+    ("crowd", crowd),
+    ("churn", churn),
+];
 
 fn main() {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let smoke = arguments.iter().position(|argument| argument == "--smoke").map(|at| arguments.remove(at)).is_some();
     let scale = if smoke { &SMOKE } else { &FULL };
+    if let [first, set, folder] = &arguments[..]
+        && first == "write"
+    {
+        return write(set, Path::new(folder), scale);
+    }
     if let Some(name) = arguments.iter().find(|name| SECTIONS.iter().all(|(other, _)| name != other)) {
         eprintln!("no section {name}; there are: {}", SECTIONS.map(|(name, _)| name).join(", "));
         std::process::exit(2);
