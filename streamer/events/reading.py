@@ -108,7 +108,7 @@ def read_object(event: EventSource, *, layout: EventLayout, limits: Limits, defa
     if not isinstance(document.value, dict):
         raise EventError(
             EventCode.NOT_AN_OBJECT,
-            f"an event is a JSON object, not {_kind(document.value)}",
+            f"an event is a JSON object, not {kind_of(document.value)}",
             offset=document.offsets.get(()),
         )
     return document
@@ -360,7 +360,7 @@ class _Parts:
         )
 
     def _wrong_type(self, part: str, at: Pointer | None, expected: str, value: Any) -> EventError:
-        return self._error(EventCode.WRONG_TYPE, f"{part} is {expected}, not {_kind(value)}", at)
+        return self._error(EventCode.WRONG_TYPE, f"{part} is {expected}, not {kind_of(value)}", at)
 
     def _error(self, code: EventCode, reason: str, at: Pointer | None) -> EventError:
         if at is None:
@@ -522,7 +522,7 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "...")
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     """Name the JSON type of a value."""
     if value is None:
         return "null"

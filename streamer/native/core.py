@@ -15,7 +15,7 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar, final
 
 from streamer import _native
 from streamer.cel_eval.cache import ProgramCache, ProgramCounts
@@ -28,7 +28,7 @@ from streamer.core.options import Options
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
-from streamer.events.reading import Default, EventSource, as_before, encode, json_value
+from streamer.events.reading import Default, EventSource, as_before, encode, json_value, kind_of
 from streamer.locks import NO_FORK
 from streamer.model import Event, Verdict, is_unicode
 from streamer.subscriptions.parse import parse_subscription
@@ -50,8 +50,10 @@ if TYPE_CHECKING:
 
 #: Sources that are parsed at once, with the GIL released.
 CHUNK: Final = 4096
-#: So many subscriptions are kept compiled, and so many labels; past it all are forgotten.
+#: So many subscriptions are kept compiled, and so many labels, of texts of so many bytes; past it all are forgotten.
 COMPILED: Final = 20_000
+COMPILED_BYTES: Final = 8 << 20
+V = TypeVar("V")
 Answer: TypeAlias = tuple[Any, Any, BaseException | None]
 """A value that `default` was asked of, and what it returned or raised."""
 
@@ -76,6 +78,25 @@ class Sides:
 
 
 @final
+class Recent(Generic[V]):
+    """What was made of subscriptions that were asked for, also of some that are held no longer."""
+
+    def __init__(self) -> None:
+        self.made: dict[bytes | int, V] = {}
+        self._bytes = 0
+
+    def keep(self, key: bytes | int, made: V) -> V:
+        """Keep what was made, and return it."""
+        length = len(key) if isinstance(key, bytes) else 0
+        if len(self.made) >= COMPILED or self._bytes + length > COMPILED_BYTES:
+            # Another thread may still read the old ones.
+            self.made, self._bytes = {}, 0
+        self.made[key] = made
+        self._bytes += length
+        return made
+
+
+@final
 class Host:
     """What the core asks of Python: to read events that are no text, to log errors of CEL, to tell labels, and portable CEL.
 
@@ -86,8 +107,8 @@ class Host:
         self.options = options
         self._programs: Final = programs
         self._cel_errors: Final = cel_errors
-        self._compiled: dict[bytes | int, CompiledSubscription] = {}
-        self._labels: dict[bytes, Mapping[str, Any] | None] = {}
+        self._compiled: Final[Recent[CompiledSubscription]] = Recent()
+        self._labels: Final[Recent[Mapping[str, Any] | None]] = Recent()
 
     @property
     def default(self) -> Default | None:
@@ -112,7 +133,7 @@ class Host:
         default = _going_on(answers, self.default) if answers else self.default
         value = json_value(event, default=default, limits=self.options.limits)
         if not isinstance(value, dict):
-            raise EventError(EventCode.NOT_AN_OBJECT, f"an event is a JSON object, not {type(event).__name__}")
+            raise EventError(EventCode.NOT_AN_OBJECT, f"an event is a JSON object, not {kind_of(value)}")
         return event_text(value, self.options.limits.max_depth)
 
     @property
@@ -147,14 +168,8 @@ class Host:
         """Return the labels of a subscription."""
         if isinstance(held, Subscription):
             return held.labels
-        known = self._labels
-        if held in known:
-            return known[held]
-        if len(known) >= COMPILED:
-            # Another thread may still read the old ones.
-            known = self._labels = {}
-        labels = known[held] = parse_subscription(held).labels
-        return labels
+        known = self._labels.made
+        return known[held] if held in known else self._labels.keep(held, parse_subscription(held).labels)
 
     def labels_text(self, held: Held) -> str | None:
         """Return the labels of a subscription as lines and messages carry them; None where it has none. Raises ValueError."""
@@ -165,11 +180,9 @@ class Host:
         """Return a subscription that is held, compiled."""
         # An object has no hash, but stays alive in what was compiled of it.
         key = held if isinstance(held, bytes) else id(held)
-        found = self._compiled.get(key)
+        found = self._compiled.made.get(key)
         if found is None or (found.subscription is not held and not isinstance(held, bytes)):
-            if len(self._compiled) >= COMPILED:
-                self._compiled = {}
-            found = self._compiled[key] = self.compile(held)
+            found = self._compiled.keep(key, self.compile(held))
         return found
 
     def compile(self, source: Source) -> CompiledSubscription:

@@ -214,6 +214,13 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None 
                 raise ValueError("the same objects again and again")
         seen.add(id(container))
 
+    def measure() -> None:
+        nonlocal size, measured
+        size += sum(map(len, out[measured:]))
+        measured = len(out)
+        if max_bytes is not None and size > max_bytes:
+            raise TooLongError(f"longer than {max_bytes} bytes as JSON")
+
     # What is still to be written: texts as they are, and values with their depth.
     pending: list[str | tuple[Any, int]] = [(value, 0)]
     while pending:
@@ -261,11 +268,9 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None 
             raise ValueError(f"{kind.__name__} is no JSON type")
         if depth > max_depth:
             raise ValueError(f"nested deeper than {max_depth} levels, or in itself")
-        if max_bytes is not None and (len(out) - measured > 1000 or not pending):
-            size += sum(map(len, out[measured:]))
-            measured = len(out)
-            if size > max_bytes:
-                raise TooLongError(f"longer than {max_bytes} bytes as JSON")
+        if len(out) - measured > 1000:
+            measure()
+    measure()
     return "".join(out), is_exact
 
 

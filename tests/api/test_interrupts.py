@@ -68,7 +68,13 @@ def choices(engine: Engine) -> bytes:
     return json.dumps({"r": rows}).encode()
 
 
-LONG = [regexps, programs, choices]
+def elements(engine: Engine) -> bytes:
+    """Twenty thousand comparisons with each of hundreds of thousands of elements."""
+    engine.add({"id": "e", "filters": [{"field": "a", "op": "contains", "value": n} for n in range(20_000)]})
+    return json.dumps({"data": {"a": [*range(10**6, 10**6 + 400_000), *range(20_000)]}}).encode()
+
+
+LONG = [regexps, programs, choices, elements]
 
 
 @pytest.mark.parametrize("make", LONG, ids=lambda make: make.__name__)

@@ -48,6 +48,11 @@ def test_in_asks_for_an_id(seven: Engine) -> None:
     assert 3 not in matches
 
 
+def test_in_is_false_of_what_is_no_id(seven: Engine) -> None:
+    matches = seven.match(EVENT)
+    assert [value in matches for value in ("s8", "\ud800", "s1\0", 1, None, b"s1")] == [False] * 6
+
+
 def test_nothing_matched_is_false(engine: MakeEngine) -> None:
     matches = engine().match(EVENT)
     assert not matches

@@ -193,6 +193,35 @@ def _python_events() -> Iterator[Row]:
 def _subscriptions() -> Iterator[Row]:
     """Subscriptions whose parts do not repeat."""
     numbers = list(range(20_000))
+    wanted = {"field": "a", "op": "in", "value": [f"v{n}" for n in numbers]}
+    unwanted = {"field": "b", "op": "not in", "value": [f"w{n}" for n in numbers]}
+    each = [{"field": "b", "op": "!=", "value": n} for n in range(5_000)]
+    for name, filters, b, expect in (
+        ("a list", [wanted, unwanted], "w", True),
+        ("a list", [wanted, unwanted], "w19999", False),
+        ("filters", [wanted, *each], 5_000, True),
+        ("filters", [wanted, *each], 4_999, False),
+    ):
+        yield Row(
+            f"20,000 values beside {name} of thousands that are excluded, {'none' if expect else 'one'} of which is there",
+            later_on_the_reference=True,
+            subscription=json.dumps({"id": "s", "filters": filters}),
+            event=json.dumps({"data": {"a": "v19999", "b": b}}).encode(),
+            expect=expect,
+        )
+    yield Row(
+        "a label of 3 MB that is called as an expression is",
+        subscription=json.dumps({"id": "s", "labels": {"cel": "x" * 3_000_000}}),
+        event=b"{}",
+        expect=True,
+    )
+    yield Row(
+        "5,000 values of which a long list lacks one",
+        later_on_the_reference=True,
+        subscription=json.dumps({"id": "s", "filters": [{"field": "a", "op": "contains", "value": n} for n in range(5_000)]}),
+        event=json.dumps({"data": {"a": [*range(4_999), *range(5_000, 5_010)]}}).encode(),
+        expect=False,
+    )
     yield Row(
         "a list of 20,000 different values",
         later_on_the_reference=True,

@@ -21,7 +21,7 @@ import pytest
 
 from benchmarks import memory
 from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription, _native
-from streamer.native.core import NativeCore
+from streamer.native.core import COMPILED, COMPILED_BYTES, NativeCore, Recent
 from streamer.telemetry import BOUNDS, REJECTIONS, SIZES
 from tests.tools.hooks import hooks
 
@@ -157,6 +157,25 @@ def test_what_was_parsed_for_a_large_load_is_given_back() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         size, _, loaded, *_ = pool.apply(memory.measure, ("lowered CEL", 100_000))
     assert 100 < size < loaded < 1_600
+
+
+def test_what_removed_subscriptions_needed_of_python_is_bounded() -> None:
+    recent: Recent[int] = Recent()
+    for number in range(100):
+        assert recent.keep(b"%d" % number + b" " * 1_000_000, number) == number
+        assert sum(len(key) for key in recent.made if isinstance(key, bytes)) <= COMPILED_BYTES
+    for number in range(COMPILED + 1):
+        recent.keep(number, number)
+    assert len(recent.made) <= COMPILED
+
+
+@pytest.mark.parametrize("way", ["apply", "remove_many"])
+def test_programs_of_thousands_that_are_removed_are_forgotten(engine: MakeEngine, way: str) -> None:
+    full = engine()
+    full.add_many({"id": str(n), "cel": f"data.a * 2 > {n}"} for n in range(10_000))
+    assert full._programs.held == 10_000
+    assert len(full.apply([]).removed if way == "apply" else full.remove_many(ids=list(full)).removed) == 10_000
+    assert full._programs.held == 0
 
 
 def test_memory_returns_after_10000_single_rounds(engine: MakeEngine) -> None:

@@ -311,6 +311,10 @@ impl Core {
             let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
             let changes = gil::released(py, || self.shared.engine.remove(&selection));
             let ids: Vec<String> = changes.removed.iter().map(|record| record.id().to_owned()).collect();
+            drop(changes);
+            if memory::is_large(ids.len()) {
+                self.reading.programs.forget_unused();
+            }
             Ok(ids)
         })
     }
@@ -352,7 +356,7 @@ impl Core {
             result.set_item("unchanged", named(&mut changes.unchanged.iter().copied())?)?;
             result.set_item("removed", PyList::new(py, changes.removed.iter().map(|record| PyString::new(py, record.id())))?)?;
             result.set_item("errors", errors.collect::<PyResult<Vec<_>>>()?)?;
-            let many = ids.len();
+            let many = ids.len() + changes.removed.len();
             drop((changes, ids));
             if memory::is_large(many) {
                 self.reading.programs.forget_unused();

@@ -8,6 +8,10 @@ use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::encoded::AtomView;
 use crate::engine::values::Values;
 use crate::value::{Kind, ScalarRef, Value};
+use crate::watch::spend;
+
+/// The bytes of a text that are looked at in a unit of work.
+const A_UNIT: usize = 1 << 10;
 
 /// Whether an atom holds for a value that is there.
 #[inline]
@@ -32,7 +36,7 @@ pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
             seen.kind == tree.kind() && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true))
         }
         (AtomView::Element(element), _) => {
-            matches!(values.tree(at), Some(Value::List(elements)) if elements.iter().any(|one| one.equals(element) == Some(true)))
+            elements_of(values, at).is_some_and(|elements| elements.iter().any(|one| one.equals(element) == Some(true)))
         }
         (atom, Some(ScalarRef::String(text))) => text_atom_holds(atom, text),
         _ => false,
@@ -46,18 +50,28 @@ pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
         AtomView::EqualTree(tree) => {
             values.get(at).kind != tree.kind() || values.tree(at).is_some_and(|value| value.equals(tree) == Some(false))
         }
-        AtomView::Element(element) => match values.tree(at) {
-            Some(Value::List(elements)) => elements.iter().all(|one| one.equals(element) == Some(false)),
-            _ => values.get(at).kind != Kind::List,
+        AtomView::Element(element) => match elements_of(values, at) {
+            Some(elements) => elements.iter().all(|one| one.equals(element) == Some(false)),
+            None => values.get(at).kind != Kind::List,
         },
         atom => !atom_holds(atom, values, at),
     }
 }
 
+/// The elements of a list, which are about to be compared.
+fn elements_of<'v>(values: &'v mut Values<'_>, at: usize) -> Option<&'v [Value]> {
+    let Some(Value::List(elements)) = values.tree(at) else { return None };
+    spend(elements.len() / 16);
+    Some(elements)
+}
+
 /// How many characters, elements or members a value has.
 fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
     let size = match values.get(at).scalar {
-        Some(ScalarRef::String(text)) => text.chars().count(),
+        Some(ScalarRef::String(text)) => {
+            spend(text.len() / A_UNIT);
+            text.chars().count()
+        }
         Some(_) => return None,
         None => match values.tree(at)? {
             Value::List(elements) => elements.len(),
@@ -69,6 +83,9 @@ fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
 }
 
 fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
+    if text.len() >= A_UNIT {
+        spend(text.len() / A_UNIT);
+    }
     match *atom {
         AtomView::Strings(from, to) => from.is_none_or(|from| from <= text) && to.is_none_or(|to| text < to),
         AtomView::Prefix(operand) => text.starts_with(operand),

@@ -33,6 +33,9 @@ use std::collections::HashMap;
 const DEEPEST: u32 = 12;
 /// How often a conjunction may be copied because it is filed under clauses of several atoms, the first clause apart.
 const COPIES: u32 = 8;
+/// Words of checks that a conjunction may take in all the places where it is filed. One that is filed under thousands of values and excludes
+/// as many others would take their product: what is more is read from the store.
+const MOST_CHECKS: usize = 1 << 14;
 /// How much dearer an access predicate is that is no equality.
 const PENALTY: u64 = 4;
 
@@ -46,6 +49,8 @@ struct Item {
     filed: u32,
     repeated: bool,
     copies: u32,
+    /// How many atoms it was filed under in the first bucket.
+    filings: u32,
 }
 
 /// An atom that something may be filed under.
@@ -115,7 +120,7 @@ impl<'s> Builder<'s> {
             .map(|conjunction| {
                 let clauses = store.clauses(conjunction).len();
                 let unknown = if clauses > 31 { u32::MAX } else { (1 << clauses) - 1 };
-                Item { conjunction, unknown, filed: 0, repeated: false, copies: 1 }
+                Item { conjunction, unknown, filed: 0, repeated: false, copies: 1, filings: 1 }
             })
             .partition(|item| is_always(item.conjunction));
         let mut builder = Builder {
@@ -344,6 +349,7 @@ impl<'s> Builder<'s> {
                     filed: item.unknown & known,
                     repeated: item.repeated || (found.len() > 1 && !disjoint),
                     copies: if level == 0 { 1 } else { item.copies * found.len() as u32 },
+                    filings: if level == 0 { found.len() as u32 } else { item.filings },
                     ..item
                 },
             ));
@@ -464,10 +470,17 @@ impl<'s> Builder<'s> {
         };
         let mut checks = std::mem::take(&mut self.checks);
         let start = checks::begin(&mut checks, wanted, apart || item.repeated);
+        let most = MOST_CHECKS / item.filings as usize;
         for (at, &number) in store.clauses(item.conjunction).iter().enumerate() {
             if item.unknown & (1 << at.min(31)) != 0 {
                 let clause = store.clause(number);
-                checks::write(&mut checks, number, clause, |words, scalar| self.value(clause.path, words, scalar));
+                checks::write(&mut checks, number, clause, most, |words, scalar| self.value(clause.path, words, scalar));
+            }
+            if checks.len() - start > most.max(4) {
+                checks.truncate(start);
+                checks::begin(&mut checks, wanted, apart || item.repeated);
+                checks::write_all(&mut checks, item.conjunction);
+                break;
             }
         }
         checks::end(&mut checks, start);

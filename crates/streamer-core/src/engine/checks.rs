@@ -10,7 +10,7 @@
 //!
 //! Invariant: a record says of its conjunction what was not known on the way to it, no less.
 //!
-//! Cost: 8 bytes a candidate and 8 to 32 a clause. A check is a few instructions; a clause that has no short form is read
+//! Cost: 8 bytes a candidate and 8 to 32 a clause, and what it excludes. A check is a few instructions; a clause that has no short form is read
 //! from the store.
 //!
 //! Rejected: reading the clauses in the store, where they lie in the order of adding: about eight cache misses a candidate,
@@ -50,6 +50,7 @@ mod tag {
     pub const BELOW: u32 = 4;
     pub const BETWEEN: u32 = 5;
     pub const CLAUSE: u32 = 6;
+    pub const ALL: u32 = 7;
 }
 
 /// A number that no value has: of what no equality names.
@@ -68,6 +69,8 @@ pub(super) enum Check<'c> {
     Numbers(u32, Option<NumberCut>, Option<NumberCut>),
     /// This clause of the store holds.
     Clause(u32),
+    /// All clauses of this conjunction of the store hold.
+    All(u32),
 }
 
 impl<'c> CheckRecord<'c> {
@@ -104,6 +107,7 @@ pub(super) fn next_check<'c>(checks: &mut &'c [u32]) -> Option<Check<'c>> {
         tag::ABOVE => (Check::Numbers(path, Some(cut(0)), None), 3),
         tag::BELOW => (Check::Numbers(path, None, Some(cut(0))), 3),
         tag::BETWEEN => (Check::Numbers(path, Some(cut(0)), Some(cut(3))), 6),
+        tag::ALL => (Check::All(rest[0]), 1),
         _ => (Check::Clause(rest[0]), 1),
     };
     *checks = &rest[length..];
@@ -141,9 +145,10 @@ pub(super) fn sound_records(words: &[u32], counts: StoreCounts) -> Option<Vec<u6
                 tag::ABOVE | tag::BELOW => 3,
                 tag::BETWEEN => 6,
                 tag::CLAUSE if (*rest.first()? as usize) < counts.clauses => 1,
+                tag::ALL if (*rest.first()? as usize) < counts.conjunctions => 1,
                 _ => return None,
             };
-            if head & 0xff != tag::CLAUSE && (head >> 8) as usize >= counts.paths {
+            if head & 0xff < tag::CLAUSE && (head >> 8) as usize >= counts.paths {
                 return None;
             }
             checks = rest.get(length..)?;
@@ -169,11 +174,18 @@ pub(super) fn end(words: &mut [u32], start: usize) {
     words[start + 1] = (words.len() - start) as u32;
 }
 
-/// Write what *clause*, number *number* of its store, says; *name* gives the number of a value at its path.
+/// Write in place of checks that all clauses of a conjunction hold.
+pub(super) fn write_all(words: &mut Vec<u32>, conjunction: u32) {
+    words.extend([tag::ALL, conjunction]);
+}
+
+/// Write what *clause*, number *number* of its store, says; *name* gives the number of a value at its path. A clause of more than
+/// *most* values is read from the store.
 pub(super) fn write<'s>(
     words: &mut Vec<u32>,
     number: u32,
     clause: ClauseView<'s>,
+    most: usize,
     mut name: impl FnMut(&'s [u32], ScalarRef<'s>) -> u32,
 ) {
     let mut atoms = clause.atoms;
@@ -200,7 +212,9 @@ pub(super) fn write<'s>(
                     }));
                     return words.extend(from.iter().chain(&to).flat_map(|cut| cut.to_words()));
                 }
-                AtomView::Other(kinds, none_of) if none_of.into_iter().all(|atom| is_equal(&atom.view)) => {
+                AtomView::Other(kinds, none_of)
+                    if atom.encoded.len() / 2 <= most && none_of.into_iter().all(|atom| is_equal(&atom.view)) =>
+                {
                     words.extend([head(tag::OTHER), u32::from(kinds.bits()), 0]);
                     let start = words.len();
                     for atom in none_of {

@@ -322,6 +322,10 @@ fn check_text(store: &Store, index: &Index, check: Check<'_>) -> String {
         Check::Kinds(path, kinds) => at(path, Atom::Kinds(Kinds::from_bits(kinds))),
         Check::Numbers(path, from, to) => at(path, Atom::Numbers(numbers(from, to))),
         Check::Clause(clause) => clause_text(store, clause),
+        Check::All(conjunction) => {
+            let clauses: Vec<String> = store.clauses(conjunction).iter().map(|clause| clause_text(store, *clause)).collect();
+            clauses.join(" and ")
+        }
     }
 }
 

@@ -76,7 +76,7 @@ impl Engine {
         let mut changes = Changes::default();
         if !gone.is_empty() {
             let slots = gone.iter().map(|(slot, _)| *slot).collect();
-            // Removing builds no more than merges of what was there, which fitted before.
+            // Removing builds no more than merges of what was there, and what does not fit together stays apart.
             if self.commit(&mut writer, slots, Vec::new()).is_ok() {
                 changes.freed = gone.iter().map(|(slot, _)| *slot).collect();
                 changes.removed = gone.into_iter().map(|(_, record)| record).collect();

@@ -322,6 +322,56 @@ fn candidates_follow_matches_and_events_that_share_nothing_bring_up_none() {
     assert_eq!((candidates, matches), (0, 0));
 }
 
+/// One that asks for one of *wanted* values, and for none of as many others, in one list or a clause each.
+fn asks_and_excludes(id: &str, wanted: u64, excluded: u64, in_one: bool) -> Addition {
+    let none_of = |range: std::ops::Range<u64>| Atom::Other {
+        kinds: Kinds::PRESENT,
+        none_of: range.map(|n| text(&format!("w{n}"))).collect(),
+    };
+    let mut clauses = vec![clause(&["a"], (0..wanted).map(|n| text(&format!("v{n}"))).collect())];
+    if in_one {
+        clauses.push(clause(&["b"], vec![none_of(0..excluded)]));
+    } else {
+        clauses.extend((0..excluded).map(|n| clause(&["b"], vec![none_of(n..n + 1)])));
+    }
+    addition(id, "t", "c", all(clauses))
+}
+
+#[test]
+fn lists_of_one_subscription_take_their_sum_and_not_their_product() {
+    for in_one in [true, false] {
+        for (wanted, excluded) in [(2, 3000), (70, 100), (300, 300), (3000, 3000), (20_000, 40)] {
+            let engine = Engine::new(Options::default());
+            // Two that share all values that they ask for meet at each.
+            add(&engine, ["s", "u"].map(|id| asks_and_excludes(id, wanted, excluded - u64::from(id == "u"), in_one)));
+            let (conditions, index) = engine.bytes();
+            let most = 1_000_000 + 100 * (wanted + excluded) as usize;
+            assert!(index < most, "{wanted} and {excluded} take {index} bytes, and {conditions}");
+            let mut scratch = Scratch::default();
+            let mut found = |a: u64, b: u64| ids(&engine, &format!(r#"{{"data":{{"a":"v{a}","b":"w{b}"}}}}"#), &mut scratch);
+            assert_eq!(found(wanted - 1, excluded), ["s", "u"]);
+            assert_eq!(found(0, excluded - 1), ["u"]);
+            assert!(found(0, 0).is_empty() && found(wanted - 1, excluded - 2).is_empty() && found(wanted, excluded).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_write_leaves_large_segments_alone() {
+    let engine = Engine::new(Options { background: false, ..Options::default() });
+    // More than 16 MiB of conditions.
+    let long = "x".repeat(1 << 20);
+    let values = (0..20).map(|n| text(&format!("{n}{long}"))).collect();
+    add(&engine, [addition("large", "t", "c", all(vec![clause(&["a"], values)]))]);
+    (0..100).for_each(|n| add(&engine, [addition(&format!("s{n}"), "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]));
+    // That one, and at most seven of each of three levels.
+    assert!((2..=22).contains(&engine.shape().1), "{}", engine.shape().1);
+    assert!(remove(&engine, "large"));
+    assert_eq!(ids(&engine, EVENT, &mut Scratch::default()).len(), 100);
+    engine.merge();
+    assert_eq!(engine.shape().1, 1);
+}
+
 #[test]
 fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
     let engine = Engine::new(Options { allow_unindexed: false, ..Options::default() });

@@ -5,7 +5,7 @@
 //!   up to SMALL together: the writer merges      beyond: the thread builds beside, then swaps under the writer's lock
 //! ```
 //!
-//! Invariant: after a write, a partition has fewer than 8 segments of each level below [`SMALL`].
+//! Invariant: after a write, a partition has fewer than 8 segments of each level below [`SMALL`], those of more than [`LIGHT`] bytes apart.
 //!
 //! Cost: each subscription is copied once a level. A query asks up to 7 segments a level, of which those below 64 are plain
 //! lists.
@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 const WIDTH: usize = 8;
 /// The writer merges up to so many subscriptions itself: a few milliseconds.
 const SMALL: usize = 4096;
+/// ... whose conditions take so many bytes at most each: a write does not build what is large again, nor fail for it.
+const LIGHT: usize = 16 << 20;
 /// When the thread was not asked for so long, what merges and changes have left free is given back.
 const QUIET: Duration = Duration::from_secs(1);
 /// So many subscriptions leave megabytes free, changed at once or one by one.
@@ -44,7 +46,10 @@ fn is_mostly_gone(segment: &Segment) -> bool {
 
 /// Which of *held* the writer merges with *added* new subscriptions.
 pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
-    let mut merged: Vec<bool> = held.iter().map(|segment| is_mostly_gone(segment) && segment.store.len() <= SMALL).collect();
+    let is_light: Vec<bool> = held.iter().map(|segment| segment.store.encoded.bytes() <= LIGHT).collect();
+    let is_ours = |n: &usize| is_light[*n] && held[*n].live() <= SMALL;
+    let mut merged: Vec<bool> =
+        (0..held.len()).map(|n| is_mostly_gone(&held[n]) && is_light[n] && held[n].store.len() <= SMALL).collect();
     let sum = |merged: &[bool]| -> usize {
         added + held.iter().zip(merged).filter(|(_, merged)| **merged).map(|(segment, _)| segment.live()).sum::<usize>()
     };
@@ -54,9 +59,9 @@ pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
             return merged;
         }
         let at = level(total);
-        let same: Vec<usize> =
-            (0..held.len()).filter(|n| !merged[*n] && level(held[*n].live()) == at && held[*n].live() <= SMALL).collect();
-        let below: Vec<usize> = (0..held.len()).filter(|n| !merged[*n] && level(held[*n].live()) < at).collect();
+        let open = || (0..held.len()).filter(is_ours).filter(|n| !merged[*n]);
+        let same: Vec<usize> = open().filter(|n| level(held[*n].live()) == at).collect();
+        let below: Vec<usize> = open().filter(|n| level(held[*n].live()) < at).collect();
         if same.len() + 1 >= WIDTH {
             same.iter().chain(&below).for_each(|n| merged[*n] = true);
         } else if !below.is_empty() {

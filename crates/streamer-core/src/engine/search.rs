@@ -371,6 +371,11 @@ impl Search<'_, '_, '_> {
                 _ => false,
             }),
             Check::Clause(clause) => verify::clause_holds(self.store, clause, self.map, self.values),
+            Check::All(conjunction) => {
+                let clauses = self.store.clauses(conjunction);
+                spend(clauses.len());
+                clauses.iter().all(|clause| verify::clause_holds(self.store, *clause, self.map, self.values))
+            }
         }
     }
 }

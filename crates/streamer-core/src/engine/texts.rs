@@ -26,6 +26,10 @@ use std::sync::Arc;
 
 /// Stands for a value in a shape; a text that has it is held whole.
 const HOLE: u8 = 0;
+/// A text whose shape is longer stays whole: it is shared by few.
+const LONGEST: usize = 1 << 16;
+/// Shapes of so many bytes are held whether or not they are in use.
+const UNUSED: usize = 1 << 20;
 /// Of so many shapes that came once it is known that they did, the last ones.
 const ONCE: usize = 512;
 
@@ -47,7 +51,10 @@ pub(super) struct Shapes {
     came: usize,
     /// Heap bytes of the shapes.
     bytes: usize,
-    purge_at: usize,
+    /// At so many shapes, or bytes of them, those that nobody uses are looked for.
+    purge_at: (usize, usize),
+    /// Texts that were forgotten since then.
+    forgotten: usize,
     shape: Vec<u8>,
     values: Vec<u8>,
 }
@@ -55,7 +62,8 @@ pub(super) struct Shapes {
 impl Shapes {
     /// Split a text, if another one of its shape came before.
     pub fn split(&mut self, text: Box<[u8]>) -> Split {
-        if !split(&text, &mut self.shape, &mut self.values) || self.values.len() >= text.len() {
+        let is_split = split(&text, &mut self.shape, &mut self.values);
+        if !is_split || self.values.len() >= text.len() || self.shape.len() > LONGEST {
             return Split { rest: None, bytes: text };
         }
         let hash = self.hasher.hash_one(&*self.shape);
@@ -63,7 +71,9 @@ impl Shapes {
             Some(known) => known,
             None if self.is_first(hash) => return Split { rest: None, bytes: text },
             None => {
-                self.purge();
+                if self.known.len() >= self.purge_at.0 || self.bytes >= self.purge_at.1 {
+                    self.purge();
+                }
                 let rest = Arc::new(Rest::of(&self.shape));
                 self.bytes += bytes(&rest);
                 self.known.insert_unique(hash, rest.clone(), |rest| self.hasher.hash_one(&*rest.shape));
@@ -85,13 +95,20 @@ impl Shapes {
         is_first
     }
 
-    /// Forget what nobody uses, now and then.
-    fn purge(&mut self) {
-        if self.known.len() >= self.purge_at {
-            self.known.retain(|rest| Arc::strong_count(&rest.shape) > 1 || Arc::strong_count(rest) > 1);
-            self.purge_at = 1024.max(2 * self.known.len());
-            self.bytes = self.known.iter().map(bytes).sum();
+    /// So many texts are held no longer: after as many as there are shapes, look for those that nobody uses.
+    pub fn forget(&mut self, texts: usize) {
+        self.forgotten += texts;
+        if self.bytes > UNUSED && self.forgotten >= self.known.len() {
+            self.purge();
         }
+    }
+
+    /// Forget what nobody uses.
+    fn purge(&mut self) {
+        self.known.retain(|rest| Arc::strong_count(&rest.shape) > 1 || Arc::strong_count(rest) > 1);
+        self.bytes = self.known.iter().map(bytes).sum();
+        self.purge_at = (1024.max(2 * self.known.len()), UNUSED.max(2 * self.bytes));
+        self.forgotten = 0;
     }
 
     /// Heap bytes held.
@@ -142,7 +159,9 @@ fn split(text: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) -> bool {
 fn expression(text: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(byte) = text.get(at) {
-        match memchr(b'\'', &text[at + 1..]).filter(|_| *byte == b'\'') {
+        // Only from a quote on: a search from each byte would take the square of an expression without quotes.
+        let quoted = if *byte == b'\'' { memchr(b'\'', &text[at + 1..]) } else { None };
+        match quoted {
             Some(length) => {
                 shape.push(b'\'');
                 hole(&text[at + 1..][..length], shape, values);
@@ -215,6 +234,25 @@ pub(super) fn join(shape: &[u8], mut values: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shapes_that_nobody_uses_do_not_grow_and_long_ones_are_not_shared() {
+        let mut shapes = Shapes::default();
+        let text = |n: usize, long: usize| format!(r#"{{"id": "x", "k{n}{}": 1}}"#, "y".repeat(long)).into_bytes();
+        for n in 0..500 {
+            let of_first = shapes.split(text(n, 60_000).into());
+            let of_second = shapes.split(text(n, 60_000).into());
+            assert!(of_first.rest.is_none() && of_second.rest.is_some());
+            assert!(shapes.bytes() < 2 * UNUSED, "{}", shapes.bytes());
+        }
+        assert!([(); 2].map(|()| shapes.split(text(0, 70_000).into())).iter().all(|split| split.rest.is_none()));
+        // Those in use stay until they are forgotten, and many are looked for then.
+        let held: Vec<Split> = (0..100).flat_map(|n| [(); 2].map(|()| shapes.split(text(n, 60_000).into()))).collect();
+        assert!(shapes.bytes() > 50 * 60_000);
+        drop(held);
+        shapes.forget(200);
+        assert!(shapes.bytes() < UNUSED, "{}", shapes.bytes());
+    }
 
     #[test]
     fn a_text_comes_back_as_it_was_and_only_values_are_held_from_the_second_of_a_shape_on() {

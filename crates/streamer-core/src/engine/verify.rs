@@ -8,7 +8,7 @@ use crate::flatten::PathId;
 use crate::value::Kind;
 use crate::watch::spend;
 
-/// From so many values on work is counted, for so many at a time.
+/// From so many values or alternatives on work is counted, for so many values at a time.
 const MANY: usize = 64;
 
 /// Whether a clause of *store* holds.
@@ -19,7 +19,8 @@ pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Val
     if found.is_empty() {
         return clause.atoms.into_iter().any(|atom| matches!(atom.view, AtomView::Kinds(kinds) if kinds.has(Kind::Missing)));
     }
-    if found.len() < MANY {
+    // A value that is long is counted where it is read.
+    if found.len().max(clause.length as usize / 32) < MANY {
         return found.into_iter().any(|at| any_atom_holds(store, &clause, values, at));
     }
     let cost = if store.wide(&clause).is_some() { 1 } else { clause.length as usize / 32 + 1 };

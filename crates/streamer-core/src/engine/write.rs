@@ -6,6 +6,7 @@
 //! ```
 
 use crate::bloom::filter::BloomFilter;
+use crate::bloom::keys::Access;
 use crate::engine::access::CostClass;
 use crate::engine::addition::{Addition, Item};
 use crate::engine::changes::{Changes, WriteMode};
@@ -31,6 +32,9 @@ use std::sync::{Arc, PoisonError};
 
 /// The segments and filters of partitions, and those segments that are new.
 type Built = (Vec<(Arc<PartitionName>, Vec<Arc<Segment>>, Option<Arc<BloomFilter>>)>, Vec<Arc<Segment>>);
+
+/// The segments of a partition, and the one of them that is new.
+type Merged = (Vec<Arc<Segment>>, Option<(Arc<Segment>, Access)>);
 
 /// A subscription that is good by itself.
 pub(super) struct Accepted {
@@ -234,6 +238,7 @@ impl EngineState {
         self.count_ids(&ids);
         drop((ids, version));
         writer.slots.reclaim(&self.records);
+        writer.shapes.forget(gone.len());
         Ok(slots)
     }
 
@@ -272,31 +277,22 @@ impl EngineState {
     ) -> Result<Built, CannotBuild> {
         let mut built = Vec::with_capacity(touched.len());
         let mut new = Vec::new();
-        for (name, mut builder) in touched {
+        for (name, builder) in touched {
             let partition = self.partition(&version.partitions, &name);
             let held = partition.map_or(&[][..], |partition| &partition.segments);
             let held: Vec<Arc<Segment>> = held.iter().filter(|segment| segment.live() > 0).cloned().collect();
-            let merged = small_merge(&held, builder.len());
+            let added = builder.len();
+            let merged = small_merge(&held, added);
             if merged.contains(&true) {
                 self.telemetry.merged();
             }
-            let mut segments = Vec::with_capacity(held.len() + 1);
-            for (segment, is_merged) in held.into_iter().zip(merged) {
-                if is_merged {
-                    builder.add_store(&segment.store, |at| segment.removed_at(at) == 0)?;
-                } else {
-                    segments.push(segment);
-                }
-            }
-            let mut unknown = None;
-            if !builder.is_empty() {
-                let store = builder.build(&mut self.sets());
-                let access = self.access(&store);
-                let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth, Some(&access))?);
-                new.push(segment.clone());
-                segments.push(segment.clone());
-                unknown = Some((segment, access));
-            }
+            let (segments, unknown) = match self.merged(builder, &held, &merged) {
+                Ok(built) => built,
+                // Nothing is new: what does not fit together stays apart.
+                Err(_) if added == 0 => (held, None),
+                Err(refused) => return Err(refused),
+            };
+            new.extend(unknown.iter().map(|(segment, _)| segment.clone()));
             let unknown = unknown.as_ref().map(|(segment, access)| (&**segment, access));
             let filter = self.filter_with(partition, &segments, unknown);
             if large_merge(&segments).is_some() {
@@ -305,6 +301,26 @@ impl EngineState {
             built.push((name, segments, filter));
         }
         Ok((built, new))
+    }
+
+    /// The segments with those of *held* that are *merged* and what is new in one, and that one.
+    fn merged(&self, mut builder: StoreBuilder, held: &[Arc<Segment>], merged: &[bool]) -> Result<Merged, CannotBuild> {
+        let mut segments = Vec::with_capacity(held.len() + 1);
+        for (segment, is_merged) in held.iter().zip(merged) {
+            if *is_merged {
+                builder.add_store(&segment.store, |at| segment.removed_at(at) == 0)?;
+            } else {
+                segments.push(segment.clone());
+            }
+        }
+        if builder.is_empty() {
+            return Ok((segments, None));
+        }
+        let store = builder.build(&mut self.sets());
+        let access = self.access(&store);
+        let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth, Some(&access))?);
+        segments.push(segment.clone());
+        Ok((segments, Some((segment, access))))
     }
 
     /// The partition of a name, opened. A fault of a file is thrown.
