@@ -16,6 +16,8 @@ from streamer.events.reading import EventSource
 
 #: Events of a stream that are matched at once where nobody says: more gain little, and wait longer for their results.
 AT_ONCE: Final = 100
+#: As many lines for each of several threads: starting one costs as much as matching a hundred.
+AT_ONCE_A_THREAD: Final = 2000
 
 
 def match_lines(

@@ -22,7 +22,7 @@ from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Mode, Selection, Source
 from streamer.engine.arguments import OnError, check_names, check_positive, is_text, selection, several, skips
-from streamer.engine.batch import AT_ONCE, match_lines, write_lines
+from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.lines import LineSource
 from streamer.engine.matches import BatchMatches
@@ -71,7 +71,7 @@ class Engine:
         cache_size: how many compiled CEL programs to keep for reuse.
         bloom: how phase 1 is sized and kept healthy (docs/bloom.md); a mapping as `BloomOptions.from_dict` reads it.
         batch_size: how many events are matched at once, at most, of a stream of lines and on Spark. None for what suits each: 100
-            lines, and on Spark as many events as make about 65,536 matches.
+            lines, or 2,000 for each of several threads, and on Spark as many events as make about 65,536 matches.
         threads: how many match several events, where a call does not say; the native backend uses them.
         default: converts values in `dict` events that JSON does not have, as in `json.dumps`.
         cel_evaluator: what evaluates CEL expressions of subscriptions that do not say: `native`, or `portable` (docs/cel.md).
@@ -500,9 +500,10 @@ class Engine:
                 recognised. Events that are no lines of a text go to `match_stream`.
             batch_size: lines that are matched at once, at most, if not as many as the engine was told; no line waits for one that
                 has not come yet.
-            threads: as in `match_batch`; worth it from some hundred lines at once.
+            threads: as in `match_batch`; they match more lines at once, if nobody says how many.
         """
-        at_once, threads = self._at_once(batch_size), self._threads(threads)
+        threads = self._threads(threads)
+        at_once = self._at_once(batch_size, AT_ONCE if threads == 1 else threads * AT_ONCE_A_THREAD)
         if tenant is not None or collection is not None:
             check_names(tenant, collection)
         return match_lines(self._core, source, self._options, tenant, collection, at_once=at_once, threads=threads)
@@ -562,10 +563,10 @@ class Engine:
             check_names(tenant, collection)
         return self._core.locate_arrow(read_arrays(events), tenant, collection, threads)
 
-    def _at_once(self, batch_size: int | None) -> int:
+    def _at_once(self, batch_size: int | None, default: int = AT_ONCE) -> int:
         if batch_size is not None:
             check_positive("batch_size", batch_size)
-        return batch_size or self._options.batch_size or AT_ONCE
+        return batch_size or self._options.batch_size or default
 
     def _threads(self, threads: int | None) -> int:
         if threads is None:
