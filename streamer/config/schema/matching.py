@@ -202,8 +202,8 @@ class Matching(Section):
     soft_delete: Annotated[str, AfterValidator(_path_in_data)] | None = None
     """Dotted path in `data` of the field that flags a document as deleted."""
     batch_size: Whole | None = _DEFAULTS.batch_size
-    """Events matched at once, at most; null for what suits: 100 lines of a stream, or 2,000 for each of several threads, on Spark what
-    makes about 65,536 matches."""
+    """Events matched at once, at most; null for what suits: 100 lines of a stream, or 2,000 for each of several threads, on
+    Spark what makes about 65,536 matches."""
     threads: Whole = _DEFAULTS.threads
     """Threads that match the events of a batch, of lines and of Arrow arrays, where a call does not say how many."""
     bloom: Bloom = Field(default_factory=Bloom)
