@@ -25,7 +25,7 @@ from statistics import median, quantiles
 from typing import Any, Final, NamedTuple
 
 import streamer
-from benchmarks.measure import WrongMatches
+from benchmarks.measure import WrongMatches, fastest
 from benchmarks.records import Record, machine, parser_for
 
 KINDS: Final = ("equality", "topic and !=", "pattern with a prefix", "lowered CEL", "all four")
@@ -111,21 +111,12 @@ def measure(kind: str, count: int) -> Figures:
 
 
 def latencies(engine: streamer.Engine, kind: str, numbers: Sequence[int]) -> list[float]:
-    """Return how many microseconds `match_ids` takes of the event that each of these subscriptions wants, spread over time.
-
-    Each event is matched once in a round, and its fastest round counts: what the machine does besides only adds.
-    """
+    """Return how many microseconds `match_ids` takes of the event that each of these subscriptions wants, spread over time."""
     events = [event(number) for number in numbers]
     for number, given in zip(numbers, events, strict=True):
         if f"subscription-{number:07d}" not in engine.match_ids(given):
             raise WrongMatches(f"{kind}: {number} does not match on the {streamer.BACKEND} backend")
-    best = [float("inf")] * len(events)
-    for _ in range(ROUNDS):
-        for at, given in enumerate(events):
-            begun = time.perf_counter_ns()
-            engine.match_ids(given)
-            best[at] = min(best[at], (time.perf_counter_ns() - begun) / 1000)
-    return best
+    return fastest(engine.match_ids, events, ROUNDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, TypeGuard, final
 
 from streamer.errors import ConfigError
 
@@ -53,6 +53,11 @@ MAX_CEL_DEPTH = 64
 def is_unicode(text: str) -> bool:
     """Tell whether UTF-8 can hold a text; it cannot hold half of a surrogate pair."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Tell whether a value is a string that UTF-8 can hold; nothing else is an id or a name that anything has."""
+    return isinstance(value, str) and is_unicode(value)
 
 
 @final

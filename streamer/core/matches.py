@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 
 from streamer.errors import EventError
 from streamer.events.reading import EventSource
-from streamer.model import Match, is_unicode
+from streamer.model import Match, is_text
 
 if TYPE_CHECKING:
     from streamer.core.protocol import Hits
@@ -53,7 +53,7 @@ class Matches(Sequence[Match]):
         return self._hits.matches(self.event)
 
     def __contains__(self, subscription_id: object) -> bool:
-        return isinstance(subscription_id, str) and is_unicode(subscription_id) and self._hits.find(subscription_id) >= 0
+        return is_text(subscription_id) and self._hits.find(subscription_id) >= 0
 
     @property
     def ignored(self) -> str | None:

@@ -7,16 +7,11 @@ from typing import Literal, TypeVar
 
 from streamer.core.protocol import Selection
 from streamer.errors import EventCode, EventError
-from streamer.model import INT64_MAX, is_unicode
+from streamer.model import INT64_MAX, is_text
 from streamer.subscriptions.subscription import Subscription
 
 OnError = Literal["raise", "skip"]
 T = TypeVar("T")
-
-
-def is_text(value: object) -> bool:
-    """Tell whether a value is a string that UTF-8 can hold; nothing else is an id or a name that anything has."""
-    return isinstance(value, str) and is_unicode(value)
 
 
 def check_positive(name: str, value: int) -> None:

@@ -21,7 +21,7 @@ from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Mode, Selection, Source
-from streamer.engine.arguments import OnError, check_names, check_positive, is_text, selection, several, skips
+from streamer.engine.arguments import OnError, check_names, check_positive, selection, several, skips
 from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.lines import LineSource
@@ -32,7 +32,7 @@ from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, U
 from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import EventSource
 from streamer.locks import NO_FORK
-from streamer.model import CelEvaluator, Limits, TopicDialect
+from streamer.model import CelEvaluator, Limits, TopicDialect, is_text
 from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.values import packed, unpacked
 

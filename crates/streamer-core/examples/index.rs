@@ -145,21 +145,9 @@ fn event(dice: &mut Dice, collections: u64) -> String {
 
 fn addition(text: String, limits: &Limits) -> Addition {
     let subscription = Subscription::parse(text.as_bytes(), Defaults::of("default"), limits).expect("a good subscription");
-    Addition {
-        form: normal_form(&subscription, limits),
-        id: subscription.id,
-        gateway_id: subscription.gateway_id,
-        tenant: subscription.tenant,
-        collection: subscription.collection,
-        flags: 0,
-        has_cel: false,
-        program: None,
-        external_cel: false,
-        same_as: None,
-        conditions: None,
-        text: text.into_bytes().into(),
-        host: None,
-    }
+    let form = normal_form(&subscription, limits);
+    let Subscription { id, gateway_id, tenant, collection, .. } = subscription;
+    Addition { gateway_id, tenant, collection, ..Addition::new(id, form, text.as_bytes()) }
 }
 
 /// Bytes of memory that the process holds.

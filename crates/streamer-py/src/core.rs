@@ -60,6 +60,15 @@ pub struct Core {
     nothing: Nothing,
 }
 
+impl Core {
+    /// Forget the programs that no subscription has, after a change of so many.
+    fn forget_programs(&self, subscriptions: usize) {
+        if memory::is_large(subscriptions) {
+            self.reading.programs.forget_unused();
+        }
+    }
+}
+
 #[pymethods]
 impl Core {
     #[new]
@@ -312,9 +321,7 @@ impl Core {
             let changes = gil::released(py, || self.shared.engine.remove(&selection));
             let ids: Vec<String> = changes.removed.iter().map(|record| record.id().to_owned()).collect();
             drop(changes);
-            if memory::is_large(ids.len()) {
-                self.reading.programs.forget_unused();
-            }
+            self.forget_programs(ids.len());
             Ok(ids)
         })
     }
@@ -358,9 +365,7 @@ impl Core {
             result.set_item("errors", errors.collect::<PyResult<Vec<_>>>()?)?;
             let many = ids.len() + changes.removed.len();
             drop((changes, ids));
-            if memory::is_large(many) {
-                self.reading.programs.forget_unused();
-            }
+            self.forget_programs(many);
             memory::after(py, many);
             Ok(result)
         })

@@ -218,21 +218,9 @@ fn resident_bytes() -> f64 {
 
 fn addition(text: &str, limits: &Limits) -> Addition {
     let subscription = Subscription::parse(text.as_bytes(), Defaults::default(), limits).expect("a subscription");
-    Addition {
-        form: normal_form(&subscription, limits),
-        id: subscription.id,
-        gateway_id: None,
-        tenant: subscription.tenant,
-        collection: subscription.collection,
-        flags: 0,
-        has_cel: false,
-        program: None,
-        external_cel: false,
-        same_as: None,
-        conditions: None,
-        text: text.as_bytes().into(),
-        host: None,
-    }
+    let form = normal_form(&subscription, limits);
+    let Subscription { id, tenant, collection, .. } = subscription;
+    Addition { tenant, collection, ..Addition::new(id, form, text.as_bytes()) }
 }
 
 fn sizes(scale: &Scale) {

@@ -58,6 +58,14 @@ pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
     }
 }
 
+/// Count a text that is about to be looked at.
+#[inline]
+fn count(text: &str) {
+    if text.len() >= A_UNIT {
+        spend(text.len() / A_UNIT);
+    }
+}
+
 /// The elements of a list, which are about to be compared.
 fn elements_of<'v>(values: &'v mut Values<'_>, at: usize) -> Option<&'v [Value]> {
     let Some(Value::List(elements)) = values.tree(at) else { return None };
@@ -69,7 +77,7 @@ fn elements_of<'v>(values: &'v mut Values<'_>, at: usize) -> Option<&'v [Value]>
 fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
     let size = match values.get(at).scalar {
         Some(ScalarRef::String(text)) => {
-            spend(text.len() / A_UNIT);
+            count(text);
             text.chars().count()
         }
         Some(_) => return None,
@@ -83,9 +91,7 @@ fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
 }
 
 fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
-    if text.len() >= A_UNIT {
-        spend(text.len() / A_UNIT);
-    }
+    count(text);
     match *atom {
         AtomView::Strings(from, to) => from.is_none_or(|from| from <= text) && to.is_none_or(|to| text < to),
         AtomView::Prefix(operand) => text.starts_with(operand),

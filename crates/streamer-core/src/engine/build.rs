@@ -477,9 +477,7 @@ impl<'s> Builder<'s> {
                 checks::write(&mut checks, number, clause, most, |words, scalar| self.value(clause.path, words, scalar));
             }
             if checks.len() - start > most.max(4) {
-                checks.truncate(start);
-                checks::begin(&mut checks, wanted, apart || item.repeated);
-                checks::write_all(&mut checks, item.conjunction);
+                checks::write_all(&mut checks, start, item.conjunction);
                 break;
             }
         }

@@ -174,8 +174,9 @@ pub(super) fn end(words: &mut [u32], start: usize) {
     words[start + 1] = (words.len() - start) as u32;
 }
 
-/// Write in place of checks that all clauses of a conjunction hold.
-pub(super) fn write_all(words: &mut Vec<u32>, conjunction: u32) {
+/// Write that all clauses of a conjunction hold, in place of the checks of the record that begins at *start*.
+pub(super) fn write_all(words: &mut Vec<u32>, start: usize, conjunction: u32) {
+    words.truncate(start + 2);
     words.extend([tag::ALL, conjunction]);
 }
 

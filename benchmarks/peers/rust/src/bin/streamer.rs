@@ -22,21 +22,9 @@ fn addition(id: u32, pattern: &str) -> Addition {
     let text = format!(r#"{{"id":"{id}","pattern":{pattern}}}"#);
     let limits = Limits::default();
     let subscription = Subscription::parse(text.as_bytes(), Defaults::of("default"), &limits).expect("a pattern");
-    Addition {
-        form: normal_form(&subscription, &limits),
-        id: subscription.id,
-        gateway_id: None,
-        tenant: subscription.tenant,
-        collection: subscription.collection,
-        flags: 0,
-        has_cel: false,
-        program: None,
-        external_cel: false,
-        text: text.into_bytes().into(),
-        conditions: None,
-        same_as: None,
-        host: None,
-    }
+    let form = normal_form(&subscription, &limits);
+    let Subscription { id, tenant, collection, .. } = subscription;
+    Addition { tenant, collection, ..Addition::new(id, form, text.as_bytes()) }
 }
 
 fn main() {
