@@ -5,10 +5,11 @@ python -m benchmarks.memory [--smoke | --record] [--count 250000] [KIND...]
 ```
 
 Each kind is loaded from a file of JSON lines, in a process of its own. *resident* is what the process has more than before, by
-subscription; *told* is what `Engine.stats` says, and *share* that of what is resident. *after half* is what is resident when half
-of them were removed one by one and the engine was left alone for two seconds, by subscription that was loaded. *p50* and *p99*
-are of `match_ids`, over events of which each wants one subscription of its collection, when all are loaded. The last row has four
-times as many of all kinds: what an engine takes however few it holds weighs less there.
+subscription; *peak* is the most that it had while it loaded; *told* is what `Engine.stats` says, and *share* that of what is
+resident. *after half* is what is resident when half of them were removed one by one and the engine was left alone for two
+seconds, by subscription that was loaded. *p50* and *p99* are of `match_ids`, over events of which each wants one subscription of
+its collection, when all are loaded. The last row has four times as many of all kinds: what an engine takes however few it holds
+weighs less there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import gc
 import json
 import multiprocessing
 import os
+import resource
 import tempfile
 import time
 from collections.abc import Sequence
@@ -64,12 +66,13 @@ def resident() -> int:
 
 
 class Figures(NamedTuple):
-    """Of one kind: bytes of JSON, loaded a second of CPU, bytes resident, told, and resident after half were removed, each by
-    subscription; and microseconds of an event."""
+    """Of one kind: bytes of JSON, loaded a second of CPU, bytes resident, at most while it loaded, told, and resident after half
+    were removed, each by subscription; and microseconds of an event."""
 
     json: float
     loaded: float
     resident: float
+    peak: float
     told: float
     half: float
     p50: float
@@ -79,8 +82,8 @@ class Figures(NamedTuple):
         """Return them for a table, and the share of what is resident that is told."""
         share = self.told / self.resident
         mark = "" if abs(share - 1) <= TOLD else " !"
-        json_, loaded, resident_, told, half = (f"{each:,.0f}" for each in self[:5])
-        return [json_, loaded, resident_, told, f"{share:.0%}{mark}", half, f"{self.p50:.1f}", f"{self.p99:.1f}"]
+        json_, loaded, resident_, peak, told, half = (f"{each:,.0f}" for each in self[:6])
+        return [json_, loaded, resident_, peak, told, f"{share:.0%}{mark}", half, f"{self.p50:.1f}", f"{self.p99:.1f}"]
 
 
 def measure(kind: str, count: int) -> Figures:
@@ -99,6 +102,7 @@ def measure(kind: str, count: int) -> Figures:
         before, begun = resident(), time.process_time()
         engine.add_jsonl(file.name)
         loading = time.process_time() - begun
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     gc.collect()
     loaded, told = resident() - before, engine.stats().memory_bytes
     took = latencies(engine, kind, sorted({number * (count - 1) // (EVENTS - 1) for number in range(EVENTS)}))
@@ -106,8 +110,16 @@ def measure(kind: str, count: int) -> Figures:
         engine.remove(f"subscription-{number:07d}")
     gc.collect()
     time.sleep(2)
-    half = (resident() - before) / count
-    return Figures(size, count / loading, loaded / count, told / count, half, median(took), quantiles(took, n=100)[98])
+    return Figures(
+        json=size,
+        loaded=count / loading,
+        resident=loaded / count,
+        peak=max(loaded, peak) / count,
+        told=told / count,
+        half=(resident() - before) / count,
+        p50=median(took),
+        p99=quantiles(took, n=100)[98],
+    )
 
 
 def latencies(engine: streamer.Engine, kind: str, numbers: Sequence[int]) -> list[float]:
@@ -132,9 +144,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if tuple(options.kinds) == KINDS:
         rows.append((f"all four, {4 * count:,}", "all four", 4 * count))
     report = [
-        f"| {count:,} of a kind, {COLLECTIONS} collections, bytes each | JSON | load/s | resident | told | share | after half "
-        "| p50 µs | p99 µs |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        f"| {count:,} of a kind, {COLLECTIONS} collections, bytes each | JSON | load/s | resident | peak | told | share "
+        "| after half | p50 µs | p99 µs |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     # In a new process none finds what another has left free.
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:

@@ -4,7 +4,7 @@ use super::events::{Choices, event};
 use super::flattening::{WATCHED, has_twice};
 use super::subscriptions::subscription;
 use std::sync::Arc;
-use streamer_core::engine::{Addition, Engine, Options as EngineOptions, Scratch, Selection, WriteMode};
+use streamer_core::engine::{Addition, Draft, Engine, Options as EngineOptions, Scratch, Selection, WriteMode};
 use streamer_core::flatten::Validation;
 use streamer_core::json::{self, ParseOptions, Tree};
 use streamer_core::limits::Limits;
@@ -29,7 +29,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
     let mut held: Vec<Subscription> = Vec::new();
     let (mut matched, mut pairs) = (0, 0);
     for round in 0..4 {
-        let mut items = Vec::new();
+        let mut draft = Draft::default();
         for number in 0..[4, 24, 90][choices.below(3)] {
             let id = format!("s{number}");
             let text = subscription(choices).replacen("\"s\"", &format!("\"{id}\""), 1);
@@ -37,11 +37,11 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             if round > 0 && choices.below(3) > 0 {
                 continue;
             }
-            items.push(Ok(Box::new(Addition::new(id.as_str(), normal_form(&parsed, &limits), text.as_bytes()))));
+            draft.push(Ok(Addition::new(id.as_str(), normal_form(&parsed, &limits), text.as_bytes())));
             held.retain(|other| *other.id != *id);
             held.push(parsed);
         }
-        engine.write(items, WriteMode::Replace, false).expect("good subscriptions");
+        engine.write(draft, WriteMode::Replace, false).expect("good subscriptions");
         match choices.below(5) {
             0 => engine.merge(),
             2 => {

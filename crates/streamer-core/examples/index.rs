@@ -6,7 +6,7 @@
 //! different runs compare only on the same quiet machine.
 
 use std::time::{Duration, Instant};
-use streamer_core::engine::{Addition, Depth, Engine, Options, Scratch, WriteMode};
+use streamer_core::engine::{Addition, Depth, Draft, Engine, Options, Scratch, WriteMode};
 use streamer_core::layout::{EventLayout, Part};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::parse::Defaults;
@@ -160,9 +160,9 @@ fn resident() -> usize {
 fn load(engine: &Engine, texts: Vec<String>) -> (Duration, Duration) {
     let limits = Limits::default();
     let start = Instant::now();
-    let items: Vec<_> = texts.into_iter().map(|text| Ok(Box::new(addition(text, &limits)))).collect();
+    let draft: Draft = texts.into_iter().map(|text| Ok(addition(text, &limits))).collect();
     let parsed = start.elapsed();
-    engine.write(items, WriteMode::Add, false).expect("good subscriptions");
+    engine.write(draft, WriteMode::Add, false).expect("good subscriptions");
     (parsed, start.elapsed() - parsed)
 }
 

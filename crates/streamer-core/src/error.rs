@@ -219,6 +219,11 @@ impl SubscriptionError {
         }
     }
 
+    /// An error of a subscription whose id is known, of the whole of it.
+    pub fn of(id: &str, reason: impl Into<String>) -> SubscriptionError {
+        SubscriptionError { subscription_id: Some(id.to_owned()), ..SubscriptionError::new("", reason) }
+    }
+
     /// An error of the CEL expression.
     pub fn cel(error: cel::Error) -> SubscriptionError {
         SubscriptionError {

@@ -340,11 +340,11 @@ impl Core {
                 "apply" => WriteMode::Apply,
                 _ => return Err(PyValueError::new_err("mode: expected add, replace or apply")),
             };
-            let items = draft.get().take();
+            let draft = draft.get().take();
             let (changes, ids) = gil::released(py, || {
                 let ids: Vec<Box<str>> =
-                    items.iter().map(|item| item.as_ref().map_or_else(|_| Box::default(), |item| item.id.clone())).collect();
-                (self.shared.engine.write(items, mode, skip), ids)
+                    (0..draft.len()).map(|at| draft.get(at).map_or_else(Box::default, |addition| addition.id.clone())).collect();
+                (self.shared.engine.write(draft, mode, skip), ids)
             });
             let (changes, errors) = match changes {
                 Ok(mut changes) => {

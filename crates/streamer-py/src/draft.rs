@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::cel::{Cache, Executable, compile};
-use streamer_core::engine::{Addition, Host, Item, flags as core_flags};
+use streamer_core::engine::{self, Addition, Host, flags as core_flags};
 use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
@@ -124,20 +124,20 @@ type Held<'py> = (usize, Bound<'py, PyAny>, Bound<'py, PyBytes>);
 pub struct Draft {
     shared: Arc<Shared>,
     reading: Arc<Reading>,
-    items: Mutex<Vec<Item>>,
+    draft: Mutex<engine::Draft>,
 }
 
 impl Draft {
     pub fn new(shared: Arc<Shared>, reading: Arc<Reading>) -> Draft {
-        Draft { shared, reading, items: Mutex::default() }
+        Draft { shared, reading, draft: Mutex::default() }
     }
 
-    fn locked<T>(&self, act: impl FnOnce(&mut Vec<Item>) -> T) -> T {
-        act(&mut self.items.lock().unwrap_or_else(PoisonError::into_inner))
+    fn locked<T>(&self, act: impl FnOnce(&mut engine::Draft) -> T) -> T {
+        act(&mut self.draft.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Take the items out.
-    pub fn take(&self) -> Vec<Item> {
+    /// Take out what there is.
+    pub fn take(&self) -> engine::Draft {
         self.locked(std::mem::take)
     }
 }
@@ -145,7 +145,7 @@ impl Draft {
 #[pymethods]
 impl Draft {
     fn __len__(&self) -> usize {
-        self.locked(|items| items.len())
+        self.locked(|draft| draft.len())
     }
 
     /// Parse JSON texts and compile their CEL, with the GIL released.
@@ -172,18 +172,19 @@ impl Draft {
                 .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.clone()))
                 .collect();
             let reading = &*self.reading;
-            let read: Vec<Item> = gil::released(py, || {
-                parts
-                    .into_iter()
-                    .map(|(text, stored, host)| reading.read(text, stored, host).map(Box::new).map_err(Box::new))
-                    .collect()
+            // Out of its lock: who waits for that may have the GIL.
+            let mut draft = self.take();
+            let end = draft.len();
+            let draft = gil::released(py, || {
+                for (text, stored, host) in parts {
+                    draft.push(reading.read(text, stored, host).map_err(Box::new));
+                }
+                draft
             });
-            self.locked(|items| {
-                let end = items.len();
-                items.extend(read);
-                let is_external = |item: &Item| item.as_ref().is_ok_and(|addition| addition.external_cel);
-                Ok((end..).zip(&items[end..]).filter(|(_, item)| is_external(item)).map(|(at, _)| at).collect())
-            })
+            let is_external = |at: &usize| draft.get(*at).is_some_and(|addition| addition.external_cel);
+            let external = (end..draft.len()).filter(is_external).collect();
+            self.locked(|own| *own = draft);
+            Ok(external)
         })
     }
 
@@ -197,16 +198,13 @@ impl Draft {
             let limits = &self.reading.limits;
             // What cannot be compiled here, for its brackets too many, narrows nothing.
             let narrowing = narrowing.and_then(|source| compile(source, limits).ok());
-            self.locked(|items| {
-                if let Some(Ok(addition)) = items.get_mut(position) {
-                    if mentions_before {
-                        addition.flags |= core_flags::BEFORE;
-                    }
+            self.locked(|draft| {
+                draft.explain(position, mentions_before, |form| {
                     if let Some(program) = &narrowing {
                         // Exact or not: the host evaluates the whole of it.
-                        and_cel(&mut addition.form, program, limits);
+                        and_cel(form, program, limits);
                     }
-                }
+                });
             });
             Ok(())
         })
@@ -215,22 +213,17 @@ impl Draft {
     /// Put an error of the host in the place of a source.
     #[pyo3(signature = (position, subscription_id))]
     fn refuse(&self, position: usize, subscription_id: Option<String>) {
-        self.locked(|items| {
-            let error = Box::new(SubscriptionError { subscription_id, ..SubscriptionError::new("", "refused by the host") });
-            while items.len() <= position {
-                items.push(Err(error.clone()));
-            }
-            items[position] = Err(error);
-        });
+        let error = SubscriptionError { subscription_id, ..SubscriptionError::new("", "refused by the host") };
+        self.locked(|draft| draft.refuse(position, error));
     }
 
     /// Return for each id that is held with another text its position, what is held, and what that is known by.
     fn held_otherwise<'py>(&self, py: Python<'py>) -> PyResult<Vec<Held<'py>>> {
         guard(py, || {
-            self.locked(|items| {
+            self.locked(|draft| {
                 let mut held = Vec::new();
-                for (at, item) in items.iter().enumerate() {
-                    if let Ok(addition) = item
+                for at in 0..draft.len() {
+                    if let Some(addition) = draft.get(at)
                         && let Some((_, record)) = self.shared.engine.get(&addition.id)
                         && *record.text() != *addition.text
                     {
@@ -244,24 +237,17 @@ impl Draft {
 
     /// Return the id of a source that was read.
     fn id(&self, position: usize) -> Option<String> {
-        self.locked(|items| items.get(position)?.as_ref().ok().map(|addition| addition.id.to_string()))
+        self.locked(|draft| draft.get(position).map(|addition| addition.id.to_string()))
     }
 
     /// Return a source that was read.
     fn source<'py>(&self, py: Python<'py>, position: usize) -> Option<Bound<'py, PyAny>> {
-        self.locked(|items| match items.get(position) {
-            Some(Ok(addition)) => Some(host::source(py, &addition.text, addition.host.as_ref())),
-            _ => None,
-        })
+        self.locked(|draft| draft.get(position).map(|addition| host::source(py, &addition.text, addition.host.as_ref())))
     }
 
     /// Say that what is known by *name* says the same: where it is still held, `apply` changes nothing.
     fn keep(&self, position: usize, name: &[u8]) {
-        self.locked(|items| {
-            if let Some(Ok(addition)) = items.get_mut(position) {
-                addition.same_as = Some(name.into());
-            }
-        });
+        self.locked(|draft| draft.say_same(position, name));
     }
 }
 

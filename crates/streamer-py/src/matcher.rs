@@ -323,10 +323,10 @@ impl Matcher {
             let additions = forms.into_iter().zip(&places).map(|(form, place)| {
                 let host: streamer_core::engine::Host = place.clone();
                 let addition = Addition::new(place.number.to_string(), form, b"");
-                Ok(Box::new(Addition { tenant: TENANT.into(), host: Some(host), ..addition }))
+                Ok(Addition { tenant: TENANT.into(), host: Some(host), ..addition })
             });
-            let additions: Vec<_> = additions.collect();
-            if let Err(errors) = gil::released(py, || self.shared.engine.write(additions, WriteMode::Add, false)) {
+            let draft = additions.collect();
+            if let Err(errors) = gil::released(py, || self.shared.engine.write(draft, WriteMode::Add, false)) {
                 self.forget(places.iter().map(|place| &**place));
                 let (_, error) = errors.into_iter().next().expect("an error, where there are errors");
                 let kind = if topics { SubscriptionErrorKind::Subscription } else { SubscriptionErrorKind::Pattern };

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use streamer_core::engine::{Addition, Depth, Engine, Options, Scratch, Selection, WriteMode};
+use streamer_core::engine::{Addition, Depth, Draft, Engine, Options, Scratch, Selection, WriteMode};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
@@ -116,10 +116,10 @@ impl Run {
         let before = resident_bytes();
         let engine = Engine::new(Options { depth: self.depth, background: self.background, ..Options::default() });
         let started = Instant::now();
-        let items: Vec<_> = texts.iter().map(|text| Ok(Box::new(addition(text, &limits)))).collect();
+        let draft: Draft = texts.iter().map(|text| Ok(addition(text, &limits))).collect();
         let read_s = started.elapsed().as_secs_f64();
         let started = Instant::now();
-        engine.write(items, WriteMode::Add, false).expect("good subscriptions");
+        engine.write(draft, WriteMode::Add, false).expect("good subscriptions");
         Loaded { engine, read_s, build_s: started.elapsed().as_secs_f64(), resident: resident_bytes() - before }
     }
 
@@ -358,8 +358,7 @@ fn crowd(scale: &Scale) {
         let engine = run.load().engine;
         let alone = run.measure(&engine);
         let (mut dice, limits) = (Dice(43), Limits::default());
-        let items =
-            (few..scale.most).map(|number| Ok(Box::new(addition(&unwanted(&mut dice, number, run.collections), &limits))));
+        let items = (few..scale.most).map(|number| Ok(addition(&unwanted(&mut dice, number, run.collections), &limits)));
         engine.write(items.collect(), WriteMode::Add, false).expect("good subscriptions");
         let beside = run.measure(&engine);
         assert_eq!(alone.matches, beside.matches, "{}: those beside match", set.name);
@@ -411,7 +410,7 @@ fn churn(scale: &Scale) {
         let mut dice = Dice(44);
         let mut change = |number: usize| {
             let text = unwanted(&mut dice, scale.most + number, run.collections);
-            engine.write(vec![Ok(Box::new(addition(&text, &Limits::default())))], WriteMode::Add, false).expect("a good one");
+            engine.write(Draft::from_iter([Ok(addition(&text, &Limits::default()))]), WriteMode::Add, false).expect("a good one");
             // A hundred are held at any time.
             if let Some(number) = number.checked_sub(100) {
                 let id = format!("s{}", scale.most + number);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// What a host keeps with a subscription; never looked into here.
 pub type Host = Arc<dyn Any + Send + Sync>;
 
-/// A subscription to add, or why it is none. In a box: many are moved from one list into another.
-pub type Item = Result<Box<Addition>, Box<SubscriptionError>>;
+/// A subscription to add, or why it is none.
+pub type Item = Result<Addition, Box<SubscriptionError>>;
 
 /// A subscription to add.
 #[derive(Clone, Debug)]

@@ -17,12 +17,13 @@
 //! Rejected: locks around segments (a reader would wait for a build); a version for each partition (a replace across two could
 //! be seen half done).
 
-use crate::engine::addition::Item;
 use crate::engine::changes::{Changes, Selection, WriteMode};
+use crate::engine::draft::Draft;
 use crate::engine::merging::Signal;
 use crate::engine::options::Options;
 use crate::engine::record::Record;
 use crate::engine::state::EngineState;
+use crate::engine::write::New;
 use crate::error::SubscriptionError;
 use crate::fork;
 use std::ops::Deref;
@@ -55,14 +56,14 @@ impl Engine {
         Engine { state: Arc::new(EngineState::new(options)), signal: Arc::default() }
     }
 
-    /// Add, replace or apply. Errors that were found before (the subscription could not be read) stand in *items*.
+    /// Add, replace or apply. Errors that were found before (the subscription could not be read) stand in *draft*.
     ///
     /// # Errors
     ///
     /// Everything that is wrong, by position, unless *skip*; then nothing was changed.
-    pub fn write(&self, items: Vec<Item>, mode: WriteMode, skip: bool) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
+    pub fn write(&self, draft: Draft, mode: WriteMode, skip: bool) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         let _inside = fork::inside();
-        let changes = self.state.write_items(items, mode, skip);
+        let changes = self.state.write_draft(draft, mode, skip);
         self.signal.ask(&self.state, changes.as_ref().map_or(0, |changes| changes.added.len() + changes.freed.len()));
         changes
     }
@@ -77,7 +78,7 @@ impl Engine {
         if !gone.is_empty() {
             let slots = gone.iter().map(|(slot, _)| *slot).collect();
             // Removing builds no more than merges of what was there, and what does not fit together stays apart.
-            if self.commit(&mut writer, slots, Vec::new()).is_ok() {
+            if self.commit(&mut writer, slots, New::default()).is_ok() {
                 changes.freed = gone.iter().map(|(slot, _)| *slot).collect();
                 changes.removed = gone.into_iter().map(|(_, record)| record).collect();
             }

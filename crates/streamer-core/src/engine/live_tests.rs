@@ -1,7 +1,7 @@
 //! Adding, replacing and removing while matching goes on; sizes; what is refused.
 
-use crate::engine::{Addition, Counters, Engine, Event, MANY, Options, Scratch, Selection, WriteMode};
-use crate::error::SubscriptionErrorKind;
+use crate::engine::{Addition, Counters, Draft, Engine, Event, MANY, Options, Scratch, Selection, WriteMode};
+use crate::error::{SubscriptionError, SubscriptionErrorKind};
 use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, Range, Root};
 use crate::value::{Kinds, Number, Scalar};
@@ -37,7 +37,7 @@ fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addit
 }
 
 fn add(engine: &Engine, additions: impl IntoIterator<Item = Addition>) {
-    engine.write(additions.into_iter().map(Box::new).map(Ok).collect(), WriteMode::Add, false).unwrap();
+    engine.write(additions.into_iter().map(Ok).collect(), WriteMode::Add, false).unwrap();
 }
 
 fn remove(engine: &Engine, id: &str) -> bool {
@@ -119,7 +119,9 @@ fn a_replace_across_partitions_is_seen_whole_and_a_sibling_always() {
         }
         for round in 0..3000 {
             let (tenant, collection) = [("*", "c"), ("t", "*"), ("*", "*"), ("t", "c")][round % 4];
-            engine.write(vec![Ok(Box::new(addition("moving", tenant, collection, form())))], WriteMode::Replace, false).unwrap();
+            engine
+                .write(Draft::from_iter([Ok(addition("moving", tenant, collection, form()))]), WriteMode::Replace, false)
+                .unwrap();
             let other = format!("other{}", round % 200);
             if !remove(&engine, &other) {
                 add(&engine, [addition(&other, "t", "c", all(vec![clause(&["a"], vec![text("y")])]))]);
@@ -386,7 +388,7 @@ fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
             addition("huge", "t", "c", all(vec![clause(&["a"], vec![huge.clone()])])),
             addition("any", "t", "c", all(vec![clause(&["a"], vec![Atom::Kinds(Kinds::PRESENT)])])),
         ];
-        additions.map(Box::new).map(Ok).into()
+        Draft::from_iter(additions.map(Ok))
     };
     let errors = engine.write(items(), WriteMode::Add, false).unwrap_err();
     assert_eq!(errors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -394,10 +396,49 @@ fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
     assert_eq!(engine.len(), 1);
     let changes = engine.write(items(), WriteMode::Add, true).unwrap();
     assert_eq!((changes.added.len(), changes.errors.len(), engine.len()), (1, 4, 2));
-    let apply = [addition("held", "t", "c", good()), addition("third", "u", "c", good())].map(Box::new).map(Ok).into();
+    let apply = Draft::from_iter([addition("held", "t", "c", good()), addition("third", "u", "c", good())].map(Ok));
     let changes = engine.write(apply, WriteMode::Apply, false).unwrap();
     assert_eq!((changes.unchanged.len(), changes.added.len(), changes.removed.len()), (1, 1, 1));
     let order: Vec<String> = engine.select(&Selection::default()).into_iter().map(|(_, record)| record.id().to_owned()).collect();
     assert_eq!(order, ["held", "third"]);
     assert_eq!(engine.select(&Selection { tenant: Some("u"), ..Selection::default() }).len(), 1);
+}
+
+#[test]
+fn of_a_draft_those_are_held_that_are_accepted_each_with_its_own_conditions() {
+    let engine = Engine::new(Options::default());
+    let wants = |value: &str| all(vec![clause(&["a"], vec![text(value)])]);
+    let of = |id: &str, collection: &str| addition(id, "t", collection, wants(id));
+    let waits = |id: &str, collection: &str| Addition { external_cel: true, ..addition(id, "t", collection, all(vec![])) };
+    add(&engine, [of("held", "c")]);
+    let mut draft = Draft::from_iter(
+        [
+            waits("first", "c"),
+            of("held", "c"),
+            of("second", "c"),
+            waits("refused", "c"),
+            of("alone", "d"),
+            of("second", "e"),
+            of("third", "c"),
+            waits("fourth", "c"),
+            of("fifth", "*"),
+        ]
+        .map(Ok),
+    );
+    for (at, id) in [(0, "first"), (3, "refused"), (7, "fourth")] {
+        draft.explain(at, false, |form| *form = wants(id));
+    }
+    draft.refuse(3, SubscriptionError::new("", "by the host"));
+    let changes = engine.write(draft, WriteMode::Add, true).unwrap();
+    assert_eq!(changes.errors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1, 3, 5]);
+    assert_eq!(changes.added.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 2, 4, 6, 7, 8]);
+    let mut scratch = Scratch::default();
+    for (id, is_found) in
+        [("held", 1), ("first", 1), ("second", 1), ("refused", 0), ("alone", 0), ("third", 1), ("fourth", 1), ("fifth", 1)]
+    {
+        let found = ids(&engine, &format!(r#"{{"data":{{"a":"{id}"}}}}"#), &mut scratch);
+        assert_eq!(found, vec![id; is_found]);
+    }
+    let event = Event::new(br#"{"data":{"a":"alone"}}"#, Some("t"), Some("d"));
+    assert_eq!(engine.match_event_on(&engine.version(), event, &mut scratch).unwrap().certain.len(), 1);
 }

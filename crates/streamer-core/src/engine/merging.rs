@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn write(engine: &Engine, additions: impl Iterator<Item = Addition>) {
-        engine.write(additions.map(Box::new).map(Ok).collect(), WriteMode::Replace, false).unwrap();
+        engine.write(additions.map(Ok).collect(), WriteMode::Replace, false).unwrap();
     }
 
     /// The value that a subscription asks for: few, and in no order, so that an index stores them in another order than they came in.

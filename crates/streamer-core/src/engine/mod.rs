@@ -8,6 +8,7 @@ pub mod build;
 mod changes;
 mod checks;
 mod consistency;
+mod draft;
 mod dump;
 pub mod encoded;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
@@ -67,6 +68,7 @@ pub use access::{CostClass, access_of};
 pub use addition::{Addition, Host, Item};
 pub use build::Depth;
 pub use changes::{Changes, Selection, WriteMode};
+pub use draft::Draft;
 pub use engine::Engine;
 pub use event::{Event, Identity, Located};
 pub use external_cel::{ExternalCel, Side};

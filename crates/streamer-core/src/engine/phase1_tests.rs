@@ -33,7 +33,7 @@ fn addition(id: &str, clauses: Vec<Clause>) -> Addition {
 }
 
 fn add(engine: &Engine, additions: impl IntoIterator<Item = Addition>) {
-    engine.write(additions.into_iter().map(Box::new).map(Ok).collect(), WriteMode::Replace, false).unwrap();
+    engine.write(additions.into_iter().map(Ok).collect(), WriteMode::Replace, false).unwrap();
 }
 
 fn engine(fp_rate: f64) -> Engine {

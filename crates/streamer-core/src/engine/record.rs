@@ -15,7 +15,6 @@ use crate::engine::name::PartitionName;
 use crate::engine::texts::{Split, join};
 use crate::heap::block;
 use crate::prefetch::prefetch;
-use crate::subscriptions::normal_form::NormalForm;
 use memchr::memmem;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -121,8 +120,8 @@ fn kept(bytes: Box<[u8]>, id: &str) -> (Box<[u8]>, u8) {
 }
 
 impl Record {
-    /// The record of an added subscription, and the normal form that it is indexed by. None: it is longer than 2^32 bytes.
-    pub(super) fn of(addition: Addition, filed: Filed) -> Option<(Record, NormalForm)> {
+    /// The record of an added subscription. None: it is longer than 2^32 bytes.
+    pub(super) fn of(addition: Addition, filed: Filed) -> Option<Record> {
         let Filed { filing, order, cost_class, text: Split { rest, bytes } } = filed;
         let Addition { has_cel, program, external_cel, .. } = addition;
         let shape = rest.as_ref().map_or_else(Arc::default, |rest| rest.shape.clone());
@@ -130,7 +129,7 @@ impl Record {
         let rest = if own.is_shared() { rest } else { Some(Arc::new(own)) };
         let id_length = u32::try_from(addition.id.len()).ok()?;
         let (bytes, id_at) = kept(bytes, &addition.id);
-        let record = Record {
+        Some(Record {
             bytes,
             id_length,
             id_at,
@@ -142,8 +141,7 @@ impl Record {
             order,
             heard: Heard::default(),
             host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
-        };
-        Some((record, addition.form))
+        })
     }
 
     /// Who gets the match.

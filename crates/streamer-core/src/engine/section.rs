@@ -174,8 +174,7 @@ impl Section {
             cost_class: CostClass::of(&addition.form),
             text: Split { rest: None, bytes: std::mem::take(&mut addition.text) },
         };
-        let made = Record::of(addition, filed).ok_or_else(|| self.fault("damaged: a line of more than 2^32 bytes"))?;
-        Ok(made.0)
+        Record::of(addition, filed).ok_or_else(|| self.fault("damaged: a line of more than 2^32 bytes"))
     }
 }
 

@@ -277,6 +277,11 @@ impl StoreBuilder {
         self.slots.is_empty()
     }
 
+    /// Give a subscription another slot than it was added with.
+    pub fn set_slot(&mut self, subscription: u32, slot: u32) {
+        self.slots[subscription as usize] = slot;
+    }
+
     fn path(&mut self, path: &Path, mode: Mode) -> u32 {
         let (paths, hasher) = (&mut self.paths, &self.hasher);
         let hash = hasher.hash_one((path, mode));

@@ -4,7 +4,7 @@ use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
 use crate::automaton::testing::Dice;
 use crate::automaton::wildcards::wildcard_matches;
-use crate::engine::{Addition, Depth, Engine, Event, FilterState, Item, Options, Scratch, Selection, WriteMode};
+use crate::engine::{Addition, Depth, Engine, Event, FilterState, Options, Scratch, Selection, WriteMode};
 use crate::json;
 use crate::regexps::CompiledRegexp;
 use crate::regexps::Regexp;
@@ -378,18 +378,18 @@ impl Model {
             let tenant = (*dice.pick(&["t", "t", "u", "*"])).to_string();
             let collection = Some((*dice.pick(&["c", "c", "c", "d"])).to_string()).filter(|_| dice.chance(80));
             let form = form(dice);
-            let is_new = items.iter().all(|item: &Item| *item.as_ref().unwrap().id != *id);
+            let is_new = items.iter().all(|item: &Addition| *item.id != *id);
             if is_new && (mode != WriteMode::Add || !self.held.contains_key(&id)) {
-                items.push(Ok(Box::new(Addition {
+                items.push(Addition {
                     gateway_id: Some("g".into()),
                     tenant: tenant.as_str().into(),
                     collection: collection.as_deref().map(Box::from),
                     ..Addition::new(id.as_str(), form.clone(), id.as_bytes())
-                })));
+                });
                 self.held.insert(id, (tenant, collection, form));
             }
         }
-        self.engine.write(items, mode, false).unwrap();
+        self.engine.write(items.into_iter().map(Ok).collect(), mode, false).unwrap();
         assert_eq!(self.engine.len(), self.held.len());
     }
 

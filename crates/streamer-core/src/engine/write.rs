@@ -1,19 +1,19 @@
 //! Writes: what is accepted, and the next version.
 //!
 //! ```text
-//!   check (no lock) ─► lock ─► tombstones ─► records and slots ─► a store and a segment for each partition ─► swap ─► ids
+//!   draft (no lock) ─► lock ─► tombstones ─► records and slots ─► a store and a segment for each partition ─► swap ─► ids
 //!                              └──────────── taken back if anything does not fit ────────────┘
 //! ```
 
 use crate::bloom::filter::BloomFilter;
 use crate::bloom::keys::Access;
 use crate::engine::access::CostClass;
-use crate::engine::addition::{Addition, Item};
+use crate::engine::addition::Addition;
 use crate::engine::changes::{Changes, WriteMode};
+use crate::engine::draft::{Draft, Drafted, Stores};
 use crate::engine::encoded::{CannotBuild, FastHash};
 use crate::engine::merging::{large_merge, small_merge};
 use crate::engine::name::PartitionName;
-use crate::engine::options::Options;
 use crate::engine::partitions::{Partition, Partitions};
 use crate::engine::record::{Filed, Filing, Record};
 use crate::engine::segment::Segment;
@@ -23,12 +23,13 @@ use crate::engine::store::StoreBuilder;
 use crate::engine::version::Version;
 use crate::engine::writer::Writer;
 use crate::error::{SubscriptionError, SubscriptionErrorKind};
-use crate::regexps::CompiledRegexp;
-use crate::subscriptions::normal_form::Atom;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+
+const UNINDEXED: &str =
+    "it would be evaluated for every event, since no condition of it can be looked up (limits.allow_unindexed)";
 
 /// The segments and filters of partitions, and those segments that are new.
 type Built = (Vec<(Arc<PartitionName>, Vec<Arc<Segment>>, Option<Arc<BloomFilter>>)>, Vec<Arc<Segment>>);
@@ -40,63 +41,58 @@ type Merged = (Vec<Arc<Segment>>, Option<(Arc<Segment>, Access)>);
 pub(super) struct Accepted {
     /// Which one of the call.
     at: usize,
-    addition: Box<Addition>,
+    drafted: Box<Drafted>,
     class: CostClass,
     /// What it takes the place of.
     held: Option<Arc<Record>>,
 }
 
-/// Check what a form must have to be taken, and tell its cost class.
-fn check(addition: &Addition, options: &Options) -> Result<CostClass, SubscriptionError> {
-    let refuse = |reason: String| SubscriptionError {
-        subscription_id: Some(addition.id.to_string()),
-        ..SubscriptionError::new("", reason)
-    };
-    for atom in addition.form.conjunctions.iter().flat_map(|one| &one.clauses).flat_map(|clause| &clause.atoms) {
-        if let Atom::Regexp(regexp) = atom {
-            CompiledRegexp::compile(regexp).map_err(&refuse)?;
-        }
-    }
-    let class = CostClass::of(&addition.form);
-    if class >= CostClass::Unindexed && !options.allow_unindexed {
-        let reason = "it would be evaluated for every event, since no condition of it can be looked up (limits.allow_unindexed)";
-        return Err(refuse(reason.into()));
-    }
-    Ok(class)
+/// What a write adds.
+#[derive(Default)]
+pub(super) struct New {
+    accepted: Vec<Accepted>,
+    /// Of these, and of what was not accepted.
+    stores: Stores,
 }
 
 impl EngineState {
     /// Add, replace or apply; what [`Engine::write`](crate::engine::Engine::write) does.
-    pub(super) fn write_items(
+    pub(super) fn write_draft(
         &self,
-        items: Vec<Item>,
+        draft: Draft,
         mode: WriteMode,
         skip: bool,
     ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         self.have_ids();
         let mut changes = Changes::default();
+        let Draft { items, stores } = draft;
         let mut accepted: Vec<Accepted> = Vec::with_capacity(items.len());
         let mut seen: HashSet<Box<str>, FastHash> = HashSet::default();
         for (at, item) in items.into_iter().enumerate() {
             if let Some(id) = item.as_ref().err().and_then(|error| error.subscription_id.as_deref()) {
                 seen.insert(id.into());
             }
-            let checked = item.map_err(|error| *error).and_then(|addition| {
-                if !seen.insert(addition.id.clone()) {
-                    return Err(duplicate(&addition.id, "this id comes twice in one call"));
+            let checked = item.map_err(|error| *error).and_then(|mut drafted| {
+                let id = &drafted.addition.id;
+                if !seen.insert(id.clone()) {
+                    return Err(duplicate(id, "this id comes twice in one call"));
                 }
-                let class = check(&addition, &self.options)?;
-                Ok((addition, class))
+                let class = std::mem::replace(&mut drafted.class, Ok(CostClass::Keyed)).map_err(|error| *error)?;
+                if class >= CostClass::Unindexed && !self.options.allow_unindexed {
+                    return Err(SubscriptionError::of(id, UNINDEXED));
+                }
+                Ok(Accepted { at, drafted, class, held: None })
             });
             match checked {
-                Ok((addition, class)) => accepted.push(Accepted { at, addition, class, held: None }),
+                Ok(one) => accepted.push(one),
                 Err(error) => changes.errors.push((at, error)),
             }
         }
         let mut writer = self.lock_writer();
         let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
         let mut gone: Vec<u32> = Vec::new();
-        accepted.retain_mut(|Accepted { at, addition, held, .. }| {
+        accepted.retain_mut(|Accepted { at, drafted, held, .. }| {
+            let addition = &drafted.addition;
             let found = self.find_id(&ids, &addition.id).and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
             match found {
                 None => true,
@@ -136,7 +132,7 @@ impl EngineState {
         }
         changes.freed = gone.clone();
         let order_of: Vec<(usize, bool)> = accepted.iter().map(|one| (one.at, one.held.is_some())).collect();
-        match self.commit(&mut writer, gone, accepted) {
+        match self.commit(&mut writer, gone, New { accepted, stores }) {
             Ok(slots) => {
                 for ((at, is_replaced), slot) in order_of.into_iter().zip(slots) {
                     if is_replaced { &mut changes.replaced } else { &mut changes.added }.push((at, slot));
@@ -154,7 +150,7 @@ impl EngineState {
     }
 
     /// Take *gone* out and put *new* in, in one new version; the slots of *new* in order. On an error nothing has changed.
-    pub(super) fn commit(&self, writer: &mut Writer, gone: Vec<u32>, new: Vec<Accepted>) -> Result<Vec<u32>, CannotBuild> {
+    pub(super) fn commit(&self, writer: &mut Writer, gone: Vec<u32>, new: New) -> Result<Vec<u32>, CannotBuild> {
         let version = self.version.load_full();
         let number = version.number + 1;
         if self.records.mapped().is_some() {
@@ -164,9 +160,8 @@ impl EngineState {
                     self.partition(&version.partitions, record.partition());
                 }
             }
-            for Accepted { addition, .. } in &new {
-                let collection = addition.collection.clone().unwrap_or_else(|| "*".into());
-                self.partition(&version.partitions, &PartitionName { tenant: addition.tenant.clone(), collection });
+            for Accepted { drafted, .. } in &new.accepted {
+                self.partition(&version.partitions, new.stores.name(drafted.partition));
             }
         }
         let mut touched: HashMap<Arc<PartitionName>, StoreBuilder, FastHash> = HashMap::default();
@@ -191,7 +186,7 @@ impl EngineState {
             touched.entry(record.partition().clone()).or_default();
         }
         let next_order = writer.next_order;
-        let mut slots = Vec::with_capacity(new.len());
+        let mut slots = Vec::with_capacity(new.accepted.len());
         // A panic in here is undone like a refusal: nothing of it is published, so nothing of it may stay.
         let built = catch_unwind(AssertUnwindSafe(|| {
             self.fill(writer, new, &mut touched, &mut slots)?;
@@ -242,27 +237,30 @@ impl EngineState {
         Ok(slots)
     }
 
-    /// Give *new* records and slots, and put them into the builders of their partitions.
+    /// Give *new* records and slots, and put their stores to those of the partitions that are touched.
     fn fill(
         &self,
         writer: &mut Writer,
-        new: Vec<Accepted>,
+        New { mut accepted, stores }: New,
         touched: &mut HashMap<Arc<PartitionName>, StoreBuilder, FastHash>,
         slots: &mut Vec<u32>,
     ) -> Result<(), CannotBuild> {
-        for Accepted { mut addition, class, held, .. } in new {
-            let collection = addition.collection.take().unwrap_or_else(|| "*".into());
-            let name = writer.name(PartitionName { tenant: std::mem::take(&mut addition.tenant), collection });
+        let mut drafted: Vec<&mut Drafted> = accepted.iter_mut().map(|one| &mut *one.drafted).collect();
+        let mut stores: Vec<(Arc<PartitionName>, StoreBuilder)> =
+            stores.settle(&mut drafted)?.into_iter().map(|(name, store)| (writer.name(name), store)).collect();
+        for Accepted { drafted, class, held, .. } in accepted {
+            let Drafted { mut addition, partition, place, .. } = *drafted;
+            let (name, store) = &mut stores[partition as usize];
             let order = held.map_or_else(|| writer.order(), |held| held.order);
             let filing = writer.filing(Filing { partition: name.clone(), gateway_id: addition.gateway_id.take() });
-            let flags = addition.flags;
             let text = writer.shapes.split(std::mem::take(&mut addition.text));
             let filed = Filed { filing, order, cost_class: class, text };
-            let (record, form) = Record::of(*addition, filed).ok_or(CannotBuild::Full)?;
+            let record = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
-            touched.entry(name).or_default().add(slot, flags, &form)?;
+            place.into_iter().for_each(|place| store.set_slot(place, slot));
         }
+        touched.extend(stores.into_iter().filter(|(_, store)| !store.is_empty()));
         writer.locations.resize(writer.slots.end() as usize, u32::MAX);
         Ok(())
     }

@@ -104,7 +104,7 @@ pub struct Conjunction {
 }
 
 /// See the head of this file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NormalForm {
     /// The alternatives; none: the subscription never matches.
     pub conjunctions: Vec<Conjunction>,

@@ -79,7 +79,7 @@ mod tests {
         let partition = Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() });
         let filing = Arc::new(Filing { partition, gateway_id: None });
         let filed = Filed { filing, order: 0, cost_class: CostClass::Unindexed, text: Split { rest: None, bytes: text.into() } };
-        Arc::new(Record::of(addition, filed).expect("a short text").0)
+        Arc::new(Record::of(addition, filed).expect("a short text"))
     }
 
     /// Ask for each of *records*, by their places as slots; how many were parsed.

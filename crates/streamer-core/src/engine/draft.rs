@@ -1,0 +1,209 @@
+//! Subscriptions on their way in: checked as they come, and encoded for the partition that they will be in.
+//!
+//! ```text
+//!   item ─► check ─► id, texts, ...     what a record is made of
+//!             └────► its form ─► the store of its partition, half filled: slots are given when all is written
+//! ```
+//!
+//! A form that the host may still narrow waits as it is.
+//!
+//! Cost: of each its texts, and what a store has of it: of a write nothing is held before all of it was read. Rejected: forms as
+//! they were parsed, until then: a load takes a fifth more memory, and a tenth more time.
+
+use crate::engine::access::CostClass;
+use crate::engine::addition::{Addition, Item};
+use crate::engine::encoded::{CannotBuild, FastHash};
+use crate::engine::name::PartitionName;
+use crate::engine::paths::PathSets;
+use crate::engine::store::{StoreBuilder, flags};
+use crate::error::SubscriptionError;
+use crate::regexps::CompiledRegexp;
+use crate::subscriptions::normal_form::{Atom, NormalForm};
+use hashbrown::HashTable;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct Draft {
+    pub(super) items: Vec<Result<Box<Drafted>, Box<SubscriptionError>>>,
+    pub(super) stores: Stores,
+}
+
+/// One that could be read.
+#[derive(Debug)]
+pub(super) struct Drafted {
+    /// Tenant and collection were taken out, and the form, unless it waits.
+    pub addition: Addition,
+    /// Its cost class, or why it cannot be held.
+    pub class: Result<CostClass, Box<SubscriptionError>>,
+    /// The number of its partition.
+    pub partition: u32,
+    /// Where it is in the store of its partition; None while its form waits.
+    pub place: Option<u32>,
+}
+
+/// Of each partition the store that is being filled.
+#[derive(Debug, Default)]
+pub(super) struct Stores {
+    each: Vec<(PartitionName, StoreBuilder)>,
+    numbers: HashTable<u32>,
+    hasher: FastHash,
+    /// Why one of them could not be filled.
+    failed: Option<CannotBuild>,
+}
+
+impl Stores {
+    /// The number of a partition.
+    fn number(&mut self, name: PartitionName) -> u32 {
+        let Stores { each, numbers, hasher, .. } = self;
+        let hash = hasher.hash_one(&name);
+        if let Some(number) = numbers.find(hash, |number| each[*number as usize].0 == name) {
+            return *number;
+        }
+        let number = each.len() as u32;
+        each.push((name, StoreBuilder::default()));
+        numbers.insert_unique(hash, number, |number| hasher.hash_one(&each[*number as usize].0));
+        number
+    }
+
+    /// Put a form into the store of a partition; where it is there.
+    fn add(&mut self, partition: u32, flags: u8, form: &NormalForm) -> u32 {
+        let store = &mut self.each[partition as usize].1;
+        let place = store.len() as u32;
+        if self.failed.is_none() {
+            self.failed = store.add(0, flags, form).err();
+        }
+        place
+    }
+
+    /// The name of a partition.
+    pub fn name(&self, partition: u32) -> &PartitionName {
+        &self.each[partition as usize].0
+    }
+
+    /// The store of each partition, by number, with those that are *held* alone, each of which knows then where it is.
+    pub fn settle(mut self, held: &mut [&mut Drafted]) -> Result<Vec<(PartitionName, StoreBuilder)>, CannotBuild> {
+        let mut counts = vec![0; self.each.len()];
+        for one in &mut *held {
+            if one.place.is_none() {
+                let form = std::mem::take(&mut one.addition.form);
+                one.place = Some(self.add(one.partition, one.addition.flags, &form));
+            }
+            counts[one.partition as usize] += 1;
+        }
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        // Where some were refused, or are held just so, the others move up.
+        let mut moved: HashMap<u32, Vec<u32>, FastHash> = HashMap::default();
+        for (number, (_, store)) in (0..).zip(&mut self.each) {
+            match counts[number as usize] {
+                0 => *store = StoreBuilder::default(),
+                count if count < store.len() => _ = moved.insert(number, vec![u32::MAX; store.len()]),
+                _ => {}
+            }
+        }
+        if moved.is_empty() {
+            return Ok(self.each);
+        }
+        for (partition, place) in held.iter().filter_map(|one| Some((one.partition, one.place?))) {
+            if let Some(places) = moved.get_mut(&partition) {
+                places[place as usize] = 0;
+            }
+        }
+        for (number, places) in &mut moved {
+            (0..).zip(places.iter_mut().filter(|place| **place == 0)).for_each(|(new, place)| *place = new);
+            let store = &mut self.each[*number as usize].1;
+            let whole = std::mem::take(store).build(&mut PathSets::default());
+            store.add_store(&whole, |at| places[at as usize] != u32::MAX)?;
+        }
+        for one in held {
+            if let (Some(places), Some(place)) = (moved.get(&one.partition), &mut one.place) {
+                *place = places[*place as usize];
+            }
+        }
+        Ok(self.each)
+    }
+}
+
+impl Drafted {
+    fn new(mut addition: Addition, stores: &mut Stores) -> Drafted {
+        let collection = addition.collection.take().unwrap_or_else(|| "*".into());
+        let partition = stores.number(PartitionName { tenant: std::mem::take(&mut addition.tenant), collection });
+        let class = check(&addition);
+        let is_settled = class.is_ok() && !addition.external_cel;
+        let place = is_settled.then(|| {
+            let form = std::mem::take(&mut addition.form);
+            stores.add(partition, addition.flags, &form)
+        });
+        Drafted { addition, class, partition, place }
+    }
+}
+
+/// Check what a form must have to be held, and tell its cost class.
+fn check(addition: &Addition) -> Result<CostClass, Box<SubscriptionError>> {
+    for atom in addition.form.conjunctions.iter().flat_map(|one| &one.clauses).flat_map(|clause| &clause.atoms) {
+        if let Atom::Regexp(regexp) = atom {
+            CompiledRegexp::compile(regexp).map_err(|reason| Box::new(SubscriptionError::of(&addition.id, reason)))?;
+        }
+    }
+    Ok(CostClass::of(&addition.form))
+}
+
+impl Draft {
+    /// Take one more in, or why there is none.
+    pub fn push(&mut self, item: Item) {
+        self.items.push(item.map(|addition| Box::new(Drafted::new(addition, &mut self.stores))));
+    }
+
+    /// How many there are, and were refused.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// What is known of one besides where it belongs; None for one that was refused.
+    pub fn get(&self, position: usize) -> Option<&Addition> {
+        self.items.get(position)?.as_ref().ok().map(|drafted| &drafted.addition)
+    }
+
+    /// Say more of one whose CEL is external: whether it mentions `before`, and what its form is narrowed by.
+    pub fn explain(&mut self, position: usize, mentions_before: bool, narrow: impl FnOnce(&mut NormalForm)) {
+        if let Some(Ok(drafted)) = self.items.get_mut(position)
+            && drafted.place.is_none()
+        {
+            if mentions_before {
+                drafted.addition.flags |= flags::BEFORE;
+            }
+            narrow(&mut drafted.addition.form);
+        }
+    }
+
+    /// Say that another text says the same as that of one.
+    pub fn say_same(&mut self, position: usize, text: &[u8]) {
+        if let Some(Ok(drafted)) = self.items.get_mut(position) {
+            drafted.addition.same_as = Some(text.into());
+        }
+    }
+
+    /// Put an error in the place of one; of those before that are not there yet, too.
+    pub fn refuse(&mut self, position: usize, error: SubscriptionError) {
+        while self.items.len() <= position {
+            self.items.push(Err(Box::new(error.clone())));
+        }
+        self.items[position] = Err(Box::new(error));
+    }
+}
+
+impl FromIterator<Item> for Draft {
+    fn from_iter<T: IntoIterator<Item = Item>>(items: T) -> Draft {
+        let mut draft = Draft::default();
+        items.into_iter().for_each(|item| draft.push(item));
+        draft
+    }
+}
