@@ -168,6 +168,8 @@ def in_child(act: Act) -> int:
         code = 1
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            # Where it hangs is told before the signal ends it.
+            faulthandler.register(signal.SIGALRM, chain=True)
             signal.setitimer(signal.ITIMER_REAL, PATIENCE)
             act()
             code = 0
