@@ -5,7 +5,7 @@
 //!             └────► its form ─► the store of its partition, half filled: slots are given when all is written
 //! ```
 //!
-//! A form that the host may still narrow waits as it is.
+//! A form that the host may still narrow waits as it is, and so do the first few of a partition.
 //!
 //! Cost: of each its texts, and what a store has of it: of a write nothing is held before all of it was read. Rejected: forms as
 //! they were parsed, until then: a load takes a fifth more memory, and a tenth more time.
@@ -46,49 +46,69 @@ pub(super) struct Drafted {
 /// Of each partition the store that is being filled.
 #[derive(Debug, Default)]
 pub(super) struct Stores {
-    each: Vec<(PartitionName, StoreBuilder)>,
+    each: Vec<Part>,
     numbers: HashTable<u32>,
     hasher: FastHash,
     /// Why one of them could not be filled.
     failed: Option<CannotBuild>,
 }
 
+/// A partition. The store is in a box: there may be as many partitions as subscriptions, and they are moved.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub name: PartitionName,
+    waiting: u32,
+    pub store: Option<Box<StoreBuilder>>,
+}
+
+/// So many forms of a partition wait as they are: they take less than what is to be filled.
+const FEW: u32 = 8;
+
 impl Stores {
     /// The number of a partition.
     fn number(&mut self, name: PartitionName) -> u32 {
         let Stores { each, numbers, hasher, .. } = self;
         let hash = hasher.hash_one(&name);
-        if let Some(number) = numbers.find(hash, |number| each[*number as usize].0 == name) {
+        if let Some(number) = numbers.find(hash, |number| each[*number as usize].name == name) {
             return *number;
         }
         let number = each.len() as u32;
-        each.push((name, StoreBuilder::default()));
-        numbers.insert_unique(hash, number, |number| hasher.hash_one(&each[*number as usize].0));
+        each.push(Part { name, waiting: 0, store: None });
+        numbers.insert_unique(hash, number, |number| hasher.hash_one(&each[*number as usize].name));
         number
     }
 
+    /// Put a form into the store of a partition, unless it is one of the first, which wait; where it is there.
+    fn push(&mut self, partition: u32, flags: u8, form: &mut NormalForm) -> Option<u32> {
+        let part = &mut self.each[partition as usize];
+        if part.waiting < FEW {
+            part.waiting += 1;
+            return None;
+        }
+        Some(self.add(partition, flags, form))
+    }
+
     /// Put a form into the store of a partition; where it is there.
-    fn add(&mut self, partition: u32, flags: u8, form: &NormalForm) -> u32 {
-        let store = &mut self.each[partition as usize].1;
+    fn add(&mut self, partition: u32, flags: u8, form: &mut NormalForm) -> u32 {
+        let store = self.each[partition as usize].store.get_or_insert_default();
         let place = store.len() as u32;
         if self.failed.is_none() {
-            self.failed = store.add(0, flags, form).err();
+            self.failed = store.add(0, flags, &std::mem::take(form)).err();
         }
         place
     }
 
     /// The name of a partition.
     pub fn name(&self, partition: u32) -> &PartitionName {
-        &self.each[partition as usize].0
+        &self.each[partition as usize].name
     }
 
     /// The store of each partition, by number, with those that are *held* alone, each of which knows then where it is.
-    pub fn settle(mut self, held: &mut [&mut Drafted]) -> Result<Vec<(PartitionName, StoreBuilder)>, CannotBuild> {
+    pub fn settle(mut self, held: &mut [&mut Drafted]) -> Result<Vec<Part>, CannotBuild> {
         let mut counts = vec![0; self.each.len()];
         for one in &mut *held {
             if one.place.is_none() {
-                let form = std::mem::take(&mut one.addition.form);
-                one.place = Some(self.add(one.partition, one.addition.flags, &form));
+                one.place = Some(self.add(one.partition, one.addition.flags, &mut one.addition.form));
             }
             counts[one.partition as usize] += 1;
         }
@@ -97,16 +117,22 @@ impl Stores {
         }
         // Where some were refused, or are held just so, the others move up.
         let mut moved: HashMap<u32, Vec<u32>, FastHash> = HashMap::default();
-        for (number, (_, store)) in (0..).zip(&mut self.each) {
-            match counts[number as usize] {
-                0 => *store = StoreBuilder::default(),
-                count if count < store.len() => _ = moved.insert(number, vec![u32::MAX; store.len()]),
-                _ => {}
+        for (number, Part { store, .. }) in (0..).zip(&mut self.each) {
+            let (count, all) = (counts[number as usize], store.as_ref().map_or(0, |store| store.len()));
+            if count == 0 {
+                *store = None;
+            } else if count < all {
+                moved.insert(number, vec![u32::MAX; all]);
             }
         }
-        if moved.is_empty() {
-            return Ok(self.each);
+        if !moved.is_empty() {
+            self.move_up(moved, held)?;
         }
+        Ok(self.each)
+    }
+
+    /// Take all but those that are *held* out of the partitions in *moved*, which has a word for each place in their stores.
+    fn move_up(&mut self, mut moved: HashMap<u32, Vec<u32>, FastHash>, held: &mut [&mut Drafted]) -> Result<(), CannotBuild> {
         for (partition, place) in held.iter().filter_map(|one| Some((one.partition, one.place?))) {
             if let Some(places) = moved.get_mut(&partition) {
                 places[place as usize] = 0;
@@ -114,16 +140,17 @@ impl Stores {
         }
         for (number, places) in &mut moved {
             (0..).zip(places.iter_mut().filter(|place| **place == 0)).for_each(|(new, place)| *place = new);
-            let store = &mut self.each[*number as usize].1;
-            let whole = std::mem::take(store).build(&mut PathSets::default());
-            store.add_store(&whole, |at| places[at as usize] != u32::MAX)?;
+            if let Some(store) = &mut self.each[*number as usize].store {
+                let whole = std::mem::take(&mut **store).build(&mut PathSets::default());
+                store.add_store(&whole, |at| places[at as usize] != u32::MAX)?;
+            }
         }
         for one in held {
             if let (Some(places), Some(place)) = (moved.get(&one.partition), &mut one.place) {
                 *place = places[*place as usize];
             }
         }
-        Ok(self.each)
+        Ok(())
     }
 }
 
@@ -133,10 +160,7 @@ impl Drafted {
         let partition = stores.number(PartitionName { tenant: std::mem::take(&mut addition.tenant), collection });
         let class = check(&addition);
         let is_settled = class.is_ok() && !addition.external_cel;
-        let place = is_settled.then(|| {
-            let form = std::mem::take(&mut addition.form);
-            stores.add(partition, addition.flags, &form)
-        });
+        let place = if is_settled { stores.push(partition, addition.flags, &mut addition.form) } else { None };
         Drafted { addition, class, partition, place }
     }
 }

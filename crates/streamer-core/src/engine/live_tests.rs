@@ -411,33 +411,34 @@ fn of_a_draft_those_are_held_that_are_accepted_each_with_its_own_conditions() {
     let of = |id: &str, collection: &str| addition(id, "t", collection, wants(id));
     let waits = |id: &str, collection: &str| Addition { external_cel: true, ..addition(id, "t", collection, all(vec![])) };
     add(&engine, [of("held", "c")]);
-    let mut draft = Draft::from_iter(
-        [
-            waits("first", "c"),
-            of("held", "c"),
-            of("second", "c"),
-            waits("refused", "c"),
-            of("alone", "d"),
-            of("second", "e"),
-            of("third", "c"),
-            waits("fourth", "c"),
-            of("fifth", "*"),
-        ]
-        .map(Ok),
-    );
-    for (at, id) in [(0, "first"), (3, "refused"), (7, "fourth")] {
+    // The first of a partition wait in any case.
+    let few: Vec<String> = (0..10).map(|n| format!("few{n}")).collect();
+    let others = [
+        waits("first", "c"),
+        of("held", "c"),
+        of("second", "c"),
+        waits("refused", "c"),
+        of("alone", "d"),
+        of("second", "e"),
+        of("third", "c"),
+        waits("fourth", "c"),
+        of("fifth", "*"),
+    ];
+    let mut draft = Draft::from_iter(few.iter().map(|id| of(id, "c")).chain(others).map(Ok));
+    for (at, id) in [(10, "first"), (13, "refused"), (17, "fourth")] {
         draft.explain(at, false, |form| *form = wants(id));
     }
-    draft.refuse(3, SubscriptionError::new("", "by the host"));
+    draft.refuse(13, SubscriptionError::new("", "by the host"));
     let changes = engine.write(draft, WriteMode::Add, true).unwrap();
-    assert_eq!(changes.errors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1, 3, 5]);
-    assert_eq!(changes.added.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 2, 4, 6, 7, 8]);
+    assert_eq!(changes.errors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [11, 13, 15]);
+    let added: Vec<usize> = changes.added.iter().map(|(at, _)| *at).collect();
+    assert_eq!(added, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17, 18]);
     let mut scratch = Scratch::default();
-    for (id, is_found) in
-        [("held", 1), ("first", 1), ("second", 1), ("refused", 0), ("alone", 0), ("third", 1), ("fourth", 1), ("fifth", 1)]
-    {
-        let found = ids(&engine, &format!(r#"{{"data":{{"a":"{id}"}}}}"#), &mut scratch);
-        assert_eq!(found, vec![id; is_found]);
+    for id in few.iter().map(String::as_str).chain(["held", "first", "second", "third", "fourth", "fifth"]) {
+        assert_eq!(ids(&engine, &format!(r#"{{"data":{{"a":"{id}"}}}}"#), &mut scratch), [id]);
+    }
+    for id in ["refused", "alone"] {
+        assert!(ids(&engine, &format!(r#"{{"data":{{"a":"{id}"}}}}"#), &mut scratch).is_empty());
     }
     let event = Event::new(br#"{"data":{"a":"alone"}}"#, Some("t"), Some("d"));
     assert_eq!(engine.match_event_on(&engine.version(), event, &mut scratch).unwrap().certain.len(), 1);

@@ -164,7 +164,7 @@ impl EngineState {
                 self.partition(&version.partitions, new.stores.name(drafted.partition));
             }
         }
-        let mut touched: HashMap<Arc<PartitionName>, StoreBuilder, FastHash> = HashMap::default();
+        let mut touched: HashMap<Arc<PartitionName>, Box<StoreBuilder>, FastHash> = HashMap::default();
         let mut removed: Vec<(Arc<Segment>, u32)> = Vec::with_capacity(gone.len());
         for &slot in &gone {
             let Some(record) = self.records.get(slot).clone() else { continue };
@@ -242,12 +242,12 @@ impl EngineState {
         &self,
         writer: &mut Writer,
         New { mut accepted, stores }: New,
-        touched: &mut HashMap<Arc<PartitionName>, StoreBuilder, FastHash>,
+        touched: &mut HashMap<Arc<PartitionName>, Box<StoreBuilder>, FastHash>,
         slots: &mut Vec<u32>,
     ) -> Result<(), CannotBuild> {
         let mut drafted: Vec<&mut Drafted> = accepted.iter_mut().map(|one| &mut *one.drafted).collect();
-        let mut stores: Vec<(Arc<PartitionName>, StoreBuilder)> =
-            stores.settle(&mut drafted)?.into_iter().map(|(name, store)| (writer.name(name), store)).collect();
+        let parts = stores.settle(&mut drafted)?.into_iter();
+        let mut stores: Vec<_> = parts.map(|part| (writer.name(part.name), part.store)).collect();
         for Accepted { drafted, class, held, .. } in accepted {
             let Drafted { mut addition, partition, place, .. } = *drafted;
             let (name, store) = &mut stores[partition as usize];
@@ -258,9 +258,11 @@ impl EngineState {
             let record = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
-            place.into_iter().for_each(|place| store.set_slot(place, slot));
+            if let (Some(store), Some(place)) = (store, place) {
+                store.set_slot(place, slot);
+            }
         }
-        touched.extend(stores.into_iter().filter(|(_, store)| !store.is_empty()));
+        touched.extend(stores.into_iter().filter_map(|(name, store)| Some((name, store?))));
         writer.locations.resize(writer.slots.end() as usize, u32::MAX);
         Ok(())
     }
@@ -271,7 +273,7 @@ impl EngineState {
         &self,
         writer: &mut Writer,
         version: &Version,
-        touched: HashMap<Arc<PartitionName>, StoreBuilder, FastHash>,
+        touched: HashMap<Arc<PartitionName>, Box<StoreBuilder>, FastHash>,
     ) -> Result<Built, CannotBuild> {
         let mut built = Vec::with_capacity(touched.len());
         let mut new = Vec::new();
@@ -302,7 +304,7 @@ impl EngineState {
     }
 
     /// The segments with those of *held* that are *merged* and what is new in one, and that one.
-    fn merged(&self, mut builder: StoreBuilder, held: &[Arc<Segment>], merged: &[bool]) -> Result<Merged, CannotBuild> {
+    fn merged(&self, mut builder: Box<StoreBuilder>, held: &[Arc<Segment>], merged: &[bool]) -> Result<Merged, CannotBuild> {
         let mut segments = Vec::with_capacity(held.len() + 1);
         for (segment, is_merged) in held.iter().zip(merged) {
             if *is_merged {
