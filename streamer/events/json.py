@@ -271,7 +271,7 @@ class _Reader:
             return chr(unit)
         low = _LOW_SURROGATE.match(self.text, self.at)
         if unit >= 0xDC00 or low is None:
-            raise self._error(EventCode.LONE_SURROGATE, f"\\u{digits} is half of a surrogate pair", start)
+            raise self._error(EventCode.LONE_SURROGATE, "half of a surrogate pair", start)
         self.at = low.end()
         return chr(0x10000 + ((unit - 0xD800) << 10) + (int(low[1], 16) - 0xDC00))
 

@@ -338,7 +338,7 @@ class _Parts:
         for index, text in enumerate(value):
             place = (*at, str(index))
             if not isinstance(text, str):
-                raise self._wrong_type("unknown", place, "a JSON Pointer", text)
+                raise self._wrong_type("a member of unknown", place, "a JSON Pointer", text)
             try:
                 pointer = decode_pointer(text)
             except ValueError as error:
@@ -519,7 +519,7 @@ def _in_range(ns: int) -> int:
 
 def _shown(text: str) -> str:
     """Quote a text of the event for an error, without its length."""
-    return repr(text if len(text) <= 80 else text[:80] + "...")
+    return encode_basestring(text if len(text) <= 80 else f"{text[:80]}...")
 
 
 def kind_of(value: Any) -> str:
@@ -528,8 +528,6 @@ def kind_of(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "a boolean"
-    if isinstance(value, int):
-        return "an integer"
-    if isinstance(value, float | BeyondFloat64):
+    if isinstance(value, int | float | BeyondFloat64):
         return "a number"
     return "a string" if isinstance(value, str) else "an object" if isinstance(value, dict) else "a list"

@@ -9,6 +9,7 @@ use super::trie::{ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PartPlace, Pat
 use crate::error::{EventCode, EventError, Ignored};
 use crate::json::{self, ParseOptions, Tree};
 use crate::layout::{EventType, Part, Piece, Pointer, Template, TimestampFormat, TypeMeaning, decode_pointer, encode_pointer};
+use crate::subscriptions::wording::quote;
 use crate::value::{Kind, Scalar};
 
 /// What the caller says about an event besides its text.
@@ -350,8 +351,7 @@ impl<'r> PartReader<'r> {
                     None => EventType::ALL.map(EventType::as_str).to_vec(),
                     Some(words) => words.iter().map(|(word, _)| &**word).collect(),
                 };
-                let shown: String = word.chars().take(80).collect();
-                let reason = format!("type is one of {}, not {shown:?}", words.join(", "));
+                let reason = format!("type is one of {}, not {}", words.join(", "), shown(word));
                 Err(self.error(EventCode::BadValue, reason, self.find(TYPE)))
             }
         }
@@ -419,11 +419,9 @@ impl<'r> PartReader<'r> {
                             format!("a pointer of {count} steps, into values deeper than the {max_depth} levels of an event");
                         (EventCode::BadPointer, reason)
                     }
-                    Err(reason) => {
-                        (EventCode::BadPointer, format!("{:?}: {reason}", pointer.chars().take(80).collect::<String>()))
-                    }
+                    Err(reason) => (EventCode::BadPointer, format!("{}: {reason}", shown(pointer))),
                 },
-                _ => (EventCode::WrongType, "unknown is a JSON Pointer, not another value".to_owned()),
+                other => (EventCode::WrongType, format!("a member of unknown is a JSON Pointer, not {}", other.type_name())),
             };
             let place = format!("{}/{index}", encode_pointer(&place.pointer));
             return Err(EventError { place: Some(place.into()), ..self.error(code, reason, Some(found)) });
@@ -448,6 +446,14 @@ pub(super) fn not_an_object(first: u8, at: usize) -> EventError {
 pub(super) fn duplicate_member(trie: &PathTrie, node: u32, at: usize) -> EventError {
     let place = trie.pointer_of(node).map(|pointer| encode_pointer(&pointer).into());
     EventError { place, ..EventError::at(EventCode::DuplicateMember, at, "a member of the envelope stands twice") }
+}
+
+/// Quote a text of the event for an error, without its length.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => quote(&format!("{}...", &text[..end])),
+        None => quote(text),
+    }
 }
 
 fn kind_name(kind: Kind) -> &'static str {

@@ -174,7 +174,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                     at = self.skip(at)?;
                 } else {
                     if self.scratch.frames.len() >= self.max_depth {
-                        return Err(JsonFault::too_deep(at));
+                        return Err(JsonFault::too_deep(at, self.max_depth));
                     }
                     at = space(text, at + 1);
                     if peek(text, at) == first + 2 {

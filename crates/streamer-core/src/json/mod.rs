@@ -43,6 +43,20 @@ pub enum Tree {
     Object(Vec<(Box<str>, Tree)>),
 }
 
+impl Tree {
+    /// The JSON type, for messages.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Tree::Scalar(Scalar::Null) => "null",
+            Tree::Scalar(Scalar::Bool(_)) => "a boolean",
+            Tree::Scalar(Scalar::Number(_)) | Tree::BeyondFloat(_) => "a number",
+            Tree::Scalar(Scalar::String(_)) => "a string",
+            Tree::List(_) => "a list",
+            Tree::Object(_) => "an object",
+        }
+    }
+}
+
 /// What the reader builds.
 pub trait Build: Sized {
     /// A scalar.
@@ -150,7 +164,7 @@ pub(crate) fn utf8_first<T>(text: &[u8], read: Result<T>) -> Result<(&str, T)> {
         (Ok(text), Ok(value)) => Ok((text, value)),
         (Ok(_), Err(fault)) => Err(fault),
         (Err(bad), Err(fault)) if fault.offset < bad.valid_up_to() => Err(fault),
-        (Err(bad), _) => Err(JsonFault { code: EventCode::BadUtf8, offset: bad.valid_up_to(), reason: "not well-formed UTF-8" }),
+        (Err(bad), _) => Err(JsonFault::new(EventCode::BadUtf8, bad.valid_up_to(), "not well-formed UTF-8")),
     }
 }
 
@@ -175,7 +189,7 @@ impl<T: Build> TreeReader<'_, T> {
             let mut value = match peek(text, at) {
                 bracket @ (b'{' | b'[') => {
                     if self.open.len() >= max_depth {
-                        return Err(JsonFault::too_deep(at));
+                        return Err(JsonFault::too_deep(at, max_depth));
                     }
                     at = space(text, at + 1);
                     let empty = peek(text, at) == bracket + 2;

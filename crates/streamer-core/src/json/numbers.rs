@@ -139,6 +139,7 @@ fn blocks<B: Block64>(text: &[u8], start: usize, room: usize) -> Read {
 #[cfg(test)]
 mod tests {
     use crate::automaton::testing::Dice;
+    use crate::error::EventError;
     use crate::json::token::space;
     use crate::json::{ParseOptions, Tree, parse, skip};
 
@@ -153,7 +154,7 @@ mod tests {
             // Nothing may follow what is read; skipping does not look.
             (Err(error), Ok(end)) => assert_eq!(error.offset, Some(*end), "{text}"),
             (Err(error), Err(fault)) => {
-                assert_eq!((error.code, error.offset, &*error.reason), (fault.code, Some(fault.offset), fault.reason), "{text}");
+                assert_eq!(*error, EventError::from(*fault), "{text}");
             }
             (Ok(_), Err(fault)) => panic!("{fault:?} in {text}"),
         }

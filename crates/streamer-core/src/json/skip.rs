@@ -33,7 +33,7 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
             b'-' | b'0'..=b'9' => at = token::number(text, at)?.0,
             bracket @ (b'{' | b'[') => {
                 if depth + nesting >= max_depth {
-                    return Err(JsonFault::too_deep(at));
+                    return Err(JsonFault::too_deep(at, max_depth));
                 }
                 at = space(text, at + 1);
                 if peek(text, at) != bracket + 2 {

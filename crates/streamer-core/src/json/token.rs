@@ -12,23 +12,33 @@ pub struct JsonFault {
     pub offset: usize,
     /// What was expected.
     pub reason: &'static str,
+    /// How many levels are allowed; 0 where it is not too deep.
+    levels: u32,
 }
 
 impl JsonFault {
     #[cold]
-    pub(crate) fn malformed(offset: usize, reason: &'static str) -> JsonFault {
-        JsonFault { code: EventCode::MalformedJson, offset, reason }
+    pub(crate) fn new(code: EventCode, offset: usize, reason: &'static str) -> JsonFault {
+        JsonFault { code, offset, reason, levels: 0 }
     }
 
     #[cold]
-    pub(crate) fn too_deep(offset: usize) -> JsonFault {
-        JsonFault { code: EventCode::TooDeep, offset, reason: "nested deeper than max_depth allows" }
+    pub(crate) fn malformed(offset: usize, reason: &'static str) -> JsonFault {
+        JsonFault::new(EventCode::MalformedJson, offset, reason)
+    }
+
+    #[cold]
+    pub(crate) fn too_deep(offset: usize, max_depth: usize) -> JsonFault {
+        JsonFault { code: EventCode::TooDeep, offset, reason: "nested too deep", levels: max_depth as u32 }
     }
 }
 
 impl From<JsonFault> for EventError {
     fn from(fault: JsonFault) -> EventError {
-        EventError::at(fault.code, fault.offset, fault.reason)
+        match fault.code {
+            EventCode::TooDeep => EventError::at(fault.code, fault.offset, format!("nested deeper than {} levels", fault.levels)),
+            code => EventError::at(code, fault.offset, fault.reason),
+        }
     }
 }
 
@@ -155,10 +165,11 @@ fn escape(text: &[u8], at: usize) -> Result<usize> {
             }
             match low_surrogate(text, at + 6) {
                 Some(_) if unit < 0xdc00 => Ok(at + 12),
-                _ => Err(JsonFault { code: EventCode::LoneSurrogate, offset: at, reason: "half of a surrogate pair" }),
+                _ => Err(JsonFault::new(EventCode::LoneSurrogate, at, "half of a surrogate pair")),
             }
         }
-        _ => Err(JsonFault::malformed(at + 1, "unknown escape in a string")),
+        Some(_) => Err(JsonFault::malformed(at + 1, "unknown escape in a string")),
+        None => Err(JsonFault::malformed(at + 1, "unknown escape in a string, but the text ends")),
     }
 }
 

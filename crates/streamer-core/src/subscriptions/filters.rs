@@ -1,7 +1,7 @@
 //! Filters: conditions on one field of `data` (semantics.md section 3). What each operator takes and means: [`operators`](super::operators).
 
 use super::operators::{Filter, OPERATORS, Operand, Operator};
-use super::wording::{type_name, unknown_name};
+use super::wording::unknown_name;
 use crate::error::SubscriptionError;
 use crate::json::Tree;
 use crate::layout::decode_pointer;
@@ -58,7 +58,7 @@ impl<'t> FilterMembers<'t> {
     pub(super) fn read(tree: &'t Tree, at: usize) -> Result<FilterMembers<'t>> {
         let place = FilterPlace::Filter(at);
         let Tree::Object(members) = tree else {
-            return error(place, format!("expected an object, not {}", type_name(tree)));
+            return error(place, format!("expected an object, not {}", tree.type_name()));
         };
         for (name, _) in members {
             if !["field", "op", "value"].contains(&&**name) {
@@ -69,7 +69,7 @@ impl<'t> FilterMembers<'t> {
         let text = |name: &str| match member(name) {
             None => error(FilterPlace::Member(&place, name), format!("expected a member '{name}'")),
             Some(Tree::Scalar(Scalar::String(text))) => Ok(&**text),
-            Some(other) => error(FilterPlace::Member(&place, name), format!("expected a string, not {}", type_name(other))),
+            Some(other) => error(FilterPlace::Member(&place, name), format!("expected a string, not {}", other.type_name())),
         };
         let (field, word) = (text("field")?, text("op")?);
         let Some(row) = OPERATORS.iter().find(|row| row.name == word) else {
@@ -112,7 +112,7 @@ impl<'t> FilterMembers<'t> {
 /// Refuse what an operator does not take.
 fn check(operand: Operand, tree: &Tree, place: FilterPlace<'_>) -> Result<()> {
     if !operand.allows(tree) {
-        return error(place, format!("expected {}, not {}", operand.expected(), type_name(tree)));
+        return error(place, format!("expected {}, not {}", operand.expected(), tree.type_name()));
     }
     match (operand, tree) {
         (Operand::Scalars, Tree::List(items)) => {

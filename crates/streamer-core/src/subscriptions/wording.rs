@@ -1,19 +1,4 @@
-//! What errors call the values and names of a subscription.
-
-use crate::json::Tree;
-use crate::value::Scalar;
-
-/// The JSON type of a value, for messages.
-pub(super) fn type_name(value: &Tree) -> &'static str {
-    match value {
-        Tree::Scalar(Scalar::Null) => "null",
-        Tree::Scalar(Scalar::Bool(_)) => "a boolean",
-        Tree::Scalar(Scalar::Number(_)) | Tree::BeyondFloat(_) => "a number",
-        Tree::Scalar(Scalar::String(_)) => "a string",
-        Tree::List(_) => "a list",
-        Tree::Object(_) => "an object",
-    }
-}
+//! What errors say of the names of a subscription.
 
 /// Say that a name is unknown, with the nearest that is known, or all of them.
 pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
@@ -70,7 +55,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 /// A name as a JSON string.
-pub(super) fn quote(name: &str) -> String {
+pub(crate) fn quote(name: &str) -> String {
     let mut text = String::from('"');
     for letter in name.chars() {
         match letter {

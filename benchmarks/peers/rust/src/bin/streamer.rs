@@ -5,7 +5,6 @@
 //!
 //! Each pattern is a subscription of one partition: the layout is that of a plain document.
 
-use streamer_core::subscriptions::parse::Defaults;
 use peers::{args, measure, skip};
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +12,7 @@ use streamer_core::engine::{Addition, Engine, Options, Scratch, WriteMode};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
+use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 
 const DOCUMENT: &str = r#"{"id":null,"tenant":null,"collection":null,"type":null,"ts":null,"topic":null,"data":"",
@@ -34,8 +34,8 @@ fn main() {
     let started = Instant::now();
     let layout = Arc::new(EventLayout::from_json(DOCUMENT.as_bytes()).expect("a layout"));
     let engine = Engine::new(Options { layout, validation, background: false, ..Options::default() });
-    let items = given.patterns.iter().map(|(id, pattern)| Ok(Box::new(addition(*id, pattern)))).collect();
-    let Ok(changes) = engine.write(items, WriteMode::Add, false) else { skip(&peer, &given.workload, "a pattern was refused") };
+    let draft = given.patterns.iter().map(|(id, pattern)| Ok(addition(*id, pattern))).collect();
+    let Ok(changes) = engine.write(draft, WriteMode::Add, false) else { skip(&peer, &given.workload, "a pattern was refused") };
     // What a caller gets is its own ids: the peers' ids are integers too.
     let mut ids = vec![0; given.patterns.len()];
     changes.added.iter().for_each(|(at, slot)| ids[*slot as usize] = given.patterns[*at].0);
