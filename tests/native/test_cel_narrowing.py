@@ -11,7 +11,7 @@ import pytest
 from streamer import Engine
 from streamer.cel_eval import Functions, ProgramCache, evaluate_cel
 from streamer.cel_eval.narrowing import MAX_LENGTH, narrowing
-from streamer.errors import CelError
+from streamer.errors import CelError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import Limits, Verdict
@@ -71,6 +71,15 @@ def test_no_function_is_called_for_an_event_that_the_other_operands_exclude() ->
     # What an unknown may hide is for the whole expression.
     (match,) = engine.match({"data": {"n": 3}, "unknown": ["/data/kind"]})
     assert not match.certain
+
+
+def test_what_is_narrowed_can_be_looked_up() -> None:
+    """`allow_unindexed` and the cost class look at what narrows an expression, not at how it came in."""
+    e = Engine(cel_functions=FUNCTIONS, cel_evaluator="portable", limits=Limits(allow_unindexed=False))
+    with pytest.raises(SubscriptionError, match="allow_unindexed"):
+        e.add({"id": "odd", "cel": "odd(data.n)"})
+    e.add_many({"id": f"s{n}", "cel": f"odd(data.n) && data.k == {n}"} for n in range(20))
+    assert e.match_ids({"data": {"n": 3, "k": 7}}) == ["s7"]
 
 
 def test_a_side_before_the_change_is_narrowed_like_the_side_after() -> None:

@@ -205,6 +205,7 @@ impl Draft {
                 drafted.addition.flags |= flags::BEFORE;
             }
             narrow(&mut drafted.addition.form);
+            drafted.class = check(&drafted.addition);
         }
     }
 

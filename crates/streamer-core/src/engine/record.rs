@@ -8,7 +8,6 @@
 //! Cost: 96 bytes and the values of its text. What few have lies elsewhere, and what many share ([`Rest`], [`Filing`]).
 
 use crate::cel::Executable;
-use crate::engine::access::CostClass;
 use crate::engine::addition::{Addition, Host};
 use crate::engine::failures::Heard;
 use crate::engine::name::PartitionName;
@@ -27,8 +26,6 @@ pub struct Record {
     id_length: u32,
     /// [`BEHIND`] where it is behind the text.
     id_at: u8,
-    /// How quickly it is found.
-    pub cost_class: CostClass,
     /// See [`crate::engine::store::flags`].
     pub flags: u8,
     /// Whether it has a CEL part.
@@ -104,7 +101,6 @@ pub struct Held {
 pub(super) struct Filed {
     pub filing: Arc<Filing>,
     pub order: u64,
-    pub cost_class: CostClass,
     /// Its text, which the addition no longer has.
     pub text: Split,
 }
@@ -122,7 +118,7 @@ fn kept(bytes: Box<[u8]>, id: &str) -> (Box<[u8]>, u8) {
 impl Record {
     /// The record of an added subscription. None: it is longer than 2^32 bytes.
     pub(super) fn of(addition: Addition, filed: Filed) -> Option<Record> {
-        let Filed { filing, order, cost_class, text: Split { rest, bytes } } = filed;
+        let Filed { filing, order, text: Split { rest, bytes } } = filed;
         let Addition { has_cel, program, external_cel, .. } = addition;
         let shape = rest.as_ref().map_or_else(Arc::default, |rest| rest.shape.clone());
         let own = Rest { shape, program, external_cel, conditions: addition.conditions };
@@ -133,7 +129,6 @@ impl Record {
             bytes,
             id_length,
             id_at,
-            cost_class,
             flags: addition.flags,
             has_cel,
             rest,

@@ -3,7 +3,6 @@
 //! Invariant: nothing is read of a section before its checksum was compared.
 
 use crate::bloom::portable::murmur3_x64_128;
-use crate::engine::access::CostClass;
 use crate::engine::addition::Addition;
 use crate::engine::name::PartitionName;
 use crate::engine::record::{Filed, Filing, Record};
@@ -171,7 +170,6 @@ impl Section {
         let filed = Filed {
             filing: Arc::new(Filing { partition: self.name.clone(), gateway_id: addition.gateway_id.clone() }),
             order,
-            cost_class: CostClass::of(&addition.form),
             text: Split { rest: None, bytes: std::mem::take(&mut addition.text) },
         };
         Record::of(addition, filed).ok_or_else(|| self.fault("damaged: a line of more than 2^32 bytes"))

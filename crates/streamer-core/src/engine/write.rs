@@ -42,7 +42,6 @@ pub(super) struct Accepted {
     /// Which one of the call.
     at: usize,
     drafted: Box<Drafted>,
-    class: CostClass,
     /// What it takes the place of.
     held: Option<Arc<Record>>,
 }
@@ -72,16 +71,16 @@ impl EngineState {
             if let Some(id) = item.as_ref().err().and_then(|error| error.subscription_id.as_deref()) {
                 seen.insert(id.into());
             }
-            let checked = item.map_err(|error| *error).and_then(|mut drafted| {
+            let checked = item.map_err(|error| *error).and_then(|drafted| {
                 let id = &drafted.addition.id;
                 if !seen.insert(id.clone()) {
                     return Err(duplicate(id, "this id comes twice in one call"));
                 }
-                let class = std::mem::replace(&mut drafted.class, Ok(CostClass::Keyed)).map_err(|error| *error)?;
-                if class >= CostClass::Unindexed && !self.options.allow_unindexed {
-                    return Err(SubscriptionError::of(id, UNINDEXED));
+                match &drafted.class {
+                    Err(error) => Err(SubscriptionError::clone(error)),
+                    Ok(CostClass::Unindexed) if !self.options.allow_unindexed => Err(SubscriptionError::of(id, UNINDEXED)),
+                    Ok(_) => Ok(Accepted { at, drafted, held: None }),
                 }
-                Ok(Accepted { at, drafted, class, held: None })
             });
             match checked {
                 Ok(one) => accepted.push(one),
@@ -248,13 +247,13 @@ impl EngineState {
         let mut drafted: Vec<&mut Drafted> = accepted.iter_mut().map(|one| &mut *one.drafted).collect();
         let parts = stores.settle(&mut drafted)?.into_iter();
         let mut stores: Vec<_> = parts.map(|part| (writer.name(part.name), part.store)).collect();
-        for Accepted { drafted, class, held, .. } in accepted {
+        for Accepted { drafted, held, .. } in accepted {
             let Drafted { mut addition, partition, place, .. } = *drafted;
             let (name, store) = &mut stores[partition as usize];
             let order = held.map_or_else(|| writer.order(), |held| held.order);
             let filing = writer.filing(Filing { partition: name.clone(), gateway_id: addition.gateway_id.take() });
             let text = writer.shapes.split(std::mem::take(&mut addition.text));
-            let filed = Filed { filing, order, cost_class: class, text };
+            let filed = Filed { filing, order, text };
             let record = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);

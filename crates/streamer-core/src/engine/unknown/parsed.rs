@@ -64,7 +64,6 @@ impl ParsedSubscriptions {
 mod tests {
     use super::*;
     use crate::engine::Addition;
-    use crate::engine::access::CostClass;
     use crate::engine::name::PartitionName;
     use crate::engine::record::{Filed, Filing};
     use crate::engine::texts::Split;
@@ -78,7 +77,7 @@ mod tests {
         let addition = Addition::new(id.to_string(), NormalForm { conjunctions: Vec::new(), verify: None }, text);
         let partition = Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() });
         let filing = Arc::new(Filing { partition, gateway_id: None });
-        let filed = Filed { filing, order: 0, cost_class: CostClass::Unindexed, text: Split { rest: None, bytes: text.into() } };
+        let filed = Filed { filing, order: 0, text: Split { rest: None, bytes: text.into() } };
         Arc::new(Record::of(addition, filed).expect("a short text"))
     }
 
