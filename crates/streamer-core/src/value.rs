@@ -77,6 +77,21 @@ pub enum Kind {
     Map = 7,
 }
 
+impl Kind {
+    /// The JSON type, for messages.
+    pub(crate) fn json_type(self) -> &'static str {
+        match self {
+            Kind::Missing => "nothing",
+            Kind::Null => "null",
+            Kind::Bool => "a boolean",
+            Kind::Number | Kind::BeyondFloat => "a number",
+            Kind::String => "a string",
+            Kind::List => "a list",
+            Kind::Map => "an object",
+        }
+    }
+}
+
 /// A set of [`Kind`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kinds(u8);

@@ -17,6 +17,7 @@
 use super::ast::TypeName;
 use super::outcome::Reason;
 use super::times::Timestamp;
+use crate::subscriptions::wording::shortened;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -263,11 +264,7 @@ pub(super) enum Detail<'r> {
 const SHOWN: usize = 60;
 
 fn shown(text: &str) -> String {
-    let mut kept: String = text.chars().take(SHOWN).collect();
-    if kept.len() < text.len() {
-        kept += "...";
-    }
-    format!("{kept:?}")
+    format!("{:?}", shortened(text, SHOWN))
 }
 
 impl fmt::Display for Detail<'_> {

@@ -246,10 +246,10 @@ impl EngineState {
     ) -> Result<(), CannotBuild> {
         let mut drafted: Vec<&mut Drafted> = accepted.iter_mut().map(|one| &mut *one.drafted).collect();
         let parts = stores.settle(&mut drafted)?.into_iter();
-        let mut stores: Vec<_> = parts.map(|part| (writer.name(part.name), part.store)).collect();
+        let mut stores: Vec<_> = parts.map(|part| part.store.map(|store| (writer.name(part.name), store))).collect();
         for Accepted { drafted, held, .. } in accepted {
             let Drafted { mut addition, partition, place, .. } = *drafted;
-            let (name, store) = &mut stores[partition as usize];
+            let (name, store) = stores[partition as usize].as_mut().expect("a store, where one is held");
             let order = held.map_or_else(|| writer.order(), |held| held.order);
             let filing = writer.filing(Filing { partition: name.clone(), gateway_id: addition.gateway_id.take() });
             let text = writer.shapes.split(std::mem::take(&mut addition.text));
@@ -257,11 +257,9 @@ impl EngineState {
             let record = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
-            if let (Some(store), Some(place)) = (store, place) {
-                store.set_slot(place, slot);
-            }
+            store.set_slot(place.expect("a place, once it is settled"), slot);
         }
-        touched.extend(stores.into_iter().filter_map(|(name, store)| Some((name, store?))));
+        touched.extend(stores.into_iter().flatten());
         writer.locations.resize(writer.slots.end() as usize, u32::MAX);
         Ok(())
     }
@@ -361,9 +359,5 @@ fn says_the_same(addition: &Addition, held: &Record) -> bool {
 }
 
 fn duplicate(id: &str, reason: &str) -> SubscriptionError {
-    SubscriptionError {
-        kind: SubscriptionErrorKind::Duplicate,
-        subscription_id: Some(id.into()),
-        ..SubscriptionError::new("id", reason)
-    }
+    SubscriptionError { kind: SubscriptionErrorKind::Duplicate, place: "id".into(), ..SubscriptionError::of(id, reason) }
 }

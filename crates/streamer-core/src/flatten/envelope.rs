@@ -9,7 +9,7 @@ use super::trie::{ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PartPlace, Pat
 use crate::error::{EventCode, EventError, Ignored};
 use crate::json::{self, ParseOptions, Tree};
 use crate::layout::{EventType, Part, Piece, Pointer, Template, TimestampFormat, TypeMeaning, decode_pointer, encode_pointer};
-use crate::subscriptions::wording::quote;
+use crate::subscriptions::wording::{quote, shortened};
 use crate::value::{Kind, Scalar};
 
 /// What the caller says about an event besides its text.
@@ -235,7 +235,7 @@ impl<'r> PartReader<'r> {
 
     #[cold]
     fn wrong_type(&self, part: usize, expected: &str, found: (usize, &PartPlace, &Entry)) -> EventError {
-        let reason = format!("{} is {expected}, not {}", self.name_of(part), kind_name(found.2.kind));
+        let reason = format!("{} is {expected}, not {}", self.name_of(part), found.2.kind.json_type());
         self.error(EventCode::WrongType, reason, Some(found))
     }
 
@@ -421,7 +421,7 @@ impl<'r> PartReader<'r> {
                     }
                     Err(reason) => (EventCode::BadPointer, format!("{}: {reason}", shown(pointer))),
                 },
-                other => (EventCode::WrongType, format!("a member of unknown is a JSON Pointer, not {}", other.type_name())),
+                other => (EventCode::WrongType, format!("a member of unknown is a JSON Pointer, not {}", other.json_type())),
             };
             let place = format!("{}/{index}", encode_pointer(&place.pointer));
             return Err(EventError { place: Some(place.into()), ..self.error(code, reason, Some(found)) });
@@ -439,7 +439,7 @@ pub(super) fn not_an_object(first: u8, at: usize) -> EventError {
         b'n' => Kind::Null,
         _ => Kind::Number,
     };
-    EventError::at(EventCode::NotAnObject, at, format!("an event is a JSON object, not {}", kind_name(kind)))
+    EventError::at(EventCode::NotAnObject, at, format!("an event is a JSON object, not {}", kind.json_type()))
 }
 
 #[cold]
@@ -450,22 +450,7 @@ pub(super) fn duplicate_member(trie: &PathTrie, node: u32, at: usize) -> EventEr
 
 /// Quote a text of the event for an error, without its length.
 fn shown(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((end, _)) => quote(&format!("{}...", &text[..end])),
-        None => quote(text),
-    }
-}
-
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Missing => "nothing",
-        Kind::Null => "null",
-        Kind::Bool => "a boolean",
-        Kind::Number | Kind::BeyondFloat => "a number",
-        Kind::String => "a string",
-        Kind::List => "a list",
-        Kind::Map => "an object",
-    }
+    quote(&shortened(text, 80))
 }
 
 /// The integer of 64 bits that a literal spells; `1.0` and `1e3` spell none.

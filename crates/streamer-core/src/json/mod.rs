@@ -11,7 +11,7 @@ pub use write::{write, write_string};
 
 use crate::error::{EventCode, EventError};
 use crate::limits::Limits;
-use crate::value::{Number, Scalar, Value};
+use crate::value::{Kind, Number, Scalar, Value};
 use token::{Result, peek, space};
 
 /// Bounds on a text.
@@ -45,15 +45,14 @@ pub enum Tree {
 
 impl Tree {
     /// The JSON type, for messages.
-    pub(crate) fn type_name(&self) -> &'static str {
-        match self {
-            Tree::Scalar(Scalar::Null) => "null",
-            Tree::Scalar(Scalar::Bool(_)) => "a boolean",
-            Tree::Scalar(Scalar::Number(_)) | Tree::BeyondFloat(_) => "a number",
-            Tree::Scalar(Scalar::String(_)) => "a string",
-            Tree::List(_) => "a list",
-            Tree::Object(_) => "an object",
-        }
+    pub(crate) fn json_type(&self) -> &'static str {
+        let kind = match self {
+            Tree::Scalar(scalar) => scalar.kind(),
+            Tree::BeyondFloat(_) => Kind::BeyondFloat,
+            Tree::List(_) => Kind::List,
+            Tree::Object(_) => Kind::Map,
+        };
+        kind.json_type()
     }
 }
 

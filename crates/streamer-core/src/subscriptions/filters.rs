@@ -58,7 +58,7 @@ impl<'t> FilterMembers<'t> {
     pub(super) fn read(tree: &'t Tree, at: usize) -> Result<FilterMembers<'t>> {
         let place = FilterPlace::Filter(at);
         let Tree::Object(members) = tree else {
-            return error(place, format!("expected an object, not {}", tree.type_name()));
+            return error(place, format!("expected an object, not {}", tree.json_type()));
         };
         for (name, _) in members {
             if !["field", "op", "value"].contains(&&**name) {
@@ -69,7 +69,7 @@ impl<'t> FilterMembers<'t> {
         let text = |name: &str| match member(name) {
             None => error(FilterPlace::Member(&place, name), format!("expected a member '{name}'")),
             Some(Tree::Scalar(Scalar::String(text))) => Ok(&**text),
-            Some(other) => error(FilterPlace::Member(&place, name), format!("expected a string, not {}", other.type_name())),
+            Some(other) => error(FilterPlace::Member(&place, name), format!("expected a string, not {}", other.json_type())),
         };
         let (field, word) = (text("field")?, text("op")?);
         let Some(row) = OPERATORS.iter().find(|row| row.name == word) else {
@@ -112,7 +112,7 @@ impl<'t> FilterMembers<'t> {
 /// Refuse what an operator does not take.
 fn check(operand: Operand, tree: &Tree, place: FilterPlace<'_>) -> Result<()> {
     if !operand.allows(tree) {
-        return error(place, format!("expected {}, not {}", operand.expected(), tree.type_name()));
+        return error(place, format!("expected {}, not {}", operand.expected(), tree.json_type()));
     }
     match (operand, tree) {
         (Operand::Scalars, Tree::List(items)) => {

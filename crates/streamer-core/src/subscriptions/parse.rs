@@ -148,7 +148,7 @@ impl Subscription {
     fn from_tree(tree: &Tree, defaults: Defaults<'_>, limits: &Limits) -> Result<Subscription> {
         refuse_duplicates(tree)?;
         let Tree::Object(members) = tree else {
-            return Err(SubscriptionError::new("", format!("expected an object, not {}", tree.type_name())));
+            return Err(SubscriptionError::new("", format!("expected an object, not {}", tree.json_type())));
         };
         let given = read_members(members)?;
         let Some(tenant) = given.tenant.or(defaults.tenant) else {
@@ -203,7 +203,7 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<SubscriptionMembers<'_>>
             "cel" => given.cel = Some(text(value, place)?),
             "pattern" => match value {
                 Tree::Object(_) | Tree::Scalar(Scalar::String(_)) => given.pattern = Some(value),
-                _ => return Err(SubscriptionError::pattern(&**place, format!("expected an object, not {}", value.type_name()))),
+                _ => return Err(SubscriptionError::pattern(&**place, format!("expected an object, not {}", value.json_type()))),
             },
             "topic" => given.topic = Some(text(value, place)?),
             "topic_dialect" => given.topic_dialect = TopicDialect::of(one_of(value, place, &TopicDialect::NAMES)?),
@@ -227,11 +227,11 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<SubscriptionMembers<'_>>
             }
             "transitions" => match value {
                 Tree::Scalar(Scalar::Bool(wanted)) => given.transitions = *wanted,
-                _ => return Err(SubscriptionError::new(&**place, format!("expected true or false, not {}", value.type_name()))),
+                _ => return Err(SubscriptionError::new(&**place, format!("expected true or false, not {}", value.json_type()))),
             },
             _ => {
                 if !matches!(value, Tree::Object(_)) {
-                    return Err(SubscriptionError::new(&**place, format!("expected an object, not {}", value.type_name())));
+                    return Err(SubscriptionError::new(&**place, format!("expected an object, not {}", value.json_type())));
                 }
                 given.has_labels = true;
             }
@@ -248,7 +248,7 @@ fn text_of(value: &Tree) -> Option<&str> {
 }
 
 fn text<'t>(value: &'t Tree, place: &str) -> Result<&'t str> {
-    text_of(value).ok_or_else(|| SubscriptionError::new(place, format!("expected a string, not {}", value.type_name())))
+    text_of(value).ok_or_else(|| SubscriptionError::new(place, format!("expected a string, not {}", value.json_type())))
 }
 
 fn nonempty<'t>(value: &'t Tree, place: &str) -> Result<&'t str> {
@@ -266,7 +266,7 @@ fn one_of<'t>(value: &'t Tree, place: &str, words: &[&str]) -> Result<&'t str> {
 fn items<'t>(value: &'t Tree, place: &str) -> Result<&'t [Tree]> {
     match value {
         Tree::List(items) => Ok(items),
-        _ => Err(SubscriptionError::new(place, format!("expected a list, not {}", value.type_name()))),
+        _ => Err(SubscriptionError::new(place, format!("expected a list, not {}", value.json_type()))),
     }
 }
 

@@ -1,4 +1,6 @@
-//! What errors say of the names of a subscription.
+//! How errors show names and texts.
+
+use std::borrow::Cow;
 
 /// Say that a name is unknown, with the nearest that is known, or all of them.
 pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
@@ -11,11 +13,15 @@ pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
         Some(nearest) => format!("did you mean '{nearest}'?"),
         None => format!("expected one of {}", known.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")),
     };
-    let shown = match name.char_indices().nth(60) {
-        Some((end, _)) => format!("{}...", &name[..end]),
-        None => name.to_owned(),
-    };
-    format!("unknown {kind} '{shown}'; {hint}")
+    format!("unknown {kind} '{}'; {hint}", shortened(name, 60))
+}
+
+/// A text for an error, cut after so many characters.
+pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 /// How alike two words are, from 0 to 1: twice the characters in common over all of them, by longest common runs (Ratcliff and
