@@ -163,8 +163,13 @@ def parse_rfc3339(text: str) -> int:
     if found is None:
         raise ValueError("expected RFC 3339, as 2026-01-31T12:00:00.5Z")
     *numbers, fraction, sign, hours, minutes = found.groups()
-    # datetime refuses second 60, as CEL does: no timestamp holds a leap second.
-    moment = datetime(*map(int, numbers), tzinfo=UTC)  # type: ignore[misc,arg-type]
+    if not 1 <= int(numbers[1]) <= 12:
+        raise ValueError("a month is 01 to 12")
+    try:
+        # datetime refuses second 60, as CEL does: no timestamp holds a leap second.
+        moment = datetime(*map(int, numbers), tzinfo=UTC)  # type: ignore[misc,arg-type]
+    except ValueError:
+        raise ValueError("no such date or time") from None
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     if sign is not None:
         if int(hours) > 23 or int(minutes) > 59:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamer import Engine
+from streamer import Engine, EventLayout
 from streamer.errors import EventError
 
 MakeEngine = Callable[..., Engine]
@@ -15,6 +15,13 @@ MakeEngine = Callable[..., Engine]
 TEXTS = {
     "{": "malformed_json at byte 1: expected a member name in double quotes, but the text ends",
     '{"a": tru}': "malformed_json at byte 9: expected 'true'",
+    '{"a": tr': "malformed_json at byte 8: expected 'true', but the text ends",
+    "nul": "malformed_json at byte 3: expected 'null', but the text ends",
+    '{"a": [': "malformed_json at byte 7: expected a value, but the text ends",
+    '{"a": -': "malformed_json at byte 7: expected a digit, but the text ends",
+    '{"a"': "malformed_json at byte 4: expected ':', but the text ends",
+    '{"a": [1': "malformed_json at byte 8: expected ',' or ']', but the text ends",
+    '{"\\u00': "malformed_json at byte 6: expected four hexadecimal digits, but the text ends",
     '{"a": "abc': "malformed_json at byte 10: the string does not end, but the text ends",
     '{"a": "\\x"}': "malformed_json at byte 8: unknown escape in a string",
     '{"a": "\\': "malformed_json at byte 8: unknown escape in a string, but the text ends",
@@ -45,6 +52,23 @@ def test_a_bad_text_is_told_in_the_same_words(engine: MakeEngine, text: str) -> 
     e = engine()
     assert message(e, text) == TEXTS[text]
     assert message(e, text.encode()) == TEXTS[text]
+
+
+@pytest.mark.parametrize(
+    ("ts", "words"),
+    [
+        ("2026-02-30T12:00:00Z", "no such date or time"),
+        ("2026-01-31T24:00:00Z", "no such date or time"),
+        ("2026-01-31T12:00:60Z", "no such date or time"),
+        ("0000-01-01T00:00:00Z", "no such date or time"),
+        ("2026-13-01T12:00:00Z", "a month is 01 to 12"),
+        ("2026-01-31T12:00:00+24:00", "a time offset is at most 23:59"),
+        ("today", "expected RFC 3339, as 2026-01-31T12:00:00.5Z"),
+    ],
+)
+def test_a_bad_time_is_told_in_the_same_words(engine: MakeEngine, ts: str, words: str) -> None:
+    e = engine(layout=EventLayout(ts_format="rfc3339"))
+    assert message(e, {"ts": ts}) == f"bad_timestamp at /ts: {words}"
 
 
 @pytest.mark.parametrize(

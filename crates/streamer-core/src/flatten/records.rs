@@ -129,7 +129,7 @@ pub(super) fn decode(
 fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize, JsonFault> {
     let end = skip::checked(text, at, depth, max_depth, open)?;
     let after = space(text, end);
-    if after < text.len() { Err(JsonFault::malformed(after, "expected nothing after the value")) } else { Ok(end) }
+    if after < text.len() { Err(JsonFault::malformed(text, after, "expected nothing after the value")) } else { Ok(end) }
 }
 
 /// A name of a member, as it stands between its quotes, where they are, and where the member ends.

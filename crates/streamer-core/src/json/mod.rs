@@ -229,7 +229,7 @@ impl<T: Build> TreeReader<'_, T> {
                 at = space(text, at);
                 let Some(container) = self.open.pop() else {
                     if at < text.len() {
-                        return Err(JsonFault::malformed(at, "expected nothing after the value"));
+                        return Err(JsonFault::malformed(text, at, "expected nothing after the value"));
                     }
                     return Ok(value);
                 };

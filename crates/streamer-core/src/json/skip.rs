@@ -152,7 +152,7 @@ fn container_of<B: Block64>(text: &[u8], mut at: usize, open: u8, close: u8) -> 
                 padded = rest;
                 &padded
             }
-            None => return Err(JsonFault::malformed(text.len(), "a container does not end, but the text ends")),
+            None => return Err(JsonFault::malformed(text, text.len(), "a container does not end")),
         };
         let block = B::new(bytes);
         let mut quotes = block.equal(b'"');

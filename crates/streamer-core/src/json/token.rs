@@ -12,32 +12,37 @@ pub struct JsonFault {
     pub offset: usize,
     /// What was expected.
     pub reason: &'static str,
-    /// How many levels are allowed; 0 where it is not too deep.
+    /// Whether the text ends there.
+    is_at_end: bool,
+    /// How many levels are allowed, where it is too deep.
     levels: u32,
 }
 
 impl JsonFault {
     #[cold]
     pub(crate) fn new(code: EventCode, offset: usize, reason: &'static str) -> JsonFault {
-        JsonFault { code, offset, reason, levels: 0 }
+        JsonFault { code, offset, reason, is_at_end: false, levels: 0 }
     }
 
     #[cold]
-    pub(crate) fn malformed(offset: usize, reason: &'static str) -> JsonFault {
-        JsonFault::new(EventCode::MalformedJson, offset, reason)
+    pub(crate) fn malformed(text: &[u8], offset: usize, reason: &'static str) -> JsonFault {
+        JsonFault { is_at_end: offset >= text.len(), ..JsonFault::new(EventCode::MalformedJson, offset, reason) }
     }
 
     #[cold]
     pub(crate) fn too_deep(offset: usize, max_depth: usize) -> JsonFault {
-        JsonFault { code: EventCode::TooDeep, offset, reason: "nested too deep", levels: max_depth as u32 }
+        let levels = u32::try_from(max_depth).unwrap_or(u32::MAX);
+        JsonFault { levels, ..JsonFault::new(EventCode::TooDeep, offset, "nested deeper than") }
     }
 }
 
 impl From<JsonFault> for EventError {
     fn from(fault: JsonFault) -> EventError {
-        match fault.code {
-            EventCode::TooDeep => EventError::at(fault.code, fault.offset, format!("nested deeper than {} levels", fault.levels)),
-            code => EventError::at(code, fault.offset, fault.reason),
+        let JsonFault { code, offset, reason, is_at_end, levels } = fault;
+        match code {
+            EventCode::TooDeep => EventError::at(code, offset, format!("{reason} {levels} levels")),
+            _ if is_at_end => EventError::at(code, offset, format!("{reason}, but the text ends")),
+            _ => EventError::at(code, offset, reason),
         }
     }
 }
@@ -145,10 +150,10 @@ fn plain(text: &[u8], mut at: usize) -> usize {
 fn string_with_escapes(text: &[u8], mut at: usize) -> Result<usize> {
     loop {
         match text.get(at) {
-            None => return Err(JsonFault::malformed(at, "the string does not end, but the text ends")),
+            None => return Err(JsonFault::malformed(text, at, "the string does not end")),
             Some(b'"') => return Ok(at + 1),
             Some(b'\\') => at = plain(text, escape(text, at)?),
-            Some(_) => return Err(JsonFault::malformed(at, "a control character in a string must be escaped")),
+            Some(_) => return Err(JsonFault::malformed(text, at, "a control character in a string must be escaped")),
         }
     }
 }
@@ -158,8 +163,8 @@ fn escape(text: &[u8], at: usize) -> Result<usize> {
     match text.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
         Some(b'u') => {
-            let unit =
-                four_digits(text, at + 2).map_err(|offset| JsonFault::malformed(offset, "expected four hexadecimal digits"))?;
+            let unit = four_digits(text, at + 2)
+                .map_err(|offset| JsonFault::malformed(text, offset, "expected four hexadecimal digits"))?;
             if !(0xd800..0xe000).contains(&unit) {
                 return Ok(at + 6);
             }
@@ -168,8 +173,7 @@ fn escape(text: &[u8], at: usize) -> Result<usize> {
                 _ => Err(JsonFault::new(EventCode::LoneSurrogate, at, "half of a surrogate pair")),
             }
         }
-        Some(_) => Err(JsonFault::malformed(at + 1, "unknown escape in a string")),
-        None => Err(JsonFault::malformed(at + 1, "unknown escape in a string, but the text ends")),
+        _ => Err(JsonFault::malformed(text, at + 1, "unknown escape in a string")),
     }
 }
 
@@ -260,7 +264,7 @@ fn digits(text: &[u8], mut at: usize) -> usize {
 
 #[cold]
 fn expected_digit(text: &[u8], at: usize) -> JsonFault {
-    JsonFault::malformed(at, if at == text.len() { "expected a digit, but the text ends" } else { "expected a digit" })
+    JsonFault::malformed(text, at, "expected a digit")
 }
 
 /// Read `true`, `false` or `null`, or whatever else begins at *at*, which is then an error.
@@ -270,39 +274,28 @@ pub(crate) fn literal(text: &[u8], at: usize) -> Result<usize> {
         b't' => (b"true", "expected 'true'"),
         b'f' => (b"false", "expected 'false'"),
         b'n' => (b"null", "expected 'null'"),
-        _ if at >= text.len() => return Err(JsonFault::malformed(at, "expected a value, but the text ends")),
-        _ => return Err(JsonFault::malformed(at, "expected a value")),
+        _ => return Err(JsonFault::malformed(text, at, "expected a value")),
     };
     if text[at..].starts_with(word) {
         return Ok(at + word.len());
     }
     let same = text[at..].iter().zip(word).take_while(|(one, other)| one == other).count();
-    Err(JsonFault::malformed(at + same, reason))
-}
-
-/// What was expected at *at* and is not there.
-#[cold]
-pub(crate) fn unexpected(text: &[u8], at: usize, reason: &'static str, at_end: &'static str) -> JsonFault {
-    JsonFault::malformed(at, if at >= text.len() { at_end } else { reason })
+    Err(JsonFault::malformed(text, at + same, reason))
 }
 
 #[cold]
 pub(crate) fn expected_name(text: &[u8], at: usize) -> JsonFault {
-    unexpected(text, at, "expected a member name in double quotes", "expected a member name in double quotes, but the text ends")
+    JsonFault::malformed(text, at, "expected a member name in double quotes")
 }
 
 #[cold]
 pub(crate) fn expected_colon(text: &[u8], at: usize) -> JsonFault {
-    unexpected(text, at, "expected ':'", "expected ':', but the text ends")
+    JsonFault::malformed(text, at, "expected ':'")
 }
 
 #[cold]
 pub(crate) fn expected_more(text: &[u8], at: usize, in_object: bool) -> JsonFault {
-    if in_object {
-        unexpected(text, at, "expected ',' or '}'", "expected ',' or '}', but the text ends")
-    } else {
-        unexpected(text, at, "expected ',' or ']'", "expected ',' or ']', but the text ends")
-    }
+    JsonFault::malformed(text, at, if in_object { "expected ',' or '}'" } else { "expected ',' or ']'" })
 }
 
 #[cfg(test)]
