@@ -46,7 +46,7 @@ def api(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture
 def shown(api: Api) -> Api:
-    """The same, with subscriptions, events that matched and some that did not, and one that cannot be read."""
+    """The service of `api` with subscriptions, events that matched and some that did not, and one that cannot be read."""
     admin = api.make_token(None, "admin")
     many = b"\n".join(
         b'{"id":"order-%d","gateway_id":"shop","collection":"orders","filters":[{"field":"amount","op":"==","value":%d}]}'

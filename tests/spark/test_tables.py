@@ -199,11 +199,11 @@ IN_MS = 1795342530123
 ROWS: list[tuple[Any, ...]] = [
     (1, "eu", "new", 1, "insert", 1),
     (2, "eu", "new", 1, "insert", 1),
-    # The same key twice, which is no matter of pairs.
+    # A key comes twice, which is no matter of pairs.
     (2, "eu", "new", 2, "insert", 1),
     (1, "eu", "new", 1, "update_preimage", 2),
     (1, "eu", "paid", 1, "update_postimage", 2),
-    # The same row again in a later version.
+    # That row changes again in a later version.
     (1, "eu", "paid", 1, "update_preimage", 3),
     (1, "eu", "sent", 30, "update_postimage", 3),
     (1, "eu", "sent", 30, "delete", 4),
