@@ -168,8 +168,8 @@ impl Draft {
                 });
             }
             let parts: Vec<(&[u8], &[u8], Option<Host>)> = texts
-                .iter()
-                .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.clone()))
+                .iter_mut()
+                .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.take()))
                 .collect();
             let reading = &*self.reading;
             // Out of its lock: who waits for that may have the GIL.

@@ -49,7 +49,7 @@ impl HostCel {
             }
         };
         let compile = || Ok::<_, PyErr>(host.call_method1("compile", (host::source_of(py, record),))?.unbind());
-        let compiled = match record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>() {
+        let compiled = match record.host_or(|| Kept::host(None)).downcast_ref::<Kept>() {
             Some(kept) => gil::once(&kept.compiled, compile)?.bind(py).clone(),
             None => compile()?.into_bound(py),
         };

@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::sync::{Arc, OnceLock};
-use streamer_core::engine::{Change, Event, Identity, Outcome, Pin, Record, Transition, Version};
+use streamer_core::engine::{Change, Event, HeldRecord, Identity, Outcome, Pin, Record, Transition, Version};
 use streamer_core::error::Ignored;
 use streamer_core::flatten::Validation;
 
@@ -80,7 +80,7 @@ impl Hits {
         Hits { shared: shared.clone(), pin, slots, outcomes, change, ignored, old_side: old_side.map(Arc::new) }
     }
 
-    pub fn record(&self, position: usize) -> PyResult<Arc<Record>> {
+    pub fn record(&self, position: usize) -> PyResult<HeldRecord> {
         let slot = self.slots.get(position).ok_or_else(|| PyIndexError::new_err("no such position"))?;
         self.shared.record(*slot)
     }

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use streamer_core::engine::{Host, Record, Transition};
 use streamer_core::error::{EventCode, EventError};
 use streamer_core::prefetch::prefetch_at;
@@ -35,7 +35,7 @@ pub struct Kept {
 impl Kept {
     /// Keep an object, or none yet.
     pub fn host(object: Option<Py<PyAny>>) -> Host {
-        Arc::new(Kept { object, id: OnceLock::new(), labels: OnceLock::new(), compiled: OnceLock::new() })
+        Box::new(Kept { object, id: OnceLock::new(), labels: OnceLock::new(), compiled: OnceLock::new() })
     }
 }
 
@@ -49,19 +49,19 @@ pub fn source<'py>(py: Python<'py>, text: &[u8], host: Option<&Host>) -> Bound<'
 
 /// The subscription of a record.
 pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
-    source(py, &record.text(), record.host.get())
+    source(py, &record.text(), record.host())
 }
 
 /// Ask for what is kept with a record.
 pub fn prefetch_kept(record: &Record) {
-    if let Some(host) = record.host.get() {
-        prefetch_at(Arc::as_ptr(host).cast::<u8>());
+    if let Some(host) = record.host() {
+        prefetch_at((&raw const **host).cast::<u8>());
     }
 }
 
 /// Ask for the id of a record, if it was made.
 pub fn prefetch_id(record: &Record) {
-    if let Some(id) = record.host.get().and_then(|host| host.downcast_ref::<Kept>()?.id.get()) {
+    if let Some(id) = record.host().and_then(|host| host.downcast_ref::<Kept>()?.id.get()) {
         prefetch_at(id.as_ptr());
     }
 }
@@ -69,7 +69,7 @@ pub fn prefetch_id(record: &Record) {
 /// The id of a record.
 pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
     let made = || PyString::new(py, record.id());
-    match record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>() {
+    match record.host_or(|| Kept::host(None)).downcast_ref::<Kept>() {
         Some(kept) => kept.id.get_or_init(|| made().unbind()).bind(py).clone(),
         None => made(),
     }
@@ -90,7 +90,7 @@ pub fn labels_of<'r>(py: Python<'_>, host: &Py<PyAny>, record: &'r Record) -> Py
     if record.flags & flags::LABELS == 0 {
         return Ok(None);
     }
-    let kept = record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>();
+    let kept = record.host_or(|| Kept::host(None)).downcast_ref::<Kept>();
     let kept = kept.ok_or_else(|| PyRuntimeError::new_err("a subscription that another host keeps"))?;
     let text = match kept.labels.get() {
         Some(text) => text,

@@ -50,6 +50,7 @@ const KEPT_FIELDS: usize = 32;
 const INTERNED: u64 = 1 << 63;
 
 /// What a subscription keeps of its name.
+#[derive(Clone, Copy)]
 struct NamePlace {
     number: u64,
     index: usize,
@@ -107,7 +108,7 @@ impl Names {
 }
 
 fn place_of(record: &Record) -> Option<&NamePlace> {
-    record.host.get()?.downcast_ref()
+    record.host()?.downcast_ref()
 }
 
 /// Patterns or topics under names, without subscriptions around them; `streamer.automaton` is made of it.
@@ -318,16 +319,15 @@ impl Matcher {
             };
             let forms = gil::released(py, read).map_err(|error| refuse(&error))?;
             let mut names = self.names();
-            let places: Vec<Arc<NamePlace>> = items.iter().map(|(name, _)| Arc::new(names.add(name))).collect();
+            let places: Vec<NamePlace> = items.iter().map(|(name, _)| names.add(name)).collect();
             drop(names);
             let additions = forms.into_iter().zip(&places).map(|(form, place)| {
-                let host: streamer_core::engine::Host = place.clone();
                 let addition = Addition::new(place.number.to_string(), form, b"");
-                Ok(Addition { tenant: TENANT.into(), host: Some(host), ..addition })
+                Ok(Addition { tenant: TENANT.into(), host: Some(Box::new(*place)), ..addition })
             });
             let draft = additions.collect();
             if let Err(errors) = gil::released(py, || self.shared.engine.write(draft, WriteMode::Add, false)) {
-                self.forget(places.iter().map(|place| &**place));
+                self.forget(places.iter());
                 let (_, error) = errors.into_iter().next().expect("an error, where there are errors");
                 let kind = if topics { SubscriptionErrorKind::Subscription } else { SubscriptionErrorKind::Pattern };
                 return Err(refuse(&SubscriptionError { kind, subscription_id: None, ..error }));

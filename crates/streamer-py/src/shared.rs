@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use streamer_core::engine::{CelError, Change, Engine, Event, Matched, Outcome, Pin, Record, Scratch, Version};
+use streamer_core::engine::{CelError, Change, Engine, Event, HeldRecord, Matched, Outcome, Pin, Scratch, Version};
 use streamer_core::error::{EventError, Ignored};
 
 /// An event from this size on is matched with the GIL released: that costs about 80 ns, and this takes microseconds.
@@ -84,7 +84,7 @@ impl Shared {
     }
 
     /// The record of a slot that a pinned match gave.
-    pub fn record(&self, slot: u32) -> PyResult<Arc<Record>> {
+    pub fn record(&self, slot: u32) -> PyResult<HeldRecord> {
         self.engine.record(slot).ok_or_else(no_record)
     }
 
@@ -93,6 +93,7 @@ impl Shared {
         let mut ids = Vec::with_capacity(slots.len());
         self.engine.records(slots, |records| {
             // Each pass waits for memory that the one before has named, but for all of them at once.
+            records.iter().flatten().for_each(|record| record.prefetch_host());
             records.iter().flatten().for_each(|record| host::prefetch_kept(record));
             records.iter().flatten().for_each(|record| host::prefetch_id(record));
             for record in records {

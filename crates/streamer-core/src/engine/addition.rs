@@ -7,13 +7,13 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// What a host keeps with a subscription; never looked into here.
-pub type Host = Arc<dyn Any + Send + Sync>;
+pub type Host = Box<dyn Any + Send + Sync>;
 
 /// A subscription to add, or why it is none.
 pub type Item = Result<Addition, Box<SubscriptionError>>;
 
 /// A subscription to add.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Addition {
     /// Its id.
     pub id: Box<str>,

@@ -1,8 +1,7 @@
 //! What a write is asked for, and what it changed.
 
-use crate::engine::record::Record;
+use crate::engine::record::HeldRecord;
 use crate::error::SubscriptionError;
-use std::sync::Arc;
 
 /// What to do with an id that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub struct Changes {
     /// Positions of ids that were held already just so.
     pub unchanged: Vec<usize>,
     /// Records of ids that are no longer held, in order of adding.
-    pub removed: Vec<Arc<Record>>,
+    pub removed: Vec<HeldRecord>,
     /// Slots that are no longer in use: of `removed`, and of what was replaced.
     pub freed: Vec<u32>,
     /// What was passed over, by position.

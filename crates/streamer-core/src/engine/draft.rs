@@ -26,9 +26,12 @@ use std::hash::BuildHasher;
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub struct Draft {
-    pub(super) items: Vec<Result<Box<Drafted>, Box<SubscriptionError>>>,
+    pub(super) items: Vec<DraftItem>,
     pub(super) stores: Stores,
 }
+
+/// One of a draft, or why it is none.
+pub(super) type DraftItem = Result<Box<Drafted>, Box<SubscriptionError>>;
 
 /// One that could be read.
 #[derive(Debug)]

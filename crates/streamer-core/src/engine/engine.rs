@@ -21,7 +21,7 @@ use crate::engine::changes::{Changes, Selection, WriteMode};
 use crate::engine::draft::Draft;
 use crate::engine::merging::Signal;
 use crate::engine::options::Options;
-use crate::engine::record::Record;
+use crate::engine::record::HeldRecord;
 use crate::engine::state::EngineState;
 use crate::engine::write::New;
 use crate::error::SubscriptionError;
@@ -73,7 +73,7 @@ impl Engine {
         let _inside = fork::inside();
         self.state.have_ids();
         let mut writer = self.lock_writer();
-        let gone: Vec<(u32, Arc<Record>)> = self.select(selection);
+        let gone: Vec<(u32, HeldRecord)> = self.select(selection);
         let mut changes = Changes::default();
         if !gone.is_empty() {
             let slots = gone.iter().map(|(slot, _)| *slot).collect();

@@ -5,7 +5,7 @@ use crate::engine::changes::Selection;
 use crate::engine::dump;
 use crate::engine::failures::FailingSubscription;
 use crate::engine::name::PartitionName;
-use crate::engine::record::{Held, Record};
+use crate::engine::record::{Held, HeldRecord};
 use crate::engine::segment::Segment;
 use crate::engine::state::EngineState;
 use crate::heap::block;
@@ -41,7 +41,7 @@ impl EngineState {
     }
 
     /// The slot and the record of an id.
-    pub fn get(&self, id: &str) -> Option<(u32, Arc<Record>)> {
+    pub fn get(&self, id: &str) -> Option<(u32, HeldRecord)> {
         self.have_ids();
         let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
         let slot = self.find_id(&ids, id)?;
@@ -49,10 +49,10 @@ impl EngineState {
     }
 
     /// The slots and records that *selection* means, in order of adding.
-    pub fn select(&self, selection: &Selection<'_>) -> Vec<(u32, Arc<Record>)> {
+    pub fn select(&self, selection: &Selection<'_>) -> Vec<(u32, HeldRecord)> {
         self.have_ids();
         let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
-        let mut found: Vec<(u32, Arc<Record>)> = match selection.ids {
+        let mut found: Vec<(u32, HeldRecord)> = match selection.ids {
             Some(wanted) => wanted
                 .iter()
                 .collect::<HashSet<_>>()
@@ -81,8 +81,8 @@ impl EngineState {
     pub fn failing(&self, most: usize) -> Vec<FailingSubscription> {
         let found = self.failing.read().filter_map(|(slot, reason)| {
             let record = self.records.made(slot);
-            let record = record.as_ref().filter(|record| record.heard.errors() > 0)?;
-            Some(FailingSubscription { id: record.id().to_owned(), errors: record.heard.errors(), reason })
+            let record = record.as_ref().filter(|record| record.errors() > 0)?;
+            Some(FailingSubscription { id: record.id().to_owned(), errors: record.errors(), reason })
         });
         let mut failing: Vec<_> = found.collect();
         failing.sort_by(|one, other| other.errors.cmp(&one.errors).then_with(|| one.id.cmp(&other.id)));

@@ -85,7 +85,7 @@ pub use options::{Options, Phase1, ReleaseGil};
 pub use output::{Matched, Stays};
 pub use plan::{Plan, plan};
 pub use prefetching::PREFETCHED;
-pub use record::Record;
+pub use record::{HeldRecord, Record};
 pub use scratch::Scratch;
 pub use section::{ReadSubscription, SnapshotFault};
 pub use state::EngineState;

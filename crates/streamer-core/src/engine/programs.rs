@@ -164,10 +164,10 @@ impl<'e> Programs<'e> {
     /// Count an error of a subscription; if it is to be told, how many there are.
     fn failed(&self, slot: u32, record: &Record, reason: Reason) -> Option<u64> {
         self.engine.cel_errors[reason as usize].fetch_add(1, Ordering::Relaxed);
-        let count = record.heard.add(1, self.now())?;
+        let count = record.heard().add(1, self.now())?;
         self.engine
             .failing
-            .tell(slot, reason, |slot| self.engine.records.made(slot).as_ref().map_or(0, |record| record.heard.errors()));
+            .tell(slot, reason, |slot| self.engine.records.made(slot).as_ref().map_or(0, |record| record.errors()));
         Some(count)
     }
 
@@ -177,7 +177,7 @@ impl<'e> Programs<'e> {
     }
 
     /// The conditions of the subscription in *slot*, parsed.
-    pub fn subscription(&mut self, slot: u32, record: &Arc<Record>) -> Option<Arc<Parsed>> {
+    pub fn subscription(&mut self, slot: u32, record: &Record) -> Option<Arc<Parsed>> {
         let options = &self.engine.options;
         self.parsed.get(slot, record, |text| {
             spend(64);

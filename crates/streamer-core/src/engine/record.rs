@@ -5,7 +5,8 @@
 //!             ^^^^^^
 //! ```
 //!
-//! Cost: 96 bytes and the values of its text. What few have lies elsewhere, and what many share ([`Rest`], [`Filing`]).
+//! Cost: 64 bytes, which are one line of the processor's caches, and the values of its text. What few have lies elsewhere, and what many
+//! share ([`Rest`], [`Filing`]).
 
 use crate::cel::Executable;
 use crate::engine::addition::{Addition, Host};
@@ -13,10 +14,11 @@ use crate::engine::failures::Heard;
 use crate::engine::name::PartitionName;
 use crate::engine::texts::{Split, join};
 use crate::heap::block;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_at};
 use memchr::memmem;
+use once_cell::race::OnceBox;
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// What is known of a subscription besides its conditions.
 #[derive(Debug)]
@@ -34,14 +36,24 @@ pub struct Record {
     filing: Arc<Filing>,
     /// Its place in the order of adding; a replacement keeps it.
     pub order: u64,
-    /// How many errors it had, and when one was told last.
-    pub(super) heard: Heard,
-    /// What the host keeps with it, from the beginning or from when it first wants to.
-    pub host: OnceLock<Host>,
+    later: OnceBox<Later>,
 }
 
+/// A record, shared: without the second count that the standard library's [`Arc`] has for weak references.
+pub type HeldRecord = triomphe::Arc<Record>;
+
+/// Heap bytes of a record and of its count.
+const SIZE: usize = size_of::<usize>() + size_of::<Record>();
 // Each byte of it is a megabyte of a million subscriptions.
-const _: () = assert!(shared_size::<Record>() == 96 || size_of::<usize>() != 8);
+const _: () = assert!(SIZE == 64 || size_of::<usize>() != 8);
+
+/// What comes to a subscription once it matched or failed, or was added with.
+#[derive(Debug, Default)]
+struct Later {
+    /// How many errors it had, and when one was told last.
+    heard: Heard,
+    host: OnceLock<Host>,
+}
 
 /// Where a subscription is filed, and who gets its matches: of many the same.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -88,6 +100,14 @@ impl Rest {
     }
 }
 
+/// What a record says: its text, and its CEL part. It keeps nothing of it from being freed.
+#[derive(Debug)]
+pub(super) struct Saying {
+    text: Box<[u8]>,
+    /// While this is here, no other has its address.
+    rest: Option<Weak<Rest>>,
+}
+
 /// Heap bytes of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
@@ -125,6 +145,7 @@ impl Record {
         let rest = if own.is_shared() { rest } else { Some(Arc::new(own)) };
         let id_length = u32::try_from(addition.id.len()).ok()?;
         let (bytes, id_at) = kept(bytes, &addition.id);
+        let later = addition.host.map(|host| Box::new(Later { host: host.into(), ..Later::default() }));
         Some(Record {
             bytes,
             id_length,
@@ -134,8 +155,7 @@ impl Record {
             rest,
             filing,
             order,
-            heard: Heard::default(),
-            host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
+            later: later.map_or_else(OnceBox::new, OnceBox::with_value),
         })
     }
 
@@ -145,18 +165,52 @@ impl Record {
         self.filing.gateway_id.as_deref()
     }
 
+    fn later(&self) -> &Later {
+        self.later.get_or_init(Box::default)
+    }
+
+    /// How many errors it had, and when one was told last.
+    pub(super) fn heard(&self) -> &Heard {
+        &self.later().heard
+    }
+
+    /// How many errors it had.
+    pub(super) fn errors(&self) -> u64 {
+        self.later.get().map_or(0, |later| later.heard.errors())
+    }
+
+    /// What the host keeps with it, if it does.
+    #[inline]
+    pub fn host(&self) -> Option<&Host> {
+        self.later.get()?.host.get()
+    }
+
+    /// What the host keeps with it, from now on what *make* makes if nothing yet.
+    #[inline]
+    pub fn host_or(&self, make: impl FnOnce() -> Host) -> &Host {
+        self.later().host.get_or_init(make)
+    }
+
+    /// Ask the processor for where its host is found.
+    #[inline]
+    pub fn prefetch_host(&self) {
+        if let Some(later) = self.later.get() {
+            prefetch_at(later);
+        }
+    }
+
     /// Where it is filed.
     #[inline]
     pub fn partition(&self) -> &Arc<PartitionName> {
         &self.filing.partition
     }
 
-    /// Heap bytes of what stands for it, and of its text. What it shares and what its host keeps are apart.
+    /// Heap bytes of what stands for it, and of its text. What it shares and what came later are apart.
     pub(super) fn bytes(&self) -> Held {
         let rest = self.rest.as_ref().filter(|rest| !rest.is_shared());
         let rest =
             rest.map_or(0, |rest| block(shared_size::<Rest>()) + rest.conditions.as_ref().map_or(0, |text| block(text.len())));
-        Held { records: block(shared_size::<Record>()) + rest, texts: block(self.bytes.len()) }
+        Held { records: block(SIZE) + rest, texts: block(self.bytes.len()) }
     }
 
     fn text_length(&self) -> usize {
@@ -181,13 +235,28 @@ impl Record {
         prefetch(&self.bytes, self.id_start());
     }
 
+    /// What it holds of its text: the values, or all of it.
+    fn held_text(&self) -> &[u8] {
+        &self.bytes[..self.text_length()]
+    }
+
     /// As it was given, for the host.
     pub fn text(&self) -> Cow<'_, [u8]> {
-        let bytes = &self.bytes[..self.text_length()];
         match &self.rest {
-            Some(rest) if !rest.shape.is_empty() => join(&rest.shape, bytes).into(),
-            _ => bytes.into(),
+            Some(rest) if !rest.shape.is_empty() => join(&rest.shape, self.held_text()).into(),
+            _ => self.held_text().into(),
         }
+    }
+
+    /// What tells whether another record says the same.
+    pub(super) fn saying(&self) -> Saying {
+        Saying { text: self.held_text().into(), rest: self.rest.as_ref().map(Arc::downgrade) }
+    }
+
+    /// Whether it says the same as another record did.
+    pub(super) fn says(&self, Saying { text, rest }: &Saying) -> bool {
+        let rest = rest.as_ref().map(Weak::as_ptr);
+        *self.held_text() == **text && self.rest.as_ref().map(Arc::as_ptr) == rest
     }
 
     /// Its conditions as JSON.

@@ -1,7 +1,7 @@
 //! Which subscription is slot n? Ids and texts, found without a lock.
 //!
 //! ```text
-//!   chunks   [ 1280 slots ] [ 2560 ......... ] [ 5120 ................... ]     a chunk is made once and never moves
+//!   chunks   [ 1280 slots ] [ 81,920 ... ] [ 81,920 ... ] ... [ 163,840 ....... ]     a chunk is made once and never moves
 //!   slot 17 ─► record: id, gateway, order of adding, text
 //! ```
 //!
@@ -25,28 +25,32 @@
 //! ids with a generation number inside (64 bits a match, and every lookup must check); slots that wait for all older tokens, too
 //! (one match that is kept would keep all that is removed from then on).
 
-use crate::engine::record::{Held, Record};
+use crate::engine::record::{Held, HeldRecord, Record};
 use crate::engine::section::Mapped;
 use crate::heap::block;
 use crate::prefetch::{prefetch, prefetch_at};
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwapAny, Guard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Slots of the first chunk, which engines of a few subscriptions have alone.
 const FIRST: u32 = 1280;
-/// Slots of the second chunk; each further one has twice as many as the one before. An allocator lays blocks of up to half a megabyte
-/// together, megabytes at once: beside one that stays, what lay in the others is not given back.
+/// Slots of the second chunk. An allocator lays blocks of up to half a megabyte together, megabytes at once: beside one that stays, what
+/// lay in the others is not given back.
 const SECOND: u32 = 64 * FIRST;
+/// So many chunks are of one size, then as many of twice that: of all slots at most an eighth is in a chunk that was begun last.
+const ALIKE: u32 = 8;
 /// So many records are read together: a thread may look at so many without counting.
 pub const AT_ONCE: usize = 8;
-const CHUNKS: usize = 16; // 1280 + 81,920 * (2^15 - 1) slots: more than 2^31
+const CHUNKS: usize = 1 + 12 * ALIKE as usize; // 1280 + 81,920 * 8 * (2^12 - 1) slots: more than 2^31
+
+type Entry = ArcSwapAny<Option<HeldRecord>>;
 
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Records {
-    chunks: [OnceLock<Box<[ArcSwapOption<Record>]>>; CHUNKS],
+    chunks: [OnceLock<Box<[Entry]>>; CHUNKS],
     /// Of what lies in a file, records are made when they are asked for.
     mapped: OnceLock<Mapped>,
     /// Heap bytes of those that are held.
@@ -68,33 +72,36 @@ impl Default for Records {
 /// The chunk of a slot, and its place in it.
 fn place(slot: u32) -> (usize, usize) {
     let Some(beyond) = slot.checked_sub(FIRST) else { return (0, slot as usize) };
-    let doublings = (beyond / SECOND + 1).ilog2();
-    (doublings as usize + 1, (beyond - SECOND * ((1 << doublings) - 1)) as usize)
+    let of_second = beyond / SECOND;
+    let doublings = (of_second / ALIKE + 1).ilog2();
+    let smaller = ALIKE * ((1 << doublings) - 1);
+    let alike = (of_second - smaller) >> doublings;
+    ((1 + ALIKE * doublings + alike) as usize, (beyond - SECOND * (smaller + (alike << doublings))) as usize)
 }
 
 /// So many slots a chunk has.
 fn size(chunk: usize) -> usize {
-    chunk.checked_sub(1).map_or(FIRST as usize, |doublings| (SECOND as usize) << doublings)
+    chunk.checked_sub(1).map_or(FIRST as usize, |beyond| (SECOND as usize) << (beyond / ALIKE as usize))
 }
 
 impl Records {
     /// The record of a slot; a caller that holds a token of the time in which it found the slot always gets one.
     #[inline]
-    pub fn get(&self, slot: u32) -> Guard<Option<Arc<Record>>> {
+    pub fn get(&self, slot: u32) -> Guard<Option<HeldRecord>> {
         let made = self.made(slot);
         if made.is_none() && self.mapped.get().is_some() { Guard::from_inner(self.make(slot)) } else { made }
     }
 
     /// The records of some slots, at most [`AT_ONCE`], as [`Records::get`] gives each. The processor waits for them together.
     #[inline]
-    pub fn get_some(&self, slots: &[u32]) -> [Guard<Option<Arc<Record>>>; AT_ONCE] {
+    pub fn get_some(&self, slots: &[u32]) -> [Guard<Option<HeldRecord>>; AT_ONCE] {
         let mut slots = slots.iter();
         std::array::from_fn(|_| match slots.next() {
             None => Guard::from_inner(None),
             Some(slot) => {
                 let record = self.get(*slot);
                 if let Some(record) = record.as_ref() {
-                    prefetch_at(&raw const record.host);
+                    prefetch_at(&raw const **record);
                 }
                 record
             }
@@ -114,7 +121,7 @@ impl Records {
 
     /// The record of a slot, unless it lies in a file and nobody has asked for it yet.
     #[inline]
-    pub(super) fn made(&self, slot: u32) -> Guard<Option<Arc<Record>>> {
+    pub(super) fn made(&self, slot: u32) -> Guard<Option<HeldRecord>> {
         let (chunk, at) = place(slot);
         match self.chunks.get(chunk).and_then(OnceLock::get) {
             Some(chunk) => chunk[at].load(),
@@ -134,19 +141,44 @@ impl Records {
 
     /// The record of a slot whose line lies in a file; None for any other slot.
     #[cold]
-    fn make(&self, slot: u32) -> Option<Arc<Record>> {
-        let record = Arc::new(self.mapped()?.record(slot)?);
+    fn make(&self, slot: u32) -> Option<HeldRecord> {
+        let record = HeldRecord::new(self.mapped()?.record(slot)?);
         Some(self.set_first(slot, record))
     }
 
-    fn entry(&self, slot: u32) -> &ArcSwapOption<Record> {
+    fn entry(&self, slot: u32) -> &Entry {
         let (chunk, at) = place(slot);
-        &self.chunks[chunk].get_or_init(|| (0..size(chunk)).map(|_| ArcSwapOption::empty()).collect())[at]
+        &self.chunks[chunk].get_or_init(|| (0..size(chunk)).map(|_| Entry::new(None)).collect())[at]
+    }
+
+    /// Set the records of slots that nobody holds. Only the writer calls this.
+    ///
+    /// A chunk is made with those that belong in it: an entry that readers may see is swapped, and whoever swaps one looks at what each
+    /// thread reads.
+    pub(super) fn set_all(&self, records: impl Iterator<Item = (u32, HeldRecord)>) {
+        let mut records = records.peekable();
+        while let Some((slot, _)) = records.peek() {
+            let (chunk, at) = place(*slot);
+            let slots = slot - at as u32..;
+            let mut is_made = false;
+            self.chunks[chunk].get_or_init(|| {
+                is_made = true;
+                let entry = |slot| {
+                    let record = records.next_if(|(next, _)| *next == slot).map(|(_, record)| record);
+                    record.iter().for_each(|record| self.count(record));
+                    Entry::new(record)
+                };
+                slots.take(size(chunk)).map(entry).collect()
+            });
+            if !is_made && let Some((slot, record)) = records.next() {
+                self.set(slot, Some(record));
+            }
+        }
     }
 
     /// Only the writer calls this.
-    fn set(&self, slot: u32, record: Option<Arc<Record>>) {
-        self.count(record.as_deref());
+    fn set(&self, slot: u32, record: Option<HeldRecord>) {
+        record.iter().for_each(|record| self.count(record));
         if let Some(before) = self.entry(slot).swap(record) {
             let Held { records, texts } = before.bytes();
             self.record_bytes.fetch_sub(records, Ordering::Relaxed);
@@ -154,8 +186,8 @@ impl Records {
         }
     }
 
-    fn count(&self, record: Option<&Record>) {
-        let Held { records, texts } = record.map_or_else(Held::default, Record::bytes);
+    fn count(&self, record: &Record) {
+        let Held { records, texts } = record.bytes();
         self.record_bytes.fetch_add(records, Ordering::Relaxed);
         self.text_bytes.fetch_add(texts, Ordering::Relaxed);
     }
@@ -167,10 +199,10 @@ impl Records {
     }
 
     /// Set a record that any thread may have made; the first one stays.
-    fn set_first(&self, slot: u32, record: Arc<Record>) -> Arc<Record> {
-        let before = self.entry(slot).compare_and_swap(&None::<Arc<Record>>, Some(record.clone()));
+    fn set_first(&self, slot: u32, record: HeldRecord) -> HeldRecord {
+        let before = self.entry(slot).compare_and_swap(&None::<HeldRecord>, Some(record.clone()));
         if before.is_none() {
-            self.count(Some(&record));
+            self.count(&record);
         }
         before.as_ref().cloned().unwrap_or(record)
     }
@@ -219,7 +251,7 @@ impl FreeSlots {
     }
 
     /// Take a slot for a record; None where all are taken.
-    pub fn take(&mut self, records: &Records, record: Arc<Record>) -> Option<u32> {
+    pub fn take(&mut self) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if place(self.next).0 < CHUNKS => {
@@ -228,7 +260,6 @@ impl FreeSlots {
             }
             None => return None,
         };
-        records.set(slot, Some(record));
         self.taken.resize(self.taken.len().max(self.next as usize), 0);
         self.taken[slot as usize] = self.number;
         Some(slot)

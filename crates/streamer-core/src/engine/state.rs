@@ -17,7 +17,7 @@ use crate::engine::failures::{Failing, Heard};
 use crate::engine::options::{Options, Phase1};
 use crate::engine::partitions::Partitions;
 use crate::engine::paths::PathSets;
-use crate::engine::record::Record;
+use crate::engine::record::{HeldRecord, Record};
 use crate::engine::registry::{AT_ONCE, Records};
 use crate::engine::telemetry::{Counters, Telemetry};
 use crate::engine::version::Version;
@@ -139,7 +139,7 @@ impl EngineState {
     }
 
     /// The record of a slot, without a lock. It is there while a [`Pin`] of the match that gave the slot is held.
-    pub fn record(&self, slot: u32) -> Option<Arc<Record>> {
+    pub fn record(&self, slot: u32) -> Option<HeldRecord> {
         self.records.get(slot).clone()
     }
 
@@ -189,7 +189,11 @@ impl EngineState {
     }
 
     pub(super) fn find_id(&self, ids: &HashTable<u32>, id: &str) -> Option<u32> {
-        let hash = self.seed.hash_bytes(id.as_bytes());
+        self.find_hashed(ids, self.seed.hash_bytes(id.as_bytes()), id)
+    }
+
+    /// The slot of an id of which the hash is known.
+    pub(super) fn find_hashed(&self, ids: &HashTable<u32>, hash: u64, id: &str) -> Option<u32> {
         ids.find(hash, |slot| self.records.get(*slot).as_ref().is_some_and(|record| record.id() == id)).copied()
     }
 }

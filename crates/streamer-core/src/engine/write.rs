@@ -10,12 +10,12 @@ use crate::bloom::keys::Access;
 use crate::engine::access::CostClass;
 use crate::engine::addition::Addition;
 use crate::engine::changes::{Changes, WriteMode};
-use crate::engine::draft::{Draft, Drafted, Stores};
+use crate::engine::draft::{Draft, DraftItem, Drafted, Stores};
 use crate::engine::encoded::{CannotBuild, FastHash};
 use crate::engine::merging::{large_merge, small_merge};
 use crate::engine::name::PartitionName;
 use crate::engine::partitions::{Partition, Partitions};
-use crate::engine::record::{Filed, Filing, Record};
+use crate::engine::record::{Filed, Filing, HeldRecord, Record};
 use crate::engine::segment::Segment;
 use crate::engine::shares::Share;
 use crate::engine::state::EngineState;
@@ -23,7 +23,9 @@ use crate::engine::store::StoreBuilder;
 use crate::engine::version::Version;
 use crate::engine::writer::Writer;
 use crate::error::{SubscriptionError, SubscriptionErrorKind};
-use std::collections::{HashMap, HashSet};
+use crate::value::Seed;
+use hashbrown::HashTable;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -41,9 +43,42 @@ type Merged = (Vec<Arc<Segment>>, Option<(Arc<Segment>, Access)>);
 pub(super) struct Accepted {
     /// Which one of the call.
     at: usize,
+    id_hash: u64,
     drafted: Box<Drafted>,
     /// What it takes the place of.
-    held: Option<Arc<Record>>,
+    held: Option<HeldRecord>,
+}
+
+/// The ids of what is given to a write, and of what could not be read of it.
+struct GivenIds<'d> {
+    items: &'d [DraftItem],
+    /// Of each; whatever it is where there is no id.
+    hashes: Vec<u64>,
+    seen: HashTable<usize>,
+}
+
+impl<'d> GivenIds<'d> {
+    /// None of them is seen yet.
+    fn of(items: &'d [DraftItem], seed: &Seed) -> GivenIds<'d> {
+        let hash = |item| id_of(item).map_or(0, |id| seed.hash_bytes(id.as_bytes()));
+        GivenIds { items, hashes: items.iter().map(hash).collect(), seen: HashTable::with_capacity(items.len()) }
+    }
+
+    /// See the id of one; false if it was seen before.
+    fn is_new(&mut self, at: usize) -> bool {
+        let Some(id) = id_of(&self.items[at]) else { return true };
+        let is_new = !self.has(self.hashes[at], id);
+        if is_new {
+            let hashes = &self.hashes;
+            self.seen.insert_unique(hashes[at], at, |seen| hashes[*seen]);
+        }
+        is_new
+    }
+
+    /// Whether an id was seen.
+    fn has(&self, hash: u64, id: &str) -> bool {
+        self.seen.find(hash, |seen| id_of(&self.items[*seen]) == Some(id)).is_some()
+    }
 }
 
 /// What a write adds.
@@ -65,34 +100,32 @@ impl EngineState {
         self.have_ids();
         let mut changes = Changes::default();
         let Draft { items, stores } = draft;
-        let mut accepted: Vec<Accepted> = Vec::with_capacity(items.len());
-        let mut seen: HashSet<Box<str>, FastHash> = HashSet::default();
-        for (at, item) in items.into_iter().enumerate() {
-            if let Some(id) = item.as_ref().err().and_then(|error| error.subscription_id.as_deref()) {
-                seen.insert(id.into());
-            }
-            let checked = item.map_err(|error| *error).and_then(|drafted| {
+        let mut ids_given = GivenIds::of(&items, &self.seed);
+        // Those that are good, and what each takes the place of.
+        let mut good: Vec<(usize, Option<HeldRecord>)> = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            let is_new = ids_given.is_new(at);
+            let checked = item.as_ref().map_err(|error| SubscriptionError::clone(error)).and_then(|drafted| {
                 let id = &drafted.addition.id;
-                if !seen.insert(id.clone()) {
-                    return Err(duplicate(id, "this id comes twice in one call"));
-                }
                 match &drafted.class {
+                    _ if !is_new => Err(duplicate(id, "this id comes twice in one call")),
                     Err(error) => Err(SubscriptionError::clone(error)),
                     Ok(CostClass::Unindexed) if !self.options.allow_unindexed => Err(SubscriptionError::of(id, UNINDEXED)),
-                    Ok(_) => Ok(Accepted { at, drafted, held: None }),
+                    Ok(_) => Ok(()),
                 }
             });
             match checked {
-                Ok(one) => accepted.push(one),
+                Ok(()) => good.push((at, None)),
                 Err(error) => changes.errors.push((at, error)),
             }
         }
         let mut writer = self.lock_writer();
         let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
         let mut gone: Vec<u32> = Vec::new();
-        accepted.retain_mut(|Accepted { at, drafted, held, .. }| {
-            let addition = &drafted.addition;
-            let found = self.find_id(&ids, &addition.id).and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
+        good.retain_mut(|(at, held)| {
+            let Ok(Drafted { addition, .. }) = items[*at].as_deref() else { return false };
+            let found = self.find_hashed(&ids, ids_given.hashes[*at], &addition.id);
+            let found = found.and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
             match found {
                 None => true,
                 Some(_) if mode == WriteMode::Add => {
@@ -116,19 +149,26 @@ impl EngineState {
             return Err(changes.errors);
         }
         if mode == WriteMode::Apply {
-            let mut removed: Vec<(u32, Arc<Record>)> = ids
+            let mut removed: Vec<(u32, HeldRecord)> = ids
                 .iter()
                 .filter_map(|slot| Some((*slot, self.records.get(*slot).clone()?)))
-                .filter(|(_, record)| !seen.contains(record.id()))
+                .filter(|(_, record)| !ids_given.has(self.seed.hash_bytes(record.id().as_bytes()), record.id()))
                 .collect();
             removed.sort_unstable_by_key(|(_, record)| record.order);
             gone.extend(removed.iter().map(|(slot, _)| *slot));
             changes.removed = removed.into_iter().map(|(_, record)| record).collect();
         }
         drop(ids);
-        if accepted.is_empty() && gone.is_empty() {
+        if good.is_empty() && gone.is_empty() {
             return Ok(changes);
         }
+        let GivenIds { hashes, .. } = ids_given;
+        let mut good = good.into_iter().peekable();
+        let accept = |((at, item), id_hash)| {
+            let (_, held) = good.next_if(|(next, _)| *next == at)?;
+            Some(Accepted { at, id_hash, drafted: Result::ok(item)?, held })
+        };
+        let accepted: Vec<Accepted> = items.into_iter().enumerate().zip(hashes).filter_map(accept).collect();
         changes.freed = gone.clone();
         let order_of: Vec<(usize, bool)> = accepted.iter().map(|one| (one.at, one.held.is_some())).collect();
         match self.commit(&mut writer, gone, New { accepted, stores }) {
@@ -185,6 +225,7 @@ impl EngineState {
             touched.entry(record.partition().clone()).or_default();
         }
         let next_order = writer.next_order;
+        let id_hashes: Vec<u64> = new.accepted.iter().map(|one| one.id_hash).collect();
         let mut slots = Vec::with_capacity(new.accepted.len());
         // A panic in here is undone like a refusal: nothing of it is published, so nothing of it may stay.
         let built = catch_unwind(AssertUnwindSafe(|| {
@@ -223,8 +264,8 @@ impl EngineState {
         }
         let hash = |slot: &u32| self.id_hash(*slot);
         ids.reserve(slots.len(), hash);
-        for slot in &slots {
-            ids.insert_unique(hash(slot), *slot, hash);
+        for (slot, id_hash) in slots.iter().zip(id_hashes) {
+            ids.insert_unique(id_hash, *slot, hash);
         }
         if ids.capacity() > 1024 && ids.len() < ids.capacity() / 8 {
             ids.shrink_to_fit(hash);
@@ -247,6 +288,7 @@ impl EngineState {
         let mut drafted: Vec<&mut Drafted> = accepted.iter_mut().map(|one| &mut *one.drafted).collect();
         let parts = stores.settle(&mut drafted)?.into_iter();
         let mut stores: Vec<_> = parts.map(|part| part.store.map(|store| (writer.name(part.name), store))).collect();
+        let mut records = Vec::with_capacity(accepted.len());
         for Accepted { drafted, held, .. } in accepted {
             let Drafted { mut addition, partition, place, .. } = *drafted;
             let (name, store) = stores[partition as usize].as_mut().expect("a store, where one is held");
@@ -255,10 +297,12 @@ impl EngineState {
             let text = writer.shapes.split(std::mem::take(&mut addition.text));
             let filed = Filed { filing, order, text };
             let record = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
-            let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
+            let slot = writer.slots.take().ok_or(CannotBuild::Full)?;
+            records.push(HeldRecord::new(record));
             slots.push(slot);
             store.set_slot(place.expect("a place, once it is settled"), slot);
         }
+        self.records.set_all(slots.iter().copied().zip(records));
         touched.extend(stores.into_iter().flatten());
         writer.locations.resize(writer.slots.end() as usize, u32::MAX);
         Ok(())
@@ -350,6 +394,13 @@ impl EngineState {
         version.generation = writer.slots.generation();
         self.writer_bytes.store(writer.bytes(), Ordering::Relaxed);
         self.version.store(Arc::new(version));
+    }
+}
+
+fn id_of(item: &DraftItem) -> Option<&str> {
+    match item {
+        Ok(drafted) => Some(&drafted.addition.id),
+        Err(error) => error.subscription_id.as_deref(),
     }
 }
 

@@ -10,10 +10,10 @@
 
 use crate::cel::Executable;
 use crate::engine::encoded::FastHash;
-use crate::engine::record::Record;
+use crate::engine::record::{Record, Saying};
 use crate::subscriptions::Subscription;
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// Bytes of texts whose subscriptions are kept.
 const MOST_BYTES: usize = 256 << 10;
@@ -31,17 +31,17 @@ pub(in crate::engine) struct Parsed {
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct ParsedSubscriptions {
-    /// By slot. A slot may be another record's by now; while a weak reference is held, none other has its address.
-    kept: HashMap<u32, (Weak<Record>, Arc<Parsed>), FastHash>,
+    /// By slot, which may be another record's by now.
+    kept: HashMap<u32, (Saying, Arc<Parsed>), FastHash>,
     bytes: usize,
     passed: usize,
 }
 
 impl ParsedSubscriptions {
     /// The conditions of the *record* in a slot, or what *parse* makes of their text.
-    pub fn get(&mut self, slot: u32, record: &Arc<Record>, parse: impl FnOnce(&[u8]) -> Option<Parsed>) -> Option<Arc<Parsed>> {
-        if let Some((of, parsed)) = self.kept.get(&slot)
-            && std::ptr::eq(of.as_ptr(), Arc::as_ptr(record))
+    pub fn get(&mut self, slot: u32, record: &Record, parse: impl FnOnce(&[u8]) -> Option<Parsed>) -> Option<Arc<Parsed>> {
+        if let Some((saying, parsed)) = self.kept.get(&slot)
+            && record.says(saying)
         {
             return Some(Arc::clone(parsed));
         }
@@ -52,7 +52,7 @@ impl ParsedSubscriptions {
         }
         if self.bytes + text.len() <= MOST_BYTES {
             self.bytes += text.len();
-            self.kept.insert(slot, (Arc::downgrade(record), Arc::clone(&parsed)));
+            self.kept.insert(slot, (record.saying(), Arc::clone(&parsed)));
         } else {
             self.passed += 1;
         }
@@ -65,24 +65,24 @@ mod tests {
     use super::*;
     use crate::engine::Addition;
     use crate::engine::name::PartitionName;
-    use crate::engine::record::{Filed, Filing};
+    use crate::engine::record::{Filed, Filing, HeldRecord};
     use crate::engine::texts::Split;
     use crate::limits::Limits;
     use crate::subscriptions::normal_form::NormalForm;
     use crate::subscriptions::parse::Defaults;
 
-    fn record(id: usize, bytes: usize) -> Arc<Record> {
+    fn record(id: usize, bytes: usize) -> HeldRecord {
         let text = format!(r#"{{"id": "{id}", "topic": "{}"}}"#, "a".repeat(bytes));
         let text = text.as_bytes();
         let addition = Addition::new(id.to_string(), NormalForm { conjunctions: Vec::new(), verify: None }, text);
         let partition = Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() });
         let filing = Arc::new(Filing { partition, gateway_id: None });
         let filed = Filed { filing, order: 0, text: Split { rest: None, bytes: text.into() } };
-        Arc::new(Record::of(addition, filed).expect("a short text"))
+        HeldRecord::new(Record::of(addition, filed).expect("a short text"))
     }
 
     /// Ask for each of *records*, by their places as slots; how many were parsed.
-    fn parsed(kept: &mut ParsedSubscriptions, records: &[Arc<Record>]) -> usize {
+    fn parsed(kept: &mut ParsedSubscriptions, records: &[HeldRecord]) -> usize {
         let mut count = 0;
         for (slot, record) in records.iter().enumerate() {
             let found = kept.get(slot as u32, record, |text| {
