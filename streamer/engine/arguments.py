@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
 
 from streamer.core.protocol import Selection
-from streamer.errors import EventCode, EventError
 from streamer.model import INT64_MAX, is_text
 from streamer.subscriptions.subscription import Subscription
 
@@ -22,17 +21,6 @@ def check_positive(name: str, value: int) -> None:
         raise ValueError(f"{name}: expected at least 1, not {value}")
     if value > INT64_MAX:
         raise ValueError(f"{name}: expected at most {INT64_MAX}, not {value}")
-
-
-def check_names(tenant: str | None, collection: str | None) -> None:
-    """Refuse arguments that no event could hold, whichever core runs."""
-    for part, name in (("tenant", tenant), ("collection", collection)):
-        if name is None:
-            continue
-        if not isinstance(name, str):
-            raise TypeError(f"{part} is a string, not {type(name).__name__}")
-        if not is_text(name):
-            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair")
 
 
 def several(given: Iterable[T]) -> Iterable[T]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
@@ -21,7 +21,7 @@ from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Mode, Selection, Source
-from streamer.engine.arguments import OnError, check_names, check_positive, selection, several, skips
+from streamer.engine.arguments import OnError, check_positive, selection, several, skips
 from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.lines import LineSource
@@ -30,7 +30,7 @@ from streamer.engine.metrics import EngineMetrics
 from streamer.engine.stream import StreamResult, stream, stream_async
 from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
 from streamer.events.layout import EventLayout, PresetName
-from streamer.events.reading import EventSource
+from streamer.events.reading import EventSource, check_names
 from streamer.locks import NO_FORK
 from streamer.model import CelEvaluator, Limits, TopicDialect, is_text
 from streamer.subscriptions.subscription import Subscription
@@ -122,6 +122,11 @@ class Engine:
         self._cel_errors = ErrorLog()
         self._core = _make_core(options, self._programs, self._cel_errors, seed)
         self._bloom = Bloom(self._core, options)
+        if _backend.BACKEND == "native":
+            # With no Python between an event and its matches, unless somebody has put a method of their own there.
+            for method in _FOR_EACH_EVENT:
+                if getattr(type(self), method.__name__) is method:
+                    setattr(self, method.__name__, getattr(self._core, method.__name__))
 
     @classmethod
     def _of(cls, options: Options, seed: int | None = None) -> Engine:
@@ -748,6 +753,9 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine: {len(self)} subscriptions>"
+
+
+_FOR_EACH_EVENT: Final = (Engine.match, Engine.match_ids, Engine.match_count, Engine.matches_any)
 
 
 def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None) -> Core:

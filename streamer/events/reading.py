@@ -22,12 +22,23 @@ from streamer.events import json
 from streamer.events.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.events.places import covers, is_prefix, resolve, substitute
 from streamer.events.records import completed, decoded, duplicate_member, members_of_before, unchanged_unknowns, unknowns
-from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
+from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer, is_text
 
 EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any] | None
 """An event as a user may give it: JSON text, a mapping of what JSON has, or None for one without a value, which is ignored."""
 
 Default = Callable[[Any], Any]
+
+
+def check_names(tenant: str | None, collection: str | None) -> None:
+    """Refuse what is given for names and no event could hold. Raises TypeError and EventError."""
+    for part, name in (("tenant", tenant), ("collection", collection)):
+        if name is None:
+            continue
+        if not isinstance(name, str):
+            raise TypeError(f"{part} is a string, not {type(name).__name__}")
+        if not is_text(name):
+            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair")
 
 
 class IgnoredEvent(Exception):

@@ -28,7 +28,7 @@ from streamer.core.options import Options
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
-from streamer.events.reading import Default, EventSource, as_before, encode, json_value, kind_of
+from streamer.events.reading import Default, EventSource, as_before, check_names, encode, json_value, kind_of
 from streamer.locks import NO_FORK
 from streamer.model import Event, Verdict, is_unicode
 from streamer.subscriptions.parse import parse_subscription
@@ -114,6 +114,10 @@ class Host:
     def default(self) -> Default | None:
         """What makes JSON values of other objects in an event."""
         return self.options.default
+
+    def check_names(self, tenant: str | None, collection: str | None) -> None:
+        """Say what is wrong with what is given for the name of a tenant or a collection. Raises TypeError and EventError."""
+        check_names(tenant, collection)
 
     def encode(self, event: EventSource, answers: Sequence[Answer] = ()) -> bytes:
         """Return an event as JSON text.

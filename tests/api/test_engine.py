@@ -411,3 +411,24 @@ def test_numbers_past_64_bits_are_refused_where_they_are_given(engine: Any) -> N
         Limits(evaluation_timeout_us=2**62)
     with pytest.raises(ValueError, match="threads: expected at most"):
         engine().match_batch([b"{}"], threads=2**63)
+
+
+@pytest.mark.parametrize("way", ["match", "match_ids", "match_count", "matches_any"])
+def test_a_method_that_somebody_put_in_place_of_an_engines_own_is_called(
+    engine: MakeEngine, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, way, lambda _, event: ("instead", event))
+    e = engine()
+    e.add(PAID)
+    assert getattr(e, way)(PAID_EVENT) == ("instead", PAID_EVENT)
+
+
+@pytest.mark.parametrize(("way", "expected"), [("match_ids", ["paid"]), ("match_count", 1), ("matches_any", True)])
+def test_an_event_is_asked_about_by_position_and_by_name(engine: MakeEngine, way: str, expected: object) -> None:
+    e = engine()
+    e.add({**PAID, "tenant": "t", "collection": "c"})
+    ask = getattr(e, way)
+    assert ask(PAID_EVENT, "t", "c") == expected
+    assert ask(event=PAID_EVENT, tenant="t", collection="c") == expected
+    assert [match.subscription_id for match in e.match(event=PAID_EVENT, collection="c", tenant="t")] == ["paid"]
+    assert not ask(PAID_EVENT, tenant="u", collection="c")

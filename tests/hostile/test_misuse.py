@@ -131,6 +131,10 @@ MATCHING: list[Callable[..., Any]] = [
     Engine.match_ids,
     Engine.match_count,
     Engine.matches_any,
+    lambda engine, event, *names: engine.match(event, *names),
+    lambda engine, event, *names: engine.match_ids(event, *names),
+    lambda engine, event, *names: engine.match_count(event, *names),
+    lambda engine, event, *names: engine.matches_any(event, *names),
     lambda engine, event, *names: engine.match_batch([event], *names),
     lambda engine, event, *names: list(engine.match_jsonl(event, *names)),
 ]

@@ -377,10 +377,11 @@ impl Core {
         &self,
         py: Python<'py>,
         event: &Bound<'py, PyAny>,
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        tenant: Option<&Bound<'_, PyAny>>,
+        collection: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         guard(py, || {
+            let (tenant, collection) = self.shared.names(tenant, collection)?;
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
@@ -400,10 +401,11 @@ impl Core {
         &self,
         py: Python<'_>,
         event: &Bound<'_, PyAny>,
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        tenant: Option<&Bound<'_, PyAny>>,
+        collection: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
         guard(py, || {
+            let (tenant, collection) = self.shared.names(tenant, collection)?;
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
@@ -418,10 +420,11 @@ impl Core {
         &self,
         py: Python<'_>,
         event: &Bound<'_, PyAny>,
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        tenant: Option<&Bound<'_, PyAny>>,
+        collection: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
         guard(py, || {
+            let (tenant, collection) = self.shared.names(tenant, collection)?;
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
@@ -436,10 +439,11 @@ impl Core {
         &self,
         py: Python<'py>,
         event: &Bound<'py, PyAny>,
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        tenant: Option<&Bound<'_, PyAny>>,
+        collection: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         guard(py, || {
+            let (tenant, collection) = self.shared.names(tenant, collection)?;
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };

@@ -6,8 +6,9 @@ use crate::host::{self, Asked, Text};
 use crate::interrupts;
 use crate::open::Open;
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::engine::{CelError, Change, Engine, Event, HeldRecord, Matched, Outcome, Pin, Scratch, Version};
@@ -72,6 +73,9 @@ impl Found {
     }
 }
 
+/// What is given for the name of a tenant or a collection.
+type GivenName<'n, 'py> = Option<&'n Bound<'py, PyAny>>;
+
 impl Shared {
     pub fn new(engine: Engine, host: Py<PyAny>) -> Shared {
         let most_bytes = engine.options().limits.max_event_bytes;
@@ -81,6 +85,23 @@ impl Shared {
     /// The text of an event.
     pub fn text<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
         Text::of(&self.host, self.most_bytes, event)
+    }
+
+    /// The names that a caller gives beside an event.
+    pub fn names<'n>(
+        &self,
+        tenant: GivenName<'n, '_>,
+        collection: GivenName<'n, '_>,
+    ) -> PyResult<(Option<&'n str>, Option<&'n str>)> {
+        let text = |name: GivenName<'n, '_>| name.map(|name| name.cast::<PyString>().ok()?.to_str().ok());
+        match (text(tenant), text(collection)) {
+            (Some(None), _) | (_, Some(None)) => {
+                let py = tenant.or(collection).expect("a name that is none").py();
+                self.host.bind(py).call_method1(intern!(py, "check_names"), (tenant, collection))?;
+                Err(PyRuntimeError::new_err("a name that the host takes for one"))
+            }
+            (tenant, collection) => Ok((tenant.flatten(), collection.flatten())),
+        }
     }
 
     /// The record of a slot that a pinned match gave.
