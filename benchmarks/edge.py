@@ -13,7 +13,7 @@ is to be compared: `match_jsonl` with `match` line by line, ids with ids. The wa
 the median of those within a round, so that a slow minute of the machine is in both.
 
 The third table is about `Quamina` and `TopicMatcher`, by turns with `match_ids` of an engine that has the same patterns or
-topics as subscriptions. A ratio is that of the best rounds. On the native backend it is at most 1.3.
+topics as subscriptions. A ratio is that of the best rounds. On the native backend it is at most 1.2.
 
 The fourth table sets figures beside their goals, among them what the first two do not show: subscriptions as dicts and as
 objects, events as dicts by turns with `orjson.dumps` and their bytes, `Match` objects, and matches as text.

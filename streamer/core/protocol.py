@@ -239,7 +239,15 @@ class Core(Protocol):
     def __contains__(self, subscription_id: object) -> bool: ...
 
     def match(self, event: EventSource, tenant: str | None, collection: str | None) -> Matches:
-        """Match one event; *tenant* and *collection* win over what it says. Raises EventError."""
+        """Match one event; *tenant* and *collection* win over what it says.
+
+        This and the next three refuse a name that no event can have, before anything is counted: for single events no Python need
+        look at it, too.
+
+        Raises:
+            EventError: the event cannot be read, or a name.
+            TypeError: a name that is no string.
+        """
 
     def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
         """Return only the ids, in no promised order. Raises EventError."""

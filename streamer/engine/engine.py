@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
@@ -122,11 +122,6 @@ class Engine:
         self._cel_errors = ErrorLog()
         self._core = _make_core(options, self._programs, self._cel_errors, seed)
         self._bloom = Bloom(self._core, options)
-        if _backend.BACKEND == "native":
-            # With no Python between an event and its matches, unless somebody has put a method of their own there.
-            for method in _FOR_EACH_EVENT:
-                if getattr(type(self), method.__name__) is method:
-                    setattr(self, method.__name__, getattr(self._core, method.__name__))
 
     @classmethod
     def _of(cls, options: Options, seed: int | None = None) -> Engine:
@@ -391,26 +386,18 @@ class Engine:
         Raises:
             EventError: the event cannot be read.
         """
-        if tenant is not None or collection is not None:
-            check_names(tenant, collection)
         return self._core.match(event, tenant, collection)
 
     def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
         """Return the ids of the subscriptions that match an event, in no promised order. Raises EventError."""
-        if tenant is not None or collection is not None:
-            check_names(tenant, collection)
         return self._core.match_ids(event, tenant, collection)
 
     def match_count(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> int:
         """Return how many subscriptions match an event. Raises EventError."""
-        if tenant is not None or collection is not None:
-            check_names(tenant, collection)
         return self._core.match_count(event, tenant, collection)
 
     def matches_any(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> bool:
         """Tell whether any subscription matches an event. Raises EventError."""
-        if tenant is not None or collection is not None:
-            check_names(tenant, collection)
         return self._core.matches_any(event, tenant, collection)
 
     def match_batch(
@@ -753,9 +740,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine: {len(self)} subscriptions>"
-
-
-_FOR_EACH_EVENT: Final = (Engine.match, Engine.match_ids, Engine.match_count, Engine.matches_any)
 
 
 def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None) -> Core:

@@ -37,7 +37,7 @@ from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, ReentryError, SubscriptionError
-from streamer.events.reading import EventSource, IgnoredEvent, as_before, is_bare
+from streamer.events.reading import EventSource, IgnoredEvent, as_before, check_names, is_bare
 from streamer.locks import TRIES, Lock
 from streamer.model import Match
 from streamer.reference.dump import dump
@@ -433,6 +433,7 @@ class ReferenceCore:
 
     def _settled(self, version: Version, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
         """Match an event, and count what became of it."""
+        check_names(tenant, collection)
         began, cel_runs, cel_began = time.perf_counter_ns(), CEL_TIME.runs, CEL_TIME.nanoseconds
         work = Work()
         try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -413,14 +416,25 @@ def test_numbers_past_64_bits_are_refused_where_they_are_given(engine: Any) -> N
         engine().match_batch([b"{}"], threads=2**63)
 
 
-@pytest.mark.parametrize("way", ["match", "match_ids", "match_count", "matches_any"])
-def test_a_method_that_somebody_put_in_place_of_an_engines_own_is_called(
+@pytest.mark.parametrize("way", ["match_ids", "match_count", "matches_any"])
+def test_a_method_of_an_engine_belongs_to_it_whoever_holds_it(
     engine: MakeEngine, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, way, lambda _, event: ("instead", event))
     e = engine()
     e.add(PAID)
-    assert getattr(e, way)(PAID_EVENT) == ("instead", PAID_EVENT)
+    ask = getattr(e, way)
+    copied = copy.deepcopy({"engine": e, "ask": ask})
+    pickled = pickle.loads(pickle.dumps(ask))
+    assert ask(PAID_EVENT) == copied["ask"](PAID_EVENT) == pickled(PAID_EVENT)
+    copied["engine"].remove("paid")
+    assert ask(PAID_EVENT)
+    assert not copied["ask"](PAID_EVENT)
+    held = weakref.ref(e)
+    del e
+    assert held() is not None
+    # Who watches an engine that is there already puts something in the place of a method of the class.
+    monkeypatch.setattr(Engine, way, lambda _, event: ("instead", event))
+    assert getattr(held(), way)(PAID_EVENT) == ("instead", PAID_EVENT)
 
 
 @pytest.mark.parametrize(("way", "expected"), [("match_ids", ["paid"]), ("match_count", 1), ("matches_any", True)])
