@@ -138,6 +138,13 @@ class ErrorLog:
                 self._heard = dict(most[: REMEMBERED // 2])
         self.log(subscription_id, reason, detail, errors)
 
+    def forget(self, subscription_ids: Iterable[str]) -> None:
+        """Begin anew with subscriptions: what they said is no longer held. The sums by reason stay."""
+        with self._lock:
+            if self._heard:
+                for subscription_id in subscription_ids:
+                    self._heard.pop(subscription_id, None)
+
     def log(self, subscription_id: str | None, reason: CelReason, detail: str | None, errors: int) -> None:
         """Log an error that was counted, and is due, unless the log has had enough within the last minute.
 

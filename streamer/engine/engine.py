@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from streamer import _backend
@@ -310,7 +310,7 @@ class Engine:
 
     def remove(self, subscription_id: str) -> Changes:
         """Remove one subscription; an id that is not held changes nothing, so `if engine.remove(id):` tells."""
-        return self._core.remove(selection([subscription_id], None, None, None))
+        return self._written(self._core.remove(selection([subscription_id], None, None, None)))
 
     def remove_many(
         self,
@@ -334,7 +334,7 @@ class Engine:
             raise TypeError("remove_many() needs at least one criterion; apply([]) removes everything")
         if isinstance(ids, str):
             raise TypeError("ids: expected several ids, not a str; remove(id) removes one")
-        return self._core.remove(selection(ids, gateway_id, tenant, collection))
+        return self._written(self._core.remove(selection(ids, gateway_id, tenant, collection)))
 
     def apply(self, desired: Iterable[Source]) -> Changes:
         """Make the engine hold exactly these subscriptions, in one step.
@@ -346,6 +346,7 @@ class Engine:
 
     def _written(self, changes: Changes) -> Changes:
         self._bloom.watch()
+        self._cel_errors.forget(chain(changes.replaced, changes.removed))
         return changes
 
     # Looking at what is held
@@ -677,7 +678,7 @@ class Engine:
 
         `cel_errors.worst` names the subscriptions with the most errors.
         """
-        # A few more, since those that were removed are left out.
+        # A few more, since an event may still have failed for one that was being removed.
         worst = [each for each in self._cel_errors.worst(10 * WORST) if each.subscription_id in self]
         return CelErrors(self._cel_errors.counts, tuple(worst[:WORST]))
 

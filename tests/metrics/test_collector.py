@@ -109,6 +109,29 @@ def test_the_subscriptions_with_the_most_errors_are_named(engine: MakeEngine) ->
     assert f"most of them in always 20 ({told.failing[0].reason}), rarely 5" in str(told)
 
 
+def test_errors_of_a_subscription_begin_anew_with_another_text(engine: MakeEngine) -> None:
+    """Somebody who mends one sees that it is mended; what failed in all stays counted."""
+    e = engine()
+    wrong = "data.a + 9223372036854775807 > 0"
+    ways = [{"id": each, "cel": wrong, "cel_evaluator": each} for each in ("native", "portable")]
+    e.add_many(ways)
+    for _ in range(5):
+        e.match_ids({"data": {"a": 1}})
+    assert {each.subscription_id: each.errors for each in e.cel_errors.worst} == {"native": 5, "portable": 5}
+    e.apply(ways)
+    assert [each.errors for each in e.cel_errors.worst] == [5, 5], "the same text goes on"
+    e.add_many([each | {"cel": f"{wrong} || {wrong}"} for each in ways], replace=True)
+    assert e.cel_errors.worst == ()
+    e.match_ids({"data": {"a": 1}})
+    assert [each.errors for each in e.cel_errors.worst] == [1, 1]
+    for each in ways:
+        e.remove(each["id"])
+    e.add_many(ways)
+    assert e.cel_errors.worst == ()
+    assert e.stats().failing == ()
+    assert sum(e.cel_errors.values()) == 12
+
+
 def test_histograms_resolve_microseconds_and_are_cumulative(engine: MakeEngine, registry: CollectorRegistry) -> None:
     e = engine()
     e.metrics.register(registry)
