@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, cast
 
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Mode, Source
-from streamer.engine.lines import LineSource, read_blocks, read_lines
+from streamer.engine.lines import LineSource, read_blocks
 from streamer.errors import BulkSubscriptionError, EventError, SubscriptionError
 from streamer.events.reading import EventSource
 
@@ -70,23 +70,28 @@ def _with_errors(
 
 def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *, skip: bool) -> Changes:
     """Write the subscription on each line; the `index` of an error is its line, from 0."""
-    numbers = array("Q")  # of the lines that are not blank
+    blocks: list[Sequence[int]] = []  # the numbers of the lines that are not blank
 
-    def sources() -> Iterator[Source | SubscriptionError]:
-        for number, line in read_lines(source, max_bytes=options.limits.max_event_bytes):
-            numbers.append(number - 1)
-            yield SubscriptionError(line.reason) if isinstance(line, EventError) else line
+    def read() -> Iterator[Iterable[Source | SubscriptionError]]:
+        for numbers, lines in read_blocks(source, max_bytes=options.limits.max_event_bytes):
+            blocks.append(numbers)
+            yield map(_refused, lines) if isinstance(numbers, list) else cast("list[bytes]", lines)
 
     def number_lines(errors: tuple[SubscriptionError, ...]) -> tuple[SubscriptionError, ...]:
+        numbers = array("Q", chain.from_iterable(blocks)) if errors else ()
         for error in errors:
             if error.index is not None:
-                error.index = numbers[error.index]
+                error.index = numbers[error.index] - 1
         return errors
 
     try:
-        changes = core.write(sources(), mode, skip=skip)
+        changes = core.write(chain.from_iterable(read()), mode, skip=skip)
     except BulkSubscriptionError as bulk:
         # Made anew, since its message spells the indexes out.
         raise BulkSubscriptionError(number_lines(bulk.errors)) from None
     number_lines(changes.errors)
     return changes
+
+
+def _refused(line: bytes | EventError) -> Source | SubscriptionError:
+    return SubscriptionError(line.reason) if isinstance(line, EventError) else line

@@ -307,7 +307,6 @@ class NativeCore(_native.Core):
     def _fill(self, draft: _native.Draft, sources: Iterable[Source | SubscriptionError]) -> dict[int, SubscriptionError]:
         """Parse into the draft; the errors that were found here, by position. Touches nothing that others see."""
         errors: dict[int, SubscriptionError] = {}
-        pending: list[bytes | tuple[bytes, bytes, Subscription]] = []
 
         def refuse(position: int, error: SubscriptionError) -> None:
             # A traceback would keep the frames of every bad one of a million alive.
@@ -316,10 +315,8 @@ class NativeCore(_native.Core):
             id_ = error.subscription_id
             draft.refuse(position, id_ if id_ is not None and is_unicode(id_) else None)
 
-        def flush() -> None:
-            portable = draft.extend(pending)
-            pending.clear()
-            for position in portable:
+        def extend(texts: list[Any]) -> None:
+            for position in draft.extend(texts):
                 source = draft.source(position)
                 if source is None:
                     continue
@@ -329,15 +326,23 @@ class NativeCore(_native.Core):
                 except SubscriptionError as error:
                     refuse(position, error)
 
-        for position, source in enumerate(sources):
-            try:
-                pending.append(source if type(source) is bytes else self._text(source))
-            except SubscriptionError as error:
-                flush()
-                refuse(position, error)
-            if len(pending) >= CHUNK:
-                flush()
-        flush()
+        chunks = iter(sources)
+        first = 0
+        while chunk := list(itertools.islice(chunks, CHUNK)):
+            if set(map(type, chunk)) == {bytes}:
+                # No Python runs for each.
+                extend(chunk)
+            else:
+                texts = []
+                for position, source in enumerate(chunk, first):
+                    try:
+                        texts.append(self._text(source))
+                    except SubscriptionError as error:
+                        extend(texts)
+                        texts = []
+                        refuse(position, error)
+                extend(texts)
+            first += len(chunk)
         return errors
 
     def _text(self, source: Source | SubscriptionError) -> bytes | tuple[bytes, bytes, Subscription]:

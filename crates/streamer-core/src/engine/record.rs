@@ -47,7 +47,7 @@ const SIZE: usize = size_of::<usize>() + size_of::<Record>();
 // Each byte of it is a megabyte of a million subscriptions.
 const _: () = assert!(SIZE == 64 || size_of::<usize>() != 8);
 
-/// What comes to a subscription once it matched or failed, or was added with.
+/// What few subscriptions have from the start: most get it when they first match or fail.
 #[derive(Debug, Default)]
 struct Later {
     /// How many errors it had, and when one was told last.
