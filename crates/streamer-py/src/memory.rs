@@ -36,11 +36,19 @@ pub fn give_back() {
     unsafe { mi::mi_collect(true) }
 }
 
+/// What mimalloc divides its memory into. A block of more than `MOST_SHARED` bytes has slices to itself, and one more.
+const SLICE: usize = 64 << 10;
+const MOST_SHARED: usize = 512 << 10;
+
 /// Say to the core what blocks take.
 #[allow(unsafe_code, reason = "see the head of this file")]
 pub fn begin() {
-    // SAFETY: it takes any size, and looks at nothing else.
-    _ = heap::TAKES.set(|bytes| if bytes == 0 { 0 } else { unsafe { mi::mi_good_size(bytes) } });
+    _ = heap::TAKES.set(|bytes| match bytes {
+        0 => 0,
+        // SAFETY: it takes any size, and looks at nothing else.
+        1..=MOST_SHARED => unsafe { mi::mi_good_size(bytes) },
+        _ => bytes.next_multiple_of(SLICE) + SLICE,
+    });
 }
 
 /// mimalloc as Rust asks for it.
