@@ -75,6 +75,18 @@ def written(text: bytes, default_tenant: str | None) -> Written:
     return Written(tenant, subscription.id, text, replace(subscription, id=inside(tenant, subscription.id), tenant=tenant))
 
 
+def named(text: bytes, subscription_id: str) -> bytes:
+    """Return a subscription with an id where it has none. The rest stays as it was written: anew its numbers might be others."""
+    try:
+        # Floats are enough to find names, and an int has no thousands of digits.
+        members = json.loads(text.decode(), parse_int=float, parse_constant=_refuse)
+    except (RecursionError, ValueError):
+        return text
+    if not isinstance(members, dict) or "id" in members:
+        return text
+    return b'{"id":%b%b%b' % (_TEXT(subscription_id).encode(), b"," if members else b"", text.lstrip()[1:])
+
+
 def claimed(text: bytes, tenant: str, subscription_id: str | None = None) -> Written:
     """Read a subscription that somebody writes for a tenant. What it keeps is one line.
 
@@ -84,14 +96,7 @@ def claimed(text: bytes, tenant: str, subscription_id: str | None = None) -> Wri
     Raises:
         SubscriptionError: as `written`, or it names another tenant or id.
     """
-    if subscription_id is not None:
-        try:
-            members = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_refuse, parse_float=_float)
-            if isinstance(members, dict) and "id" not in members:
-                text = _TEXT({"id": subscription_id, **members}).encode()
-        except (RecursionError, ValueError):
-            pass
-    found = written(text, tenant)
+    found = written(text if subscription_id is None else named(text, subscription_id), tenant)
     if subscription_id is not None and found.id != subscription_id:
         raise SubscriptionError("another id than that of the path", place="id", subscription_id=found.id)
     if found.tenant != tenant:

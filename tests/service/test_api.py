@@ -122,6 +122,31 @@ def test_what_cannot_be_accepted_says_where_and_why(api: Api) -> None:
     assert api.ask("GET", ONE).kind == "unknown"
 
 
+def test_one_that_is_written_without_its_id_is_held_as_it_was_written(api: Api) -> None:
+    """No number is read for it, so that the id in its text makes no difference."""
+    anything = b'"pattern": {"data": {"a": [{"anything-but": [1e309]}]}}, "labels": {"n": 9007199254740993.0, "m": 1.10}'
+    for sent, kept in (
+        (b" {\n" + anything + b"}\n", b'{"id":"big", ' + anything + b"}"),
+        (b'{"labels": {"id": 1}}', b'{"id":"big","labels": {"id": 1}}'),
+        (b'{"i\\u0064": "big", ' + anything + b"}", b'{"i\\u0064": "big", ' + anything + b"}"),
+        (b" { } ", b'{"id":"big" }'),
+    ):
+        reply = api.ask("PUT", ONE, sent, headers={"Content-Type": "application/json"})
+        assert reply.status in (200, 201), reply.body
+        assert reply.body.endswith(b',"subscription":' + kept + b"}")
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"9" * 10_000], ids=["1e400", "long"])
+def test_a_bad_number_is_told_with_its_place_also_where_the_id_is_left_out(api: Api, number: bytes) -> None:
+    filters = b'"filters": [{"field": "a", "op": "==", "value": %b}]}' % number
+    for body in (b"{" + filters, b'{"id": "big", ' + filters):
+        (error,) = api.ask("PUT", ONE, body).json["errors"]
+        assert error["place"] == "filters[0].value"
+        assert error["reason"].startswith("expected a number that a float64 holds, not ")
+    (error,) = api.ask("PUT", ONE, b'{"labels": {"a": NaN}}').json["errors"]
+    assert error["reason"] == "expected a value (malformed_json at byte 17)"
+
+
 IDS = ["a/b", "..", ".", "a b", "ä☃𝄞", "a\0b", "%2F", "x:pause", "?", "#", '"', "a" * 2000, "/", "\n", "a;b=c,d"]
 
 

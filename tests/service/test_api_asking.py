@@ -167,7 +167,8 @@ def test_subscriptions_are_searched(api: Api) -> None:
     assert found(api, "label=live=True") == []
     assert found(api, "label=in") == ["team/1"]
     assert found(api, "label=in=eu") == []
-    assert found(api, "text=stra%C3%9Fe") == ["teal"]
+    api.ask("PUT", "/v1/subscriptions/tee", '{"cel": "data.note == \'Straße\'"}'.encode())
+    assert found(api, "text=stra%C3%9Fe") == ["teal", "tee"], "escaped or not"
     assert found(api, "unindexed=false&prefix=team") == ["team", "team/1"]
 
 

@@ -388,7 +388,7 @@ def _chosen(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
     def passes(row: Stored) -> bool:
         if any(query[name] != getattr(row, name) for name in of_row):
             return False
-        if part and part not in row.text.decode(errors="replace").lower():
+        if part and part not in row.text.decode(errors="replace").lower() and part not in _unescaped(row.text).lower():
             return False
         if not of_text and "label" not in query:
             return True
@@ -405,6 +405,17 @@ def _chosen(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
         return all(told.get(name) == word for name, word in of_text)
 
     return passes
+
+
+def _unescaped(text: bytes) -> str:
+    """Return a text with characters in place of escapes, as many clients send all but ASCII; nothing where it has none."""
+    if b"\\" not in text:
+        return ""
+    try:
+        # The text itself has the numbers.
+        return json.dumps(json.loads(text, parse_int=float), ensure_ascii=False)
+    except RecursionError:
+        return ""
 
 
 def _word(label: object) -> str | None:
