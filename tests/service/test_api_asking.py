@@ -49,6 +49,36 @@ def test_all_that_an_event_matches_is_explained(api: Api) -> None:
     assert api.ask("POST", "/v1/explain", {"event": event, "id": "big", "subscription": BIG}).kind == "bad-request"
 
 
+@pytest.mark.parametrize("number", ["1e400", "9" * 10_000, "9007199254740993.0"], ids=lambda each: each[:20])
+def test_an_event_and_a_draft_are_explained_as_they_were_sent(api: Api, number: str) -> None:
+    """A number of any length is one, as `match` has it; NaN is none."""
+    api.ask("PUT", ONE, BIG)
+    event = order().replace(b"250", b"250, " + f'"n": {number}'.encode())
+    assert [each["id"] for each in ask(api, "/v1/match", event)["matches"]] == ["big"]
+    assert [each["id"] for each in ask(api, "/v1/explain", b'{"event":' + event + b"}")["matches"]] == ["big"]
+    draft = b'{"pattern": {"data": {"amount": [{"anything-but": [%b]}]}}}' % number.encode()
+    for about in (b'"id": "big"', b' "subscription" : {}', b'"subscription":' + draft):
+        assert ask(api, "/v1/explain", b"{" + about + b' ,\n "event" : ' + event + b" }")["matched"] is True
+    for name, given in (("text", json.dumps(draft.decode()).encode()), ("subscription", draft)):
+        assert ask(api, "/v1/subscriptions:try", b'{"id": "big", "%b": %b}' % (name.encode(), given))["good"] is True
+
+
+def test_what_is_wrong_in_a_question_is_told_of_what_was_sent(api: Api) -> None:
+    for event in (b'{"data": {"a" :  NaN}}', b'{ "data": {"\xc3\xa4": -Infinity}}', b'{"data": {"a": "\\ud800"}}'):
+        asked = [("/v1/explain", b'{ "event":  ' + event + b"}"), ("/v1/match", event)]
+        explained, matched = (api.ask("POST", path, body).json["errors"] for path, body in asked)
+        assert explained == matched
+        assert "offset" in matched[0]
+    for number in (b"1e400", b"9" * 10_000):
+        draft = b'{"filters": [{"field": "a", "op": ">", "value": %b}]}' % number
+        (error,) = api.ask("POST", "/v1/explain", b'{"event": {}, "subscription": ' + draft + b"}").json["errors"]
+        for name, given in ((b"text", json.dumps(draft.decode()).encode()), (b"subscription", draft)):
+            (tried,) = ask(api, "/v1/subscriptions:try", b'{"%b": %b}' % (name, given))["errors"]
+            assert (tried["place"], tried["reason"]) == (error["place"], error["reason"])
+        assert error["reason"].startswith("expected a number that a float64 holds, not ")
+        assert error["place"] == "filters[0].value"
+
+
 def test_near_misses_fail_by_one_condition_and_the_nearest_comes_first(api: Api) -> None:
     admin = api.make_token(None, "admin")
     for name, limit in (("near", 251), ("far", 100_000)):

@@ -25,7 +25,7 @@ from streamer.engine.misses import near_misses
 from streamer.errors import BulkConfigError, DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from streamer.events.reading import IgnoredEvent
 from streamer.model import is_unicode
-from streamer.service.api.calls import LINES, Answer, Call, answer, members_of, text_of
+from streamer.service.api.calls import LINES, Answer, Call, answer, members_as_sent
 from streamer.service.api.decoding import Records
 from streamer.service.api.problems import Problem, members, refuse_elsewhere
 from streamer.service.declined import Declined
@@ -33,7 +33,7 @@ from streamer.service.observed.events import MOST, Events, Seen
 from streamer.service.store.rows import time_of
 from streamer.service.store.subscriptions import PAGE
 from streamer.service.subscriptions import Subscriptions
-from streamer.service.tenants import Written, claimed, inside, outside, written
+from streamer.service.tenants import Written, claimed, inside, named, outside, written
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import EVERY, Subscription
 
@@ -105,12 +105,12 @@ class Asking:
 
     def explain(self, call: Call) -> Answer:
         """See the route."""
-        question = members_of(call.body)
+        question = members_as_sent(call.body)
         if not question.keys() <= {"event", "id", "subscription"} or "event" not in question or len(question) > 2:
             raise Problem("bad-request", "expected event, and id or subscription or none of them")
-        if not isinstance(question["event"], dict) and "format" not in call.query:
+        if not isinstance(question["event"].value, dict) and "format" not in call.query:
             raise Problem("bad-request", "event: expected an object")
-        given = self._records.one(call, text_of(question["event"]))
+        given = self._records.one(call, question["event"].text)
         event, ignored = given.text, given.ignored
         if len(question) == 1:
             none = {"matches": [], "more": False, "ignored": ignored}
@@ -119,10 +119,9 @@ class Asking:
             raise Problem("event", f"the record is no change: {ignored}")
         call = self._of_one(call)
         if "id" in question:
-            each = self._held(call, question["id"])
+            each = self._held(call, question["id"].value)
         else:
-            given = question["subscription"]
-            each = claimed(text_of({"id": "given", **given} if isinstance(given, dict) else given), call.whose)
+            each = claimed(named(question["subscription"].text, "given"), call.whose)
         return answer(self._explained(each, event, call.whose).to_dict())
 
     def _explain_all(self, call: Call, event: bytes) -> Answer:
@@ -219,14 +218,15 @@ class Asking:
 
     def try_subscription(self, call: Call) -> Answer:
         """See the route."""
-        given = members_of(call.body)
+        given = members_as_sent(call.body)
         if not given.keys() <= {"subscription", "text", "id"} or ("text" in given) == ("subscription" in given):
             raise Problem("bad-request", "expected subscription or text, and id if it is held under another one")
-        text = given["text"] if "text" in given else text_of(given["subscription"]).decode()
+        text = given["text"].value if "text" in given else given["subscription"].text.decode()
         if not isinstance(text, str) or not is_unicode(text):
             raise Problem("bad-request", "text: expected some text")
+        held_id = given["id"].value if "id" in given else None
         try:
-            draft = self._draft(text, call.whose, given.get("id"))
+            draft = self._draft(text, call.whose, held_id)
             engine = Engine._of(self._options)
             engine.add(draft.held)
         except json.JSONDecodeError as error:
@@ -242,22 +242,15 @@ class Asking:
         told["plan"] = _told(engine.plan(inside(call.whose, draft.id)).to_dict(), draft.id)
         # What its events are like is for those to know who may read them.
         if call.token.may("consume"):
-            told["tried"] = self._tried(call, engine, draft, given.get("id", draft.id))
+            told["tried"] = self._tried(call, engine, draft, draft.id if held_id is None else held_id)
         return answer(told)
 
     def _draft(self, text: str, tenant: str, subscription_id: Any) -> Written:
         """Read a draft. Raises SubscriptionError, and JSONDecodeError of what is no JSON."""
-        try:
-            found = json.loads(text)
-        except json.JSONDecodeError:
-            raise
-        except (RecursionError, ValueError):
-            found = None  # the contract's own reader says what is wrong
-        if isinstance(found, dict) and "id" not in found:
-            named = subscription_id if isinstance(subscription_id, str) and subscription_id else _DRAFT
-            # Written anew its numbers might be other ones.
-            text = f'{{"id": {json.dumps(named)}{"," if found else ""}{text.lstrip()[1:]}'
-        return claimed(text.encode(), tenant)
+        with suppress(RecursionError):  # the contract's own reader says what is wrong
+            json.loads(text, parse_int=float)
+        is_name = isinstance(subscription_id, str) and subscription_id and is_unicode(subscription_id)
+        return claimed(named(text.encode(), subscription_id if is_name else _DRAFT), tenant)
 
     def _tried(self, call: Call, engine: Engine, draft: Written, held_id: Any) -> dict[str, Any]:
         """Return what a draft makes of the last events, beside what is held under its id, for as long as one waits."""

@@ -7,9 +7,9 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 from streamer.service.api.live import Watched, Watcher
 from streamer.service.api.problems import Problem
@@ -170,18 +170,10 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     return Answer(json.dumps(value).encode(), status, headers=headers or {})
 
 
-def text_of(value: Any) -> bytes:
-    """Return a value as JSON. Raises Problem."""
-    try:
-        return json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise Problem("bad-request", "half of a surrogate pair") from None
-
-
-def members_of(body: bytes) -> dict[str, Any]:
+def members_of(body: bytes, decode: Callable[[str], Any] = json.loads) -> dict[str, Any]:
     """Read a body that is an object. Raises Problem."""
     try:
-        found = json.loads(body.decode())
+        found = decode(body.decode())
     except RecursionError:
         raise Problem("bad-request", "the body is nested too deep") from None
     except ValueError:
@@ -190,6 +182,47 @@ def members_of(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Problem("bad-request", "expected an object")
     return found
+
+
+@final
+class Member(NamedTuple):
+    """A member of a body.
+
+    Attributes:
+        value: with floats for all numbers.
+        text: as it was sent; written anew, numbers and places would be others.
+    """
+
+    value: Any
+    text: bytes
+
+
+def members_as_sent(body: bytes) -> dict[str, Member]:
+    """Read a body that is an object, as `members_of`, with the text of each member. Raises Problem."""
+    found: dict[str, Member] = {}
+    if not members_of(body, _FLOATS.decode):
+        return found
+    text = body.decode()
+    # It is an object, so a name follows each brace or comma, and a colon the name.
+    at = text.index("{")
+    while text[at] != "}":
+        name, at = _FLOATS.raw_decode(text, _past_space(text, at + 1))
+        start = _past_space(text, _past_space(text, at) + 1)
+        value, end = _FLOATS.raw_decode(text, start)
+        found[name] = Member(value, text[start:end].encode())
+        at = _past_space(text, end)
+    return found
+
+
+#: An int has no thousands of digits; a float has any number of them.
+_FLOATS: Final = json.JSONDecoder(parse_int=float)
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+def _past_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None
+    return found.end()
 
 
 def tags(header: str) -> list[str] | None:
