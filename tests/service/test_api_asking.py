@@ -79,6 +79,17 @@ def test_what_is_wrong_in_a_question_is_told_of_what_was_sent(api: Api) -> None:
         assert error["place"] == "filters[0].value"
 
 
+def test_an_administrators_event_is_its_own_tenants_unless_the_request_names_one(tmp_path: Path, backend: str) -> None:
+    with running(tmp_path, matching={"default_tenant": "acme"}) as api:
+        admin = api.make_token(None, "admin")
+        api.ask("PUT", ONE, BIG)
+        for about in ({"id": "big"}, {"subscription": BIG}):
+            for query, tenant, is_matched in (("", "globex", False), ("", "acme", True), ("?tenant=acme", "globex", True)):
+                event = json.loads(order(tenant=tenant))
+                assert ask(api, f"/v1/explain{query}", {"event": event, **about}, admin)["matched"] is is_matched
+                assert bool(ask(api, f"/v1/match{query}", event, admin)["matches"]) is is_matched
+
+
 def test_near_misses_fail_by_one_condition_and_the_nearest_comes_first(api: Api) -> None:
     admin = api.make_token(None, "admin")
     for name, limit in (("near", 251), ("far", 100_000)):

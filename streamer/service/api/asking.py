@@ -117,12 +117,13 @@ class Asking:
             return self._explain_all(call, event) if ignored is None else answer(none)
         if ignored is not None:
             raise Problem("event", f"the record is no change: {ignored}")
-        call = self._of_one(call)
+        whose = self._of_one(call)
         if "id" in question:
-            each = self._held(call, question["id"].value)
+            each = self._held(whose, question["id"].value)
         else:
-            each = claimed(named(question["subscription"].text, "given"), call.whose)
-        return answer(self._explained(each, event, call.whose).to_dict())
+            each = claimed(named(question["subscription"].text, "given"), whose.whose)
+        # The default tenant is the subscription's. An administrator's event says itself whose it is, as for `match`.
+        return answer(self._explained(each, event, call.tenant).to_dict())
 
     def _explain_all(self, call: Call, event: bytes) -> Answer:
         """Explain what matches, of all that is held."""
