@@ -14,6 +14,8 @@ from streamer.errors import SubscriptionError
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
 
+#: Bytes of an id that is written over the API. In a path, and in a cursor, it fits into the head of a request, whatever it holds.
+MOST_ID: Final = 1024
 _BETWEEN: Final = "\0"
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 _TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -94,11 +96,14 @@ def claimed(text: bytes, tenant: str, subscription_id: str | None = None) -> Wri
         subscription_id: the one that it must have, and has where it names none; None for any.
 
     Raises:
-        SubscriptionError: as `written`, or it names another tenant or id.
+        SubscriptionError: as `written`, or it names another tenant or id, or has too long an id.
     """
     found = written(text if subscription_id is None else named(text, subscription_id), tenant)
     if subscription_id is not None and found.id != subscription_id:
         raise SubscriptionError("another id than that of the path", place="id", subscription_id=found.id)
+    if (size := len(found.id.encode())) > MOST_ID:
+        # The error does not have the id: an answer may list many of them.
+        raise SubscriptionError(f"expected {MOST_ID:,} bytes of UTF-8 at most, not {size:,}", place="id")
     if found.tenant != tenant:
         raise SubscriptionError("another tenant than that of the request", place="tenant", subscription_id=found.id)
     # In JSON that was read the end of a line is only ever a space.

@@ -147,7 +147,7 @@ def test_a_bad_number_is_told_with_its_place_also_where_the_id_is_left_out(api: 
     assert error["reason"] == "expected a value (malformed_json at byte 17)"
 
 
-IDS = ["a/b", "..", ".", "a b", "ä☃𝄞", "a\0b", "%2F", "x:pause", "?", "#", '"', "a" * 2000, "/", "\n", "a;b=c,d"]
+IDS = ["a/b", "..", ".", "a b", "ä☃𝄞", "a\0b", "%2F", "x:pause", "?", "#", '"', "\0" * 1024, "ä" * 512, "/", "\n", "a;b=c,d"]
 
 
 @pytest.mark.parametrize("name", IDS, ids=range(len(IDS)))
@@ -158,6 +158,42 @@ def test_an_id_may_be_any_text(api: Api, name: str) -> None:
     assert api.ask("POST", f"{path}:pause").json["paused"] is True
     assert [each["id"] for each in api.ask("GET", "/v1/subscriptions").json["items"]] == [name]
     assert api.ask("DELETE", path).status == 204
+
+
+def test_an_id_is_no_longer_than_what_a_request_can_ask_for(api: Api) -> None:
+    """Lists go past the longest one, whatever it holds, also for who runs the service."""
+    admin = api.make_token(None, "admin")
+    reason = "expected 1,024 bytes of UTF-8 at most, not 1,026"
+    assert api.ask("PUT", "/v1/subscriptions/" + "%C3%A4" * 513, BIG).json["errors"] == [{"reason": reason, "place": "id"}]
+    lines = [
+        json.dumps({"id": each, "cel": "data.a < data.b"}).encode()
+        for each in ("\x7f" * 1024, "\0" * 1024, "ä" * 513, "é" * 100_000)
+    ]
+    sent = b"\n".join(lines)
+    whole = api.ask("POST", "/v1/subscriptions:import", sent, headers=LINES)
+    assert [(each["line"], each["place"]) for each in whole.json["errors"]] == [(3, "id"), (4, "id")]
+    partly = api.ask("POST", "/v1/subscriptions:import?partly=true", sent, headers=LINES)
+    assert [each["result"] for each in partly.lines] == ["created", "created", "refused", "refused"]
+    assert len(partly.body) < 20_000
+    assert [each["line"] for each in api.ask("POST", "/v1/lint", sent, headers=LINES).json["errors"]] == [3, 4]
+    for path, token in (("/v1/subscriptions", api.token), ("/v1/filters/unguarded", admin)):
+        found, at = [], ""
+        while at is not None:
+            page = api.ask("GET", f"{path}?limit=1{at and f'&cursor={at}'}", token=token).json
+            found += [each["id"] for each in page["items"]]
+            at = page["next"]
+        assert found == ["\0" * 1024, "\x7f" * 1024]
+
+
+def test_a_longer_id_of_a_file_is_shown_and_gone_past_where_the_head_of_a_request_may_be_longer(
+    tmp_path: Path, backend: str
+) -> None:
+    (tmp_path / "subs.jsonl").write_text("\n".join(json.dumps({**BIG, "tenant": "acme", "id": each * 400_000}) for each in "ab"))
+    with running(tmp_path, subscriptions=[str(tmp_path / "subs.jsonl")], api={"limits": {"head": "1MiB"}}) as api:
+        assert api.ask("GET", "/v1/subscriptions/" + "a" * 400_000).json["id"] == "a" * 400_000
+        first = api.ask("GET", "/v1/subscriptions?limit=1").json
+        (second,) = api.ask("GET", f"/v1/subscriptions?limit=1&cursor={first['next']}").json["items"]
+        assert second["id"] == "b" * 400_000
 
 
 def test_an_id_that_is_no_utf_8_is_refused(api: Api) -> None:

@@ -15,6 +15,7 @@ from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.schema import BOOL, COUNT, MAYBE, NEXT, TEXT, TIME, TRANSITION, list_of, object_of, ref
 from streamer.service.api.schemas_observed import OBSERVED, OF_SINKS, OF_SOURCES
 from streamer.service.gateways import MOST_BATCH, MOST_SECRETS, MOST_URL
+from streamer.service.tenants import MOST_ID
 from streamer.subscriptions.schema import subscription_schema
 from streamer.version import VERSION
 
@@ -379,6 +380,10 @@ def _subscriptions(limits: Limits, topic_dialect: TopicDialect) -> dict[str, Any
     schema = json.loads(text)
     parts = {f"subscription-{name}": part for name, part in schema.pop("$defs").items()}
     del schema["$schema"]
+    # Files may have longer ones, and those are shown.
+    schema["properties"]["id"] |= {
+        "description": f"unique within a tenant; of {MOST_ID:,} bytes of UTF-8 at most where it is written here."
+    }
     # The path says the id.
     without = {**schema, "required": [], "title": "A subscription that is written"}
     return {"Subscription": schema, "Written": without, **parts}
