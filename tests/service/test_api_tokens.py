@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,43 @@ def test_the_commands_create_list_and_revoke(run: Run, place: Path) -> None:  # 
     assert run("tokens", "create", "--scope", "admin").returncode == 2
     assert run("tokens", "list", "--file", "nosuch/t.json").stdout.startswith(b"ID")
     assert run("tokens", "create", "--scope", "admin", "--file", "nosuch/t.json").returncode == 2
+
+
+def test_a_changed_file_stays_whose_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service may run as another user than who makes tokens, and must still read them: else none is ever revoked."""
+    path = tmp_path / "tokens.json"
+    token, _ = tokens.create(path, "acme", ("read",))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    tokens.create(link, "acme", ("write",))
+    assert link.is_symlink()
+    assert [each.tenant for each in tokens.read(path)] == ["acme", "acme"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+    class Others:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        def stat(self, path: str | os.PathLike[str]) -> os.stat_result:
+            return os.stat_result((*os.stat(path)[:4], 65534, 65534, *os.stat(path)[6:]))
+
+        def fchown(self, file: int, user: int, group: int) -> None:
+            given.append((user, group))
+            if not may:
+                raise PermissionError
+
+    given: list[tuple[int, int]] = []
+    may = True
+    monkeypatch.setattr(tokens, "os", Others())
+    assert tokens.revoke(path, token.id)
+    may = False
+    with pytest.raises(ServiceError, match="another user's"):
+        tokens.create(path, "acme", ("read",))
+    assert given == [(65534, 65534)] * 2
+    assert len(tokens.read(path)) == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link.json", "tokens.json"]
 
 
 def path_of(path: str) -> str:

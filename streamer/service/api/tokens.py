@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -158,6 +159,7 @@ def _hash(text: str) -> str:
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Token]]:
     """Read a file, and put what becomes of it in its place in one step; who else changes it waits."""
+    path = path.resolve()  # a link stays one
     try:
         directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -171,6 +173,7 @@ def _changing(path: Path) -> Iterator[list[Token]]:
         file, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(file, "w") as opened:
+                _like(path, file)
                 opened.write(text)
                 opened.flush()
                 os.fsync(file)
@@ -183,6 +186,23 @@ def _changing(path: Path) -> Iterator[list[Token]]:
         raise ServiceError(f"{path}: {error.strerror or error}") from None
     finally:
         os.close(directory)
+
+
+def _like(path: Path, file: int) -> None:
+    """Give a new file the owner and the mode of the one whose place it takes: the service may run as another user."""
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        return
+    new = os.fstat(file)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        try:
+            os.fchown(file, old.st_uid, old.st_gid)
+        except PermissionError:
+            raise ServiceError(
+                f"{path}: it is another user's, who could not read what you write: run this as its owner"
+            ) from None
+    os.fchmod(file, stat.S_IMODE(old.st_mode))
 
 
 @final
