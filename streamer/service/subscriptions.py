@@ -41,7 +41,7 @@ from streamer.service.store.changes import Entry
 from streamer.service.store.database import Moved
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
-from streamer.service.store.subscriptions import PAGE, Key, Room, Stored, Table
+from streamer.service.store.subscriptions import Key, Room, Stored, Table
 from streamer.service.subscription_files import are_from_files, put
 from streamer.service.tenants import Written, inside, written
 from streamer.service.upkeep import Upkeep
@@ -54,8 +54,6 @@ API: Final = "api"
 EXPIRY: Final = "expiry"
 #: Larger than any version.
 MOST_VERSION: Final = 2**62
-#: So many leases that are over are taken out at once; writers take turns with what is left.
-MOST_EXPIRED: Final = 1000
 _T = TypeVar("_T")
 _LOGGER: Final = logging.getLogger("streamer.service")
 
@@ -166,13 +164,18 @@ class Subscriptions:
         found = self._table.get(tenant, subscription_id)
         return None if found is None or found.is_over(milliseconds()) else found
 
-    def page(self, tenant: str, after: str = "", most: int = PAGE) -> list[Stored]:
-        """Return those of a tenant in the order of their ids, from the first after one; some may be over. Raises ServiceError."""
-        return self._table.page(tenant, after, most)
+    def each(self, tenant: str | None, after: Key) -> Iterator[Stored]:
+        """Yield those of a tenant, or of all, in the order of tenants and ids, from the first after one; some may be over.
 
-    def walk(self, tenant: str, after: str = "", most: int = PAGE) -> list[Stored]:
-        """Return those of all tenants in the order of tenants and ids, as `page`. Raises ServiceError."""
-        return self._table.walk((tenant, after), most)
+        Raises:
+            ServiceError: the store cannot be read.
+        """
+        is_last = False
+        while not is_last:
+            rows, is_last = self._table.walk(after) if tenant is None else self._table.page(tenant, after[1])
+            for row in rows:
+                after = row.tenant, row.id
+                yield row
 
     def changes(self, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry] | None:
         """Return what was written of one, the last first, from the first before a version; None where nothing is known of it.
@@ -447,7 +450,7 @@ class Subscriptions:
     def expire(self) -> int:
         """Take out some of those whose lease is over; return how many. Raises ServiceError: they match nothing all the same."""
         with self._lock:
-            over = self._table.due(milliseconds(), MOST_EXPIRED)
+            over = self._table.due(milliseconds()).rows
             try:
                 self._drop(over)
             except Moved:

@@ -248,12 +248,25 @@ def test_a_lease_that_is_renewed_stays(api: Api) -> None:
 
 
 def test_many_leases_that_are_over_are_taken_out_some_at_a_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamer.service.subscriptions.MOST_EXPIRED", 7)
+    monkeypatch.setattr("streamer.service.store.subscriptions.PAGE", 7)
     lines = b"".join(b'{"id": "%d"}\n' % number for number in range(50))
     assert api.ask("POST", "/v1/subscriptions:import?lease=1", lines, headers=LINES).status == 200
     until(lambda: api.service.subscriptions.expired == 50)
     assert len(api.service.engine) == 0
     assert api.service.subscriptions.totals() == {"held": 0, "paused": 0}
+
+
+def test_a_list_and_an_export_hold_some_megabytes_at_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows a page may have: each may have megabytes."""
+    lines = b"".join(json.dumps({"id": f"{number:03}", "labels": {"a": "x" * 900}}).encode() + b"\n" for number in range(20))
+    assert api.ask("POST", "/v1/subscriptions:import", lines, headers=LINES).status == 200
+    monkeypatch.setattr("streamer.service.store.subscriptions.PAGE_BYTES", 3_000)
+    monkeypatch.setattr("streamer.service.api.handlers.PAGE_BYTES", 3_000)
+    first = api.ask("GET", "/v1/subscriptions?limit=1000").json
+    assert [each["id"] for each in first["items"]] == ["000", "001", "002"]
+    second = api.ask("GET", f"/v1/subscriptions?limit=1&cursor={first['next']}").json
+    assert [each["id"] for each in second["items"]] == ["003"]
+    assert api.ask("GET", "/v1/subscriptions:export").body == lines
 
 
 def test_a_list_comes_in_pages_and_is_filtered(api: Api) -> None:

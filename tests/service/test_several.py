@@ -240,7 +240,7 @@ def test_processes_that_write_at_once_do_not_pass_a_quota(start: Start) -> None:
     replies = Counter([each for several_told in told for each in several_told])
     assert replies.total() == 48
     assert {kind for _, status, kind in replies if status >= 400} <= {"quota", "busy"}
-    rows = [row for each in several[:1] for row in each.service.subscriptions._table.page("acme", "")]
+    rows = [row for each in several[:1] for row in each.service.subscriptions._table.page("acme", "").rows]
     assert len(rows) == 9
     assert sum(row.unindexed for row in rows) == 3
     assert replies["gateways", 201, ""] == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -104,27 +105,49 @@ def test_subscriptions_have_versions_in_the_order_of_their_commits(make: Make) -
         assert (
             table.hold(f"files{number}", [written(b'{"id": "a%d"}' % number, "t"), written(b'{"id": "b%d"}' % number, "t")]) == 2
         )
-    assert [row.version for row in tables[0].page("t", "")] == [1, 3, 2, 4]
+    assert [row.version for row in tables[0].page("t", "").rows] == [1, 3, 2, 4]
     assert tables[1].counts() == {"t": (4, 0, 0)}
     assert [text for _, text in tables[0].active(but="files1")] == [b'{"id": "a0"}', b'{"id": "b0"}']
     for table in tables:
         table.close()
 
 
-def test_subscriptions_of_all_tenants_are_walked_through(make: Make) -> None:
+def test_subscriptions_of_all_tenants_are_walked_through(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one order, some at a time, each once; an id of one tenant is no reason to pass over another tenant's."""
+    monkeypatch.setattr("streamer.service.store.subscriptions.PAGE", 5)
     with closing(Table(make())) as table:
         several = [
             written(b'{"id": "%b"}' % name, tenant) for tenant in ("u", "t", "*") for name in (b"a", b"Z", b"\xc3\xa9", b"b")
         ]
         table.hold("files", several)
         found: list[tuple[str, str]] = []
-        while rows := table.walk(found[-1] if found else ("", ""), 3):
+        is_last, sizes = False, []
+        while not is_last:
+            rows, is_last = table.walk(found[-1] if found else ("", ""))
             found += [(row.tenant, row.id) for row in rows]
+            sizes.append(len(rows))
+        assert sizes == [5, 5, 2]
         assert len(found) == 12
         assert set(found) == {(each.tenant, each.id) for each in several}
+        monkeypatch.undo()
         for tenant in ("u", "t", "*"):
-            assert [row.id for row in table.page(tenant, "")] == [id_ for whose, id_ in found if whose == tenant]
+            assert [row.id for row in table.page(tenant, "").rows] == [id_ for whose, id_ in found if whose == tenant]
+
+
+def test_a_page_ends_with_its_bytes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subscription may have megabytes, and several requests read at once. What others wrote comes so, too."""
+    monkeypatch.setattr("streamer.service.store.subscriptions.PAGE_BYTES", 1000)
+    with closing(Table(make())) as table:
+        several = [written(json.dumps({"id": f"{number}", "labels": {"a": "x" * 400}}).encode(), "t") for number in range(5)]
+        table.hold("files", several)
+        rows, is_last = table.page("t", "")
+        assert ([row.id for row in rows], is_last) == (["0", "1", "2"], False)
+        rows, is_last = table.page("t", "2")
+        assert ([row.id for row in rows], is_last) == (["3", "4"], True)
+        told, bound = table.since(0, 5)
+        assert (len(told), bound) == (3, 3)
+        told, bound = table.since(3, 5)
+        assert (len(told), bound) == (2, 5)
 
 
 def test_files_take_an_id_whose_lease_is_over(make: Make) -> None:
@@ -133,7 +156,7 @@ def test_files_take_an_id_whose_lease_is_over(make: Make) -> None:
         table.write([over], [None], who="api")
         assert table.others("files") == []
         assert table.hold("files", [written(b'{"id": "a"}', "t")]) == 1
-        (row,) = table.page("t", "")
+        (row,) = table.page("t", "").rows
         assert (row.origin, row.expires_at, row.version) == ("files", None, 2)
         assert table.hold("files", []) == 1
 
@@ -483,7 +506,7 @@ def test_who_waits_for_no_server_is_told_that_its_commit_took_place(cutting: Cut
     with closing(Table(store)) as table:
         cutting.cut(how)
         assert table.hold("files", [written(b'{"id": "a"}', "t")]) == 1
-        assert (cutting.cuts, [(row.id, row.version) for row in table.page("t", "")]) == (1, [("a", 1)])
+        assert (cutting.cuts, [(row.id, row.version) for row in table.page("t", "").rows]) == (1, [("a", 1)])
 
 
 def test_who_cannot_ask_whether_a_commit_took_place_is_told_so(

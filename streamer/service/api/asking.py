@@ -31,7 +31,6 @@ from streamer.service.api.problems import Problem, members, refuse_elsewhere
 from streamer.service.declined import Declined
 from streamer.service.observed.events import MOST, Events, Seen
 from streamer.service.store.rows import time_of
-from streamer.service.store.subscriptions import PAGE
 from streamer.service.subscriptions import Subscriptions
 from streamer.service.tenants import Written, claimed, inside, named, outside, written
 from streamer.subscriptions.parse import parse_subscription
@@ -201,21 +200,21 @@ class Asking:
         at = (call.tenant or "", "") if (after := call.after()) is None else outside(after)
         found: list[dict[str, Any]] = []
         looked_at, deadline = 0, time.thread_time() + _LOOKING
-        while True:
-            rows = self._subscriptions.walk(*at) if call.tenant is None else self._subscriptions.page(call.tenant, at[1])
-            for row in rows:
-                looked_at, at = looked_at + 1, (row.tenant, row.id)
-                plan = None
-                if not has_equality(row.text):
-                    with suppress(UnknownSubscriptionError):
-                        plan = self._engine.plan(inside(*at))
-                if plan is not None and plan.access_keys is None and collection in (None, plan.collection):
-                    told = {"tenant": row.tenant, "id": row.id, "collection": plan.collection, "cost": plan.cost}
-                    found.append({**told, "origin": row.origin, "updated": time_of(row.updated)})
-                if len(found) == limit or time.thread_time() > deadline:
-                    return answer({"items": found, "next": call.cursor(inside(*at)), "looked_at": looked_at})
-            if len(rows) < PAGE:
-                return answer({"items": found, "next": None, "looked_at": looked_at})
+        more = None
+        for row in self._subscriptions.each(call.tenant, at):
+            # Each page goes on by one at least.
+            if len(found) == limit or (looked_at and time.thread_time() > deadline):
+                more = call.cursor(inside(*at))
+                break
+            looked_at, at = looked_at + 1, (row.tenant, row.id)
+            plan = None
+            if not has_equality(row.text):
+                with suppress(UnknownSubscriptionError):
+                    plan = self._engine.plan(inside(*at))
+            if plan is not None and plan.access_keys is None and collection in (None, plan.collection):
+                told = {"tenant": row.tenant, "id": row.id, "collection": plan.collection, "cost": plan.cost}
+                found.append({**told, "origin": row.origin, "updated": time_of(row.updated)})
+        return answer({"items": found, "next": more, "looked_at": looked_at})
 
     def try_subscription(self, call: Call) -> Answer:
         """See the route."""
@@ -331,13 +330,12 @@ class _Walk:
         begin, passed = outside(self.at)[0], 0
         for tenant in self._tenants[self._tenants.index(begin) if begin in self._tenants else 0 :]:
             at = outside(self.at)[1] if tenant == begin else ""
-            while rows := self._subscriptions.page(tenant, at, PAGE):
-                for row in rows:
-                    at, self.at, passed = row.id, inside(tenant, row.id), passed + 1
-                    if self._is_asked(row.text):
-                        yield self.at
-                    if passed == _PASSED:
-                        return
+            for row in self._subscriptions.each(tenant, (tenant, at)):
+                self.at, passed = inside(tenant, row.id), passed + 1
+                if self._is_asked(row.text):
+                    yield self.at
+                if passed == _PASSED:
+                    return
         self.is_at_end = True
 
     def _is_asked(self, text: bytes) -> bool:

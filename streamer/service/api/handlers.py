@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Final, final
 
 from streamer.core.options import Options
@@ -30,7 +30,7 @@ from streamer.service.store.changes import Entry
 from streamer.service.store.gateways import StoredGateway
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
 from streamer.service.store.store import Store
-from streamer.service.store.subscriptions import PAGE, Stored
+from streamer.service.store.subscriptions import PAGE, PAGE_BYTES, Stored
 from streamer.service.subscriptions import MOST_VERSION, Result, Subscriptions
 from streamer.service.tenants import Written, claimed
 from streamer.subscriptions.parse import parse_subscription
@@ -75,37 +75,37 @@ class Handlers:
         limit, query = call.query.get("limit", 100), call.query
         prefix, now, passes = query.get("prefix", ""), milliseconds(), _chosen(query)
         at = prefix if (after := call.after()) is None else after
+        rows = self._subscriptions.each(call.whose, (call.whose, at))
+        if prefix and after is None and (row := self._subscriptions.get(call.whose, prefix)) is not None:
+            rows = chain([row], rows)
         found: list[bytes] = []
-        looked_at = 0
-        if prefix and "cursor" not in query and (row := self._subscriptions.get(call.whose, prefix)) is not None:
-            looked_at = 1
+        looked_at = size = 0
+        more = None
+        # In the order of ids all that begin alike stand together.
+        for row in takewhile(lambda row: row.id.startswith(prefix), rows):
+            if len(found) == limit or looked_at == _LOOKED_AT or size >= PAGE_BYTES:
+                more = call.cursor(at)
+                break
+            looked_at, at = looked_at + 1, row.id
             if not row.is_over(now) and passes(row):
                 found.append(shown(row))
-        while len(found) < limit and looked_at < _LOOKED_AT:
-            rows = self._subscriptions.page(call.whose, at, PAGE)
-            # In the order of ids all that begin alike stand together.
-            of_prefix = list(takewhile(lambda row: row.id.startswith(prefix), rows))
-            for row in of_prefix:
-                looked_at, at = looked_at + 1, row.id
-                if not row.is_over(now) and passes(row):
-                    found.append(shown(row))
-                    if len(found) == limit:
-                        break
-            is_last = len(of_prefix) < len(rows) or len(rows) < PAGE
-            if is_last and (not of_prefix or at == of_prefix[-1].id):
-                return Answer(b'{"items":[%b],"next":null,"looked_at":%d}' % (b",".join(found), looked_at))
-        more = json.dumps(call.cursor(at)).encode()
-        return Answer(b'{"items":[%b],"next":%b,"looked_at":%d}' % (b",".join(found), more, looked_at))
+                size += len(found[-1])
+        return Answer(b'{"items":[%b],"next":%b,"looked_at":%d}' % (b",".join(found), json.dumps(more).encode(), looked_at))
 
     def export_subscriptions(self, call: Call) -> Answer:
         """See the route."""
         return Answer(self._lines(call.whose), media_type=LINES)
 
     def _lines(self, tenant: str) -> Iterator[bytes]:
-        at = ""
-        while rows := self._subscriptions.page(tenant, at, PAGE):
-            at, now = rows[-1].id, milliseconds()
-            yield b"".join(row.text + b"\n" for row in rows if not row.is_over(now))
+        now, held, size = milliseconds(), [], 0
+        for row in self._subscriptions.each(tenant, (tenant, "")):
+            if not row.is_over(now):
+                held.append(row.text)
+                size += len(row.text)
+            if len(held) == PAGE or size >= PAGE_BYTES:
+                yield b"".join(text + b"\n" for text in held)
+                held, size = [], 0
+        yield b"".join(text + b"\n" for text in held)
 
     def import_subscriptions(self, call: Call) -> Answer:
         """See the route."""

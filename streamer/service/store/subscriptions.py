@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from streamer.service.store import changes
 from streamer.service.store.changes import Change, Entry
-from streamer.service.store.database import Execute, Moved
+from streamer.service.store.database import Execute, Moved, Reader
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
 from streamer.service.tenants import Written
@@ -16,8 +16,9 @@ from streamer.service.tenants import Written
 Key: TypeAlias = tuple[str, str]
 """A tenant, and an id that it knows."""
 
-#: Rows of one query: so many bodies are in memory at once.
+#: Rows of one query, and bytes of their texts, but for what its last row has beyond: so much is in memory at once.
 PAGE: Final = 500
+PAGE_BYTES: Final = 4 << 20
 
 
 @final
@@ -51,6 +52,13 @@ class Stored:
         return self.expires_at is not None and self.expires_at <= now
 
 
+class Page(NamedTuple):
+    """Some rows of a list, and whether nothing follows them."""
+
+    rows: list[Stored]
+    is_last: bool
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -68,7 +76,7 @@ class Room:
     counted: int
 
 
-_COLUMNS: Final = "tenant, id, origin, body, version, created, updated, paused, unindexed, lease, expires_at"
+_COLUMNS: Final = "tenant, id, origin, version, created, updated, paused, unindexed, lease, expires_at, body"
 _GET: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id = ?"
 _PAGE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
 _WALK: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?"
@@ -98,17 +106,17 @@ class Table:
         rows = self._reader.rows(_GET, tenant, subscription_id)
         return _stored(rows[0]) if rows else None
 
-    def page(self, tenant: str, after: str, most: int = PAGE) -> list[Stored]:
+    def page(self, tenant: str, after: str) -> Page:
         """Return those of a tenant in the order of their ids, from the first after one."""
-        return [_stored(row) for row in self._reader.rows(_PAGE, tenant, after, most)]
+        return _page(self._reader, _PAGE, tenant, after)
 
-    def walk(self, after: Key, most: int = PAGE) -> list[Stored]:
+    def walk(self, after: Key) -> Page:
         """Return those of all tenants in the order of tenants and ids, from the first after one."""
-        return [_stored(row) for row in self._reader.rows(_WALK, *after, most)]
+        return _page(self._reader, _WALK, *after)
 
-    def due(self, now: int, most: int) -> list[Stored]:
+    def due(self, now: int) -> Page:
         """Return those whose lease is over, the oldest first."""
-        return [_stored(row) for row in self._database.rows(_DUE, now, most)]
+        return _page(self._database, _DUE, now)
 
     def next_expiry(self) -> int | None:
         """Return when the next lease is over; None where there is none."""
@@ -232,10 +240,10 @@ class Table:
         Returns:
             For each the version of its last change, and the row; None where it was taken out.
         """
-        put = [_stored(row) for row in self._database.rows(_SINCE, after, last, PAGE)]
+        put, is_all = _page(self._database, _SINCE, after, last)
         gone = changes.deleted(self._database, after, last, PAGE)
         # Where there is more of one kind nothing is told of what lies behind its last.
-        ends = [put[-1].version] if len(put) == PAGE else []
+        ends = [] if is_all else [put[-1].version]
         ends += [gone[-1][0]] if len(gone) == PAGE else []
         bound = min([*ends, last])
         found: list[tuple[int, Key, Stored | None]] = [(row.version, (row.tenant, row.id), row) for row in put]
@@ -289,13 +297,18 @@ def _kept(row: Stored) -> bytes:
 
 def _values(row: Stored) -> tuple[Any, ...]:
     return (
-        *(row.tenant, row.id, row.origin, row.text, row.version, row.created, row.updated),
-        *(int(row.paused), int(row.unindexed), row.lease, row.expires_at),
+        *(row.tenant, row.id, row.origin, row.version, row.created, row.updated),
+        *(int(row.paused), int(row.unindexed), row.lease, row.expires_at, row.text),
     )
 
 
+def _page(reader: Reader, statement: str, *values: object) -> Page:
+    rows = [_stored(row) for row in reader.some(statement, (*values, PAGE), PAGE_BYTES)]
+    return Page(rows, len(rows) < PAGE and sum(len(row.text) for row in rows) < PAGE_BYTES)
+
+
 def _stored(row: Sequence[Any]) -> Stored:
-    tenant, id_, origin, text, version, created, updated, paused, unindexed, lease, expires_at = row
+    tenant, id_, origin, version, created, updated, paused, unindexed, lease, expires_at, text = row
     return Stored(
         tenant=tenant,
         id=id_,
