@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from streamer.config.schema.config import Config
 from streamer.config.schema.matching import LAYOUT_MEMBERS, as_members
 from streamer.config.schema.values import Section
+from streamer.config.secret import SecretValue
 from streamer.config.yaml import MAX_BYTES, Mark, Node, kind_of, read_yaml, shown
 from streamer.errors import BulkConfigError, ConfigError
 from streamer.model import is_unicode
@@ -124,14 +125,14 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
     variables, values, wrong = _environment(environment)
     members: dict[str, Any] = plain or {}
     named: dict[Path, str] = {}
-    _rebase(members, _absolute(directory))
     if isinstance(files := members.get("subscriptions"), str | list):
         if isinstance(files, str):
             # One path is short for a list of it.
             files, root.value["subscriptions"] = [files], Node([node := root.value["subscriptions"]], node.mark)
         base = _absolute(directory)
         named = {base / file: str(Path(name).parent / file) for file in files if isinstance(file, str) and file}
-        members["subscriptions"] = [base / file if isinstance(file, str) and file else file for file in files]
+        members["subscriptions"] = files
+    _rebased(Config, members, _absolute(directory))
     try:
         config = Config.model_validate(_merged(members, values))
     except ValidationError as invalid:
@@ -154,28 +155,27 @@ def from_dict(members: Mapping[str, Any]) -> Config:
         raise BulkConfigError([ConfigError(fault.reason, place=show_place(fault.place)) for fault in _faults(invalid)]) from None
 
 
-def _rebase(members: Mapping[str, Any], directory: Path) -> None:
-    """Make the paths in sections relative to a directory."""
-    sections = [*_under(members, "sources"), *_under(members, "sinks")]
-    api = members.get("api") or {}
-    tokens, tls = (api.get("tokens"), api.get("tls")) if isinstance(api, dict) else (None, None)
-    service = members.get("service")
-    ours = [(service, "data_dir"), (service, "watch"), (tokens, "file"), (tls, "certificate"), (tls, "key")]
-    secrets: list[Any] = []
-    for each in sections:
-        if isinstance(each, dict):
-            secrets += each["secret"] if isinstance(each.get("secret"), list) else [each.get("secret")]
-            secrets += [each.get("dsn"), sasl.get("password") if isinstance(sasl := each.get("sasl"), dict) else None]
-    places = [(each, name) for each in sections for name in ("path", "ca", "certificate", "key")]
-    places += [(secret, "file") for secret in secrets]
-    for section, name in [*places, *ours]:
-        if isinstance(section, dict) and isinstance(path := section.get(name), str) and path:
-            section[name] = str(directory / path)
-
-
-def _under(members: Mapping[str, Any], name: str) -> list[Any]:
-    """Return what stands under each name of a part of the tree."""
-    return list(value.values()) if isinstance(value := members.get(name), dict) else []
+def _rebased(kind: Any, value: Any, directory: Path) -> Any:
+    """Make paths relative to a directory, wherever the schema of a value has some; a section is changed where it is."""
+    if kind is Path:
+        return str(directory / value) if isinstance(value, str) and value else value
+    if kind is SecretValue:
+        if isinstance(value, dict) and "file" in value:
+            value["file"] = _rebased(Path, value["file"], directory)
+        return value
+    if isinstance(kind, type) and issubclass(kind, Section):
+        for name, field_ in kind.model_fields.items():
+            if isinstance(value, dict) and name in value:
+                value[name] = _rebased(field_.annotation, value[name], directory)
+        return value
+    kinds = get_args(kind)
+    if get_origin(kind) in (dict, Mapping):
+        return {name: _rebased(kinds[1], each, directory) for name, each in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, list) and get_origin(kind) is tuple:
+        return [_rebased(kinds[0], each, directory) for each in value]
+    for each in kinds:
+        value = _rebased(each, value, directory)
+    return value
 
 
 def _absolute(directory: Path) -> Path:

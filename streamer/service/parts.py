@@ -28,6 +28,7 @@ from streamer.service.formats import decoder
 from streamer.service.messages import Shape, Speaker
 from streamer.service.pipeline import Feed, Setup, named
 from streamer.service.routes import Routes
+from streamer.service.sinks.trust import client_context
 from streamer.service.spool import Spool, Terms
 from streamer.service.store.rows import OWN
 from streamer.service.store.store import Store
@@ -65,7 +66,10 @@ class Parts:
         self.check_endpoints(but)
 
     def check_endpoints(self, but: Parts | None = None) -> None:
-        """Find out whether endpoints can be used at all. Raises ServiceError."""
+        """Find out whether endpoints can be used at all, of tenants' own what all share. Raises ServiceError."""
+        if (authority := self.config.delivery.gateways.ca) is not None:
+            with named("delivery", "gateways"):
+                client_context(authority)
         for name, endpoint in self.endpoints.items():
             if but is not None and but.endpoints.get(name) is endpoint:
                 continue

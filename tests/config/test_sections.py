@@ -169,6 +169,25 @@ def test_the_file_of_a_secret_is_relative_to_the_configuration_and_shown_as_a_pl
     assert two.ca == Path("/etc/streamer/z")  # type: ignore[union-attr]
 
 
+def test_every_path_is_relative_to_the_configuration() -> None:
+    """As the schema has them: a new one cannot be forgotten."""
+    config = load(
+        "subscriptions: s.jsonl\nservice: {data_dir: d, watch: w}\nstore: {dsn: {file: dsn}}\n"
+        "api: {tokens: {file: t.json}, tls: {certificate: c.pem, key: k.pem}}\n"
+        "delivery: {gateways: {ca: ca.pem}}\n"
+    ).config
+    here = Path("/etc/streamer")
+    assert config.subscriptions == (here / "s.jsonl",)
+    assert (config.service.data_dir, config.service.watch) == (here / "d", here / "w")
+    assert config.store.dsn == SecretValue("file", "/etc/streamer/dsn")
+    assert config.api.tokens.file == here / "t.json"
+    assert (config.api.tls.certificate, config.api.tls.key) == (here / "c.pem", here / "k.pem")
+    assert config.delivery.gateways.ca == here / "ca.pem"
+    # A variable is no part of the file.
+    other = load("service: {data_dir: d}\n", {"STREAMER_SERVICE__WATCH": "w"}).config
+    assert other.service.watch == Path("w")
+
+
 def test_what_is_shown_tells_each_origin_and_is_loaded_again() -> None:
     loaded = load(TEXT, {"STREAMER_SINKS__OUT__PER": "gateway"})
     text = show(loaded)

@@ -30,6 +30,7 @@ from streamer.service.guard import Forbidden, Found, Guard, Resolve, resolve
 from streamer.service.protocols import Outcome
 from streamer.service.sinks.connection import BadResponse, Connection, connected
 from streamer.service.sinks.signing import Revealing, signature, signing_key
+from streamer.service.sinks.trust import client_context
 from streamer.version import VERSION
 
 #: So often a secret is read anew, in seconds.
@@ -92,7 +93,7 @@ class Webhook:
         try:
             self._signing()
             self._context()
-        except (ConfigError, OSError) as error:
+        except ConfigError as error:
             raise ServiceError(str(error)) from None
 
     async def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
@@ -111,6 +112,8 @@ class Webhook:
             return await self._attempt(b"%b\r\n%b" % (head.encode(), body))
         except ConfigError as error:
             return Outcome("later", "secret", str(error))
+        except ServiceError as error:
+            return Outcome("later", "tls", str(error))
         except Forbidden as error:
             return Outcome("later", "forbidden_address", str(error))
         except TimeoutError:
@@ -200,10 +203,7 @@ class Webhook:
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
-            context = ssl.create_default_context(cafile=self._authority)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            context.set_alpn_protocols(["http/1.1"])
-            self._tls = context
+            self._tls = client_context(self._authority)
         return self._tls
 
 

@@ -1,0 +1,27 @@
+"""Whom a client trusts that a server is who it says."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from streamer.errors import ServiceError
+
+
+def client_context(authority: Path | None) -> ssl.SSLContext:
+    """Return how connections begin TLS.
+
+    Args:
+        authority: certificates to trust in place of the system's.
+
+    Raises:
+        ServiceError: they cannot be read, or are none.
+    """
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except OSError as error:
+        reason = "no certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror or str(error)
+        raise ServiceError(f"ca: {authority}: {reason}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
