@@ -102,6 +102,7 @@ class Running:
             changed = check(self.config, new, is_served, _FIXED)
             fitting(new)
             self._check_layout(new)
+            self._check_standard(new)
             count, entrance = self._take(new, {place[0] for place in changed})
         except (BulkConfigError, OSError, ServiceError) as error:
             self.engine.refuse_reload(error)
@@ -115,6 +116,16 @@ class Running:
             # `check` has compared what the two say; this is what follows from their sources.
             reason = "an engine has one layout: whether sources are decoded cannot change while the service runs"
             raise BulkConfigError([new.error(("sources",), reason)])
+
+    def _check_standard(self, new: Loaded) -> None:
+        """Refuse to fall back to standard input or output: nobody wants that of a service, and a file cut off says so."""
+        errors = [
+            new.error((name,), f"expected one at least: {now} cannot take the place of all while the service runs")
+            for name, now in (("sources", "standard input"), ("sinks", "standard output"))
+            if getattr(self.config, name) and not getattr(new.config, name)
+        ]
+        if errors:
+            raise BulkConfigError(errors)
 
     def _take(self, new: Loaded, changed: set[str | int]) -> tuple[int, Prepared | None]:
         found, places = subscription_files.read(new)

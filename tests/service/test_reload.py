@@ -134,6 +134,13 @@ def test_a_refused_reload_leaves_all_as_it_was_and_says_why(
             ({"api": {"port": busy.getsockname()[1], "tokens": tokens}}, "api: cannot listen at 127.0.0.1"),
             ({"api": {"port": 0, "tokens": tokens, "tls": {"certificate": str(tmp_path / "none.pem")}}}, "none.pem"),
             ({"subscriptions": [str(tmp_path / "none.jsonl")]}, "none.jsonl"),
+            (
+                {"delivery": {"gateways": {"ca": str(tmp_path / "none.pem")}}},
+                f"delivery.gateways: ca: {tmp_path}/none.pem: No such",
+            ),
+            # What is left of a file that was cut off: nobody is to read standard input, nor to write standard output.
+            ({"sinks": {}}, "sinks: expected one at least: standard output cannot"),
+            ({"sources": {}}, "sources: expected one at least: standard input cannot"),
         ]
         for sections, reason in bad:
             # All else of it is good, and is not taken either.
