@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import resource
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -38,6 +39,7 @@ from streamer.service.spool import Spool
 from streamer.service.status import Status
 from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import OWN, DeadLetter
+from streamer.service.store.sqlite import is_of_store
 from streamer.service.store.store import Store
 from streamer.service.subscriptions import Subscriptions
 from streamer.terminal import OK, USAGE
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from streamer.service.api.app import App
     from streamer.service.api.handlers import Handlers
 
+#: Files that may be open, where the system lets them: connections, sources and sinks take some thousands at most.
+_FILES: Final = 65_536
 #: How long what was read may take to be delivered, in seconds, once somebody wants the service to end.
 DRAIN: Final = 10.0
 #: How often one looks for signals, in seconds.
@@ -135,6 +139,8 @@ class Service:
             enable: sinks whose endpoint wanted no more, and is asked again.
             is_process: whether the process ends with it, so that no signal that comes then makes another end of it.
         """
+        if is_process:
+            _let_open_files()
         # Signals are noted until all is closed.
         with ExitStack() as noted, ExitStack() as opened:
             store = self._open_store(opened)
@@ -435,18 +441,35 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
 
 
 def _overwriting(loaded: Loaded) -> Iterator[ConfigError]:
-    """Yield an error of each sink that would write into a file that the service reads, by whatever name: a link to it, too."""
-    config = loaded.config
-    files = {name: each.path for name, each in config.sources.items() if isinstance(each, FileSource)}
-    read = [(file, f"sources.{name} reads this file") for name, file in files.items()]
-    read += [(file, "subscriptions are read from this file") for file in config.subscriptions]
+    """Yield an error of each sink that would write into a file of the service, by whatever name: a link to it, too."""
+    config, tls = loaded.config, loaded.config.api.tls
+    files = [
+        (each.path, f"sources.{name} reads this file") for name, each in config.sources.items() if isinstance(each, FileSource)
+    ]
+    files += [(file, "subscriptions are read from this file") for file in config.subscriptions]
+    ours = {"api.tokens.file": config.api.tokens.file, "api.tls.certificate": tls.certificate, "api.tls.key": tls.key}
+    files += [(file, f"this is {name}") for name, file in ours.items() if file is not None]
     if loaded.name is not None:
-        read.append((Path(loaded.name), "this is the configuration"))
+        files.append((Path(loaded.name), "this is the configuration"))
     for name, sink in config.sinks.items():
         if isinstance(sink, FileSink):
-            reason = next((reason for file, reason in read if _is_one_file(file, sink.path)), None)
-            if reason is not None:
-                yield loaded.error(("sinks", name, "path"), reason)
+            found = [reason for file, reason in files if _is_one_file(file, sink.path)]
+            folder, place = config.service.watch, place_of(config)
+            if folder is not None and subscription_files.is_watched(sink.path) and _is_one_file(folder, sink.path.parent):
+                found.append("service.watch reads this file")
+            if isinstance(place, Path) and is_of_store(sink.path) and _is_one_file(place, sink.path.parent):
+                found.append("the store is in this file")
+            if found:
+                yield loaded.error(("sinks", name, "path"), found[0])
+
+
+def _let_open_files() -> None:
+    """Let this process have as many files open as it may: the 1,024 of a shell are fewer than connections alone may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def _is_one_file(one: Path, other: Path) -> bool:

@@ -34,9 +34,12 @@ def watched(config: Config) -> list[Path]:
     directory = config.service.watch
     if directory is None:
         return []
-    return sorted(
-        path for path in directory.iterdir() if path.name.endswith(_ENDINGS) and not path.name.startswith(".") and path.is_file()
-    )
+    return sorted(path for path in directory.iterdir() if is_watched(path) and path.is_file())
+
+
+def is_watched(path: Path) -> bool:
+    """Tell whether a file has a name that is looked for in the directory that is watched."""
+    return path.name.endswith(_ENDINGS) and not path.name.startswith(".")
 
 
 @final

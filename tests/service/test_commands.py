@@ -118,6 +118,37 @@ def test_a_reader_that_goes_away_ends_it_cleanly(start: Start, place: Path) -> N
     assert "Traceback" not in log(place)
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("data/store.db", "the store is in this file"),
+        ("data/store.db-wal", "the store is in this file"),
+        ("data/lock", "the store is in this file"),
+        ("tokens.json", "this is api.tokens.file"),
+        ("cert.pem", "this is api.tls.certificate"),
+        ("watched/more.jsonl", "service.watch reads this file"),
+        ("other.yaml", "this is the configuration"),
+        ("subs.jsonl", "subscriptions are read from this file"),
+        ("watched/matches.log", ""),
+        ("data/matches.jsonl", ""),
+    ],
+)
+def test_no_sink_writes_into_a_file_of_the_service(run: Run, place: Path, path: str, reason: str) -> None:  # noqa: F811
+    for folder in ("data", "watched"):
+        (place / folder).mkdir(exist_ok=True)
+    for file in ("tokens.json", "cert.pem"):
+        (place / file).touch()
+    api = "" if reason == "" else "api: {tokens: {file: tokens.json}, tls: {certificate: cert.pem}}\n"
+    (place / "other.yaml").write_text(
+        "subscriptions: subs.jsonl\nsources: {a: {type: file, path: in.jsonl}}\n"
+        f"sinks: {{out: {{type: file, path: {path}}}}}\nservice: {{data_dir: data, watch: watched}}\n{api}"
+    )
+    ended = run("serve", "-c", "other.yaml", "--check")
+    assert ended.returncode == (2 if reason else 0), ended.stderr
+    if reason:
+        assert f"sinks.out.path: {reason}" in ended.stderr.decode()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_once_what_was_read_is_delivered(start: Start, place: Path, number: signal.Signals) -> None:  # noqa: F811
     running = start("serve", "-c", "streamer.yaml")

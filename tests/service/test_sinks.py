@@ -18,7 +18,15 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(b"", b""), (b"a\n", b"a\n"), (b"a\nb", b"a\n"), (b"torn", b""), (b"a\n" + b"x" * 200_000, b"a\n"), (b"\n\n", b"\n\n")],
+    [
+        (b"", b""),
+        (b"a\n", b"a\n"),
+        (b'a\n{"id', b"a\n"),
+        (b"{", b""),
+        (b"a\n{" + b"x" * 200_000, b"a\n"),
+        (b"a\n" + b"\0" * 5000, b"a\n"),
+        (b"\n\n", b"\n\n"),
+    ],
 )
 def test_a_torn_last_line_is_cut_off(path: Path, before: bytes, after: bytes) -> None:
     path.write_bytes(before)
@@ -28,6 +36,24 @@ def test_a_torn_last_line_is_cut_off(path: Path, before: bytes, after: bytes) ->
     sink.flush()
     sink.close()
     assert path.read_bytes() == after + b"c\nd\n"
+
+
+@pytest.mark.parametrize("text", [b"no newline at the end", b"a\nb"])
+def test_a_file_of_somebody_else_is_not_cut(path: Path, text: bytes) -> None:
+    path.write_bytes(text)
+    with pytest.raises(ServiceError, match="no sink has written this file"):
+        FileAppender(path).open()
+    assert path.read_bytes() == text
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_what_is_no_regular_file_is_refused_at_once(path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    sink = FileAppender(Path("/dev/null") if kind == "device" else path)
+    for act in (sink.check, sink.open):
+        with pytest.raises(ServiceError, match="no regular file"):
+            act()
 
 
 def test_after_a_rename_lines_go_to_a_new_file(path: Path) -> None:
@@ -62,5 +88,5 @@ def test_checking_changes_nothing(path: Path) -> None:
     assert path.read_bytes() == b"torn"
     with pytest.raises(ServiceError, match="directory is not there"):
         FileAppender(path.parent / "no" / "out").check()
-    with pytest.raises(ServiceError, match="Is a directory"):
+    with pytest.raises(ServiceError, match="no regular file"):
         FileAppender(path.parent).check()

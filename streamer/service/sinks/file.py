@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ class FileAppender:
         """See `Sink`."""
         with self._told():
             if self._path.exists():
+                self._check_kind(os.stat(self._path))
                 os.close(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
             elif not os.access(self._path.parent, os.W_OK | os.X_OK):
                 raise ServiceError(f"{self._path}: its directory is not there, or cannot be written")
@@ -84,6 +86,7 @@ class FileAppender:
         is_new = not self._path.exists()
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
+            self._check_kind(os.fstat(file))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -101,8 +104,13 @@ class FileAppender:
             raise
         return file
 
+    def _check_kind(self, found: os.stat_result) -> None:
+        """Raise ServiceError of what cannot be appended to and put on the disk: a device, or a pipe."""
+        if not stat.S_ISREG(found.st_mode):
+            raise ServiceError(f"{self._path}: no regular file")
+
     def _cut(self, file: int) -> None:
-        """Cut a torn last line off."""
+        """Cut a torn last line off. Raises ServiceError: it is none of a sink's, so the file is somebody else's."""
         size = end = os.fstat(file).st_size
         while end:
             begin = max(end - _STEP, 0)
@@ -112,6 +120,9 @@ class FileAppender:
                 break
             end = begin
         if end < size:
+            # Where the system went down there may be zeros in place of what was written last.
+            if os.pread(file, 1, end) not in (b"{", b"\0"):
+                raise ServiceError(f"{self._path}: its last line has no end, and is no message; no sink has written this file")
             os.ftruncate(file, end)
             os.fsync(file)
             _LOGGER.warning("%s: cut off the last %d bytes, a line without an end", self._path, size - end)

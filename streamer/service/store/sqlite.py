@@ -12,6 +12,7 @@ after is read from the sources again.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,8 @@ from streamer.service.store.schema import UPGRADES
 #: "Strm": what tells our databases from others'.
 APPLICATION: Final = 0x5374726D
 _DATABASE: Final = "store.db"
+_LOCK: Final = "lock"
+_LOGGER: Final = logging.getLogger("streamer.service")
 #: Bytes that a store which failed must take to be writable again: more than most changes need.
 _TRIED: Final = 256 * 1024
 
@@ -51,6 +54,7 @@ class Sqlite:
         self._is_failing = False
         with _told(directory):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            was_used = (directory / _LOCK).exists()
             self._lock = _lock(directory)
         try:
             with _told(directory):
@@ -58,7 +62,8 @@ class Sqlite:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
                 try:
-                    self._begin()
+                    if self._begin() and was_used:
+                        _LOGGER.warning("%s: another store was here before, and is gone or empty: a new one begins", path)
                 except BaseException:
                     self._connection.close()
                     raise
@@ -67,7 +72,8 @@ class Sqlite:
             raise
         self._execute = Execute(self._connection.execute, self._connection.executemany)
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """Make or upgrade what it holds; return whether there was nothing yet."""
         execute = self._connection.execute
         application, version = execute("PRAGMA application_id").fetchone()[0], execute("PRAGMA user_version").fetchone()[0]
         is_new = (application, version) == (0, 0) and not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -88,6 +94,7 @@ class Sqlite:
                 if self._connection.in_transaction:
                     execute("ROLLBACK")
                 raise
+        return is_new
 
     def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """See `Reader`."""
@@ -209,9 +216,14 @@ def _told(directory: Path) -> Iterator[None]:
         raise ServiceError(f"{directory}: the store cannot be used: {reason}") from error
 
 
+def is_of_store(path: Path) -> bool:
+    """Tell whether a file of a store's directory has the name of one of the store's own."""
+    return path.name == _LOCK or path.name.startswith(_DATABASE)
+
+
 def _lock(directory: Path) -> int:
     """Return a file that is locked until it is closed, with this process's number in it. Raises ServiceError."""
-    file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
