@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -13,7 +14,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from contextlib import ExitStack, suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,67 @@ def test_no_answer_waits_for_an_acknowledgement(api: Api, monkeypatch: pytest.Mo
     assert api.ask("GET", "/healthz").status == 200
     assert seen
     assert all(seen)
+
+
+def test_more_connections_than_may_be_open_are_one_line_of_the_log_and_wait(
+    api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.05)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        # These connections need files of this process, too.
+        most = max(int(name) for name in os.listdir("/proc/self/fd")) + 60
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+        with suppress(OSError):
+            for _ in range(200):
+                opened.enter_context(socket.create_connection(("127.0.0.1", api.port)))
+        until(lambda: "no connection can be accepted" in caplog.text)
+        time.sleep(0.5)
+        assert caplog.text.count("no connection can be accepted, others wait: Too many open files") == 1
+        assert "Traceback" not in caplog.text
+    assert api.ask("GET", "/healthz").status == 200
+
+
+def test_a_head_has_a_bound_however_it_comes(api: Api) -> None:
+    def ask(path: str, pieces: int) -> int:
+        text = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        with socket.create_connection(("127.0.0.1", api.port), timeout=30) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for at in range(pieces):
+                connection.sendall(text[at * len(text) // pieces : (at + 1) * len(text) // pieces])
+                time.sleep(0.02)
+            return status(connection.recv(4096))
+
+    for pieces in (1, 2):
+        assert ask("/healthz?" + "x" * 17_000, pieces) == 400
+        assert ask("/console/?" + "x" * 60_000, pieces) == 400
+    assert ask("/v1/subscriptions/" + "x" * 15_000, 1) == 401
+
+
+def test_a_request_that_the_end_cuts_off_is_no_fault(tmp_path: Path, backend: str, caplog: pytest.LogCaptureFixture) -> None:
+    held = threading.Event()
+    with running(tmp_path) as api:
+        assert api.service.subscriptions is not None
+        own, begun = api.service.subscriptions, threading.Event()
+
+        def get(*_: object) -> None:
+            begun.set()
+            held.wait(30)
+
+        own.get = get  # type: ignore[method-assign,assignment]
+
+        def ask() -> None:
+            with suppress(OSError, HTTPException):
+                api.ask("GET", "/v1/subscriptions/x")
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert begun.wait(30)
+    held.set()
+    asking.join()
+    assert "cut off by the end of the service" in caplog.text
+    assert "Exception in ASGI" not in caplog.text
 
 
 def test_methods_and_media_types_that_are_not_there_are_told(api: Api) -> None:

@@ -42,6 +42,10 @@ from streamer.service.api.tokens import DEV, Token, Tokens
 
 #: Where the console is.
 CONSOLE: Final = "/console"
+#: Bytes around the name and the value of a header.
+_AROUND: Final = len(": \r\n")
+#: Seconds between two messages of the log about requests that cannot be served.
+_INTERVAL: Final = 10.0
 #: Threads that answer. Most of what they do releases the GIL, or waits for a disk.
 _THREADS: Final = 16
 #: Threads that answer what needs no token: who looks whether the service is well waits for no import.
@@ -75,6 +79,8 @@ class App:
         self.door = Door(section.limits)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.console: ASGIApp | None = None
+        #: Until when the log has had enough of requests that cannot be served, and how many it was not told of.
+        self._quiet_until, self._left_out = float("-inf"), 0
         self.take(section, tokens)
 
     def take(self, section: Api, tokens: Tokens | None) -> None:
@@ -97,6 +103,13 @@ class App:
         """Answer one request."""
         if scope["type"] != "http":
             return
+        try:
+            await self._called(scope, receive, send)
+        except asyncio.CancelledError:
+            # The service ended before it was answered. For uvicorn that would be a fault.
+            _LOGGER.warning("a request was cut off by the end of the service")
+
+    async def _called(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         request, began = Request(scope, receive), time.perf_counter()
         told: MutableMapping[str, str] = {"route": "-", "token": "-"}
         if self.console is not None and scope["path"].startswith(CONSOLE):
@@ -135,7 +148,7 @@ class App:
         """Answer with a page of the console, which asks this application on behalf of who is signed in."""
         page: ASGIApp = self.console  # type: ignore[assignment]
         try:
-            self._check_host(request)
+            self._check_head(request)
         except Problem as problem:
             refusal = {**_HEADERS, "connection": "close"}
             page = Response(problem.body(), problem.status, refusal, MEDIA_TYPE)
@@ -155,7 +168,12 @@ class App:
             _LOGGER.error("a request ended in %s\n%s", type(error).__name__, where)
             problem = Problem("internal", "the log says where")
         elif problem.kind == "unavailable":
-            _LOGGER.error("%s", error)
+            self._left_out += 1
+            if (now := time.monotonic()) >= self._quiet_until:
+                # On a full disk each request of everybody ends so.
+                also = f" ({self._left_out:,} requests so far)" if self._left_out > 1 else ""
+                _LOGGER.error("%s%s", error, also)
+                self._quiet_until, self._left_out = now + _INTERVAL, 0
         return Answer(problem.body(), problem.status, MEDIA_TYPE, problem.headers)
 
     async def _pieces(self, body: Iterator[bytes]) -> Any:
@@ -172,7 +190,7 @@ class App:
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
             # A proxy may take the other one for the end of the body (RFC 9112, 6.1).
             raise Problem("bad-request", "Content-Length and Transfer-Encoding: expected one of them")
-        self._check_host(request)
+        self._check_head(request)
         found = find(_raw_path(request))
         if found is None:
             raise Problem("unknown", "there is no such path; /v1/openapi.json lists those that there are")
@@ -239,8 +257,13 @@ class App:
         told["body"] = "read"
         return body
 
-    def _check_host(self, request: Request) -> None:
-        """Refuse what a page of another site sends: by a name that was made to lead here, or with its origin."""
+    def _check_head(self, request: Request) -> None:
+        """Refuse a head that is too long, and what a page of another site sends: by a name that leads here, or its origin."""
+        scope = request.scope
+        head = sum(len(name) + len(value) + _AROUND for name, value in scope["headers"])
+        # What reads it bounds a head that comes in several pieces; one that came whole is as long as it is.
+        if head + len(scope["raw_path"]) + len(scope["query_string"]) > self._section.limits.head:
+            raise Problem("bad-request", f"the head of a request may have {self._section.limits.head:,} bytes")
         hosts = request.headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
         name = _without_port(host)

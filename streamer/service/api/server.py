@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -10,7 +11,7 @@ import ssl
 import threading
 from email.utils import formatdate
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -24,8 +25,13 @@ from streamer.service.api.connections import maker
 _DRAIN: Final = 2.0
 #: How long a connection that was accepted last may take to send its request, where another server goes on, in seconds.
 _GRACE: Final = 0.05
-#: Connections that wait to be accepted.
+#: Connections that wait to be accepted, and that are accepted at once: the door counts them only then.
 _BACKLOG: Final = 1024
+_ACCEPTED: Final = 16
+#: Why the system accepts none: no more may be open, or there is no memory for it.
+_FULL: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+#: Seconds between two messages of the log about that. It is tried again each second.
+_INTERVAL: Final = 60.0
 _LOGGER: Final = logging.getLogger("streamer.service.api")
 
 
@@ -54,6 +60,7 @@ class Server:
         self.url = f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._grace = 0.0
+        self._quiet_until = float("-inf")
         self._is_over = asyncio.Event()
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamer-api", daemon=True)
@@ -91,6 +98,15 @@ class Server:
         finally:
             self._begun.set()
 
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Tell of what asyncio could not do; at most once a minute that it could accept nobody."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _FULL:
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._quiet_until:
+            self._quiet_until = loop.time() + _INTERVAL
+            _LOGGER.error("no connection can be accepted, others wait: %s", error.strerror)
+
     async def _serve(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
         limits = self._section.limits
@@ -116,7 +132,10 @@ class Server:
         handshake = None if tls is None else limits.head_time.total_seconds()
         self._app.streams.begin()
         make = maker(self._app.door, config, state, loop)
-        server = await loop.create_server(make, sock=self._socket, ssl=tls, ssl_handshake_timeout=handshake, backlog=_BACKLOG)
+        loop.set_exception_handler(self._failed)
+        server = await loop.create_server(make, sock=self._socket, ssl=tls, ssl_handshake_timeout=handshake, backlog=_ACCEPTED)
+        # For asyncio both are one bound, and it would accept a thousand at once.
+        self._socket.listen(_BACKLOG)
         self._begun.set()
         while not self._is_over.is_set():
             try:
