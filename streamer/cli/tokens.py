@@ -13,7 +13,7 @@ import click
 from streamer.cli.output import PlainFormat, show_json
 from streamer.cli.setup import CONFIG, PATH, PLAIN_FORMAT, load, refuse
 from streamer.errors import BulkConfigError, ServiceError
-from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, show
+from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, show
 
 FILE: Final = click.option("--file", metavar="FILE", type=PATH, help="The file of tokens; wins over api.tokens.file.")
 
@@ -66,7 +66,8 @@ def list_command(file: Path | None, config: str | None, report: PlainFormat) -> 
         if report is PlainFormat.json:
             show_json({name: value for name, value in asdict(token).items() if name != "sha256"})
         else:
-            show(f"{token.id:<8}  {token.created:<20}  {token.tenant or '-':<16}  {','.join(token.scopes):<20}  {token.name}")
+            tenant, name = printable(token.tenant or "-"), printable(token.name)
+            show(f"{token.id:<8}  {token.created:<20}  {tenant:<16}  {','.join(token.scopes):<20}  {name}")
 
 
 @app.command(epilog=EXIT_CODES.format(one="there is no such token"))

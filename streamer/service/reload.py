@@ -206,7 +206,10 @@ class Running:
 
 def tell_refused(what: str, error: Exception) -> tuple[str, ...]:
     """Log all that was wrong with what was not taken, and return it."""
-    errors = tuple(map(str, error.errors if isinstance(error, BulkConfigError) else (error,)))
+    if isinstance(error, OSError):
+        errors: tuple[str, ...] = (f"{error.filename}: {error.strerror}" if error.filename else str(error),)
+    else:
+        errors = tuple(map(str, error.errors if isinstance(error, BulkConfigError) else (error,)))
     for each in errors:
         _LOGGER.error("%s: %s", what, each)
     _LOGGER.error("%s: nothing was changed", what)

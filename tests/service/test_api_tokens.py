@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import re
+import socket
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -307,6 +308,9 @@ def test_pages_of_other_sites_are_refused(tmp_path: Path, backend: str) -> None:
             "127.0.0.1@evil",
         ):
             assert api.ask("GET", "/v1/subscriptions", headers={"Host": host}, token="").kind in ("host", "bad-request"), host
+        with socket.create_connection(("127.0.0.1", api.port), timeout=30) as probe:
+            probe.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b" 200 " in probe.recv(4096)
         for host in ("localhost:8474", "127.0.0.1", "[::1]:8474", "10.0.0.1", "API.example.com.:80", f"localhost:{api.port}"):
             assert api.ask("GET", "/v1/subscriptions", headers={"Host": host}, token="").status == 200, host
         for origin in (

@@ -267,7 +267,8 @@ class App:
         hosts = request.headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
         name = _without_port(host)
-        if name not in self._names and not _is_address(name):
+        # Without one it is HTTP/1.0, as probes of balancers speak it, and no browser.
+        if hosts and name not in self._names and not _is_address(name):
             raise Problem("host", "Host: expected an address, or a name of api.hosts")
         origins = [origin.lower() for origin in request.headers.getlist("origin")]
         own = f"{request.url.scheme}://{host}"
