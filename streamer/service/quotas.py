@@ -1,4 +1,4 @@
-"""How many subscriptions tenants have, and how many they may."""
+"""How many subscriptions tenants have, how large, and how many they may."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Final, final
 
 from streamer.config.schema.config import Config
 from streamer.service.declined import Declined
-from streamer.service.store.subscriptions import PAGE, Room, Stored, Table
+from streamer.service.store.subscriptions import PAGE, Amount, Room, Stored, Table
 
+#: What of each kind of amount there is, in words.
+_WHAT: Final = ("subscriptions", "subscriptions of which no condition can be looked up", "bytes of subscriptions")
 #: So much longer than counting took one waits until one counts again.
 _PATIENCE: Final = 20.0
 
@@ -25,31 +27,36 @@ class Quotas:
     Attributes:
         unindexed: of those, how many may be candidates for every event of their collection.
         history: bytes of the log of changes.
+        texts: bytes of the subscriptions.
     """
 
     subscriptions: int | None = None
     unindexed: int | None = None
     history: int | None = None
+    texts: int | None = None
 
     @classmethod
     def of(cls, config: Config) -> Quotas:
         """Return those of a configuration."""
         quotas = config.api.quotas
-        return cls(quotas.subscriptions, quotas.unindexed, quotas.history)
+        return cls(quotas.subscriptions, quotas.unindexed, quotas.history, quotas.texts)
 
-    def check(self, held: int, unindexed: int) -> None:
-        """Refuse more than a tenant may hold; 0 is not judged. Raises Declined."""
-        for bound, count, what in (
-            (self.subscriptions, held, "subscriptions"),
-            (self.unindexed, unindexed, "subscriptions of which no condition can be looked up"),
-        ):
-            if bound is not None and count > bound:
+    def most(self, after: Amount, before: Amount) -> Amount:
+        """Return how much there may be after a change; what does not grow by it is not judged."""
+        bounds = (self.subscriptions, self.unindexed, self.texts)
+        grown = zip(bounds, after, before, strict=True)
+        return Amount(*(inf if bound is None or now <= then else bound for bound, now, then in grown))
+
+    def check(self, after: Amount, before: Amount) -> None:
+        """Refuse more than a tenant may hold. Raises Declined."""
+        for bound, held, what in zip(self.most(after, before), after, _WHAT, strict=True):
+            if held > bound:
                 raise Declined("quota", f"a tenant may hold {bound:,} {what}")
 
 
 @final
 class Counted:
-    """How many subscriptions each tenant has. Who uses it holds a lock.
+    """How much each tenant has. Who uses it holds a lock.
 
     What this process writes is counted at once; what others write is, a little after it was seen.
     """
@@ -58,6 +65,7 @@ class Counted:
         self._table = table
         self.held: Counter[str] = Counter()
         self.unindexed: Counter[str] = Counter()
+        self.texts: Counter[str] = Counter()
         self.paused: Counter[str] = Counter()
         # Up to which version what other processes wrote is counted, and of whom something is not.
         self._upto = 0
@@ -67,9 +75,17 @@ class Counted:
     def count(self, seen: int) -> None:
         """Count all that there is; *seen* is the last version that this process knows."""
         self._upto = seen
-        self.held, self.unindexed, self.paused = Counter(), Counter(), Counter()
-        for tenant, (held, unindexed, paused) in self._table.counts().items():
-            self.held[tenant], self.unindexed[tenant], self.paused[tenant] = held, unindexed, paused
+        self.held, self.unindexed, self.texts, self.paused = Counter(), Counter(), Counter(), Counter()
+        for tenant, counts in self._table.counts().items():
+            self._take(tenant, *counts)
+
+    def _take(self, tenant: str, amount: Amount, paused: int) -> None:
+        self.held[tenant], self.unindexed[tenant], self.texts[tenant] = map(int, amount)
+        self.paused[tenant] = paused
+
+    def of(self, tenant: str) -> Amount:
+        """Return how much a tenant has."""
+        return Amount(self.held[tenant], self.unindexed[tenant], self.texts[tenant])
 
     def change(self, row: Stored | None, before: Stored | None) -> None:
         """Count a row in the place of the one before, which this process wrote."""
@@ -77,6 +93,7 @@ class Counted:
             if each is not None:
                 self.held[each.tenant] += sign
                 self.unindexed[each.tenant] += sign * each.unindexed
+                self.texts[each.tenant] += sign * len(each.text)
                 self.paused[each.tenant] += sign * each.paused
 
     def write(self, before: int, seen: int) -> None:
@@ -101,21 +118,9 @@ class Counted:
         if not self._dirty:
             self._upto = seen
         for tenant in dirty:
-            self.held[tenant], self.unindexed[tenant], self.paused[tenant] = counts.get(tenant, (0, 0, 0))
+            self._take(tenant, *counts.get(tenant, (Amount(), 0)))
         self._due = began + _PATIENCE * (time.monotonic() - began)
 
-    def room(self, quotas: Quotas, tenant: str, held: int, unindexed: int) -> Room:
-        """Return what a change may make of a tenant that is to hold so many."""
-        return Room(
-            tenant,
-            _bound(quotas.subscriptions, held > self.held[tenant]),
-            _bound(quotas.unindexed, unindexed > self.unindexed[tenant]),
-            held,
-            unindexed,
-            self._upto,
-        )
-
-
-def _bound(most: int | None, grows: bool) -> float:
-    """Return how much there may be; what does not grow is not judged."""
-    return inf if most is None or not grows else most
+    def room(self, quotas: Quotas, tenant: str, held: Amount, largest: int) -> Room:
+        """Return what a change may make of a tenant that is to hold so much, in texts of so many bytes at most."""
+        return Room(tenant, quotas.most(held, self.of(tenant)), held, self._upto, largest)

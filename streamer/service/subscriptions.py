@@ -249,7 +249,7 @@ class Subscriptions:
     ) -> list[Result]:
         with self._lock:
             now = milliseconds()
-            held, unindexed = self._counted.held[tenant], self._counted.unindexed[tenant]
+            held = self._counted.of(tenant)
             results: list[Result] = []
             for each, told in zip(several, examined, strict=True):
                 if isinstance(each, SubscriptionError) or isinstance(told, SubscriptionError):
@@ -260,20 +260,20 @@ class Subscriptions:
                 before = self._table.get(tenant, each.id)
                 if before is not None and before.is_over(now):
                     self._drop([before])
-                    held, unindexed, before = held - 1, unindexed - int(before.unindexed), None
+                    held, before = held.without(before), None
                 try:
                     may(before)
                     _check_origin(before)
-                    more, more_unindexed = int(before is None), int(told) - int(before is not None and before.unindexed)
-                    self.quotas.check(held + more if more else 0, unindexed + more_unindexed if more_unindexed > 0 else 0)
+                    after = (held if before is None else held.without(before)).with_one(each.text, unindexed=told)
+                    self.quotas.check(after, held)
                 except Declined as declined:
                     results.append(Result(None, before, declined))
                     continue
-                held, unindexed = held + more, unindexed + more_unindexed
+                held = after
                 results.append(Result(_next(each, before, told, lease, now), before))
             if not partly and any(result.error is not None for result in results):
                 return results
-            room = self._counted.room(self.quotas, tenant, held, unindexed)
+            room = self._counted.room(self.quotas, tenant, held, self._engine._options.limits.max_subscription_bytes)
             return self._hold(results, {each.id: each for each in several if isinstance(each, Written)}, who, room)
 
     def _hold(self, results: list[Result], texts: Mapping[str, Written], who: str, room: Room) -> list[Result]:

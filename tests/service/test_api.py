@@ -487,6 +487,27 @@ def test_quotas_bound_what_a_tenant_holds(tmp_path: Path, backend: str) -> None:
         assert api.ask("PUT", "/v1/subscriptions/4", BIG, token=other).status == 201
 
 
+def test_a_tenant_has_a_bound_on_the_bytes_of_its_subscriptions(tmp_path: Path, backend: str) -> None:
+    with running(tmp_path, api={"quotas": {"texts": "1KiB"}}) as api:
+
+        def put(number: int, size: int) -> str:
+            reply = api.ask("PUT", f"/v1/subscriptions/{number}", b'{"labels": {"a": "%b"}}' % (b"x" * size))
+            return "" if reply.status in (200, 201) else reply.kind
+
+        assert [put(1, 400), put(2, 400), put(3, 400)] == ["", "", "quota"]
+        # What stays as large, or gets smaller, is not judged.
+        assert [put(1, 400), put(1, 100), put(3, 200), put(2, 700)] == ["", "", "", "quota"]
+        lines = b'{"id": "4"}\n{"id": "5", "labels": {"a": "%b"}}\n{"id": "6"}\n' % (b"x" * 400)
+        assert api.ask("POST", "/v1/subscriptions:import", lines, headers=LINES).kind == "quota"
+        partly = api.ask("POST", "/v1/subscriptions:import?partly=true", lines, headers=LINES)
+        assert [each["result"] for each in partly.lines] == ["created", "refused", "created"]
+        assert "1,024 bytes of subscriptions" in json.dumps(partly.lines[1])
+        assert api.ask("DELETE", "/v1/subscriptions/2").status == 204
+        assert put(5, 400) == ""
+        other = api.make_token("globex", "write")
+        assert api.ask("PUT", "/v1/subscriptions/4", {"labels": {"a": "x" * 900}}, token=other).status == 201
+
+
 def test_what_is_over_and_not_yet_taken_out_does_not_count_for_what_takes_its_place(tmp_path: Path, backend: str) -> None:
     store = Store(tmp_path / "data")
     subscriptions = Subscriptions(Engine(), store, Quotas(subscriptions=2, unindexed=1))

@@ -74,6 +74,8 @@ class ApiQuotas(Section):
     """Subscriptions of a tenant."""
     unindexed: Whole = 1000
     """Of those, how many no condition can be looked up of, so that they are candidates for every event of their collection."""
+    texts: Size = 1024**3
+    """Bytes of a tenant's subscriptions together, as they were written."""
     history: Size = 256 * 1024**2
     """Bytes of what is known of the changes of a tenant's subscriptions, `service.history`; the oldest ones leave it."""
     requests_a_second: Whole = 100

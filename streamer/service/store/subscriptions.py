@@ -52,6 +52,22 @@ class Stored:
         return self.expires_at is not None and self.expires_at <= now
 
 
+class Amount(NamedTuple):
+    """How much a tenant has, or may have: subscriptions, those of them that no index finds, and bytes of their texts."""
+
+    subscriptions: float = 0
+    unindexed: float = 0
+    texts: float = 0
+
+    def with_one(self, text: bytes, *, unindexed: bool) -> Amount:
+        """Return what it is with one more."""
+        return Amount(self.subscriptions + 1, self.unindexed + unindexed, self.texts + len(text))
+
+    def without(self, row: Stored) -> Amount:
+        """Return what it is without one of them."""
+        return Amount(self.subscriptions - 1, self.unindexed - row.unindexed, self.texts - len(row.text))
+
+
 class Page(NamedTuple):
     """Some rows of a list, and whether nothing follows them."""
 
@@ -62,21 +78,22 @@ class Page(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many subscriptions a tenant may have, and how many it is to have by a change, as far as this process knows.
+    """How much a tenant may have, and is to have by a change, as far as this process knows.
 
     Attributes:
         counted: up to which version this process knows what others wrote.
+        largest: bytes of a text, at most.
     """
 
     tenant: str
-    subscriptions: float
-    unindexed: float
-    held: int
-    held_unindexed: int
+    most: Amount
+    held: Amount
     counted: int
+    largest: int
 
 
 _COLUMNS: Final = "tenant, id, origin, version, created, updated, paused, unindexed, lease, expires_at, body"
+_AMOUNT: Final = "count(*), coalesce(sum(unindexed), 0), coalesce(sum(length(body)), 0)"
 _GET: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id = ?"
 _PAGE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
 _WALK: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?"
@@ -123,12 +140,13 @@ class Table:
         ((first,),) = self._database.rows("SELECT min(expires_at) FROM subscriptions WHERE expires_at IS NOT NULL")
         return None if first is None else int(first)
 
-    def counts(self, tenants: Collection[str] | None = None) -> dict[str, tuple[int, int, int]]:
-        """Return how many each tenant has, or each of some, how many of them are unindexed, and how many paused."""
+    def counts(self, tenants: Collection[str] | None = None) -> dict[str, tuple[Amount, int]]:
+        """Return how much each tenant has, or each of some, and how many of these are paused."""
         some = "" if tenants is None else f" WHERE tenant IN ({', '.join('?' * len(tenants))})"
-        counted = "SELECT tenant, count(*), sum(unindexed), sum(paused) FROM subscriptions"
-        rows = self._database.rows(f"{counted}{some} GROUP BY tenant", *(tenants or ()))
-        return {tenant: (int(count), int(unindexed), int(paused)) for tenant, count, unindexed, paused in rows}
+        rows = self._database.rows(
+            f"SELECT tenant, {_AMOUNT}, sum(paused) FROM subscriptions{some} GROUP BY tenant", *(tenants or ())
+        )
+        return {tenant: (Amount(*map(int, amount)), int(paused)) for tenant, *amount, paused in rows}
 
     def active(self, *, but: str | None = None) -> list[tuple[str, bytes]]:
         """Return tenant and text of those that match: neither paused nor over, and not of the origin *but*."""
@@ -327,10 +345,10 @@ def _stored(row: Sequence[Any]) -> Stored:
 def _check_room(execute: Execute, room: Room, last: int) -> None:
     """Raise Moved where a tenant has too much, since other processes wrote for it, too, up to the version *last*."""
     # Each version is one subscription more at most. So nobody counts who is far from a bound.
-    if last - room.counted > min(room.subscriptions - room.held, room.unindexed - room.held_unindexed):
-        counted = "SELECT count(*), coalesce(sum(unindexed), 0) FROM subscriptions WHERE tenant = ?"
-        ((held, unindexed),) = execute(counted, (room.tenant,)).fetchall()
-        if held > room.subscriptions or unindexed > room.unindexed:
+    others = last - room.counted
+    if any(others * one > most - held for one, most, held in zip((1, 1, room.largest), room.most, room.held, strict=True)):
+        (found,) = execute(f"SELECT {_AMOUNT} FROM subscriptions WHERE tenant = ?", (room.tenant,)).fetchall()
+        if any(int(held) > most for held, most in zip(found, room.most, strict=True)):
             raise Moved
 
 
