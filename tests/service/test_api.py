@@ -427,7 +427,9 @@ def test_writes_during_reloads_are_all_there(tmp_path: Path, backend: str) -> No
         assert len(held) == 41
 
 
-def test_a_write_that_the_store_cannot_hold_is_not_held_at_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_the_store_cannot_hold_is_not_held_at_all(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     api.ask("PUT", ONE, BIG)
 
     def fail(self: Sqlite, body: object, **options: bool) -> Any:
@@ -439,6 +441,14 @@ def test_a_write_that_the_store_cannot_hold_is_not_held_at_all(api: Api, monkeyp
         reply = api.ask(method, path, BIG | {"cel": "false"} if method == "PUT" else None)
         assert (reply.status, reply.kind) == (503, "unavailable")
         assert b"secret" not in reply.body
+    # On a full disk each request of everybody ends so: the log has one line, and later how many there were.
+    told = [record.getMessage() for record in caplog.records if record.name == "streamer.service.api"]
+    assert len(told) == 1
+    app = api.service.api
+    assert app is not None
+    app._quiet_until = 0.0
+    api.ask("DELETE", ONE)
+    assert "(4 requests so far)" in caplog.records[-1].getMessage()
     ready = api.ask("GET", "/readyz")
     assert (ready.status, ready.json) == (503, {"status": "not ready", "reason": "store_not_writable"})
     monkeypatch.undo()
