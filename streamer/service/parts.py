@@ -119,10 +119,19 @@ def parts_of(config: Config, before: Parts | None = None) -> Parts:
     feeds = {name: _feed(name, section, config) for name, section in sources_of(config).items()}
     written: dict[str, protocols.Sink] = {}
     endpoints: dict[str, protocols.Endpoint] = {}
-    old_sinks = [] if before is None else [(_place(sinks_of(before.config)[name]), sink) for name, sink in before.sinks.items()]
+    places = {name: _place(section) for name, section in sinks_of(config).items()}
+    old_sinks = (
+        {} if before is None else {name: (_place(sinks_of(before.config)[name]), sink) for name, sink in before.sinks.items()}
+    )
+    # Each goes on under one name alone, since it counts what it is given: under its own, where that is still the same.
+    same = {name: old_sinks.pop(name)[1] for name, (place, _) in list(old_sinks.items()) if places.get(name) == place}
     for name, section in sinks_of(config).items():
         if not isinstance(section, WebhookSink):
-            written[name] = next((sink for place, sink in old_sinks if place == _place(section)), None) or sinks.made(section)
+            renamed = next((old for old, (place, _) in old_sinks.items() if place == places[name]), None)
+            if name in same:
+                written[name] = same[name]
+            else:
+                written[name] = sinks.made(section) if renamed is None else old_sinks.pop(renamed)[1]
         elif before is not None and name in before.endpoints and _place(before.config.sinks[name]) == _place(section):
             endpoints[name] = before.endpoints[name]
         else:

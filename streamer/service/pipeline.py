@@ -494,7 +494,8 @@ class Pipeline:
 
     def _again(self, letter: DeadLetter) -> list[Part]:
         feed = self._setup.feeds[letter.source]
-        batch = Batch(letter.partition, [letter.record], partial(_always, letter.position), None)
+        # Of no generation: it confirms nothing, and so it is nobody's whose partition that is by now.
+        batch = Batch(letter.partition, [letter.record], partial(_always, letter.position), None, generation=0)
         parts = list(self._matched(feed, batch, None if letter.part < 0 else letter.part))
         if not any(part.dead for part in parts):
             parts[-1].dropped.append(letter.id)

@@ -203,6 +203,9 @@ class Service:
         except ServiceError as error:
             # The next time is soon, and what is away is told of by others.
             _LOGGER.debug("%s", error)
+        except Exception as error:
+            # Whoever follows must go on: without that nothing that is due is delivered.
+            _LOGGER.exception("what other processes wrote cannot be taken: %s", type(error).__name__)
 
     def stop(self) -> None:
         """Have it end as SIGTERM does; any thread may."""

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from streamer import Config
 from streamer.errors import ServiceError
 from streamer.service import faults, reload
+from streamer.service.parts import Parts, parts_of
 from streamer.service.sources.file import FileLines
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import event, lines
@@ -178,6 +180,39 @@ def test_a_refused_reload_leaves_all_as_it_was_and_says_why(
         assert numbers(tmp_path / "after.jsonl") == [count + 2]
         assert not (tmp_path / "never.jsonl").exists() or not (tmp_path / "never.jsonl").read_bytes()
     busy.close()
+
+
+def test_sinks_that_write_to_one_place_stay_apart(tmp_path: Path) -> None:
+    """Each counts what it is given: one for two names told of the wrong messages, and was closed under the other."""
+
+    def parts(sinks: dict[str, str], before: Parts | None = None) -> Parts:
+        topic = {"type": "kafka", "brokers": "localhost:9", "topic": "matches"}
+        config = {"sinks": {name: topic | {"event": event} for name, event in sinks.items()}}
+        routes = [{"gateway": name, "sink": name} for name in sinks]
+        return parts_of(Config.from_dict(config | {"routes": routes}), before)
+
+    first = parts({"a": "full", "b": "none"})
+    again = parts({"b": "full", "a": "full"}, first)
+    assert (again.sinks["a"], again.sinks["b"]) == (first.sinks["a"], first.sinks["b"])
+    assert again.sinks["a"] is not again.sinks["b"]
+    renamed = parts({"c": "full", "b": "none", "d": "full"}, first)
+    assert renamed.sinks["b"] is first.sinks["b"]
+    assert renamed.sinks["c"] is first.sinks["a"]
+    assert renamed.sinks["d"] not in first.sinks.values()
+
+
+def test_a_letter_of_a_file_that_was_rotated_away_is_replayed(tmp_path: Path, backend: str) -> None:
+    with running(tmp_path) as api:
+        admin = api.make_token(None, "admin")
+        api.ask("PUT", ONE, BIG)
+        api.read(order(1), b"{")
+        (tmp_path / "in.jsonl").rename(tmp_path / "in.jsonl.1")
+        (tmp_path / "in.jsonl").write_bytes(order(2) + b"\n")
+        until(lambda: len(api.delivered()) == 2)
+        (letter,) = api.ask("GET", "/v1/dead-letters", token=admin).json["items"]
+        assert api.ask("POST", f"/v1/dead-letters/{letter['id']}:replay", token=admin).status == 409
+        api.read(order(3))
+        assert len(api.delivered()) == 3
 
 
 @pytest.mark.parametrize("point", ["reload.checked", "reload.paused"])

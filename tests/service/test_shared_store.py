@@ -19,8 +19,10 @@ from streamer.config.schema.service import SharedStore
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
+from streamer.service.gateways import sink_of
 from streamer.service.store import postgres
 from streamer.service.store.database import Fenced
+from streamer.service.store.gateways import GatewayTable, StoredGateway
 from streamer.service.store.opened import look
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.schema import POSTGRES
@@ -217,9 +219,36 @@ def test_a_partition_is_not_taken_over_in_the_middle_of_a_commit(make: Make) -> 
     assert other.generation("s", "p") == one.generation("s", "p") + 1
 
 
-def test_one_process_delivers_at_a_time_and_another_takes_over(make: Make) -> None:
+def test_what_comes_while_one_counts_is_counted_once(make: Make) -> None:
+    """Who delivers asks for the last numbers first, and then how much there is up to them: else it counts some twice, and the
+    spool is full one day of what is not there."""
     one, other = make(), make()
     lane = one.lane("out")
+    other.lane("out")
+    other.commit([], [], [], [spooled(1)])
+    ((_, _, last),) = one.lasts()
+    other.commit([], [], [], [spooled(2)])
+    before, lane.last = lane.last, last
+    assert one.held(lane, before)[0] == 1
+    ((_, _, lane.last),) = one.lasts()
+    assert one.held(lane, last)[0] == 1
+    assert one.held(lane)[0] == 2
+
+
+def test_a_gateway_that_goes_has_who_delivers_begin_anew(make: Make) -> None:
+    """Its lane's number may be given again at once; what was on its way settles nothing there."""
+    one, other = make(), make()
+    assert one.lead(30)
+    table = GatewayTable(other)
+    row = table.write(StoredGateway(tenant="acme", id="g", settings="{}", created=1, updated=1), None, 10)
+    table.delete(row, sink_of("acme", "g"))
+    with pytest.raises(Fenced):
+        one.settle(Changes(delivered=[1]))
+
+
+def test_one_process_delivers_at_a_time_and_another_takes_over(make: Make) -> None:
+    one, other = make(), make()
+    one.lane("out")
     ((number, _),) = one.commit([], [], [], [spooled(1)])
     assert one.lead(0.5)
     assert not other.lead(0.5)
@@ -227,7 +256,7 @@ def test_one_process_delivers_at_a_time_and_another_takes_over(make: Make) -> No
     assert other.lead(30)
     with pytest.raises(Fenced, match="another process delivers what the spool holds"):
         one.settle(Changes(delivered=[number]))
-    assert other.held(lane)[0] == 1
+    assert other.held(other.lane("out"))[0] == 1
     assert not one.lead(30)
     other.leave()
     assert one.lead(30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -54,6 +55,27 @@ def test_what_is_no_regular_file_is_refused_at_once(path: Path, kind: str) -> No
     for act in (sink.check, sink.open):
         with pytest.raises(ServiceError, match="no regular file"):
             act()
+
+
+def test_half_of_a_line_is_taken_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever goes on after a disk was full, as after a test, would write the next line behind it."""
+    sink = FileAppender(path)
+    sink.open()
+    sink.write([b"a\n"])
+    write = os.write
+
+    def half(file: int, text: memoryview) -> int:
+        if len(text) < 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, text[:5])
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(ServiceError, match="No space left"):
+        sink.write([b'{"id":1}\n'])
+    monkeypatch.undo()
+    sink.write([b"c\n"])
+    sink.close()
+    assert path.read_bytes() == b"a\nc\n"
 
 
 def test_after_a_rename_lines_go_to_a_new_file(path: Path) -> None:

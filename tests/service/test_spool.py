@@ -408,6 +408,53 @@ def test_another_url_is_asked_again(place: Place) -> None:
     assert endpoint.took == [["a-0000"]]
 
 
+def test_what_the_endpoint_before_answers_says_nothing_of_the_next(place: Place) -> None:
+    """The usual way in which an address is given up: it says 410 once its successor is configured."""
+    hold = threading.Event()
+    before = Endpoint(lambda *_: Outcome("gone", "410", "HTTP status 410") if hold.wait(30) else DOWN)
+    running = place.start(before)
+    place.put(["a-0000"], running)
+    until(lambda: before.sent)
+    after = Endpoint(lambda *_: GOOD)
+    running.add("out", after, FAST, "another")
+    hold.set()
+    place.put(["b-0000"], running)
+    running.complete()
+    place.wait()
+    assert sorted(after.took) == [["a-0000"], ["b-0000"]]
+    assert place.store.lane("out", anew=True).gone is None
+
+
+def test_what_was_on_its_way_does_not_shorten_what_an_endpoint_asks_for(place: Place) -> None:
+    hold = threading.Event()
+
+    def answer(identity: str, times: int) -> Outcome:
+        if identity == "a-0000" and times == 1:
+            until(lambda: len(endpoint.sent) == 3)
+            return Outcome("later", "429", "HTTP status 429", 1.0)
+        return GOOD if hold.wait(30) else DOWN
+
+    endpoint = Endpoint(answer)
+    place.put(["a-0000", "b-0000", "c-0000", "b-0001", "c-0001"])
+    running = place.start(endpoint, Terms(first=0.01, most=5.0, attempts=5, concurrency=3))
+    until(lambda: running.gauges()[0].state == "open")
+    hold.set()
+    running.complete()
+    place.wait()
+    asked = endpoint.sent[0][1]
+    assert len(endpoint.sent) == 6
+    assert all(moment - asked >= 0.9 for _, moment in endpoint.sent[3:])
+
+
+def test_where_nobody_delivers_nobody_waits_for_room(place: Place) -> None:
+    """Dead letters are replayed beside a store that no service uses; its tenants may be over what they may hold."""
+    place.put(["a-0000"], body=b"x" * 400)
+    running = Spool(place.store, place.counts)
+    running.add("out", Endpoint(lambda *_: GOOD), Terms(bytes=500), "t", Owner("acme", 500, 4))
+    running.stop()
+    running.await_room({"out": 400})
+
+
 def test_a_full_spool_lets_who_fills_it_wait(place: Place) -> None:
     hold = threading.Event()
     endpoint = Endpoint(lambda *_: GOOD if hold.wait(30) else DOWN)

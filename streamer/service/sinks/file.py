@@ -55,9 +55,14 @@ class FileAppender:
                 os.close(self._file)
                 self._file = None
                 self._file = self._opened()
-            rest = memoryview(b"".join(messages))
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
+            size, rest = os.fstat(self._file).st_size, memoryview(b"".join(messages))
+            try:
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
+            except OSError:
+                # Half of a line would have the next one glued to it.
+                os.ftruncate(self._file, size)
+                raise
 
     def flush(self) -> Sequence[tuple[int, Outcome]]:
         """See `Sink`."""

@@ -23,7 +23,7 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 #: Messages of one request, the keys that wait for it, and where it goes.
 Job: TypeAlias = tuple[Delivery, Endpoint, list[Waiting], list[Line]]
 #: A request, and what came of it: an error is one that an endpoint did not expect.
-Answer: TypeAlias = tuple[Delivery, list[Waiting], list[Line], Outcome | BaseException]
+Answer: TypeAlias = tuple[Delivery, Endpoint, list[Waiting], list[Line], Outcome | BaseException]
 
 
 @final
@@ -106,7 +106,7 @@ class Attempting:
             outcome = error
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._tell)
-        self._answers.append((each, rows, lines, outcome))
+        self._answers.append((each, endpoint, rows, lines, outcome))
 
     def _tell(self) -> None:
         answers, self._answers = self._answers, []

@@ -72,6 +72,8 @@ class Breaker:
         self._trips = 0
         self.state: Literal["closed", "half_open", "open"] = "closed"
         self.until = 0.0
+        #: Until when the endpoint wants to hear nothing, whatever it answers to what was on its way.
+        self._quiet_until = 0.0
 
     def lets(self, now: float, flying: int) -> bool:
         """Tell whether one more request may begin."""
@@ -81,15 +83,21 @@ class Breaker:
             self.state = "half_open"
         return self.state == "half_open" and flying == 0
 
-    def good(self) -> bool:
+    def good(self, now: float) -> bool:
         """Note that the endpoint answers; tell whether it did not before."""
+        if now < self._quiet_until:
+            self.state, self.until = "open", self._quiet_until
+            return False
         was, self.state, self._trips = self.state, "closed", 0
         self._failing.clear()
         return was != "closed"
 
     def bad(self, name: Hashable, now: float, after: float | None) -> bool:
         """Note that a request of a key has failed; tell whether that opens it."""
+        if after is not None:
+            self._quiet_until = max(self._quiet_until, now + min(after, self._terms.most))
         if self.state == "open":
+            self.until = max(self.until, self._quiet_until)
             return False
         self._failing.add(name)
         if after is None and self.state == "closed" and len(self._failing) < TRIP:

@@ -289,8 +289,16 @@ class Delivery:
 
     # What came of a request
 
-    def done(self, rows: Sequence[Waiting], lines: Sequence[Line], outcome: Outcome, changes: Changes, now: float) -> None:
-        """Note what came of a request."""
+    def done(
+        self,
+        endpoint: Endpoint,
+        rows: Sequence[Waiting],
+        lines: Sequence[Line],
+        outcome: Outcome,
+        changes: Changes,
+        now: float,
+    ) -> None:
+        """Note what came of a request to an endpoint, which another one may have taken the place of meanwhile."""
         self.requests -= 1
         if self.owner is not None:
             self.owner.requests -= 1
@@ -300,6 +308,10 @@ class Delivery:
         for row in rows:
             self._forget(row)
         self.results["retried" if outcome.result == "later" else "refused" if outcome.result == "never" else outcome.result] += 1
+        if endpoint is not self.endpoint and outcome.result in ("later", "gone"):
+            # It says nothing of the one that is asked now.
+            self._put_back(rows, lines)
+            return
         if outcome.result == "later":
             if self.breaker.bad(lines[0].name, now, outcome.after) and now - self._told_down > QUIET:
                 self._told_down, self._is_told_down = now, True
@@ -308,7 +320,7 @@ class Delivery:
                 self._log(logging.WARNING, told, outcome.reason, wait)
             self._failed(rows, lines, outcome, changes, now)
             return
-        if self.breaker.good() and self._is_told_down:
+        if self.breaker.good(now) and self._is_told_down:
             self._is_told_down = False
             self._log(logging.INFO, "%s: answers again")
         if outcome.result == "delivered":

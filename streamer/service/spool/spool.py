@@ -225,6 +225,8 @@ class Spool:
         fits = all(self._has_room(self._deliveries.get(name), size) for name, size in sizes.items())
         if fits and all(owner.bytes + size <= owner.most_bytes for owner, size in self._of_owners(sizes).items()):
             return
+        if not self._is_running:
+            return  # nobody delivers, who could make room
         asking = _Asking(sizes)
         self._inbox.put(asking)
         while not asking.granted.wait(TICK * 5) and not self._is_over:
@@ -440,12 +442,12 @@ class Spool:
 
     def _done(self, answers: Sequence[Answer]) -> None:
         now = time.monotonic()
-        for each, rows, lines, outcome in answers:
+        for each, endpoint, rows, lines, outcome in answers:
             self._flying -= 1
             self._own_flying -= each.owner is not None
             if isinstance(outcome, BaseException):
                 raise outcome
-            each.done(rows, lines, outcome, self._changes, now)
+            each.done(endpoint, rows, lines, outcome, self._changes, now)
             self._touched.add(each)
         if self._since is None and len(self._changes):
             self._since = now

@@ -103,6 +103,8 @@ class GatewayTable:
             execute("UPDATE versions SET last = last + 1")
             _check(execute, row, row)
             execute("DELETE FROM gateways WHERE tenant = ? AND id = ?", (row.tenant, row.id))
+            # The number of its lane may be given again at once, and what was sent of it must settle nothing there.
+            self._store.unseat(execute)
             return self._store.forget(sink, execute)
 
         try:

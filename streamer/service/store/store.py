@@ -211,7 +211,7 @@ class Store:
         """Drop dead letters by their numbers, or all of them, and what waits for them; return how many there were."""
 
         def drop(execute: Execute) -> int:
-            self._unseat(execute)
+            self.unseat(execute)
             if numbers is None:
                 execute("DELETE FROM spool WHERE number IN (SELECT spooled FROM dead_letters)")
                 return int(execute("DELETE FROM dead_letters").rowcount)
@@ -288,8 +288,12 @@ class Store:
         return self.database.rows(OLDEST_OF, *range_of(lane), most, patient=True)
 
     def held(self, lane: Lane, after: int = 0) -> tuple[int, int, int]:
-        """Count the messages for a sink, from the first after one, their bytes, and the matches that they tell of."""
-        ((messages, size, matches),) = self.database.rows(HELD, max(after, lane.first), range_of(lane)[1], patient=True)
+        """Count the messages for a sink, from the first after one, their bytes, and the matches that they tell of.
+
+        In a shared store no further than the lane is known: what comes meanwhile is counted when it is looked at next.
+        """
+        end = lane.last + 1 if self.database.is_shared else range_of(lane)[1]
+        ((messages, size, matches),) = self.database.rows(HELD, max(after, lane.first), end, patient=True)
         return int(messages), int(size), int(matches)
 
     def lanes(self) -> list[tuple[str, int, int]]:
@@ -362,7 +366,7 @@ class Store:
             self.database.change(lambda execute: execute(statement, (self._holder,)), tells=True)
             self._leads = None
 
-    def _unseat(self, execute: Execute) -> None:
+    def unseat(self, execute: Execute) -> None:
         """Have who delivers begin anew where that is another process, since what it knows is changed here.
 
         It is the same one still: it alone knows what is on its way, and waits for that.
@@ -386,7 +390,7 @@ class Store:
         statement = "UPDATE lanes SET gone = NULL, target = NULL WHERE name = ? AND gone IS NOT NULL"
 
         def enable(execute: Execute) -> int:
-            self._unseat(execute)
+            self.unseat(execute)
             return int(execute(statement, (name,)).rowcount)
 
         found = self.database.change(enable, tells=True)
@@ -401,7 +405,7 @@ class Store:
         self.lane(name)
 
         def clear(execute: Execute) -> int:
-            self._unseat(execute)
+            self.unseat(execute)
             return self.forget(name, execute)[0]
 
         return self.database.change(clear, tells=True)
@@ -415,7 +419,7 @@ class Store:
             self.lane(letter.sink)
 
         def respool(execute: Execute) -> None:
-            self._unseat(execute)
+            self.unseat(execute)
             again = []
             for letter in letters:
                 execute("DELETE FROM dead_letters WHERE id = ?", (letter.id,))
