@@ -329,8 +329,11 @@ class Pipeline:
             with self._turn:
                 if sink not in self._setup.sinks:
                     return None
-                outcomes = self._given(sink, [text])
-            outcome = outcomes[0][1] if outcomes else Outcome("delivered")
+                if self.is_away(sink):
+                    outcome = Outcome("later", "away", "it is away; it is waited for")
+                else:
+                    outcomes = self._given(sink, [text])
+                    outcome = outcomes[0][1] if outcomes else Outcome("delivered")
         return Attempt(milliseconds(), time.monotonic() - began, 1, identity, outcome)
 
     def resend(self, letter: DeadLetter) -> bool:

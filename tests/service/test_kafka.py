@@ -413,6 +413,17 @@ def test_a_message_that_is_too_large_is_refused_and_the_others_are_held(topic: T
     assert order(topic) == [1, 3, 4]
 
 
+def test_what_a_write_that_failed_had_is_not_counted(topic: Topic, sink: Sink) -> None:
+    """As that of a test, after which the service goes on: the next refusal would be that of another message."""
+    made = sink(options={"message.max.bytes": 5000})
+    with pytest.raises(UnicodeDecodeError):
+        made.write([message(9), b"\xff" * 200])
+    made.write([message(1), message(2, pad=6000), message(3)])
+    ((number, _),) = made.flush()
+    assert number == 1
+    assert order(topic)[-2:] == [1, 3]
+
+
 TOO_LARGE, INVALID = KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD
 
 

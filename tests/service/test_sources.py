@@ -134,6 +134,25 @@ def test_a_file_that_was_renamed_is_read_to_its_end_and_the_new_one_is_another_p
     assert seen == [1]
 
 
+def test_who_writes_on_after_a_rotation_is_read_to_the_end(place: Place) -> None:
+    """logrotate's `create` makes the new file first, and says so a while later; half a line may stand there meanwhile."""
+    append(place.path, b"a\n")
+    place.read()
+    old = os.open(place.path, os.O_WRONLY | os.O_APPEND)
+    os.rename(place.path, place.path.with_name("log.1"))
+    place.path.touch()
+    found = []
+    for number in range(10):
+        os.write(old, b"%d\nhal" % number)
+        found += place.read(5)
+        os.write(old, b"f\n")
+        found += place.read(5)
+    os.close(old)
+    append(place.path, b"new\n")
+    found += place.read(40)
+    assert texts(found) == [line for number in range(10) for line in (b"%d" % number, b"half")] + [b"new"]
+
+
 def test_a_file_that_was_renamed_while_nobody_read_is_read_on(place: Place) -> None:
     append(place.path, b"a\nb\n")
     place.read()

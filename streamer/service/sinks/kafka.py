@@ -11,7 +11,8 @@ A message that is longer than the topic takes is found before it is sent, as lon
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, final
 
@@ -107,20 +108,34 @@ class KafkaTopic:
     def write(self, messages: Sequence[bytes]) -> None:
         """See `Sink`."""
         self._progress = time.monotonic()
-        for message in messages:
-            self._written.append(message)
-            self._send(len(self._written) - 1)
-        self._hear(0)
+        with self._whole():
+            for message in messages:
+                self._written.append(message)
+                self._send(len(self._written) - 1)
+            self._hear(0)
 
     def flush(self) -> Sequence[tuple[int, Outcome]]:
         """See `Sink`."""
         self._progress = time.monotonic()
-        self._await_all()
-        while self._failed:
-            self._recover()
+        with self._whole():
+            self._await_all()
+            while self._failed:
+                self._recover()
         refused = sorted(self._refused.items())
         self._begin()
         return refused
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Forget what was written where that fails: who goes on, as after a test, counts from 0 again."""
+        try:
+            yield
+        except BaseException:
+            self._begin()
+            if self._producer is not None:
+                self._producer.purge()
+                self._renew()
+            raise
 
     def close(self) -> None:
         """See `Sink`."""
@@ -139,7 +154,7 @@ class KafkaTopic:
                     value=message.removesuffix(b"\n"),
                     key=key_of(message),
                     headers=headers,
-                    on_delivery=partial(self._reported, number),
+                    on_delivery=partial(self._reported, self._written, number),
                 )
                 self._pending += 1
                 return
@@ -153,7 +168,9 @@ class KafkaTopic:
                     self._failed[number] = error.args[0]
                 return
 
-    def _reported(self, number: int, error: KafkaError | None, _: Message) -> None:
+    def _reported(self, written: list[bytes], number: int, error: KafkaError | None, _: Message) -> None:
+        if written is not self._written:
+            return  # it was forgotten
         self._pending -= 1
         self._progress = time.monotonic()
         if error is not None:

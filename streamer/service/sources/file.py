@@ -43,6 +43,9 @@ HEAD: Final = 1024
 CHUNK: Final = 1024 * 1024
 #: And of what is compressed: how far that was read tells of no more than was decompressed, but for as much.
 _COMPRESSED: Final = 64 * 1024
+#: A file that was renamed is at its end once nothing came for so many looks: with logrotate's `create`, who writes it learns of
+#: the new one a while after that is there.
+_LOOKS: Final = 20
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
@@ -143,6 +146,7 @@ class FileLines:
             chunk = self._chunk(reading)
             reading.is_at_end = not chunk
             if chunk:
+                reading.another_since = None
                 records, end = reading.lines.feed(chunk)
                 return Batch(reading.partition, records, end, reading.confirm()) if records else None
             if reading.is_ended or not self._follow:
@@ -232,10 +236,10 @@ class FileLines:
             # What stood there is gone, the beginning of a line that was read too.
             reading.lines, reading.inflated = Lines(self._max_bytes, reading.lines.taken), iter(())
         else:
-            # Who wrote it may write on for a moment.
+            # Who wrote it writes on until somebody says that it is another file, as the last step of a rotation.
             if reading.another_since is None:
                 reading.another_since = now
-            if now - reading.another_since < self._poll:
+            if now - reading.another_since < self._poll * _LOOKS:
                 return
             _LOGGER.info("%s: rotated; the new file is read from its beginning", self._path)
         faults.point("source.rotated")
