@@ -125,14 +125,14 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
     variables, values, wrong = _environment(environment)
     members: dict[str, Any] = plain or {}
     named: dict[Path, str] = {}
+    base = _absolute(directory)
     if isinstance(files := members.get("subscriptions"), str | list):
         if isinstance(files, str):
             # One path is short for a list of it.
             files, root.value["subscriptions"] = [files], Node([node := root.value["subscriptions"]], node.mark)
-        base = _absolute(directory)
         named = {base / file: str(Path(name).parent / file) for file in files if isinstance(file, str) and file}
         members["subscriptions"] = files
-    _rebased(Config, members, _absolute(directory))
+    _rebased(Config, members, base)
     try:
         config = Config.model_validate(_merged(members, values))
     except ValidationError as invalid:

@@ -120,22 +120,18 @@ def parts_of(config: Config, before: Parts | None = None) -> Parts:
     written: dict[str, protocols.Sink] = {}
     endpoints: dict[str, protocols.Endpoint] = {}
     places = {name: _place(section) for name, section in sinks_of(config).items()}
-    old_sinks = (
-        {} if before is None else {name: (_place(sinks_of(before.config)[name]), sink) for name, sink in before.sinks.items()}
-    )
-    # Each goes on under one name alone, since it counts what it is given: under its own, where that is still the same.
-    same = {name: old_sinks.pop(name)[1] for name, (place, _) in list(old_sinks.items()) if places.get(name) == place}
+    old_places = {} if before is None else {name: _place(section) for name, section in sinks_of(before.config).items()}
+    # Each goes on under one name alone, since it counts what it is given: under its own, where that still leads there.
+    left = {} if before is None else {name: sink for name, sink in before.sinks.items() if old_places[name] != places.get(name)}
     for name, section in sinks_of(config).items():
-        if not isinstance(section, WebhookSink):
-            renamed = next((old for old, (place, _) in old_sinks.items() if place == places[name]), None)
-            if name in same:
-                written[name] = same[name]
-            else:
-                written[name] = sinks.made(section) if renamed is None else old_sinks.pop(renamed)[1]
-        elif before is not None and name in before.endpoints and _place(before.config.sinks[name]) == _place(section):
-            endpoints[name] = before.endpoints[name]
+        is_same = old_places.get(name) == places[name]
+        if isinstance(section, WebhookSink):
+            endpoints[name] = before.endpoints[name] if before is not None and is_same else sinks.endpoint(section)
+        elif before is not None and is_same:
+            written[name] = before.sinks[name]
         else:
-            endpoints[name] = sinks.endpoint(section)
+            renamed = next((old for old in left if old_places[old] == places[name]), None)
+            written[name] = sinks.made(section) if renamed is None else left.pop(renamed)
     if before is not None:
         old = sources_of(before.config)
         feeds |= {name: before.feeds[name] for name, section in sources_of(config).items() if old.get(name) == section}
