@@ -17,6 +17,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, Off
 
 from streamer.config.schema.kafka import OF_CLIENTS, OF_CONSUMERS, OF_PRODUCERS, Kafka
 from streamer.errors import ConfigError, ServiceError
+from streamer.service.kafka_errors import Meaning, meaning
 from streamer.service.protocols import Away
 
 #: How long brokers may take to answer, in seconds.
@@ -24,45 +25,12 @@ ANSWER: Final = 10.0
 #: How long they may take at first: who does not let us in says nothing but that.
 _FIRST_ANSWER: Final = 2.0
 #: What passes by itself is asked again after so long, in seconds.
-_SOON: Final = 0.2
-#: What waiting does not mend, once brokers are reached.
-LASTING: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.UNSUPPORTED_SASL_MECHANISM,
-        KafkaError._AUTHENTICATION,
-    }
-)
-#: Why brokers that are there are not reached: who we are to them, or they to us. Amid their restart a handshake may fail, too.
-_REFUSING: Final = LASTING | {KafkaError._SSL}
-#: What passes by itself: brokers that are away, that begin, or that hand over.
-PASSING: Final = frozenset(
-    {
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._WAIT_COORD,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.REBALANCE_IN_PROGRESS,
-    }
-)
-#: Of a topic that there is not.
-UNKNOWN: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+SOON: Final = 0.2
 #: What an admin client does not know, and would warn of.
 _OF_OTHERS: Final = (OF_CONSUMERS | OF_PRODUCERS) - OF_CLIENTS
-#: What is said of partitions that there are, while brokers that came back have not chosen who leads them.
-_LEADERLESS: Final = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT)
 #: Of a topic at brokers before 2.8.
 _NO_ID: Final = "A" * 22
-_LOGGER: Final = logging.getLogger("streamer.service")
+_SILENT: Final = logging.Logger("librdkafka", logging.CRITICAL + 1)
 _T = TypeVar("_T")
 
 
@@ -81,9 +49,9 @@ def settings(section: Kafka, heard: Callable[[KafkaError], None]) -> dict[str, A
         "bootstrap.servers": ",".join(section.brokers),
         "security.protocol": f"{'SASL_' if section.sasl.mechanism else ''}{'SSL' if section.tls else 'PLAINTEXT'}",
         "error_cb": heard,
-        # What it would write to standard error, for each attempt to connect, `heard` is told, too.
+        # What it would log, `heard` is told, too; it calls an error fatal that a new producer mends.
         "log_level": 0,
-        "logger": _LOGGER,
+        "logger": _SILENT,
     }
     files = {"ssl.ca.location": section.ca, "ssl.certificate.location": section.certificate, "ssl.key.location": section.key}
     made |= {name: str(path) for name, path in files.items() if path is not None}
@@ -110,23 +78,22 @@ def said(error: KafkaError | KafkaException) -> str:
     return " ".join((told.str() or told.name()).split())
 
 
-def code(error: KafkaException) -> int:
-    """Return the number of an error."""
-    return int(error.args[0].code())
-
-
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
     """Return what a group has of partitions. Raises ServiceError; Away where its coordinator does not answer in time."""
     deadline = time.monotonic() + ANSWER
     while True:
         try:
-            return consumer.committed(list(partitions), timeout=ANSWER)
-        except KafkaException as error:
-            if code(error) not in PASSING:
-                raise ServiceError(said(error)) from None
-            if time.monotonic() > deadline:
-                raise Away(said(error)) from None
-            time.sleep(_SOON)
+            found: list[TopicPartition] = consumer.committed(list(partitions), timeout=ANSWER)
+            # A partition without an answer is not one that the group knows nothing of.
+            if (error := next((each.error for each in found if each.error is not None), None)) is None:
+                return found
+        except KafkaException as failed:
+            error = failed.args[0]
+        if not meaning(error).passes:
+            raise ServiceError(said(error))
+        if time.monotonic() > deadline:
+            raise Away(said(error))
+        time.sleep(SOON)
 
 
 @final
@@ -163,7 +130,7 @@ class Cluster:
             try:
                 told = answer.result()
             except KafkaException as error:
-                if code(error) not in UNKNOWN:
+                if meaning(error) is not Meaning.UNKNOWN:
                     raise self._failed(error, f"topic {name}") from None
             else:
                 identity = "" if told.topic_id is None or str(told.topic_id) == _NO_ID else str(told.topic_id)
@@ -201,7 +168,7 @@ class Cluster:
             (answer,) = self._admin.describe_configs([resource], request_timeout=ANSWER).values()
             return {name: str(entry.value) for name, entry in answer.result().items()}
         except KafkaException as error:
-            if code(error) in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNSUPPORTED_FEATURE):
+            if error.args[0].code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNSUPPORTED_FEATURE):
                 return {}
             raise self._failed(error, f"topic {topic}") from None
 
@@ -210,9 +177,9 @@ class Cluster:
         self._heard.last, self._heard.are_down = None, False
         try:
             answers = question(_FIRST_ANSWER)
-            failed = [error.args[0].code() for each in answers.values() if isinstance(error := each.exception(), KafkaException)]
+            failed = [meaning(error) for each in answers.values() if isinstance(error := each.exception(), KafkaException)]
             # Names that nobody knows, and ports at which nobody listens, are as they are a few seconds later, too.
-            if PASSING.isdisjoint(failed) or self._refusal() is not None or self._heard.are_down:
+            if Meaning.PASSING not in failed or self._refusal() is not None or self._heard.are_down:
                 return answers
             answers = question(ANSWER)
             for each in answers.values():
@@ -231,17 +198,22 @@ class Cluster:
         """Return why a broker did not let us in; None where that is not what went wrong last."""
         self._admin.poll(0)  # what was heard meanwhile
         last = self._heard.last
-        return last if last is not None and last.code() in _REFUSING else None
+        # Amid the restart of brokers a handshake may fail, too; so that of TLS passes, and refuses only while they are asked.
+        return last if last is not None and (meaning(last) is Meaning.REFUSING or last.code() == KafkaError._SSL) else None
 
     def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
-        where = ", ".join(self._section.brokers)
-        if code(error) in PASSING or (what.startswith("partition ") and code(error) in _LEADERLESS):
-            if (refusal := self._refusal()) is not None:
-                return ServiceError(f"no broker lets us in at {where}: {said(refusal)}")
-            told = self._heard.last or error.args[0]
-            hint = "" if _tells(told) else "; brokers that expect other tls or sasl close the connection, too"
-            return Away(f"no broker answers at {where}: {said(told)}{hint}")
-        return ServiceError(f"{what}: {said(error)}" if what else said(error))
+        where, told = ", ".join(self._section.brokers), f"{what}: {said(error)}" if what else said(error)
+        found = meaning(error)
+        # A broker that has just begun to lead a partition may not know it so far.
+        if found is not Meaning.PASSING and not (found is Meaning.UNKNOWN and what.startswith("partition ")):
+            return ServiceError(told)
+        if (refusal := self._refusal()) is not None:
+            return ServiceError(f"no broker lets us in at {where}: {said(refusal)}")
+        last = self._heard.last or error.args[0]
+        if last.code() > 0:
+            return Away(told)
+        hint = "" if _tells(last) else "; brokers that expect other tls or sasl close the connection, too"
+        return Away(f"no broker answers at {where}: {said(last)}{hint}")
 
 
 @final

@@ -477,6 +477,39 @@ def test_a_broker_that_restarts_and_crashes_under_load_loses_nothing(
     assert kafka.server.PASSWORD not in process.log.read_text()
 
 
+def test_a_broker_that_stands_still_while_a_process_joins_ends_nobody(kafka: Broker, tmp_path: Path) -> None:
+    """Leaders get other epochs when it continues, and whoever begins partitions then asks by the epochs of before."""
+    join_while_it_stands_still(kafka, tmp_path, rounds=1)
+
+
+def join_while_it_stands_still(kafka: Broker, place: Path, rounds: int) -> dict[str, int]:
+    """Run two processes of a group, of which one joins again and again while the broker stands still for 13 s."""
+    source, sink = kafka.topic(), kafka.topic()
+    first, second = (Process(kafka, place, name, source, sink) for name in ("a", "b"))
+    sent = 0
+    try:
+        first.start()
+        first.wait_for(b"assigned")
+        for _ in range(rounds):
+            kafka.send(source, sent, sent + 1000)
+            sent += 1000
+            second.start()
+            second.wait_for(b"started")
+            kafka.server.signal(signal.SIGSTOP)
+            time.sleep(13)
+            kafka.server.signal(signal.SIGCONT)
+            kafka.send(source, sent, sent + 1000)
+            sent += 1000
+            found = wait_for_all(lambda: kafka.written(sink), sent, [first, second])
+            second.end()
+        first.end()
+    finally:
+        kafka.server.signal(signal.SIGCONT)
+        first.kill()
+        second.kill()
+    return {"events": sent, "rounds": rounds, "delivered_twice": check(found, sent)}
+
+
 def test_a_topic_that_is_made_anew_while_it_is_read_is_found(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_of_kafka, "LOOK", 0.5)
     topic = kafka.topic(1)

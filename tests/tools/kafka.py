@@ -133,6 +133,11 @@ class Server:
                 self.kill()
             self._process = None
 
+    def signal(self, number: int) -> None:
+        """Have it stand still, or continue."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """End it at once."""
         assert self._process is not None

@@ -13,7 +13,7 @@ from typing import Any, Final
 import confluent_kafka
 
 #: Requests of the protocol, by their numbers.
-PRODUCE, FETCH, OFFSET_COMMIT = 0, 1, 8
+PRODUCE, FETCH, LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH = 0, 1, 2, 8, 9
 _PRODUCER: Final = 0
 
 
@@ -28,15 +28,15 @@ def _library() -> ctypes.CDLL:
 
 
 class MockCluster:
-    """One broker, whose groups begin at once."""
+    """One broker, or more, whose groups begin at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, brokers: int = 1) -> None:
         self._library = _library()
         error = ctypes.create_string_buffer(512)
         settings = ctypes.c_void_p(self._library.rd_kafka_conf_new())
         self._client = ctypes.c_void_p(self._library.rd_kafka_new(_PRODUCER, settings, error, len(error)))
         assert self._client, error.value
-        self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._client, 1))
+        self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._client, brokers))
         self.address = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
         self._do("group_initial_rebalance_delay_ms", ctypes.c_int32(0))
         self._do("set_controller_id", ctypes.c_int32(1))
@@ -53,6 +53,10 @@ class MockCluster:
         """Forget the first messages of a partition, as retention does."""
         assert not self._do("partition_delete_records", topic.encode(), ctypes.c_int32(partition), ctypes.c_int64(before))
 
+    def lead(self, topic: str, partition: int, broker: int) -> None:
+        """Have a broker lead a partition, in a later epoch; -1 for none."""
+        assert not self._do("partition_set_leader", topic.encode(), ctypes.c_int32(partition), ctypes.c_int32(broker))
+
     def answer(self, request: int, *errors: int) -> None:
         """Answer the next requests of a kind with errors, by their numbers."""
         self._do(
@@ -61,6 +65,10 @@ class MockCluster:
             ctypes.c_size_t(len(errors)),
             (ctypes.c_int * len(errors))(*errors),
         )
+
+    def clear(self, request: int) -> None:
+        """Answer requests of a kind as they are again."""
+        self._do("clear_request_errors", ctypes.c_int16(request))
 
     def down(self) -> None:
         """Let the broker be away."""

@@ -10,6 +10,7 @@ A message that is longer than the topic takes is found before it is sent, as lon
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,28 +23,20 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 from streamer.config.schema.sinks import KafkaSink
 from streamer.errors import ServiceError
 from streamer.service import kafka
+from streamer.service.kafka_errors import Meaning, meaning
 from streamer.service.messages import id_of, key_of
 from streamer.service.protocols import Outcome
 
 #: What a message is: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
 _TYPE: Final = b"application/cloudevents+json; charset=UTF-8"
-#: What does not get better by being sent again, and what it is called.
-_NEVER: Final = {KafkaError.MSG_SIZE_TOO_LARGE: "too_large", KafkaError.INVALID_RECORD: "invalid_record"}
-#: Of a message that stood in a batch with one that is refused, or behind it.
-_INNOCENT: Final = frozenset(
-    {
-        KafkaError._GAPLESS_GUARANTEE,
-        KafkaError._FATAL,
-        KafkaError._PURGE_INFLIGHT,
-        KafkaError._PURGE_QUEUE,
-        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    }
-)
+#: What a dead letter of a message that is itself at fault is called.
+_CODES: Final = {KafkaError.INVALID_RECORD: "invalid_record"}
 #: Bytes that wait in the client at most.
 _WAITING_KIB: Final = 64 * 1024
 #: How long the client is waited for at once, in seconds.
 _WAIT: Final = 0.25
 _LIMIT: Final = "message.max.bytes"
+_LOGGER: Final = logging.getLogger("streamer.service")
 
 
 @final
@@ -161,7 +154,7 @@ class KafkaTopic:
             except BufferError:
                 self._poll()
             except KafkaException as error:
-                if kafka.code(error) in _NEVER:
+                if meaning(error) is Meaning.MESSAGE:
                     self._refuse(number, error.args[0])
                 else:
                     # What comes behind a refused one fails here at once.
@@ -172,8 +165,9 @@ class KafkaTopic:
         if written is not self._written:
             return  # it was forgotten
         self._pending -= 1
-        self._progress = time.monotonic()
-        if error is not None:
+        if error is None:
+            self._progress = time.monotonic()
+        else:
             self._failed[number] = error
 
     def _hear(self, wait: float) -> None:
@@ -191,6 +185,9 @@ class KafkaTopic:
     def _poll(self) -> None:
         """Hear what became of messages. Raises ServiceError where brokers hold none of them for too long."""
         self._hear(_WAIT)
+        self._check_time()
+
+    def _check_time(self) -> None:
         if time.monotonic() - self._progress > self._timeout:
             raise ServiceError(
                 f"topic {self._section.topic}: brokers held nothing for {self._timeout:g} s: {self._last or 'no answer'}; "
@@ -200,10 +197,18 @@ class KafkaTopic:
     def _recover(self) -> None:
         """Send again what failed, in its order. Raises ServiceError where that would not help."""
         failed, self._failed = dict(sorted(self._failed.items())), {}
-        suspects = {number for number, error in failed.items() if error.code() in _NEVER}
+        meanings = {number: meaning(error) for number, error in failed.items()}
+        for number, error in failed.items():
+            if not (meanings[number].passes or meanings[number] in (Meaning.MESSAGE, Meaning.FOLLOWING)):
+                raise ServiceError(f"topic {self._section.topic}: {kafka.said(error)}")
+        suspects = {number for number, found in meanings.items() if found is Meaning.MESSAGE}
         if not suspects:
-            error = next((each for each in failed.values() if each.code() not in _INNOCENT), next(iter(failed.values())))
-            raise ServiceError(f"topic {self._section.topic}: {kafka.said(error)}")
+            # The client has given it up, as it does where a code is not one that it knows to pass.
+            reasons = [error for number, error in failed.items() if meanings[number] is not Meaning.FOLLOWING]
+            self._last = kafka.said(reasons[0] if reasons else next(iter(failed.values())))
+            self._check_time()
+            _LOGGER.warning("topic %s: %s; sent again", self._section.topic, self._last)
+            time.sleep(kafka.SOON)
         self._renew()
         for number in failed:
             if number not in suspects:
@@ -213,7 +218,7 @@ class KafkaTopic:
             self._send(number)
             self._await_all()
             # Behind another one that failed, nothing more is sent: this producer has stopped.
-            if self._failed.keys() == {number} and (error := self._failed[number]).code() in _NEVER:
+            if self._failed.keys() == {number} and meaning(error := self._failed[number]) is Meaning.MESSAGE:
                 del self._failed[number]
                 self._refuse(number, error)
                 self._renew()
@@ -223,7 +228,8 @@ class KafkaTopic:
         self._producer = kafka.made(Producer, self._settings)
 
     def _refuse(self, number: int, error: KafkaError) -> None:
-        self._refused[number] = Outcome("never", _NEVER[error.code()], kafka.said(error))
+        self._progress = time.monotonic()
+        self._refused[number] = Outcome("never", _CODES.get(int(error.code()), "too_large"), kafka.said(error))
 
     def _heard(self, error: KafkaError) -> None:
         self._last = kafka.said(error)

@@ -29,6 +29,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -38,6 +39,7 @@ from streamer.config.schema.sources import KafkaSource
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, kafka, protocols
+from streamer.service.kafka_errors import Meaning, meaning
 from streamer.service.protocols import Batch, Progress, Record, Refused
 from streamer.service.sources.kafka_partitions import (
     Message,
@@ -68,6 +70,8 @@ _AT_ONCE: Final = 1000
 STATISTICS: Final = 5000
 #: How long the client is waited for, in seconds.
 _WAIT: Final = 0.1
+#: While brokers do not say where partitions begin, the log says so this often, in seconds.
+_TELL: Final = 5.0
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
@@ -91,6 +95,7 @@ class KafkaMessages:
         self._failed: Exception | None = None
         self._polling: threading.Thread | None = None
         self._down_since: float | None = None
+        self._untold: str | None = None  # why the group did not take the last offsets
         # Who waits for longer than that is taken for dead.
         self._patience = min(DRAIN, float(section.options.get("max.poll.interval.ms", 300_000)) / 2000)
 
@@ -129,6 +134,7 @@ class KafkaMessages:
                 "statistics.interval.ms": STATISTICS,
                 **kafka.settings(self._section, self._heard),
                 "stats_cb": self._told,
+                "on_commit": self._learn,
                 "group.id": self._section.group,
                 "partition.assignment.strategy": "cooperative-sticky",
                 "enable.auto.commit": False,
@@ -309,30 +315,46 @@ class KafkaMessages:
         with self._changed:
             wanted = [each for each in partitions if each.held > each.told]
             offsets = [each.at(each.held, each.epoch) for each in wanted]
-        if offsets:
-            try:
-                if wait:
-                    self._client.commit(offsets=offsets, asynchronous=False)
-                else:
-                    self._client.commit(offsets=offsets)
-                for each, place in zip(wanted, offsets, strict=True):
-                    each.told = place.offset
-            except KafkaException as error:
-                _LOGGER.warning("group %s: it is not told how far messages are held: %s", self._section.group, kafka.said(error))
+        if not offsets:
+            return
+        for each, place in zip(wanted, offsets, strict=True):
+            each.told = place.offset
+        try:
+            if wait:
+                self._learn(None, self._client.commit(offsets=offsets, asynchronous=False))
+            else:
+                self._client.commit(offsets=offsets)
+        except KafkaException as error:
+            self._learn(error.args[0], offsets)
+
+    def _learn(self, error: KafkaError | None, offsets: Sequence[TopicPartition]) -> None:
+        """Learn what became of a commit; the group is told again what it did not take."""
+        reasons = [reason for each in offsets if (reason := each.error or error) is not None]
+        told = kafka.said(reasons[0]) if reasons else None
+        if told is not None and told != self._untold:
+            _LOGGER.warning("group %s: it is not told how far messages are held: %s", self._section.group, told)
+        self._untold = told
+        for each in offsets:
+            if (each.error or error) is not None and (ours := self._ours.get((each.topic, each.partition))) is not None:
+                ours.told = -1
 
     def _meet(self, error: KafkaError, message: Message) -> None:
         """Meet an error that came in the place of a message. Raises ServiceError where waiting does not help."""
         where = f"{message.topic()}/{message.partition()}"
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
-            if (partition := self._ours.get((message.topic(), message.partition()))) is not None:
-                self._reopen([partition], lost=True)
-        elif error.fatal() or error.code() in kafka.LASTING:
-            raise ServiceError(f"{where if message.topic() else self._section.group}: {kafka.said(error)}")
-        elif error.code() != KafkaError._PARTITION_EOF:
-            _LOGGER.warning("%s: %s; tried again", where if message.topic() else "brokers", kafka.said(error))
+        match meaning(error):
+            case Meaning.LOST:
+                if (partition := self._ours.get((message.topic(), message.partition()))) is not None:
+                    self._reopen([partition], lost=True)
+            case Meaning.PASSING | Meaning.UNKNOWN:
+                _LOGGER.warning("%s: %s; tried again", where if message.topic() else "brokers", kafka.said(error))
+            case Meaning.NOTICE:
+                pass
+            case _:
+                raise ServiceError(f"{where if message.topic() else f'group {self._section.group}'}: {kafka.said(error)}")
 
     def _heard(self, error: KafkaError) -> None:
-        if error.code() in kafka.LASTING:
+        # All else comes in place of a message, too, or is a connection that is made again.
+        if meaning(error) is Meaning.REFUSING:
             self._fail(ServiceError(kafka.said(error)))
         elif self._down_since is None and error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
             self._down_since = time.monotonic()
@@ -341,21 +363,16 @@ class KafkaMessages:
     # Who has which partitions
 
     def _assigned(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        wanted, deadline = [(each.topic, each.partition) for each in partitions], time.monotonic() + ASSIGN
-        while True:
-            try:
-                begun = self._begun(wanted)
-                break
-            except protocols.Away as away:
-                if self._is_closing or time.monotonic() > deadline:
-                    raise
-                _LOGGER.warning("%s; tried again, to begin %d partitions", away, len(wanted))
+        begun = self._begun_in_time([(each.topic, each.partition) for each in partitions])
         with self._changed:
             self._ours |= {(each.topic, each.number): each for each in begun}
-        client.incremental_assign([each.at(each.next, each.epoch) for each in begun])
-        # One that was paused when it was given up may still be.
-        client.resume([each.at(each.next) for each in begun])
+        self._read(begun)
         _LOGGER.info("%s", f"assigned: {shown(begun)}")
+
+    def _read(self, begun: Sequence[Partition]) -> None:
+        self._client.incremental_assign([each.at(each.next, each.epoch) for each in begun])
+        # One that was paused before may still be.
+        self._client.resume([each.at(each.next) for each in begun])
 
     def _revoked(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
         ours = self._drop(partitions)
@@ -398,6 +415,20 @@ class KafkaMessages:
         _LOGGER.info("%s", f"given up: {shown(partitions)}")
 
     # Where a partition is begun
+
+    def _begun_in_time(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[Partition]:
+        """Return partitions as `_begun` does, once brokers say where they are: amid a change of leaders they do not."""
+        deadline, told = time.monotonic() + ASSIGN, -inf
+        while True:
+            try:
+                return self._begun(wanted, lost=lost)
+            except protocols.Away as away:
+                if self._is_closing or time.monotonic() > deadline:
+                    raise
+                if time.monotonic() - told >= _TELL:
+                    told = time.monotonic()
+                    _LOGGER.warning("%s; tried again, to begin %d partitions", away, len(wanted))
+            time.sleep(kafka.SOON)
 
     def _begun(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[Partition]:
         """Return partitions as they are to be read: from where the store or the group has them, else from `start`.
@@ -477,12 +508,12 @@ class KafkaMessages:
         """Begin partitions of ours again, where they are to be begun now."""
         with self._changed:
             self._empty(partitions)
-        begun = self._begun([(each.topic, each.number) for each in partitions], lost=lost)
-        for each, before in zip(begun, partitions, strict=True):
-            each.is_paused = before.is_paused
-            with self._changed:
-                self._ours[each.topic, each.number] = each
-            self._client.seek(each.at(each.next))
+        begun = self._begun_in_time([(each.topic, each.number) for each in partitions], lost=lost)
+        with self._changed:
+            self._ours |= {(each.topic, each.number): each for each in begun}
+        # The client cannot seek in a partition whose position it found to be gone: it no longer reads that one.
+        self._client.incremental_unassign([each.at(each.next) for each in begun])
+        self._read(begun)
 
     def _look(self) -> None:
         """Find topics that were made anew while they were read."""
