@@ -146,7 +146,10 @@ class Cluster:
             raise self._failed(error) from None
 
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return the first offset of each partition, and the one after its last."""
+        """Return the first offset of each partition, and the one after its last.
+
+        The client asks by the epochs of leaders that it last heard of. After one was too old, `topics` brings the new ones.
+        """
         wanted = list(partitions)
         first, end = (
             {

@@ -230,6 +230,7 @@ def test_a_leader_that_moved_is_asked_by_its_old_epoch_and_then_by_its_new_one(t
     cluster.lead(topic.name, 0, 1)
     with pytest.raises(Away, match=rf"partition {topic.name}/0: Broker: Leader epoch is older than broker epoch"):
         asked.offsets(places)
+    asked.topics([topic.name])
     assert asked.offsets(places)[topic.name, 0] == (0, 7)
     cluster.lead(topic.name, 0, -1)
     with pytest.raises(Away, match=rf"partition {topic.name}/0: Broker: Leader not available"):
