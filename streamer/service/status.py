@@ -220,6 +220,8 @@ class Status:
         """Return why the service is not ready; None where it is, also where no events come."""
         if self._pipeline.failed is not None:
             return "pipeline_failed"
+        if self._store.gone() is not None:
+            return "store_gone"
         if not self._store.is_writable():
             return "store_not_writable"
         if self._pipeline.absent:

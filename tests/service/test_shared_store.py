@@ -686,3 +686,23 @@ def test_a_lane_that_is_read_anew_is_never_unknown(make: Make) -> None:
     is_over.set()
     reading.join()
     assert all(taken)
+
+
+def test_a_store_whose_tables_are_dropped_or_made_anew_takes_no_more_changes(
+    make: Make, section: SharedStore, cluster: Cluster
+) -> None:
+    """Made anew they may be of a backup, or of a process that began after it."""
+    store = make()
+    store.begin("s", "p", "1")
+    assert store.gone() is None
+    cluster.sql(f'DROP SCHEMA "{section.namespace}" CASCADE')
+    assert "were dropped while this process uses them" in (store.gone() or "")
+    with pytest.raises(ServiceError, match="the store cannot be used"):
+        store.commit([Confirmed("s", "p", "2", store.generation("s", "p"))])
+    other = make()
+    other.begin("s", "p", "1")
+    assert "were replaced by others" in (store.gone() or "")
+    with pytest.raises(ServiceError, match="were replaced by others while this process uses them"):
+        store.begin("s", "p", "2")
+    assert other.positions("s") == {"p": "1"}
+    assert other.gone() is None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -281,3 +283,45 @@ def test_lanes_of_the_spool_are_apart_and_numbered_in_order(tmp_path: Path) -> N
     store.commit([], [], [], rows[:1])
     assert store.waiting(store.lane("a"), last, 100, 10**6)[0].number == last + 1
     store.close()
+
+
+def delete(data: Path, name: str) -> None:
+    (data / name).unlink()
+
+
+def replace(data: Path, name: str) -> None:
+    """As a backup that is restored under a running process does."""
+    shutil.copy(data / name, data / "copy")
+    (data / "copy").rename(data / name)
+
+
+def move(data: Path, _: str) -> None:
+    data.rename(data.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal", "store.db-shm", "lock"])
+@pytest.mark.parametrize("act", [delete, replace, move], ids=lambda act: act.__name__)
+def test_a_store_whose_file_is_gone_takes_no_more_changes(tmp_path: Path, act: Callable[[Path, str], None], name: str) -> None:
+    store, data = Store(tmp_path / "data"), tmp_path / "data"
+    store.begin("s", "p", "1")
+    assert store.gone() is None
+    act(data, name)
+    reason = (
+        rf"data/{name if act is not move else 'store.db'}: the file of the store was (deleted|replaced by another file) while "
+    )
+    with pytest.raises(ServiceError, match=reason):
+        store.commit([Confirmed("s", "p", "2", store.generation("s", "p"))])
+    assert store.gone() is not None
+    assert store.positions("s") == {"p": "1"}
+    store.close()
+
+
+def test_a_store_that_is_put_back_goes_on(tmp_path: Path) -> None:
+    store, data = Store(tmp_path / "data"), tmp_path / "data"
+    data.rename(tmp_path / "elsewhere")
+    assert store.gone() is not None
+    (tmp_path / "elsewhere").rename(data)
+    assert store.gone() is None
+    store.begin("s", "p", "1")
+    store.close()
+    assert Store(data).positions("s") == {"p": "1"}

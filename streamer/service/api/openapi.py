@@ -276,7 +276,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
     "Readiness": object_of(
         {
             "status": {"enum": ["ready", "not ready"]},
-            "reason": {"enum": ["pipeline_failed", "store_not_writable", "away", "stalled"]},
+            "reason": {"enum": ["pipeline_failed", "store_gone", "store_not_writable", "away", "stalled"]},
         },
         "reason",
     ),

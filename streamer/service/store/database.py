@@ -90,5 +90,8 @@ class Database(Reader, Protocol):
     def is_writable(self) -> bool:
         """Tell whether the last change succeeded; where it failed, whether one would now."""
 
+    def gone(self) -> str | None:
+        """Return what of it was deleted or replaced since it was opened, as an error says it; None where all is there."""
+
     def follow(self, changed: Callable[[], None]) -> None:
         """Have a function called when another process may have changed something: soon after it told, and each second."""

@@ -50,8 +50,10 @@ _COMMITS: Final = """
 #: Ends a change: nothing where the change has written nothing.
 _MARK: Final = """
     INSERT INTO commits SELECT %s::text, %s::bigint, now() WHERE txid_current_if_assigned() IS NOT NULL
-    ON CONFLICT (owner) DO UPDATE SET number = excluded.number, at = excluded.at RETURNING number
+    ON CONFLICT (owner) DO UPDATE SET number = excluded.number, at = excluded.at RETURNING to_regclass('positions')::oid::bigint
 """
+#: What tells the tables from others of their names, which a backup brings. The number of a table is never that of another one.
+_TABLE: Final = "SELECT to_regclass('positions')::oid::bigint"
 #: The number of the last change. To write the row waits for a commit that goes on yet; so does no `SELECT` of a row that is new.
 _ASK: Final = """
     INSERT INTO commits VALUES (%s, 0, now()) ON CONFLICT (owner) DO UPDATE SET at = excluded.at RETURNING number
@@ -109,6 +111,8 @@ class Postgres:
         self._turn = Lock()
         self._over = threading.Event()
         self._down_since: float | None = None
+        #: The number of a table of the store, as it was opened.
+        self._table = 0
         self._following: threading.Thread | None = None
         self._connection: _Connection | None = None
         try:
@@ -150,6 +154,7 @@ class Postgres:
             if version < len(POSTGRES):
                 connection.execute("DELETE FROM streamer")
                 connection.execute("INSERT INTO streamer VALUES (%s)", (len(POSTGRES),))
+            ((self._table,),) = connection.execute(_TABLE).fetchall()
 
     # Reading and changing
 
@@ -190,6 +195,8 @@ class Postgres:
                     self._number += 1
                     notify = f", pg_notify('{_CHANNEL}', '')" if tells else ""
                     marked = cursor.execute(f"{_MARK}{notify}".encode(), (self._owner, self._number)).fetchall()
+                    if marked and marked[0][0] != self._table:
+                        raise ServiceError(self._told_gone(marked[0][0]))
                     sent.append(_Sent(self._number, found))
                     # What has changed nothing may be done again.
                     self._unanswered = sent[0] if marked else None
@@ -287,6 +294,21 @@ class Postgres:
             return not self._down_since and self.rows("SELECT pg_is_in_recovery()") == [(False,)]
         except ServiceError:
             return False
+
+    def gone(self) -> str | None:
+        """See `Database`. Of one that is away nothing is known."""
+        try:
+            ((table,),) = [(self._table,)] if self._down_since else self.rows(_TABLE)
+        except ServiceError:
+            return None
+        return None if table == self._table else self._told_gone(table)
+
+    def _told_gone(self, table: int | None) -> str:
+        what = "were dropped" if table is None else "were replaced by others"
+        return (
+            f"{self.name}: the tables of the store {what} while this process uses them, so nothing more is confirmed. Restore "
+            "them, and start the service again; without them it begins a new store"
+        )
 
     # Following
 

@@ -7,6 +7,9 @@ data_dir/ (0700)      lock          held by the process that uses it, whose numb
 
 A write-ahead log that was cut at any byte is read up to its last whole commit: the store then is as it was before, and what came
 after is read from the sources again.
+
+A file that is deleted or replaced stays open, and takes commits that nobody will find again. So each change looks whether the
+files are those that were opened, before it commits.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ from streamer.service.store.schema import UPGRADES
 APPLICATION: Final = 0x5374726D
 _DATABASE: Final = "store.db"
 _LOCK: Final = "lock"
+#: What is open while the store is. Without its write-ahead log the database lacks the last commits; without the lock another
+#: process could use it, too.
+_FILES: Final = (_DATABASE, f"{_DATABASE}-wal", f"{_DATABASE}-shm", _LOCK)
 _LOGGER: Final = logging.getLogger("streamer.service")
 #: Bytes that a store which failed must take to be writable again: more than most changes need.
 _TRIED: Final = 256 * 1024
@@ -71,6 +77,7 @@ class Sqlite:
             os.close(self._lock)
             raise
         self._execute = Execute(self._connection.execute, self._connection.executemany)
+        self._files = {path: identity for path in map(directory.joinpath, _FILES) if (identity := _identity(path)) is not None}
 
     def _begin(self) -> bool:
         """Make or upgrade what it holds; return whether there was nothing yet."""
@@ -112,6 +119,8 @@ class Sqlite:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 found = body(self._execute)
+                if (gone := self.gone()) is not None:
+                    raise ServiceError(gone)
                 self._connection.execute("COMMIT")
             except BaseException as error:
                 self._is_failing = isinstance(error, sqlite3.Error | OSError)
@@ -140,6 +149,17 @@ class Sqlite:
             except ServiceError:
                 return False
         return True
+
+    def gone(self) -> str | None:
+        """See `Database`."""
+        for path, identity in self._files.items():
+            if (found := _identity(path)) != identity:
+                what = "was deleted" if found is None else "was replaced by another file"
+                return (
+                    f"{path}: the file of the store {what} while this process uses it, so nothing more is confirmed. Put it or "
+                    "a backup in its place, and start the service again; without one it begins a new store"
+                )
+        return None
 
     def follow(self, changed: Callable[[], None]) -> None:
         """See `Database`. No other process changes it."""
@@ -214,6 +234,15 @@ def _told(directory: Path) -> Iterator[None]:
     except (sqlite3.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ServiceError(f"{directory}: the store cannot be used: {reason}") from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one at its path; None where there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_of_store(path: Path) -> bool:

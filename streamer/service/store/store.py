@@ -73,6 +73,7 @@ class Store:
         self.database = opened(place)
         self.dead_letter_bytes = dead_letter_bytes
         self._looked = -inf
+        self._is_told = False
         self._generations: dict[tuple[str, str], int] = {}
         self._lanes: dict[str, Lane] = {}
         self._holder, self._leads = secrets.token_hex(8), None if self.database.is_shared else 0
@@ -438,6 +439,14 @@ class Store:
     def is_writable(self) -> bool:
         """Tell whether the last change succeeded; where it failed, whether one would now. See `Database`."""
         return self.database.is_writable()
+
+    def gone(self) -> str | None:
+        """Return what of the store was deleted or replaced while it was open, and log it once. See `Database`."""
+        told = self.database.gone()
+        if told is not None and not self._is_told:
+            self._is_told = True
+            _LOGGER.error("%s", told)
+        return told
 
     def close(self) -> None:
         """Close it, and let another process have it."""

@@ -37,6 +37,10 @@ _WHOLE: Final[Mapping[str, tuple[str, str]]] = {
         "The pipeline has ended on an error; nothing is read.",
         "The log says why. Mend it and start the service again: it goes on where it was.",
     ),
+    "store_gone": (
+        "The store was deleted or replaced while the service runs, so nothing is confirmed.",
+        "The log says what is gone. Put it or a backup in its place, and start the service again.",
+    ),
     "store_not_writable": (
         "The store cannot be written, so nothing is confirmed.",
         "Look whether the disk of service.data_dir is full or read-only. The service goes on by itself once it can write.",
