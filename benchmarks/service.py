@@ -149,7 +149,7 @@ def run_service(engine: streamer.Engine, events: Path, out: Path, data: Path) ->
     source, sink = FileLines(events, follow=False, poll=0.25, max_bytes=16 * 2**20), FileAppender(out)
     with closing(Store(data)) as store, closing(sink), closing(source):
         sink.open()
-        open_feed(Feed("orders", source, None), store)
+        open_feed(Feed("orders", source, None), store, {"orders"})
         counts = Counts()
         pipeline = Pipeline(engine, store, _setup(source, {"out": sink}, _speaker(Shape())), counts, Spool(store, counts))
         pipeline.start()
@@ -224,7 +224,7 @@ def read_all(
     counts = Counts()
     with closing(Store(data)) as store, closing(sink), closing(source):
         sink.open()
-        open_feed(Feed("orders", source, None), store)
+        open_feed(Feed("orders", source, None), store, {"orders"})
         setup = _setup(source, {"out": sink}, _speaker(Shape(), layout))
         pipeline = Pipeline(engine, store, setup, counts, Spool(store, counts))
         pipeline.start()
@@ -446,7 +446,7 @@ def post_by_service(port: int, engine: streamer.Engine, events: Path, data: Path
     endpoint = Webhook(f"http://127.0.0.1:{port}/", secrets, guard, in_batches=batch > 1)
     source = FileLines(events, follow=False, poll=0.25, max_bytes=16 * 2**20)
     with closing(Store(data)) as store, closing(endpoint), closing(source):
-        open_feed(Feed("orders", source, None), store)
+        open_feed(Feed("orders", source, None), store, {"orders"})
         counts = Counts()
         spool = Spool(store, counts)
         spool.add("out", endpoint, Terms(concurrency=AT_ONCE, batch=batch), "")

@@ -25,6 +25,7 @@ from streamer.cli.layouts import app as layouts_app
 from streamer.cli.output import FaultFormat, Format, PlainFormat, Tally, annotation, count, progress, show_json, writer
 from streamer.cli.plot import check_folder, check_plot, draw
 from streamer.cli.plot import plot as plot_command
+from streamer.cli.positions import app as positions_app
 from streamer.cli.schema import app as schema_app
 from streamer.cli.serve import app as dead_letters_app
 from streamer.cli.serve import serve as serve_command
@@ -98,6 +99,7 @@ for command in (
     serve_command,
     dead_letters_app,
     spool_app,
+    positions_app,
     tokens_app,
     debug_app,
 ):

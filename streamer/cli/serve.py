@@ -151,9 +151,9 @@ def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path
     """Forget dead letters. The service must not run meanwhile."""
     found: set[int] = set()
     choose = _chosen(numbers, every, found)
-    place = _place(config, data_dir)
+    where = place(config, data_dir)
     try:
-        store = _opened(place)
+        store = opened_store(where)
         if not every:
             deque(choose(store), maxlen=0)
         dropped = store.drop(None if every else numbers)
@@ -180,7 +180,7 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
     from streamer.service.store.opened import beside
 
     try:
-        with beside(_place(config, data_dir)) as reader:
+        with beside(place(config, data_dir)) as reader:
             lanes = lanes_of(reader)
     except ServiceError as error:
         fail(str(error))
@@ -201,14 +201,14 @@ def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None
     """Forget the messages for sinks that the configuration has no more. The service must not run meanwhile."""
     from streamer.config.schema.sinks import WebhookSink
 
-    place = _place(config, data_dir)
-    known = _read(config).sinks if config is not None else {}
+    where = place(config, data_dir)
+    known = read_config(config).sinks if config is not None else {}
     for name in sinks:
         if isinstance(known.get(name), WebhookSink):
             fail(f"sinks.{name}: the configuration has it, and its messages are delivered; take it out first")
     is_missing = False
     try:
-        store = _opened(place)
+        store = opened_store(where)
         for name in sinks:
             forgotten = store.clear(name) or 0
             note(f"sinks.{name}: {count(forgotten, 'message')} forgotten")
@@ -275,13 +275,14 @@ def _tell_sign_in(address: str) -> None:
     note(f"console, to sign in once within 10 minutes: {address}")
 
 
-def _place(config: str | None, data_dir: Path | None) -> Path | SharedStore:
+def place(config: str | None, data_dir: Path | None) -> Path | SharedStore:
+    """Return where the store is."""
     from streamer.service.serve import place_of
 
-    return data_dir if data_dir is not None else place_of(_read(config))
+    return data_dir if data_dir is not None else place_of(read_config(config))
 
 
-def _opened(place: Path | SharedStore) -> Store:
+def opened_store(place: Path | SharedStore) -> Store:
     """Open the store that there is. Raises ServiceError."""
     from streamer.service.store.store import Store
 
@@ -290,7 +291,8 @@ def _opened(place: Path | SharedStore) -> Store:
     return Store(place)
 
 
-def _read(config: str | None) -> Config:
+def read_config(config: str | None) -> Config:
+    """Return a configuration, or print what is wrong in it and end."""
     try:
         return _loading((), config, None)().config if config is None else load(config).config
     except BulkConfigError as bulk:
@@ -301,9 +303,9 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
     """Yield the dead letters of a store, some at a time."""
     from streamer.service.store.opened import look
 
-    place, after = _place(config, data_dir), 0
+    where, after = place(config, data_dir), 0
     try:
-        while found := look(place, after, number=number):
+        while found := look(where, after, number=number):
             yield from found
             if number is not None:
                 return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Container, ItemsView, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -171,12 +171,17 @@ def of_engine(config: Config) -> Config:
     return config.model_copy(update={"matching": matching, "subscriptions": (), "metrics": Metrics(), **mine})
 
 
-def open_feed(feed: Feed, store: Store) -> None:
-    """Open a source where it was confirmed last. Raises ServiceError."""
+def open_feed(feed: Feed, store: Store, configured: Container[str]) -> None:
+    """Open a source where it was confirmed last. Raises ServiceError.
+
+    Args:
+        configured: the names of all sources.
+    """
     with named("sources", feed.name):
         if not feed.source.is_shared:
             store.take(feed.name)
-        feed.source.open(_Positions(store, feed.name), partial(store.begin, feed.name))
+        others = protocols.Others(feed.name, store.others(configured))
+        feed.source.open(_Positions(store, feed.name), partial(store.begin, feed.name), others)
 
 
 def open_sink(name: str, sink: protocols.Sink) -> None:

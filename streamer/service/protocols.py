@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, TypeAlias, final
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, final
 
 from streamer.errors import EventError, ServiceError
 
@@ -87,6 +87,31 @@ class EndOfSource(Exception):
 Begin: TypeAlias = Callable[[str, str], int | None]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Where sources were confirmed that are not configured: a source that was renamed is one of them.
+
+    Attributes:
+        name: of the source that is opened.
+        positions: by their names and partitions.
+    """
+
+    name: str = ""
+    positions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def hint(self, other: str) -> str:
+        """Say how the source that is opened goes on where another one was confirmed."""
+        return (
+            f"If source {other!r} was this one under another name, stop the service: "
+            f"`streamer positions move {other} {self.name} --dry-run` shows what has it go on there"
+        )
+
+
+#: All sources of the store are configured.
+NO_OTHERS: Final = Others()
+
+
 class Source(Protocol):
     """Where records come from. One thread uses it, but for `acknowledge`, `lost` and `progress`, which others may call."""
 
@@ -97,11 +122,12 @@ class Source(Protocol):
     def check(self) -> None:
         """Find out whether it could be opened, and change nothing. Raises ServiceError."""
 
-    def open(self, confirmed: Mapping[str, str], begin: Begin) -> None:
+    def open(self, confirmed: Mapping[str, str], begin: Begin, others: Others = NO_OTHERS) -> None:
         """Open it where its partitions were confirmed last, oldest first; after Away also once more.
 
         Args:
             confirmed: of a shared source it is read anew each time, since other processes confirm, too.
+            others: sources that the store knows and the configuration does not.
 
         Raises:
             Away: its server does not answer now.

@@ -187,7 +187,7 @@ class Running:
         try:
             for feed in parts.new_feeds(self.parts).values():
                 opened.append(feed)
-                open_feed(feed, self.store)
+                open_feed(feed, self.store, parts.feeds)
             yield
         except BaseException:
             for feed in opened:
@@ -196,7 +196,7 @@ class Running:
             try:
                 for name, feed in again.items():
                     # A server that is away now is waited for, as at the start.
-                    self.pipeline.absent.open(f"sources.{name}", feed, partial(open_feed, feed, self.store))
+                    self.pipeline.absent.open(f"sources.{name}", feed, partial(open_feed, feed, self.store, self.parts.feeds))
             except ServiceError as error:
                 self.pipeline.fail(error)
             self.parts = Parts(self.config, {**self.parts.feeds, **again}, self.parts.sinks, self.parts.endpoints)

@@ -271,7 +271,7 @@ class Service:
         for name, sink in self._parts.sinks.items():
             absent.open(f"sinks.{name}", sink, partial(open_sink, name, sink))
         for name, feed in self._parts.feeds.items():
-            absent.open(f"sources.{name}", feed, partial(open_feed, feed, store))
+            absent.open(f"sources.{name}", feed, partial(open_feed, feed, store, self._parts.feeds))
 
     def _close_parts(self) -> None:
         (self._parts if self._running is None else self._running.parts).close()

@@ -352,6 +352,45 @@ def test_messages_of_a_sink_that_is_none_any_more_are_listed_and_forgotten(run: 
     assert run("spool", "list", "-c", "streamer.yaml").stdout.decode().splitlines()[1:] == []
 
 
+def test_a_source_that_is_renamed_goes_on_where_it_was(run: Run, start: Start, place: Path) -> None:  # noqa: F811
+    """The log of the service has the command, which shows what it does."""
+    (place / "streamer.yaml").write_text(CONFIG.replace("poll: 10ms", "follow: false"))
+    assert run("serve", "-c", "streamer.yaml").returncode == 0
+    (place / "streamer.yaml").write_text(CONFIG.replace("orders: {", "shop: {"))
+    running = start("serve", "-c", "streamer.yaml")
+    command = "streamer positions move orders shop --dry-run"
+    until(lambda: b"started: " in (place / "log").read_bytes())
+    assert command in (place / "log").read_text()
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 0
+    (old, new) = map(json.loads, run("positions", "list", "--data-dir", "data", "-f", "json").stdout.splitlines())
+    assert (old["source"], new["source"]) == ("orders", "shop")
+    shown = run("positions", "move", "orders", "shop", "--dry-run", "-c", "streamer.yaml")
+    assert shown.returncode == 0
+    assert shown.stdout.decode().splitlines() == [
+        f"shop: {old['partition']}: {old['position']}",
+        f"shop: {new['partition']}: stays at {new['position']}",
+    ]
+    assert shown.stderr == b"1 partition of orders would become shop's\n"
+    # Back under its name: what was read as `shop` is not read again.
+    (place / "streamer.yaml").write_text(CONFIG.replace("poll: 10ms", "follow: false"))
+    with open(place / "in.jsonl", "ab") as file:
+        file.write(event(2) + b"\n")
+    done = run("positions", "move", "shop", "orders", "-c", "streamer.yaml")
+    assert done.stderr == b"1 partition of shop became orders's\n"
+    (place / "out.jsonl").unlink()
+    assert run("serve", "-c", "streamer.yaml").returncode == 0
+    assert [each["partitionkey"] for each in lines(place / "out.jsonl")] == ["2"]
+    for arguments, code, reason in (
+        (("shop", "orders"), 1, b"0 partitions of shop"),
+        (("orders", "shop"), 2, b"sources.orders: the configuration has it"),
+        (("shop", "nosuch"), 2, b"sources.nosuch: the configuration has no such source; it has orders"),
+        (("shop", "shop"), 2, b"shop: expected two names"),
+    ):
+        ran = run("positions", "move", *arguments, "-c", "streamer.yaml")
+        assert (ran.returncode, reason in ran.stderr) == (code, True), ran.stderr
+
+
 def test_its_metrics_stand_beside_the_engines(start: Start, place: Path) -> None:  # noqa: F811
     (place / "streamer.yaml").write_text(CONFIG + "metrics: {enabled: true, port: 0}\n")
     start("serve", "-c", "streamer.yaml")

@@ -21,7 +21,7 @@ from streamer.config.schema.sources import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.protocols import Batch, Refused
+from streamer.service.protocols import Batch, Others, Refused
 from streamer.service.serve import Service
 from streamer.service.sources.postgres import PostgresChanges
 from streamer.service.sources.replication import lsn
@@ -696,3 +696,29 @@ def test_a_reload_reads_a_slot_in_another_way_and_loses_nothing(database: Databa
         until(lambda: len(so_far(tmp_path / "out.jsonl")) > written, 30)
     ids = [each["data"]["event"]["data"]["id"] for each in lines(tmp_path / "out.jsonl")]
     assert ids == list(range(1, written + 2))
+
+
+@pytest.mark.parametrize("on_lost", ["fail", "skip", "resnapshot"])
+def test_a_slot_that_was_read_under_another_name_is_not_taken_for_moved(database: Database, on_lost: Any) -> None:
+    """Renamed and renamed back: to make a new slot would lose what the old one has."""
+    source = database.open()
+    source.close()
+    before = dict(database.positions)
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    assert ids(read(database, source, 1)) == [1]
+    source.close()
+    after, database.positions = dict(database.positions), before
+    database.sql("INSERT INTO orders VALUES (2)")
+    again = database.source(on_lost=on_lost)
+    hint = r"The store has source 'shop', .* `streamer positions move shop orders --dry-run` shows"
+    with pytest.raises(ServiceError, match=hint):
+        again.open(before, before.__setitem__, Others("orders", {"shop": after}))
+    # Not as far as the slot: somebody else moved that.
+    if on_lost == "fail":
+        with pytest.raises(ServiceError, match="made anew or moved by another one"):
+            again.open(before, before.__setitem__, Others("orders", {"shop": before}))
+    database.positions = after
+    source = database.open(on_lost=on_lost)
+    assert ids(read(database, source, 1)) == [2]
+    source.close()

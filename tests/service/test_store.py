@@ -15,6 +15,7 @@ import pytest
 
 from streamer.errors import ServiceError
 from streamer.service.store import rows, schema, sqlite
+from streamer.service.store.database import Fenced
 from streamer.service.store.opened import look
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.store import Store
@@ -325,3 +326,28 @@ def test_a_store_that_is_put_back_goes_on(tmp_path: Path) -> None:
     store.begin("s", "p", "1")
     store.close()
     assert Store(data).positions("s") == {"p": "1"}
+
+
+def test_a_source_takes_the_positions_of_another_one_over(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for source, partition, position in (
+        ("old", "a", "5"),
+        ("old", "b", "6"),
+        ("new", "b", "1"),
+        ("new", "c", "2"),
+        ("x", "a", "9"),
+    ):
+        store.begin(source, partition, position)
+    generation = store.generation("old", "a")
+    letters = [dead_letter(source, "b", 7, -1, "bad_value", "no", b"record") for source in ("old", "new")]
+    store.commit([], [*letters, dead_letter("old", "b", 8, -1, "bad_value", "no", b"record")])
+    assert store.others({"new", "x"}) == {"old": {"a": "5", "b": "6"}}
+    store.move("old", "new")
+    assert store.positions("new") == {"a": "5", "b": "6", "c": "2"}
+    assert store.positions("old") == {}
+    assert store.positions("x") == {"a": "9"}
+    # The same record may have failed as both.
+    assert [(each.source, each.position) for each in store.letters()] == [("old", 7), ("new", 7), ("new", 8)]
+    with pytest.raises(Fenced):
+        store.commit([Confirmed("old", "a", "7", generation)])
+    store.close()

@@ -34,7 +34,7 @@ from typing import Any, Final, final
 from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
 from streamer.service import faults
-from streamer.service.protocols import Batch, Begin, EndOfSource, Progress
+from streamer.service.protocols import NO_OTHERS, Batch, Begin, EndOfSource, Others, Progress
 from streamer.service.sources.lines import Lines
 
 #: So many of a file's first bytes tell it from another one.
@@ -106,7 +106,7 @@ class FileLines:
         with self._told():
             os.close(self._open(self._path))
 
-    def open(self, confirmed: Mapping[str, str], begin: Begin) -> None:
+    def open(self, confirmed: Mapping[str, str], begin: Begin, others: Others = NO_OTHERS) -> None:
         """See `Source`."""
         self._begin = begin
         self.check()
@@ -116,6 +116,7 @@ class FileLines:
             with self._told():
                 file = self._open(self._path)
             current = next((each for each in reversed(places) if _is_same(file, places[each])), None)
+            self._look_for(file, 0 if current is None else places[current]["offset"], others)
             if current is None:
                 os.close(file)
         for partition, place in places.items():
@@ -130,6 +131,14 @@ class FileLines:
                 self._resume(older, partition, place, is_ended=True)
         if current is not None:
             self._resume(file, current, places[current], is_ended=False)
+
+    def _look_for(self, file: int, offset: int, others: Others) -> None:
+        """Warn where the file was read further as another source."""
+        for name, positions in others.positions.items():
+            for place in (json.loads(position) for position in positions.values()):
+                if "inode" in place and place["offset"] > offset and _is_same(file, place):
+                    where = f"it is read from byte {offset} on, and was read up to byte {place['offset']} as source {name!r}"
+                    _LOGGER.warning("%s: %s, which is not configured. %s", self._path, where, others.hint(name))
 
     def read(self, wait: float) -> Batch | None:
         """See `Source`."""

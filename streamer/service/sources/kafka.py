@@ -117,8 +117,8 @@ class KafkaMessages:
         finally:
             consumer.close()
 
-    def open(self, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
-        """See `Source`."""
+    def open(self, confirmed: Mapping[str, str], begin: protocols.Begin, others: protocols.Others = protocols.NO_OTHERS) -> None:
+        """See `Source`. Under another name it goes on where the group is."""
         self.check()
         self._confirmed, self._begin = confirmed, begin
         self._client = self._consumer()

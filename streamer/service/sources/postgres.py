@@ -97,7 +97,7 @@ class PostgresChanges:
             elif slot.is_lost and self._section.on_lost == "fail":
                 raise ServiceError(f"{self._invalidated()}; see on_lost")
 
-    def open(self, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
+    def open(self, confirmed: Mapping[str, str], begin: protocols.Begin, others: protocols.Others = protocols.NO_OTHERS) -> None:
         """See `Source`."""
         with self._told(), closing(Replication(self._section.dsn)) as stream:
             server = look(stream, self._section)
@@ -111,11 +111,26 @@ class PostgresChanges:
                 else:
                     self._place = Place(server.slot.confirmed)
                 begin(self._partition, self._place.text())
-            elif self._section.on_lost == "fail" and (reason := self._why_lost(server.slot)) is not None:
-                raise self._lost(reason)
+            elif (reason := self._why_lost(server.slot)) is not None:
+                self._look_for(server.slot, others)
+                if self._section.on_lost == "fail":
+                    raise self._lost(reason)
         self._held = self._place.end
         self._emitted = self._place
         threading.Thread(target=self._keep_alive, name=f"streamer-{self._slot}-alive", daemon=True).start()
+
+    def _look_for(self, slot: Slot | None, others: protocols.Others) -> None:
+        """Refuse to take changes for lost that may have been delivered as another source. Raises ServiceError."""
+        assert self._place is not None
+        if slot is None or slot.is_lost or self._lost_because is not None:
+            return
+        for name, positions in others.positions.items():
+            if self._partition in positions and (held := Place.of(positions[self._partition]).end) >= slot.confirmed:
+                at, place, end = lsn_text(slot.confirmed), lsn_text(self._place.end), lsn_text(held)
+                raise ServiceError(
+                    f"slot {self._slot} is at {at}, and this source was confirmed at {place}, before that. The store has source "
+                    f"{name!r}, which is not configured, at {end}. {others.hint(name)}"
+                )
 
     def _resume(self, server: Server, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
         """Find the place where this server was read last, if it was."""

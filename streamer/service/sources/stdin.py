@@ -14,7 +14,7 @@ from typing import Final, final
 
 from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
-from streamer.service.protocols import Batch, Begin, EndOfSource
+from streamer.service.protocols import NO_OTHERS, Batch, Begin, EndOfSource, Others
 from streamer.service.sources.lines import CHUNK, Lines
 
 _LOGGER: Final = logging.getLogger("streamer.service")
@@ -37,7 +37,7 @@ class StdinLines:
         if sys.stdin is None or sys.stdin.closed:
             raise ServiceError("standard input is closed")
 
-    def open(self, confirmed: Mapping[str, str], begin: Begin) -> None:
+    def open(self, confirmed: Mapping[str, str], begin: Begin, others: Others = NO_OTHERS) -> None:
         """See `Source`."""
         self.check()
         if sys.stdin.isatty():

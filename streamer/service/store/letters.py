@@ -61,5 +61,12 @@ OF_SINKS: Final = f"SELECT sink, sum(length(record) + length(reason)) FROM dead_
 _OF_A_TENANT: Final = "substr(sink, 1, ?) = ? AND spooled IS NULL"
 #: The oldest of those, of one tenant, and the room of each.
 OLDEST_OF_A_TENANT: Final = f"SELECT id, length(record) + length(reason) FROM dead_letters WHERE {_OF_A_TENANT} ORDER BY id"
+#: Gives letters about records to another source, which has the same ones.
+MOVE_LETTERS: Final = (
+    "UPDATE dead_letters SET source = ? WHERE source = ? AND stage <> 'deliver' AND NOT EXISTS"
+    " (SELECT 1 FROM dead_letters AS other WHERE other.source = ? AND other.partition = dead_letters.partition"
+    " AND other.position = dead_letters.position"
+    " AND other.part = dead_letters.part AND other.sink = dead_letters.sink AND other.message = dead_letters.message)"
+)
 #: Forgets them.
 FORGET_OLDEST: Final = f"DELETE FROM dead_letters WHERE {_OF_A_TENANT} AND id <= ?"

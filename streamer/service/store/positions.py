@@ -26,6 +26,13 @@ def begin(execute: Execute, source: str, partition: str, position: str) -> int:
     return generation
 
 
+def move(execute: Execute, source: str, target: str) -> None:
+    """Give a source the positions of another one, which loses them; no process has a partition of either any more."""
+    execute(_REPLACED, (target, source))
+    execute("UPDATE positions SET source = ? WHERE source = ?", (target, source))
+    take(execute, target)
+
+
 def confirm(execute: Execute, confirmed: Iterable[Confirmed]) -> None:
     """Put positions down, first of all: so no other process takes a partition over before all is committed.
 
@@ -66,6 +73,7 @@ _BEGIN: Final = (
     "INSERT INTO positions (source, partition, position, generation) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (source, partition) DO UPDATE SET generation = excluded.generation"
 )
+_REPLACED: Final = "DELETE FROM positions WHERE source = ? AND partition IN (SELECT partition FROM positions WHERE source = ?)"
 _CONFIRM_NEW: Final = (
     "INSERT INTO positions (source, partition, position) VALUES (?, ?, ?) ON CONFLICT (source, partition) DO NOTHING"
 )

@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import closing
 from math import inf
 from pathlib import Path
@@ -29,6 +29,7 @@ from streamer.service.store.lanes import HELD, OLDEST_OF, WAITING, WAITING_OF, l
 from streamer.service.store.letters import (
     BY_REASON,
     FORGET_OLDEST,
+    MOVE_LETTERS,
     OF_SINKS,
     OLDEST_OF_A_TENANT,
     ROOM,
@@ -89,6 +90,26 @@ class Store:
         """Return where each partition of a source was confirmed last, in the order in which they were begun."""
         statement = "SELECT partition, position FROM positions WHERE source = ? ORDER BY number"
         return dict(self.database.rows(statement, source, patient=patient))
+
+    def others(self, configured: Container[str]) -> dict[str, dict[str, str]]:
+        """Return where the partitions of sources that are not configured were confirmed last."""
+        return {source: self.positions(source) for source in self.sources() if source not in configured}
+
+    def sources(self) -> list[str]:
+        """Return the names of the sources that have positions."""
+        return [source for (source,) in self.database.rows("SELECT DISTINCT source FROM positions ORDER BY source")]
+
+    def move(self, source: str, target: str) -> None:
+        """Have a source go on where another one was confirmed, which loses its positions. Dead letters of records move, too.
+
+        A partition that both have is kept at the position of the first. Whoever reads either of them can confirm nothing more.
+        """
+
+        def move(execute: Execute) -> None:
+            positions.move(execute, source, target)
+            execute(MOVE_LETTERS, (target, source, target))
+
+        self.database.change(move, tells=True)
 
     def take(self, source: str) -> None:
         """Have all partitions of a source be ours: who had them before confirms nothing of them any more."""
