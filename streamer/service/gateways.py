@@ -25,7 +25,7 @@ from urllib.parse import quote
 from pydantic_core import PydanticCustomError
 
 from streamer.config.schema.config import Config
-from streamer.config.schema.sinks import checked_url, refused
+from streamer.config.schema.sinks import checked_url
 from streamer.errors import ConfigError
 from streamer.locks import Lock
 from streamer.model import is_unicode
@@ -108,7 +108,7 @@ def read(members: Mapping[str, Any], config: Config) -> tuple[Settings, tuple[st
         if name not in known:
             raise GatewayError("", f"no such member; there are: {', '.join(sorted(known))}")
     settings = Settings(
-        url=_url(members.get("url"), rules.ports, allow_http=rules.allow_http),
+        url=_url(members.get("url"), Guard.of(rules)),
         batch=members.get("batch", 1),
         per=_one_of("per", members.get("per", "match"), ("match", "gateway")),
         event=_one_of("event", members.get("event", "full"), ("full", "reference", "none")),
@@ -124,17 +124,17 @@ def read(members: Mapping[str, Any], config: Config) -> tuple[Settings, tuple[st
     return settings, secrets
 
 
-def _url(url: Any, ports: tuple[int, ...], *, allow_http: bool) -> str | None:
+def _url(url: Any, guard: Guard) -> str | None:
     if url is None:
         return None
     if not isinstance(url, str) or len(url) > MOST_URL:
         raise GatewayError("url", f"expected https://HOST/PATH of {MOST_URL:,} characters at most, or null")
     try:
-        reason = refused(checked_url(url), ports, allow_http=allow_http)
+        reason = guard.refused(checked_url(url))
     except PydanticCustomError as error:
         reason = error.message()
     if reason is not None:
-        raise GatewayError("url", reason.replace(", or allow_http: true", ""))
+        raise GatewayError("url", reason)
     return url
 
 
@@ -389,7 +389,7 @@ class Gateways:
             endpoint = sinks.posting(
                 settings.url,
                 [_Kept(secret) for secret in row.secrets],
-                Guard(rules.networks),
+                Guard.of(rules),
                 timeout=rules.timeout,
                 connect_timeout=rules.connect_timeout,
                 in_batches=settings.batch > 1,

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final, TypeAlias, final
 
+from streamer.config.schema.service import Gateways
+from streamer.config.schema.sinks import WebhookSink, refused
+
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 #: What `socket.getaddrinfo` says of an address: family, and what a socket of that family connects to.
@@ -73,9 +76,23 @@ class Guard:
 
     Attributes:
         allowed: networks besides the public ones.
+        ports: the ports that a URL may name; None for any.
+        allow_http: whether a URL may be without TLS.
     """
 
     allowed: tuple[Network, ...] = ()
+    ports: tuple[int, ...] | None = None
+    allow_http: bool = True
+
+    @classmethod
+    def of(cls, section: WebhookSink | Gateways) -> Guard:
+        """Return the rules of a section."""
+        return cls(section.networks, section.ports, section.allow_http)
+
+    def refused(self, url: str) -> str | None:
+        """Return why a URL may not be posted to, whatever its name leads to; None if it may. A tenant may read the reason."""
+        reason = refused(url, self.ports, allow_http=self.allow_http)
+        return None if reason is None else reason.replace(", or allow_http: true", "")
 
     def passes(self, address: Address) -> bool:
         """Tell whether an address may be connected to."""

@@ -286,6 +286,51 @@ def test_no_tenant_reaches_an_address_that_is_not_public(tmp_path: Path, receive
         balance(api)
 
 
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"allow_http": False}, "forbidden_url"),
+        ({"ports": [443]}, "forbidden_url"),
+        ({"networks": ["10.0.0.0/8"]}, "forbidden_address"),
+    ],
+    ids=["allow_http", "ports", "networks"],
+)
+@pytest.mark.parametrize("how", ["reload", "restart"])
+def test_an_endpoint_is_judged_by_the_rules_of_today_at_each_attempt(
+    tmp_path: Path, receiver: Receiver, backend: str, changed: dict[str, Any], code: str, how: str
+) -> None:
+    """The gateway was written when all of it was allowed, and its connection is open."""
+    with running(tmp_path, **rules(receiver)) as api:
+        assert api.ask("PUT", "/v1/subscriptions/big", BIG).status == 201
+        billing(api, url=receiver.url)
+        api.read(order(1))
+        taken = len(receiver.requests)
+        assert taken == 1
+        if how == "reload":
+            api.config["delivery"]["gateways"] |= changed
+            assert api.ask("POST", "/v1/reload", token=api.make_token(None, "admin")).status == 200
+            _is_refused(api, receiver, code)
+            # Once it is allowed again, no one need write the gateway again.
+            api.config["delivery"]["gateways"] |= rules(receiver)["delivery"]["gateways"]
+            assert api.ask("POST", "/v1/reload", token=api.make_token(None, "admin")).status == 200
+            api.read(order(3))
+            assert receiver.messages[-1]["partitionkey"] == "3"
+    if how == "restart":
+        with running(tmp_path, **rules(receiver, **changed)) as api:
+            _is_refused(api, receiver, code)
+
+
+def _is_refused(api: Api, receiver: Receiver, code: str) -> None:
+    taken = len(receiver.requests)
+    tested = api.ask("POST", "/v1/gateways/billing:test").json
+    assert tested["result"] != "delivered"
+    assert "allow_http" not in json.dumps(tested)
+    api.read(order(2))
+    (letter,) = api.ask("GET", "/v1/dead-letters", token=api.make_token(None, "admin")).json["items"]
+    assert letter["code"] == code
+    assert len(receiver.requests) == taken
+
+
 def test_a_letter_of_a_gateway_is_replayed_beside_the_service_and_without_it(
     tmp_path: Path, receiver: Receiver, backend: str
 ) -> None:

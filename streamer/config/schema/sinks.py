@@ -158,14 +158,18 @@ class WebhookSink(Sink):
         return self
 
 
-def refused(url: str, ports: Sequence[int], *, allow_http: bool) -> str | None:
-    """Return why a URL may not be posted to; None where it may."""
+def refused(url: str, ports: Sequence[int] | None, *, allow_http: bool) -> str | None:
+    """Return why a URL may not be posted to; None where it may.
+
+    Args:
+        ports: that it may name; None for any.
+    """
     parts = urlsplit(url)
     is_tls = parts.scheme == "https"
     if not is_tls and not allow_http:
         return "expected https://…, or allow_http: true"
     port = parts.port or (443 if is_tls else 80)
-    if port not in ports and (is_tls or port != 80):
+    if ports is not None and port not in ports and (is_tls or port != 80):
         return f"port {port} is none of `ports`: {', '.join(map(str, ports))}"
     return None
 

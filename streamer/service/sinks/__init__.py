@@ -41,7 +41,7 @@ def endpoint(section: WebhookSink) -> protocols.Endpoint:
     return posting(
         section.url,
         section.secret,
-        Guard(section.networks),
+        Guard.of(section),
         timeout=section.timeout,
         connect_timeout=section.connect_timeout,
         in_batches=section.batch > 1,

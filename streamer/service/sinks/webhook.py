@@ -69,6 +69,7 @@ class Webhook:
         resolve: Resolve = resolve,
     ) -> None:
         parts = urlsplit(url)
+        self._url = url
         self._is_tls = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._is_tls else 80)
@@ -97,7 +98,9 @@ class Webhook:
             raise ServiceError(str(error)) from None
 
     async def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
-        """See `Endpoint`."""
+        """See `Endpoint`. The URL is judged each time: a gateway may be older than the rules of today."""
+        if (reason := self._guard.refused(self._url)) is not None:
+            return Outcome("later", "forbidden_url", reason)
         if self._in_batches:
             identity = mmh3_x64_128_digest("".join(ids).encode()).hex()
             body = b"[%b]" % b",".join(message.rstrip(b"\n") for message in messages)
