@@ -199,12 +199,10 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
 @DATA_DIR
 def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None) -> None:
     """Forget the messages for sinks that the configuration has no more. The service must not run meanwhile."""
-    from streamer.config.schema.sinks import WebhookSink
-
     where = place(config, data_dir)
     known = read_config(config).sinks if config is not None else {}
     for name in sinks:
-        if isinstance(known.get(name), WebhookSink):
+        if name in known and known[name].spooled is not None:
             fail(f"sinks.{name}: the configuration has it, and its messages are delivered; take it out first")
     is_missing = False
     try:

@@ -18,8 +18,8 @@ from streamer.config.schema.api import Api
 from streamer.config.schema.config import Config
 from streamer.config.schema.service import Delivery
 from streamer.config.schema.service import Service as ServiceSection
-from streamer.config.schema.sinks import Sink, StdoutSink, WebhookSink
-from streamer.config.schema.sources import LinesSource, Source, StdinSource
+from streamer.config.schema.sinks import Sink, StdoutSink
+from streamer.config.schema.sources import Source, StdinSource
 from streamer.config.schema.watching import Metrics
 from streamer.core.options import Options
 from streamer.engine.batch import AT_ONCE
@@ -75,9 +75,8 @@ class Parts:
                 continue
             with named("sinks", name):
                 endpoint.check()
-            section = self.config.sinks[name]
-            if isinstance(section, WebhookSink) and not section.secret:
-                _LOGGER.warning("sinks.%s: no secret, so who receives its messages cannot tell who has sent them", name)
+            if (caution := self.config.sinks[name].caution) is not None:
+                _LOGGER.warning("sinks.%s: %s", name, caution)
 
     def new_feeds(self, before: Parts | None) -> dict[str, Feed]:
         """Return the feeds that others have not."""
@@ -99,9 +98,10 @@ class Parts:
         for name in [name for name in spool.sinks if name not in self.endpoints and not name.startswith(OWN)]:
             spool.remove(name)
         for name, endpoint in self.endpoints.items():
-            section = self.config.sinks[name]
-            assert isinstance(section, WebhookSink)
-            spool.add(name, endpoint, _terms(section, delivery), hashlib.sha256(section.url.encode()).hexdigest())
+            spooled = self.config.sinks[name].spooled
+            assert spooled is not None
+            terms = Terms.of(delivery, concurrency=spooled.concurrency, batch=spooled.batch, batch_bytes=spooled.batch_bytes)
+            spool.add(name, endpoint, terms, hashlib.sha256(spooled.target.encode()).hexdigest())
 
     def close(self, but: Parts | None = None) -> None:
         """Close all but what others have."""
@@ -125,7 +125,7 @@ def parts_of(config: Config, before: Parts | None = None) -> Parts:
     left = {} if before is None else {name: sink for name, sink in before.sinks.items() if old_places[name] != places.get(name)}
     for name, section in sinks_of(config).items():
         is_same = old_places.get(name) == places[name]
-        if isinstance(section, WebhookSink):
+        if section.spooled is not None:
             endpoints[name] = before.endpoints[name] if before is not None and is_same else sinks.endpoint(section)
         elif before is not None and is_same:
             written[name] = before.sinks[name]
@@ -145,11 +145,7 @@ def _place(section: Sink) -> Sink:
 
 def _feed(name: str, section: Source, config: Config) -> Feed:
     source = sources.made(section, config.matching.limits.max_event_bytes)
-    return Feed(name, source, decoder(section.format) if isinstance(section, LinesSource) else None)
-
-
-def _terms(section: WebhookSink, delivery: Delivery) -> Terms:
-    return Terms.of(delivery, concurrency=section.concurrency, batch=section.batch, batch_bytes=section.batch_bytes)
+    return Feed(name, source, decoder(section.record_format))
 
 
 def sources_of(config: Config) -> Mapping[str, Source]:
@@ -165,7 +161,7 @@ def sinks_of(config: Config) -> Mapping[str, Sink]:
 def of_engine(config: Config) -> Config:
     """Return what of a configuration is the engine's: the service has the subscriptions, and serves the metrics."""
     matching = config.matching
-    if any(source.is_decoded for source in config.sources.values()):
+    if any(source.decoded_by is not None for source in config.sources.values()):
         matching = matching.model_copy(update={"layout": cdc.LAYOUT})
     mine = {"sources": {}, "sinks": {}, "routes": (), "delivery": Delivery(), "api": Api(), "service": ServiceSection()}
     return config.model_copy(update={"matching": matching, "subscriptions": (), "metrics": Metrics(), **mine})

@@ -18,19 +18,18 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from streamer.config.loader import Loaded
+from streamer.config.schema.claims import READS, Claim, File, Placed, conflicts
 from streamer.config.schema.config import Config
 from streamer.config.schema.service import SharedStore
-from streamer.config.schema.sinks import FileSink
-from streamer.config.schema.sources import FileSource, LinesSource, Source
 from streamer.engine.engine import Engine
-from streamer.errors import BulkConfigError, ConfigError, ServiceError
+from streamer.errors import BulkConfigError, ServiceError
 from streamer.service import configured, subscription_files
 from streamer.service.away import Absent
 from streamer.service.declined import Declined
 from streamer.service.entrance import Entrance
 from streamer.service.gateways import Gateways, sink_of
 from streamer.service.metrics import Counts
-from streamer.service.parts import of_engine, open_feed, open_sink, parts_of
+from streamer.service.parts import of_engine, open_feed, open_sink, parts_of, sinks_of, sources_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.quotas import Quotas
 from streamer.service.reload import Reloaded, Running, tell_refused
@@ -39,7 +38,6 @@ from streamer.service.spool import Spool
 from streamer.service.status import Status
 from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import OWN, DeadLetter
-from streamer.service.store.sqlite import is_of_store
 from streamer.service.store.store import Store
 from streamer.service.subscriptions import Subscriptions
 from streamer.terminal import OK, USAGE
@@ -62,13 +60,12 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _LOOK_AT_FILES: Final = 0.5
 #: How often the log tells what is waited for once the sources have ended, in seconds.
 _TELL: Final = 60.0
-_DATA_DIR: Final = Path("streamer-data")
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 def place_of(config: Config) -> Path | SharedStore:
     """Return where the store of a configuration is."""
-    return config.store if config.store.dsn is not None else config.service.data_dir or _DATA_DIR
+    return config.store if config.store.dsn is not None else config.service.directory
 
 
 @final
@@ -427,7 +424,7 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
         dev: whether the API is to be served without tokens.
     """
     config, errors = loaded.config, []
-    decoded = {name: _what_decodes(source) for name, source in config.sources.items() if source.is_decoded}
+    decoded = {name: field for name, source in config.sources.items() if (field := source.decoded_by) is not None}
     if config.matching.validation == "lazy":
         reason = "expected full: a service writes events into its messages, and so checks the whole of each"
         errors.append(loaded.error(("matching", "validation"), reason))
@@ -439,31 +436,18 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
         errors.append(loaded.error(("matching", "layout"), f"sources.{name}.{field} is decoded to a layout of its own"))
     if dev and config.api.address not in _LOOPBACK:
         errors.append(loaded.error(("api", "address"), f"expected {' or '.join(_LOOPBACK)} where there are no tokens (--dev)"))
-    if errors := [*errors, *_overwriting(loaded)]:
+    if errors := [*errors, *(loaded.error(place, reason) for place, reason in conflicts(_claims(loaded, dev=dev)))]:
         raise BulkConfigError(errors)
 
 
-def _overwriting(loaded: Loaded) -> Iterator[ConfigError]:
-    """Yield an error of each sink that would write into a file of the service, by whatever name: a link to it, too."""
-    config, tls = loaded.config, loaded.config.api.tls
-    files = [
-        (each.path, f"sources.{name} reads this file") for name, each in config.sources.items() if isinstance(each, FileSource)
-    ]
-    files += [(file, "subscriptions are read from this file") for file in config.subscriptions]
-    ours = {"api.tokens.file": config.api.tokens.file, "api.tls.certificate": tls.certificate, "api.tls.key": tls.key}
-    files += [(file, f"this is {name}") for name, file in ours.items() if file is not None]
-    if loaded.name is not None:
-        files.append((Path(loaded.name), "this is the configuration"))
-    for name, sink in config.sinks.items():
-        if isinstance(sink, FileSink):
-            found = [reason for file, reason in files if _is_one_file(file, sink.path)]
-            folder, place = config.service.watch, place_of(config)
-            if folder is not None and subscription_files.is_watched(sink.path) and _is_one_file(folder, sink.path.parent):
-                found.append("service.watch reads this file")
-            if isinstance(place, Path) and is_of_store(sink.path) and _is_one_file(place, sink.path.parent):
-                found.append("the store is in this file")
-            if found:
-                yield loaded.error(("sinks", name, "path"), found[0])
+def _claims(loaded: Loaded, *, dev: bool) -> Iterator[Placed]:
+    """Yield what a configuration reads, writes and owns; its own file, too, and standard streams that it uses by not saying."""
+    config = loaded.config
+    if loaded.name is not None and (file := Path(loaded.name)).is_file():
+        yield Placed(("configuration",), Claim((), READS, File(file), "this is the configuration"))
+    if dev:
+        yield from (Placed(("api",), claim) for claim in config.api.claims(dev=True))
+    yield from config.model_copy(update={"sources": sources_of(config), "sinks": sinks_of(config)}).placed()
 
 
 def _let_open_files() -> None:
@@ -473,15 +457,3 @@ def _let_open_files() -> None:
         most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
-
-
-def _is_one_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False  # one of them is not there yet
-
-
-def _what_decodes(source: Source) -> str:
-    """Return the field that says that a source is decoded."""
-    return "format" if isinstance(source, LinesSource) else "type"

@@ -11,8 +11,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
-from streamer.config.schema.sinks import WebhookSink
-from streamer.config.schema.sources import PostgresSource
 from streamer.engine.engine import Engine
 from streamer.service import configured
 from streamer.service.metrics import Counts, Gauges
@@ -154,7 +152,7 @@ class Status:
                 {
                     "name": name,
                     "type": section.type,
-                    "format": section.plugin if isinstance(section, PostgresSource) else getattr(section, "format", "json"),
+                    "format": section.shown_format,
                     "state": self._pipeline.state_of(name, idle=IDLE, stalled=STALLED),
                     "positions": dict(list(self._store.positions(name).items())[:_MOST]),
                     "read": read,
@@ -204,7 +202,7 @@ class Status:
             told.append(each)
         known = self._config().sinks
         for name, count, size in self._store.lanes():
-            if not isinstance(known.get(name), WebhookSink):
+            if name not in known or known[name].spooled is None:
                 each = {"name": name, "type": "webhook", "state": "removed", "delivered": 0, "dead": 0}
                 told.append(each | {"spool": {"messages": count, "bytes": size, "oldest_s": 0.0}})
         return told

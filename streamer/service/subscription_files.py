@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
@@ -21,8 +21,6 @@ from streamer.errors import (
 )
 from streamer.service.tenants import Written, outside, written
 
-_ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-
 
 def are_from_files(config: Config) -> bool:
     """Tell whether a configuration names files, which then say all that comes from files."""
@@ -34,12 +32,8 @@ def watched(config: Config) -> list[Path]:
     directory = config.service.watch
     if directory is None:
         return []
-    return sorted(path for path in directory.iterdir() if is_watched(path) and path.is_file())
-
-
-def is_watched(path: Path) -> bool:
-    """Tell whether a file has a name that is looked for in the directory that is watched."""
-    return path.name.endswith(_ENDINGS) and not path.name.startswith(".")
+    wanted = config.service.watched()
+    return sorted(path for path in directory.iterdir() if any(each.has(path.name) for each in wanted) and path.is_file())
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Self, final
 
@@ -12,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from streamer.config.schema.claims import OWNS, Claim, Port
 from streamer.config.schema.values import File, Section, Whole, as_list, number, wrong_inside
 from streamer.config.schema.watching import checked_address
 from streamer.config.units import Duration, Size
@@ -34,6 +36,10 @@ class ApiTls(Section):
     """Certificates in PEM, the server's own first; null for HTTP without TLS. It is relative to the configuration file."""
     key: File | None = None
     """The private key in PEM; relative to the configuration file. It may stand in the file of the certificate."""
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Section`."""
+        return self.reads("certificate", "key")
 
 
 @final
@@ -113,3 +119,12 @@ class Api(Section):
         if self.tls.key is not None and self.tls.certificate is None:
             raise wrong_inside([(("tls", "certificate"), "expected the certificate of the key")])
         return self
+
+    def claims(self, *, dev: bool = False) -> Iterator[Claim]:
+        """See `Section`.
+
+        Args:
+            dev: whether it is served without tokens, too.
+        """
+        if dev or self.tokens.file is not None:
+            yield Claim(("port",), OWNS, Port(self.address, self.port), "{} listens at this port")

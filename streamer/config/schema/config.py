@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -16,13 +14,14 @@ from pydantic import (
 )
 
 from streamer.config.schema.api import Api
+from streamer.config.schema.claims import READS, Claim, conflicts
+from streamer.config.schema.claims import File as OneFile
 from streamer.config.schema.matching import MICROSECOND, Matching
 from streamer.config.schema.service import Delivery, Route, Service, Shard, SharedStore
-from streamer.config.schema.sinks import AnySink, FileSink, KafkaSink
-from streamer.config.schema.sources import AnySource, FileSource, KafkaSource, PostgresSource
+from streamer.config.schema.sinks import AnySink
+from streamer.config.schema.sources import AnySource
 from streamer.config.schema.values import Files, Name, Section, as_list, as_names, wrong_inside
 from streamer.config.schema.watching import Logging, Metrics
-from streamer.config.secret import SecretValue
 from streamer.config.yaml import shown
 from streamer.model import Limits
 
@@ -64,40 +63,15 @@ class Config(Section):
             wrong.append((("delivery", "dead_letter"), f"no sink {shown(self.delivery.dead_letter)!r}; there are: {names}"))
         if len(self.sinks) > 1 and not self.routes:
             wrong.append((("routes",), f"expected which sink gets what, as there are {len(self.sinks)}: {names}"))
-        read = {each.path: name for name, each in self.sources.items() if isinstance(each, FileSource)}
-        written: dict[Path, str] = {}
-        for name, sink in self.sinks.items():
-            if isinstance(sink, FileSink):
-                if sink.path in read:
-                    wrong.append((("sinks", name, "path"), f"sources.{read[sink.path]} reads this file"))
-                if sink.path in written:
-                    wrong.append((("sinks", name, "path"), f"sinks.{written[sink.path]} writes this file"))
-                written[sink.path] = name
-        slots: dict[tuple[SecretValue, str], str] = {}
-        for name, source in self.sources.items():
-            if isinstance(source, PostgresSource) and (other := slots.setdefault((source.dsn, source.slot), name)) != name:
-                wrong.append((("sources", name, "slot"), f"sources.{other} reads this slot"))
-        wrong += self._of_kafka()
-        for what, sections in (("sources", self.sources), ("sinks", self.sinks)):
-            of_streams = [name for name, each in sections.items() if each.type in ("stdin", "stdout")]
-            wrong += [((what, name, "type"), f"only one of the {what} can be {sections[name].type}") for name in of_streams[1:]]
+        wrong += conflicts(self.placed())
         if wrong:
             raise wrong_inside(wrong)
         return self
 
-    def _of_kafka(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Yield what is wrong between sources and sinks of Kafka: two members of one group, a topic that is read and written."""
-        read = {name: each for name, each in self.sources.items() if isinstance(each, KafkaSource)}
-        groups: dict[tuple[frozenset[str], str], str] = {}
-        for name, source in read.items():
-            if (other := groups.setdefault((frozenset(source.brokers), source.group), name)) != name:
-                yield ("sources", name, "group"), f"sources.{other} is of this group; name the topics of both in one"
-        written = {name: each for name, each in self.sinks.items() if isinstance(each, KafkaSink)}
-        for name, sink in written.items():
-            for other, source in read.items():
-                patterns = [topic if topic.startswith("^") else re.escape(topic) for topic in source.topics]
-                if {*source.brokers} & {*sink.brokers} and any(re.fullmatch(each, sink.topic) for each in patterns):
-                    yield ("sinks", name, "topic"), f"sources.{other} reads this topic"
+    def claims(self) -> Iterator[Claim]:
+        """See `Section`."""
+        for index, path in enumerate(self.subscriptions):
+            yield Claim(("subscriptions", index), READS, OneFile(path), "subscriptions are read from this file")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Config:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Final, Literal, final
 
 from pydantic import (
@@ -12,11 +14,19 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from streamer.config.schema.claims import OWNS, READS, Claim, Files
+from streamer.config.schema.claims import File as OneFile
 from streamer.config.schema.sinks import Networks, Ports
 from streamer.config.schema.values import Bool, File, Section, number
 from streamer.config.secret import Secret
 from streamer.config.units import Duration, Size
 
+#: Files of an embedded store in its directory: its lock, and its database with what belongs to that.
+LOCK: Final = "lock"
+DATABASE: Final = "store.db"
+#: How the names of files end that are read in a directory that is watched.
+_WATCHED: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_DATA_DIR: Final = Path("streamer-data")
 #: So many shards there may be.
 _SHARDS: Final = 1024
 
@@ -85,6 +95,10 @@ class Gateways(Section):
     history_time: Duration = timedelta(days=1)
     """How long they stay there."""
 
+    def claims(self) -> Iterator[Claim]:
+        """See `Section`."""
+        return self.reads("ca")
+
 
 @final
 class Delivery(Section):
@@ -138,3 +152,19 @@ class Service(Section):
     """How many counts are kept in memory to tell how often a subscription matched: one for each minute of the last three hours,
     and each subscription that matched in it. Where they are more, the oldest minutes are forgotten first. A count takes at most
     70 bytes, and a subscription that was ever counted 130 more, once. 0 counts nothing."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the store is, unless several processes share one."""
+        return self.data_dir or _DATA_DIR
+
+    def watched(self) -> list[Files]:
+        """Return the files that are read in the directory that is watched, if there is one."""
+        return [] if self.watch is None else [Files(self.watch, end=end) for end in _WATCHED]
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Section`."""
+        for thing in (OneFile(self.directory / LOCK), Files(self.directory, DATABASE)):
+            yield Claim(("data_dir",), OWNS, thing, "the store is in this file")
+        for files in self.watched():
+            yield Claim(("watch",), READS, files, "{}.watch reads this file")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, final
 from urllib.parse import urlsplit
 
@@ -21,10 +24,29 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from streamer.config.schema.claims import ADDS, OWNS, Claim, KafkaTopics, Named
+from streamer.config.schema.claims import File as OneFile
 from streamer.config.schema.kafka import OF_PRODUCERS, Kafka, checked_topic
 from streamer.config.schema.values import Bool, File, Section, as_list, number, wrong_inside
 from streamer.config.secret import Secret
 from streamer.config.units import Duration, Size
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """How the spool delivers to a sink.
+
+    Attributes:
+        target: what tells one endpoint from another.
+        concurrency: requests at once.
+        batch, batch_bytes: messages of a request at most, and their bytes.
+    """
+
+    target: str
+    concurrency: int = 8
+    batch: int = 1
+    batch_bytes: int = 1024**2
 
 
 class Sink(Section):
@@ -37,6 +59,20 @@ class Sink(Section):
     per: Literal["match", "gateway"] = "match"
     """Whether a message tells of one match, or of all that an event has for one gateway."""
 
+    @abstractmethod
+    def claims(self) -> Iterable[Claim]:
+        """Yield what it writes. `streamer.config.schema.claims` compares it with what all others read and write."""
+
+    @property
+    def spooled(self) -> Spooled | None:
+        """How the spool delivers to it, if its messages wait there; None if they are written to it at once."""
+        return None
+
+    @property
+    def caution(self) -> str | None:
+        """What the log warns of when it is opened, though it may be meant so."""
+        return None
+
 
 @final
 class FileSink(Sink):
@@ -47,6 +83,10 @@ class FileSink(Sink):
     path: File
     """The file; relative to the configuration file."""
 
+    def claims(self) -> Iterator[Claim]:
+        """See `Sink`."""
+        yield Claim(("path",), OWNS, OneFile(self.path), "{} writes this file")
+
 
 @final
 class StdoutSink(Sink):
@@ -54,6 +94,12 @@ class StdoutSink(Sink):
 
     type: Literal["stdout"]
     """What kind of sink it is."""
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Sink`."""
+        yield Claim(("type",), OWNS, Named("standard output"), "only one of the sinks can be stdout")
+        if (path := Path("/dev/stdout")).is_file():
+            yield Claim((), OWNS, OneFile(path), "{} writes this file")
 
 
 def checked_url(url: str) -> str:
@@ -157,6 +203,20 @@ class WebhookSink(Sink):
             raise wrong_inside([(("url",), reason)])
         return self
 
+    def claims(self) -> Iterator[Claim]:
+        """See `Sink`. Who may post to one endpoint is for the endpoint to say."""
+        return self.reads("ca")
+
+    @property
+    def spooled(self) -> Spooled:
+        """See `Sink`."""
+        return Spooled(self.url, self.concurrency, self.batch, self.batch_bytes)
+
+    @property
+    def caution(self) -> str | None:
+        """See `Sink`."""
+        return None if self.secret else "no secret, so who receives its messages cannot tell who has sent them"
+
 
 def refused(url: str, ports: Sequence[int] | None, *, allow_http: bool) -> str | None:
     """Return why a URL may not be posted to; None where it may.
@@ -186,6 +246,11 @@ class KafkaSink(Kafka, Sink):
     """How long brokers may take to hold what was sent, retries included. Then the service ends, and nothing is lost."""
 
     ALLOWED = OF_PRODUCERS
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Sink`."""
+        yield from self.reads("ca", "certificate", "key")
+        yield Claim(("topic",), ADDS, KafkaTopics(frozenset(self.brokers), (self.topic,)), "{} writes this topic")
 
 
 AnySink: TypeAlias = Annotated[FileSink | StdoutSink | WebhookSink | KafkaSink, Field(discriminator="type")]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, final
 
 from pydantic import (
     Field,
 )
 
+from streamer.config.schema.claims import OWNS, READS, Claim, Files, KafkaTopics, Named
+from streamer.config.schema.claims import File as OneFile
 from streamer.config.schema.kafka import OF_CONSUMERS, Kafka, Topics
 from streamer.config.schema.values import Bool, File, Section
 from streamer.config.secret import Secret
@@ -26,10 +31,24 @@ class Source(Section):
     type: str
     """What kind of source it is; it decides which fields there are."""
 
+    @abstractmethod
+    def claims(self) -> Iterable[Claim]:
+        """Yield what it reads, and what no other may. `streamer.config.schema.claims` compares it with all others."""
+
     @property
-    def is_decoded(self) -> bool:
-        """Whether its events are made by a decoder of `streamer.cdc`, and so have the layout of decoders."""
-        return True
+    def record_format(self) -> SourceFormat:
+        """What a record is that the source gives out: an event, or a message for a decoder of `streamer.cdc`."""
+        return "json"
+
+    @property
+    def shown_format(self) -> str:
+        """What people are told that it reads."""
+        return self.record_format
+
+    @property
+    def decoded_by(self) -> str | None:
+        """The field that says that a decoder of `streamer.cdc` makes its events, which have one layout; None if none does."""
+        return None if self.record_format == "json" else "format"
 
 
 class LinesSource(Source):
@@ -39,9 +58,9 @@ class LinesSource(Source):
     """What a line is: `json` is an event as `matching.layout` says; the others are messages for a decoder (docs/sources.md)."""
 
     @property
-    def is_decoded(self) -> bool:
-        """Whether lines are messages for a decoder."""
-        return self.format != "json"
+    def record_format(self) -> SourceFormat:
+        """See `Source`."""
+        return self.format
 
 
 @final
@@ -57,6 +76,12 @@ class FileSource(LinesSource):
     poll: Duration = timedelta(milliseconds=250)
     """How often to look for new lines where there were none."""
 
+    def claims(self) -> Iterator[Claim]:
+        """See `Source`. Under the names that begin as its own it looks for a file that was rotated."""
+        yield Claim(("path",), READS, OneFile(self.path), "{} reads this file")
+        rotated = "{} reads files whose names begin as that of its own, since rotation may give them such; choose another name"
+        yield Claim(("path",), READS, Files(self.path.parent, self.path.name), rotated)
+
 
 @final
 class StdinSource(LinesSource):
@@ -64,6 +89,12 @@ class StdinSource(LinesSource):
 
     type: Literal["stdin"]
     """What kind of source it is."""
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Source`."""
+        yield Claim(("type",), OWNS, Named("standard input"), "only one of the sources can be stdin")
+        if (path := Path("/dev/stdin")).is_file():
+            yield Claim((), READS, OneFile(path), "{} reads this file")
 
 
 @final
@@ -85,6 +116,20 @@ class PostgresSource(Source):
     status_interval: Duration = timedelta(seconds=10)
     """How often the server is told how far changes are delivered, and so may forget them; more often if it waits for less."""
 
+    def claims(self) -> Iterator[Claim]:
+        """See `Source`."""
+        yield Claim(("slot",), OWNS, Named("slot", self.slot, frozenset({self.dsn})), "{} reads this slot")
+
+    @property
+    def shown_format(self) -> str:
+        """See `Source`."""
+        return self.plugin
+
+    @property
+    def decoded_by(self) -> str:
+        """See `Source`."""
+        return "type"
+
 
 @final
 class KafkaSource(Kafka, LinesSource):
@@ -102,6 +147,13 @@ class KafkaSource(Kafka, LinesSource):
     """Where unread messages are gone, as after retention or where a topic is made anew: end; or go on with what is there."""
 
     ALLOWED = OF_CONSUMERS
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Source`."""
+        brokers, of_one = frozenset(self.brokers), "{} is of this group; name the topics of both in one"
+        yield from self.reads("ca", "certificate", "key")
+        yield Claim(("group",), OWNS, Named("group", self.group, brokers), of_one)
+        yield Claim(("topics",), READS, KafkaTopics(brokers, self.topics), "{} reads this topic")
 
 
 AnySource: TypeAlias = Annotated[FileSource | StdinSource | PostgresSource | KafkaSource, Field(discriminator="type")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -19,6 +19,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from streamer.config.schema.claims import OWNS, READS, Claim, Placed
+from streamer.config.schema.claims import File as OneFile
+from streamer.config.schema.claims import shown as shown_place
+from streamer.config.secret import SecretValue
 from streamer.config.yaml import kind_of, leading_zero, shown
 from streamer.model import INT64_MAX
 
@@ -107,6 +111,46 @@ class Section(BaseModel):
     @classmethod
     def _nothing_is_the_defaults(cls, value: Any) -> Any:
         return {} if value is None else value
+
+    def claims(self) -> Iterable[Claim]:
+        """Yield what it reads, adds to and owns outside of the process. Sections in it speak for themselves."""
+        return ()
+
+    def reads(self, *names: str) -> Iterator[Claim]:
+        """Yield claims of the files that are in fields, as far as they name some, and that others may read, too."""
+        for name in names:
+            if (path := getattr(self, name)) is not None:
+                yield Claim((name,), READS, OneFile(path), f"this is {{}}.{name}")
+
+    def placed(self, place: tuple[str | int, ...] = ()) -> Iterator[Placed]:
+        """Yield its claims and those of the sections in it, each with its place; those under names that users choose last.
+
+        A file that it has and does not claim is its own. The file of a secret is read.
+        """
+        claims = list(self.claims())
+        yield from (Placed(place, claim) for claim in claims)
+        claimed = {claim.field[0] for claim in claims if claim.field}
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        for name, value in sorted(fields.items(), key=lambda field: isinstance(field[1], Mapping)):
+            for step, each in _parts(value):
+                where = (*place, name, *step)
+                if isinstance(each, Section):
+                    yield from each.placed(where)
+                elif isinstance(each, Path) and name not in claimed:
+                    yield Placed(place, Claim((name, *step), OWNS, OneFile(each), f"this is {shown_place(where)}"))
+                elif isinstance(each, SecretValue) and each.kind == "file":
+                    yield Placed(place, Claim((name, *step), READS, OneFile(Path(each.name)), f"this is {shown_place(where)}"))
+
+
+def _parts(value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield what a field has, with the steps that lead there from the field."""
+    match value:
+        case Mapping():
+            yield from (((name,), each) for name, each in value.items())
+        case tuple():
+            yield from (((index,), each) for index, each in enumerate(value))
+        case _:
+            yield (), value
 
 
 #: As an environment variable can say it, too: its two underscores stand between names.

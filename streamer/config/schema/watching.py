@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, final
 
 from pydantic import (
@@ -11,6 +12,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from streamer.config.schema.claims import OWNS, Claim, Port
 from streamer.config.schema.values import Bool, Section, Whole, number
 from streamer.config.yaml import shown
 
@@ -41,6 +43,11 @@ class Metrics(Section):
     """Collections that have series of their own; all others are `other`."""
     tenants: Bool = False
     """Whether series are labelled by tenant too."""
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Section`."""
+        if self.enabled:
+            yield Claim(("port",), OWNS, Port(self.address, self.port), "{} listens at this port")
 
 
 @final

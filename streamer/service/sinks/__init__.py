@@ -36,17 +36,20 @@ def made(section: Sink) -> protocols.Sink:
     raise TypeError(f"no sink of type {section.type!r}")
 
 
-def endpoint(section: WebhookSink) -> protocols.Endpoint:
+def endpoint(section: Sink) -> protocols.Endpoint:
     """Return the endpoint that a section describes. Raises ServiceError where what it needs is not installed."""
-    return posting(
-        section.url,
-        section.secret,
-        Guard.of(section),
-        timeout=section.timeout,
-        connect_timeout=section.connect_timeout,
-        in_batches=section.batch > 1,
-        authority=section.ca,
-    )
+    match section:
+        case WebhookSink():
+            return posting(
+                section.url,
+                section.secret,
+                Guard.of(section),
+                timeout=section.timeout,
+                connect_timeout=section.connect_timeout,
+                in_batches=section.batch > 1,
+                authority=section.ca,
+            )
+    raise TypeError(f"no endpoint of type {section.type!r}")
 
 
 def posting(

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
+from streamer.config.schema.service import DATABASE, LOCK
 from streamer.errors import ServiceError
 from streamer.locks import Lock
 from streamer.service.store.database import Execute, T
@@ -30,11 +31,9 @@ from streamer.service.store.schema import UPGRADES
 
 #: "Strm": what tells our databases from others'.
 APPLICATION: Final = 0x5374726D
-_DATABASE: Final = "store.db"
-_LOCK: Final = "lock"
 #: What is open while the store is. Without its write-ahead log the database lacks the last commits; without the lock another
 #: process could use it, too.
-_FILES: Final = (_DATABASE, f"{_DATABASE}-wal", f"{_DATABASE}-shm", _LOCK)
+_FILES: Final = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK)
 _LOGGER: Final = logging.getLogger("streamer.service")
 #: Bytes that a store which failed must take to be writable again: more than most changes need.
 _TRIED: Final = 256 * 1024
@@ -60,11 +59,11 @@ class Sqlite:
         self._is_failing = False
         with _told(directory):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            was_used = (directory / _LOCK).exists()
+            was_used = (directory / LOCK).exists()
             self._lock = _lock(directory)
         try:
             with _told(directory):
-                path = directory / _DATABASE
+                path = directory / DATABASE
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
                 try:
@@ -85,10 +84,10 @@ class Sqlite:
         application, version = execute("PRAGMA application_id").fetchone()[0], execute("PRAGMA user_version").fetchone()[0]
         is_new = (application, version) == (0, 0) and not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if not is_new and application != APPLICATION:
-            raise ServiceError(f"{self._directory / _DATABASE}: no store of Streamer")
+            raise ServiceError(f"{self._directory / DATABASE}: no store of Streamer")
         if version > len(UPGRADES):
             reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(UPGRADES)}"
-            raise ServiceError(f"{self._directory / _DATABASE}: {reason}")
+            raise ServiceError(f"{self._directory / DATABASE}: {reason}")
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
         if (damage := execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
@@ -176,7 +175,7 @@ class Beside:
     """See `Reader`: reads beside who changes, also in another process. Raises ServiceError."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory, path = directory, directory / _DATABASE
+        self._directory, path = directory, directory / DATABASE
         if not path.exists():
             raise ServiceError(f"{directory}: no store")
         self._turn = Lock()
@@ -245,14 +244,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def is_of_store(path: Path) -> bool:
-    """Tell whether a file of a store's directory has the name of one of the store's own."""
-    return path.name == _LOCK or path.name.startswith(_DATABASE)
-
-
 def _lock(directory: Path) -> int:
     """Return a file that is locked until it is closed, with this process's number in it. Raises ServiceError."""
-    file = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

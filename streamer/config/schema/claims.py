@@ -1,0 +1,242 @@
+"""What sections read, write and own outside of the process, and which of it does not go together.
+
+```
+each section ──► claims() ──► one list ──► conflicts(): each claim against all before it
+```
+
+A sink that writes the file that a source reads feeds its own matches back, and cuts the last line off. No list of such pairs is
+kept anywhere: a section declares what it touches, and every two claims of different sections are compared. So a new kind of sink
+takes part as soon as it is declared. A path that a section has and does not claim counts as its own, which is the strictest.
+
+One thing may have several names. A file is compared by its path, by what links lead to, and by its inode; a set of files by its
+directory and by the names in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cached_property
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+_Steps: TypeAlias = tuple[str | int, ...]
+#: Addresses that listen for all others.
+_ALL: Final = frozenset({"0.0.0.0", "::"})
+_LOCAL: Final = frozenset({"127.0.0.1", "::1"})
+
+
+class Thing(ABC):
+    """Something outside of the process that sections may share, or may not."""
+
+    @abstractmethod
+    def meets(self, other: Thing) -> bool:
+        """Tell whether both have something in common. One of the two knows: a thing of another kind is `False`."""
+
+
+@final
+class Access(Enum):
+    """What a section does with a thing. Several may read one at once, or add to one; what is owned is one section's."""
+
+    READS = auto()
+    ADDS = auto()
+    OWNS = auto()
+
+
+READS, ADDS, OWNS = Access.READS, Access.ADDS, Access.OWNS
+
+
+@final
+@dataclass(frozen=True)
+class Claim:
+    """What a section does with a thing.
+
+    Attributes:
+        field: what names it, from the section on; empty for the section as a whole.
+        says: what is said to another section that wants the thing, too; `{}` is the name of this one.
+    """
+
+    field: _Steps
+    access: Access
+    thing: Thing
+    says: str
+
+    def goes_with(self, other: Claim) -> bool:
+        """Tell whether both can be."""
+        is_shared = self.access is other.access and self.access is not OWNS
+        return is_shared or not (self.thing.meets(other.thing) or other.thing.meets(self.thing))
+
+
+@final
+@dataclass(frozen=True)
+class Placed:
+    """A claim of the section that stands at a place."""
+
+    section: _Steps
+    claim: Claim
+
+    @property
+    def place(self) -> _Steps:
+        """Where the thing is named."""
+        return (*self.section, *self.claim.field)
+
+
+def conflicts(claims: Iterable[Placed]) -> Iterator[tuple[_Steps, str]]:
+    """Yield each claim that does not go with an earlier one of another section: its place, and why. One reason a place."""
+    before: list[Placed] = []
+    wrong: set[_Steps] = set()
+    for each in claims:
+        for other in before:
+            if other.section != each.section and each.place not in wrong and not other.claim.goes_with(each.claim):
+                wrong.add(each.place)
+                yield each.place, other.claim.says.format(shown(other.section))
+        before.append(each)
+
+
+def shown(place: _Steps) -> str:
+    """Write a place as `sinks.hook.secret[0]`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
+
+
+# Things
+
+
+@final
+@dataclass(frozen=True)
+class File(Thing):
+    """One file, which need not be there yet."""
+
+    path: Path
+
+    @cached_property
+    def names(self) -> frozenset[tuple[object, str]]:
+        """The directories and names under which it is found, links followed."""
+        return frozenset((_directory(path.parent), path.name) for path in (self.path, _resolved(self.path)))
+
+    @cached_property
+    def inode(self) -> tuple[int, int] | None:
+        """What all of its hard links have in common; None if it is not there, and for what is no regular file."""
+        return _inode(self.path) if self.path.is_file() else None
+
+    def meets(self, other: Thing) -> bool:
+        """See `Thing`."""
+        if not isinstance(other, File):
+            return False
+        return not self.names.isdisjoint(other.names) or (self.inode is not None and self.inode == other.inode)
+
+
+@final
+@dataclass(frozen=True)
+class Files(Thing):
+    """All files of a directory whose names begin and end so. As in a shell, `*` alone finds no name that begins with a dot."""
+
+    directory: Path
+    begin: str = ""
+    end: str = ""
+
+    def has(self, name: str) -> bool:
+        """Tell whether a file of this name in the directory is one of them."""
+        is_long_enough = len(name) >= len(self.begin) + len(self.end)
+        is_hidden = name.startswith(".") and not self.begin
+        return is_long_enough and not is_hidden and name.startswith(self.begin) and name.endswith(self.end)
+
+    def meets(self, other: Thing) -> bool:
+        """See `Thing`."""
+        if isinstance(other, Files):
+            (short, long), (tail, longer) = (
+                sorted((self.begin, other.begin), key=len),
+                sorted((self.end, other.end), key=len),
+            )
+            is_one = _directory(self.directory) == _directory(other.directory)
+            return is_one and long.startswith(short) and longer.endswith(tail)
+        if not isinstance(other, File):
+            return False
+        here = _directory(self.directory)
+        return any(directory == here and self.has(name) for directory, name in other.names) or self._links_to(other)
+
+    def _links_to(self, file: File) -> bool:
+        """Tell whether a file that is elsewhere has a link among these."""
+        try:
+            found = file.inode is not None and [entry for entry in os.scandir(self.directory) if self.has(entry.name)]
+        except OSError:
+            return False
+        return any(_inode(Path(entry.path)) == file.inode for entry in found or ())
+
+
+@final
+@dataclass(frozen=True)
+class Port(Thing):
+    """A port of this machine that is listened at."""
+
+    address: str
+    number: int
+
+    def meets(self, other: Thing) -> bool:
+        """See `Thing`."""
+        if not isinstance(other, Port) or self.number != other.number or not self.number:
+            return False
+        one, two = ((_LOCAL if each.address == "localhost" else {each.address}) for each in (self, other))
+        return bool(one & two) or bool((one | two) & _ALL)
+
+
+@final
+@dataclass(frozen=True)
+class KafkaTopics(Thing):
+    """Topics of brokers: names, or patterns that begin with `^`."""
+
+    brokers: frozenset[str]
+    names: Sequence[str]
+
+    def meets(self, other: Thing) -> bool:
+        """See `Thing`. Two patterns meet if they are equal: nobody can tell otherwise before there are topics."""
+        if not isinstance(other, KafkaTopics) or self.brokers.isdisjoint(other.brokers):
+            return False
+        return any(
+            one == two or (one.startswith("^") and re.match(one, two) is not None) for one in self.names for two in other.names
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Named(Thing):
+    """Anything else, by what it is and its name: a replication slot, a consumer group, a standard stream.
+
+    Attributes:
+        what: the kind of thing.
+        name: what tells it from others of its kind.
+        servers: where it is; things of two servers are two. Empty for things of this process.
+    """
+
+    what: str
+    name: object = None
+    servers: frozenset[object] = frozenset()
+
+    def meets(self, other: Thing) -> bool:
+        """See `Thing`."""
+        if not isinstance(other, Named) or (self.what, self.name) != (other.what, other.name):
+            return False
+        return not (self.servers or other.servers) or not self.servers.isdisjoint(other.servers)
+
+
+def _directory(path: Path) -> object:
+    """Return what tells a directory from others, by whatever name it is found."""
+    return _inode(path) or _resolved(path)
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()  # links that lead around in a circle
