@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any, Final, NoReturn
 
-OK, SOME_BAD, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, SOME_BAD, USAGE, LOST, PASSING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 #: Columns that what is printed for people fits in.
 WIDTH: Final = 80
@@ -22,6 +22,13 @@ EXIT_CODES: Final = (
     "Exit codes: 0 all is well; 1 {one}; 2 wrong usage, a bad configuration, bad subscriptions, or files that cannot be read or "
     "written; 130 interrupted by Ctrl-C. "
     "Where the reader of the output goes away, it ends quietly by SIGPIPE."
+)
+
+#: Of commands that use the store of a service, or what it reads and writes.
+SERVICE_EXIT_CODES: Final = EXIT_CODES.replace(
+    "; 130",
+    "; 3 data that was not read is gone; 4 what may pass: a server that does not answer, a full disk, a store or a port that "
+    "another process uses, a crash; 130",
 )
 
 #: Deeper than labels may be.

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import os
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import click
 
 from streamer.cli.output import PlainFormat, count, show_json
 from streamer.cli.setup import CONFIG, PATH, PLAIN_FORMAT, SUBSCRIPTIONS, load, refuse
-from streamer.errors import BulkConfigError, ServiceError
-from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, set_up_logging, show
+from streamer.errors import BulkConfigError, ServiceError, StreamerError
+from streamer.terminal import SERVICE_EXIT_CODES, SOME_BAD, fail, note, printable, set_up_logging, show
 
 if TYPE_CHECKING:
     from streamer.config.loader import Loaded
@@ -41,12 +42,12 @@ ALL: Final = click.option("--all", "every", is_flag=True, help="All there are.")
 
 @click.command(
     short_help="Match events, and deliver every match.",
-    epilog=EXIT_CODES.replace(" 1 {one};", "").replace("; 130 interrupted by Ctrl-C", ""),
+    epilog=SERVICE_EXIT_CODES.replace(" 1 {one};", "").replace("; 130 interrupted by Ctrl-C", ""),
 )
 @SUBSCRIPTIONS
 @CONFIG
 @DATA_DIR
-@click.option("--check", is_flag=True, help="Check configuration, subscriptions, sources and sinks, and change nothing.")
+@click.option("--check", is_flag=True, help="Check all that it would open, print every fault, and change nothing.")
 @click.option("--dev", is_flag=True, help="Serve the API without tokens, to this machine alone.")
 @click.option("--enable", metavar="SINK", multiple=True, help="A webhook whose endpoint wanted no more: ask it again.")
 def serve(
@@ -57,17 +58,48 @@ def serve(
     Without a configuration events come from standard input, and matches go to standard output. SIGTERM and Ctrl-C let it deliver
     what it has read, for 10 s at most; a second one ends it at once. SIGHUP reloads configuration and subscriptions.
     """
-    service = _service(_loading(subscriptions, config, data_dir), dev=dev)
+    read = _loading(subscriptions, config, data_dir)
+    if check:
+        _check(read, dev=dev)
+        return
+    service = _service(read, dev=dev)
     try:
-        if check:
-            service.check()
-            note(f"good: {count(len(service.engine), 'subscription')}")
-        else:
-            service.run(enable, is_process=True)
+        service.run(enable, is_process=True)
     except BulkConfigError as bulk:
         refuse(bulk)
-    except ServiceError as error:
-        fail(str(error))
+    except Exception as error:
+        _end(error, is_start=not service.has_started)
+
+
+def _check(read: _Read, *, dev: bool) -> None:
+    """Print all that would keep a service from starting, and end with its code."""
+    from streamer.service import checking
+
+    set_up_logging("warning")
+    try:
+        found = checking.check(read(), dev=dev)
+    except BulkConfigError as bulk:
+        refuse(bulk)
+    except OSError as error:
+        fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
+    for each in found.notes:
+        note(f"note: {each}")
+    for fault, _ in found.faults:
+        note(str(fault))
+    if found.faults:
+        sys.exit(found.code)
+    note(f"good: {count(found.subscriptions, 'subscription')}")
+
+
+def _end(error: Exception, *, is_start: bool = True) -> NoReturn:
+    """Say what went wrong, and end the program with the code of its kind."""
+    from streamer.service.protocols import code_of
+
+    if isinstance(error, StreamerError | OSError):
+        note(f"streamer: {error}")
+    else:
+        traceback.print_exception(error)
+    sys.exit(code_of(error, is_start=is_start))
 
 
 @click.group(name="dead-letters", short_help="Look after events that could not be delivered.", no_args_is_help=True)
@@ -75,7 +107,7 @@ def app() -> None:
     """List, show, replay and drop events and messages that could not be delivered."""
 
 
-@app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@app.command(name="list", epilog=SERVICE_EXIT_CODES.replace(" 1 {one};", ""))
 @CONFIG
 @DATA_DIR
 @PLAIN_FORMAT
@@ -93,7 +125,7 @@ def list_command(config: str | None, data_dir: Path | None, report: PlainFormat)
             )
 
 
-@app.command(name="show", epilog=EXIT_CODES.format(one="there is no such dead letter"))
+@app.command(name="show", epilog=SERVICE_EXIT_CODES.format(one="there is no such dead letter"))
 @click.argument("number", metavar="ID", type=NUMBER, help="Its number in the list.")
 @CONFIG
 @DATA_DIR
@@ -117,7 +149,7 @@ def show_command(number: int, config: str | None, data_dir: Path | None, report:
     sys.exit(SOME_BAD)
 
 
-@app.command(epilog=EXIT_CODES.format(one="some could not be read again, and stay, or are not there"))
+@app.command(epilog=SERVICE_EXIT_CODES.format(one="some could not be read again, and stay, or are not there"))
 @NUMBERS
 @ALL
 @SUBSCRIPTIONS
@@ -136,13 +168,13 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
     except BulkConfigError as bulk:
         refuse(bulk)
     except ServiceError as error:
-        fail(str(error))
+        _end(error)
     note(f"{count(good, 'dead letter')} replayed, {bad} could not be read again")
     if _missing(set(numbers) - found) or bad:
         sys.exit(SOME_BAD)
 
 
-@app.command(epilog=EXIT_CODES.format(one="some are not there"))
+@app.command(epilog=SERVICE_EXIT_CODES.format(one="some are not there"))
 @NUMBERS
 @ALL
 @CONFIG
@@ -159,7 +191,7 @@ def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path
         dropped = store.drop(None if every else numbers)
         store.close()
     except ServiceError as error:
-        fail(str(error))
+        _end(error)
     note(f"{count(dropped, 'dead letter')} dropped")
     if not every and _missing(set(numbers) - found):
         sys.exit(SOME_BAD)
@@ -170,7 +202,7 @@ def spool_app() -> None:
     """List the messages that wait for webhooks, and forget those of sinks that are none any more."""
 
 
-@spool_app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@spool_app.command(name="list", epilog=SERVICE_EXIT_CODES.replace(" 1 {one};", ""))
 @CONFIG
 @DATA_DIR
 @PLAIN_FORMAT
@@ -183,7 +215,7 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
         with beside(place(config, data_dir)) as reader:
             lanes = lanes_of(reader)
     except ServiceError as error:
-        fail(str(error))
+        _end(error)
     if report is PlainFormat.text:
         show(f"{'SINK':<20}  {'MESSAGES':>10}  {'BYTES':>14}")
     for name, messages, size in lanes:
@@ -193,7 +225,7 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
             show(f"{name:<20}  {messages:>10}  {size:>14}")
 
 
-@spool_app.command(name="forget", epilog=EXIT_CODES.format(one="there is no message for a sink"))
+@spool_app.command(name="forget", epilog=SERVICE_EXIT_CODES.format(one="there is no message for a sink"))
 @click.argument("sinks", metavar="SINK...", nargs=-1, required=True, help="Names of sinks that were taken out.")
 @CONFIG
 @DATA_DIR
@@ -213,7 +245,7 @@ def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None
             is_missing = is_missing or not forgotten
         store.close()
     except ServiceError as error:
-        fail(str(error))
+        _end(error)
     if is_missing:
         sys.exit(SOME_BAD)
 
@@ -264,7 +296,7 @@ def _service(read: _Read, *, dev: bool = False) -> Service:
     except BulkConfigError as bulk:
         refuse(bulk)
     except ServiceError as error:
-        fail(str(error))
+        _end(error)
     except OSError as error:
         fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
 
@@ -275,7 +307,7 @@ def _tell_sign_in(address: str) -> None:
 
 def place(config: str | None, data_dir: Path | None) -> Path | SharedStore:
     """Return where the store is."""
-    from streamer.service.serve import place_of
+    from streamer.service.fitting import place_of
 
     return data_dir if data_dir is not None else place_of(read_config(config))
 
@@ -309,7 +341,7 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
                 return
             after = found[-1].id
     except ServiceError as error:
-        fail(str(error))
+        _end(error)
 
 
 def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:

@@ -9,11 +9,14 @@ stands for other records, nor a position in it for another record: ids of messag
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, final
 
-from streamer.errors import EventError, ServiceError
+from streamer.errors import BulkConfigError, EventError, ServiceError
+from streamer.terminal import LOST, PASSING, USAGE
 
 
 @final
@@ -46,6 +49,8 @@ class Refused:
 
 
 Record: TypeAlias = bytes | Refused
+#: Where a source was confirmed that nothing is known of.
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 #: Where a record stands in its partition: a byte of a file, or what a source writes for it, which is no integer then.
 Position: TypeAlias = int | str
@@ -73,8 +78,54 @@ class Batch:
     keys: Sequence[bytes | str | None] | None = None
 
 
-class Away(ServiceError):
+class Passing(ServiceError):
+    """What fails now may not fail later, without anybody changing the configuration: a disk that is full."""
+
+
+class Away(Passing):
     """A server does not answer now. It may later: it is starting, or it cannot be reached."""
+
+
+class Busy(Passing):
+    """Another process uses what one process uses at a time. It may end."""
+
+
+class Lost(ServiceError):
+    """Data is gone that was not read: somebody must decide what becomes of that."""
+
+
+class Wrong(ServiceError):
+    """What only a person can mend, though it shows while the service runs. Any error at the start is, if it is none of these."""
+
+
+#: Why the system refuses something that it may allow later.
+_MAY_PASS: Final = frozenset(
+    {errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
+)
+
+
+def failed(what: object, error: OSError) -> ServiceError:
+    """Return the error of a file that the system refuses something of."""
+    kind = Passing if error.errno in _MAY_PASS else ServiceError
+    return kind(f"{what}: {error.strerror or error}")
+
+
+def code_of(error: Exception, *, is_start: bool) -> int:
+    """Return the code with which a process ends: docs/command-line.md has the table.
+
+    What could be opened at the start is configured well, so what fails later may pass: the next start tells.
+
+    Args:
+        is_start: whether the service had not started yet.
+    """
+    match error:
+        case Lost():
+            return LOST
+        case Passing():
+            return PASSING
+        case Wrong() | BulkConfigError():
+            return USAGE
+    return USAGE if is_start and isinstance(error, ServiceError) else PASSING
 
 
 class EndOfSource(Exception):
@@ -119,8 +170,17 @@ class Source(Protocol):
     def is_shared(self) -> bool:
         """Whether other processes may read other partitions of it; each begins those that are its own."""
 
-    def check(self) -> None:
-        """Find out whether it could be opened, and change nothing. Raises ServiceError."""
+    def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
+        """Find out whether it could be opened, and change nothing.
+
+        Args:
+            confirmed: where its partitions were confirmed last, as far as that is known.
+
+        Raises:
+            Busy: another process reads it now.
+            Lost: what comes after a place is gone, and nothing says what to do then.
+            ServiceError: it could not be opened.
+        """
 
     def open(self, confirmed: Mapping[str, str], begin: Begin, others: Others = NO_OTHERS) -> None:
         """Open it where its partitions were confirmed last, oldest first; after Away also once more.

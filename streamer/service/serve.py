@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import queue
@@ -13,24 +14,23 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from streamer.config.loader import Loaded
-from streamer.config.schema.claims import READS, Claim, File, Placed, conflicts
 from streamer.config.schema.config import Config
-from streamer.config.schema.service import SharedStore
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ServiceError
-from streamer.service import configured, subscription_files
+from streamer.service import checking, configured, subscription_files
 from streamer.service.away import Absent
 from streamer.service.declined import Declined
 from streamer.service.entrance import Entrance
+from streamer.service.fitting import fitting, place_of
 from streamer.service.gateways import Gateways, sink_of
 from streamer.service.metrics import Counts
-from streamer.service.parts import of_engine, open_feed, open_sink, parts_of, sinks_of, sources_of
+from streamer.service.parts import of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
+from streamer.service.protocols import Busy, code_of
 from streamer.service.quotas import Quotas
 from streamer.service.reload import Reloaded, Running, tell_refused
 from streamer.service.shards import Shard
@@ -40,7 +40,7 @@ from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import OWN, DeadLetter
 from streamer.service.store.store import Store
 from streamer.service.subscriptions import Subscriptions
-from streamer.terminal import OK, USAGE
+from streamer.terminal import OK
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -54,18 +54,11 @@ _FILES: Final = 65_536
 DRAIN: Final = 10.0
 #: How often one looks for signals, in seconds.
 _LOOK: Final = 0.1
-#: Where what is served without tokens may be listened for.
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 #: How often one looks at the directory that is watched.
 _LOOK_AT_FILES: Final = 0.5
 #: How often the log tells what is waited for once the sources have ended, in seconds.
 _TELL: Final = 60.0
 _LOGGER: Final = logging.getLogger("streamer.service")
-
-
-def place_of(config: Config) -> Path | SharedStore:
-    """Return where the store of a configuration is."""
-    return config.store if config.store.dsn is not None else config.service.directory
 
 
 @final
@@ -78,6 +71,9 @@ class Service:
         dev: whether the API is served without tokens, at a loopback address alone.
         parse: reads a text as *load* reads the file; by default as the file that it came from.
         sign_in: is told of an address at which the operator signs in to the console, once; None to make none.
+
+    Attributes:
+        has_started: whether all was opened, and events were read.
 
     Raises:
         BulkConfigError: all that is wrong in the configuration, or in the files that it names.
@@ -105,6 +101,7 @@ class Service:
         subscription_files.put(self.engine, self._loaded, *self._shard.mine(self._found, self._places))
         self._parts = parts_of(self._loaded.config)
         self._running: Running | None = None
+        self.has_started = False
         self._asked: list[int] = []
         self._is_reload_asked = False
         self._wanted: queue.SimpleQueue[Future[Reloaded]] = queue.SimpleQueue()
@@ -126,8 +123,9 @@ class Service:
         return None if server is None or not server.is_started else server.port
 
     def check(self) -> None:
-        """Find out whether sources and sinks could be opened, and change nothing. Raises ServiceError."""
-        self._parts.check()
+        """Find out whether it could start, and change nothing. Raises ServiceError: the first fault that `checking` finds."""
+        for told, error in checking.check(self._loaded, dev=self._dev).faults:
+            raise type(error)(f"{told.place}: {told.reason}") from error
 
     def run(self, enable: Iterable[str] = (), *, is_process: bool = False) -> None:
         """Run until the sources end, or a signal says so. Raises ServiceError.
@@ -179,6 +177,7 @@ class Service:
             noted.enter_context(self._signals(is_process=is_process))
             _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.database.name)
             pipeline.start()
+            self.has_started = True
             api.take()
             self._watch(running)
             told = counts.totals()
@@ -300,7 +299,8 @@ class Service:
         try:
             server = self.engine.serve_metrics(metrics.port, metrics.address, registry=registry, **labels)  # type: ignore[arg-type]
         except OSError as error:
-            raise ServiceError(f"metrics: {error.strerror or error}") from error
+            kind = Busy if error.errno == errno.EADDRINUSE else ServiceError
+            raise kind(f"metrics: {error.strerror or error}") from error
         opened.callback(server.close)
         _LOGGER.info("metrics: %s", server.url)
         return registry
@@ -367,7 +367,7 @@ class Service:
                 else:
                     _LOGGER.warning("not all was delivered in %d s; the next run delivers it", DRAIN)
                 logging.shutdown()
-                os._exit(USAGE if pipeline.failed is not None else OK)
+                os._exit(OK if pipeline.failed is None else code_of(pipeline.failed, is_start=False))
 
     def _take_files(self) -> None:
         """Take the files of subscriptions anew, or say why not and leave all as it is."""
@@ -415,39 +415,6 @@ def _handlers(service: Service, store: Store, status: Status) -> Handlers:
 
     status.observer.start()
     return Handlers(service.engine, store, service.subscriptions, service.gateways, status)
-
-
-def fitting(loaded: Loaded, *, dev: bool = False) -> None:
-    """Refuse what a configuration may say and a service cannot do. Raises BulkConfigError.
-
-    Args:
-        dev: whether the API is to be served without tokens.
-    """
-    config, errors = loaded.config, []
-    decoded = {name: field for name, source in config.sources.items() if (field := source.decoded_by) is not None}
-    if config.matching.validation == "lazy":
-        reason = "expected full: a service writes events into its messages, and so checks the whole of each"
-        errors.append(loaded.error(("matching", "validation"), reason))
-    if decoded and len(decoded) < len(config.sources):
-        reason = "an engine has one layout, and a decoder has its own: let another process read sources of format json"
-        errors += [loaded.error(("sources", name, field), reason) for name, field in decoded.items()]
-    elif decoded and config.matching.layout != Config().matching.layout:
-        name, field = next(iter(decoded.items()))
-        errors.append(loaded.error(("matching", "layout"), f"sources.{name}.{field} is decoded to a layout of its own"))
-    if dev and config.api.address not in _LOOPBACK:
-        errors.append(loaded.error(("api", "address"), f"expected {' or '.join(_LOOPBACK)} where there are no tokens (--dev)"))
-    if errors := [*errors, *(loaded.error(place, reason) for place, reason in conflicts(_claims(loaded, dev=dev)))]:
-        raise BulkConfigError(errors)
-
-
-def _claims(loaded: Loaded, *, dev: bool) -> Iterator[Placed]:
-    """Yield what a configuration reads, writes and owns; its own file, too, and standard streams that it uses by not saying."""
-    config = loaded.config
-    if loaded.name is not None and (file := Path(loaded.name)).is_file():
-        yield Placed(("configuration",), Claim((), READS, File(file), "this is the configuration"))
-    if dev:
-        yield from (Placed(("api",), claim) for claim in config.api.claims(dev=True))
-    yield from config.model_copy(update={"sources": sources_of(config), "sinks": sinks_of(config)}).placed()
 
 
 def _let_open_files() -> None:

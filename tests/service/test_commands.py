@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -272,8 +273,8 @@ def test_checking_changes_nothing_and_says_what_is_wrong(run: Run, start: Start,
     assert not (place / "data").exists()
     assert not (place / "out.jsonl").exists()
     for wrong, reason in (
-        (CONFIG.replace("in.jsonl", "no/such"), "streamer: sources.orders: "),
-        (CONFIG.replace("out.jsonl", "no/such"), "streamer: sinks.out: "),
+        (CONFIG.replace("in.jsonl", "no/such"), "streamer.yaml:2:19: sources.orders: "),
+        (CONFIG.replace("out.jsonl", "no/such"), "streamer.yaml:3:14: sinks.out: "),
         (CONFIG.replace("subs.jsonl", "nosuch"), "streamer.yaml:1:16: subscriptions[0]: nosuch: No such file or directory"),
         (CONFIG.replace("type: file, path: in", "type: nats, path: in"), "or 'kafka', not 'nats'"),
     ):
@@ -288,8 +289,103 @@ def test_one_process_uses_a_store(run: Run, start: Start, place: Path) -> None: 
     running = start("serve", "-c", "streamer.yaml")
     until(lambda: written(place) == ["1"])
     ran = run("serve", "-c", "streamer.yaml")
-    assert ran.returncode == 2
+    assert ran.returncode == 4
     assert f"process {running.pid} uses this store" in ran.stderr.decode()
+    # A check beside it tells that, and that its sink is written, and finds nothing wrong.
+    before = contents(place / "data")
+    ran = run("serve", "-c", "streamer.yaml", "--check")
+    told = ran.stderr.decode()
+    assert ran.returncode == 0, told
+    assert f"note: streamer.yaml:4:21: service.data_dir: {place}/data: process {running.pid} uses this store now\n" in told
+    assert "note: streamer.yaml:3:14: sinks.out: " in told
+    assert contents(place / "data") == before
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Return the files of a store; what processes share while they read it is no content."""
+    return {each.name: each.read_bytes() for each in directory.iterdir() if not each.name.endswith("-shm")}
+
+
+def test_a_check_finds_all_faults_each_with_its_place_and_makes_nothing(run: Run, start: Start, place: Path) -> None:  # noqa: F811
+    (place / "file").touch()
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        ports = [each.getsockname()[1] for each in (one, two)]
+        (place / "streamer.yaml").write_text(
+            "subscriptions: nosuch.jsonl\n"
+            "sources: {a: {type: file, path: no/such}, k: {type: kafka, brokers: '127.0.0.1:1', topics: t}}\n"
+            "sinks: {b: {type: file, path: no/out}, w: {type: webhook, url: 'https://example.com', secret: {env: NOSUCH}}}\n"
+            "routes: [{gateway: '*', sink: b}]\n"
+            "service: {data_dir: file/data}\n"
+            "delivery: {gateways: {ca: ca.pem}}\n"
+            f"api: {{port: {ports[0]}, tokens: {{file: t.json}}, tls: {{certificate: c.pem, key: k.pem}}}}\n"
+            f"metrics: {{enabled: true, port: {ports[1]}}}\n"
+        )
+        before = sorted(place.iterdir())
+        ran = run("serve", "-c", "streamer.yaml", "--check")
+    faults = [line.split(": ")[1] for line in ran.stderr.decode().splitlines()]
+    assert faults == [
+        "subscriptions[0]",
+        "service.data_dir",
+        *("sources.a", "sources.k", "sinks.b", "sinks.w"),
+        "delivery.gateways.ca",
+        *("api.tokens.file", "api.tls.certificate", "api.tls.key", "api.port"),
+        "metrics.port",
+    ], ran.stderr
+    assert all(line.startswith("streamer.yaml:") for line in ran.stderr.decode().splitlines())
+    assert ran.returncode == 2
+    assert sorted(place.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ("sources: {a: {type: nats}}", 2),
+        ("sources: {a: {type: file, path: no/such}}", 2),
+        ("service: {data_dir: file}", 2),
+        ("sources: {k: {type: kafka, brokers: '127.0.0.1:1', topics: t}}", 4),
+        ("store: {dsn: {env: AWAY}}", 4),
+        ("api: {port: PORT, tokens: {file: t.json}}", 4),
+        ("metrics: {enabled: true, port: PORT}", 4),
+        ("service: {data_dir: damaged}", 3),
+    ],
+)
+def test_each_kind_of_fault_has_its_exit_code(
+    run: Run,  # noqa: F811
+    start: Start,
+    place: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    told: str,
+    code: int,
+) -> None:
+    """Of a check, and of the start where that does not wait."""
+    monkeypatch.setenv("AWAY", "host=127.0.0.1 port=1 user=u dbname=d connect_timeout=2")
+    (place / "file").touch()
+    (place / "t.json").write_text('{"tokens": []}')
+    (place / "damaged").mkdir()
+    (place / "damaged" / "store.db").write_text("no database" * 1000)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        whole = f"{told.replace('PORT', str(taken.getsockname()[1]))}\n"
+        if "sources" not in told:
+            whole += "sources: {orders: {type: file, path: in.jsonl, follow: false}}\n"
+        (place / "streamer.yaml").write_text(
+            f"subscriptions: subs.jsonl\nsinks: {{out: {{type: file, path: out.jsonl}}}}\n{whole}"
+        )
+        ran = run("serve", "-c", "streamer.yaml", "--check")
+        assert ran.returncode == code, ran.stderr
+        if "kafka" not in told:
+            ran = run("serve", "-c", "streamer.yaml")
+            assert ran.returncode == code, ran.stderr
+
+
+def test_a_service_that_crashes_ends_with_the_code_of_what_may_pass(start: Start, place: Path) -> None:  # noqa: F811
+    code = (
+        "import sys; from streamer.service.pipeline import Pipeline; from streamer.cli.main import main\n"
+        "def broken(*_): raise ZeroDivisionError('a defect')\n"
+        "Pipeline._matched = broken; sys.argv = ['streamer', 'serve', '-c', 'streamer.yaml']; main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, check=False, timeout=60)
+    assert ran.returncode == 4, ran.stderr
+    assert b"ZeroDivisionError: a defect" in ran.stderr
 
 
 def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_without_it(
@@ -308,7 +404,7 @@ def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_wit
     assert [line.split()[4] for line in listed[1:]] == ["too_long", "malformed_json", "bad_utf8"]
     for command in (("drop", "--all"), ("replay", "--all")):
         refused = run("dead-letters", *command, "-c", "streamer.yaml")
-        assert refused.returncode == 2
+        assert refused.returncode == 4
         assert b"uses this store" in refused.stderr
     running.send_signal(signal.SIGTERM)
     assert running.wait(60) == 0

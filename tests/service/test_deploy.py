@@ -19,7 +19,9 @@ from streamer.config.schema.config import Config
 from streamer.config.schema.sinks import KafkaSink
 from streamer.config.schema.sources import KafkaSource, PostgresSource
 from streamer.engine.engine import Engine
-from streamer.service.serve import DRAIN, fitting
+from streamer.service.fitting import fitting
+from streamer.service.serve import DRAIN
+from streamer.terminal import LOST, USAGE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -143,6 +145,9 @@ def test_the_unit_is_one(tmp_path: Path) -> None:
     text = UNIT.read_text()
     told = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith(("#", "[")))
     assert int(told["TimeoutStopSec"]) > DRAIN
+    # What may pass is tried again, and nothing else.
+    assert told["Restart"] == "on-failure"
+    assert set(map(int, told["RestartPreventExitStatus"].split())) == {USAGE, LOST}
     assert told["ExecReload"].endswith("-HUP $MAINPID")
     assert told["ExecStart"].endswith(f"--data-dir /var/lib/{told['StateDirectory']}")
     if (analyze := shutil.which("systemd-analyze")) is None:

@@ -144,7 +144,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_lost(tmp_path: Path, argu
     (tmp_path / "in.jsonl").write_bytes(EVENTS)
     code = LIMITED.format(size=size, arguments=arguments)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
-    assert ran.returncode == 2, ran.stderr
+    assert ran.returncode == 4, ran.stderr
     last = ran.stderr.splitlines()[-1]
     assert last.startswith(("streamer: ", "INFO")), ran.stderr
     assert "Traceback" not in ran.stderr

@@ -21,7 +21,7 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.formats import decoder, taken
 from streamer.service.messages import key_of
-from streamer.service.protocols import Away, Batch, Refused
+from streamer.service.protocols import Away, Batch, Lost, Refused
 from streamer.service.serve import Service
 from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
@@ -335,6 +335,17 @@ def test_a_partition_is_given_up_once_what_was_read_of_it_is_held(topic: Topic, 
         assert time.monotonic() < deadline
     assert sorted(map(int, set(seen))) == list(range(303))
     assert "before all that was read was held" not in caplog.text
+
+
+def test_a_check_tells_what_is_lost(topic: Topic) -> None:
+    topic.count(0, 3)
+    section = {"type": "kafka", "brokers": topic.cluster.address, "topics": topic.name, "group": topic.name}
+    name = f"{topic.name}/0"
+    for place in (0, 3):
+        KafkaMessages(KafkaSource(**section), max_bytes=LIMIT).check({name: json.dumps({"offset": place})})
+    with pytest.raises(Lost, match="cut off before offset 9"):
+        KafkaMessages(KafkaSource(**section), max_bytes=LIMIT).check({name: json.dumps({"offset": 9})})
+    KafkaMessages(KafkaSource(**section, on_lost="skip"), max_bytes=LIMIT).check({name: json.dumps({"offset": 9})})
 
 
 def test_what_is_not_there_is_named(topic: Topic) -> None:

@@ -21,10 +21,11 @@ from streamer.config.schema.sources import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.protocols import Batch, Others, Refused
+from streamer.service.protocols import Batch, Lost, Others, Refused
 from streamer.service.serve import Service
 from streamer.service.sources.postgres import PostgresChanges
 from streamer.service.sources.replication import lsn
+from streamer.service.sources.slot import Place
 from tests.service.api import running, until
 from tests.service.conftest import lines, so_far
 from tests.service.database import ORDERS, PUBLICATION, SUBSCRIPTION, Database, configuration, drop
@@ -542,6 +543,47 @@ def test_a_failure_where_a_slot_is_made_loses_nothing(database: Database, point:
 
 
 # What a check says
+
+
+@pytest.mark.parametrize("how", ["gone", "anew", "moved", "an older copy"])
+def test_a_check_tells_what_is_lost_as_the_start_does(database: Database, how: str) -> None:
+    """The slot is compared with the stored place; neither is changed."""
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    for batch in iter(lambda: source.read(1), None):
+        database.confirm(source, batch)
+        if batch.records:
+            break
+    source.close()
+    until_free(database)
+    database.source().check(database.positions)
+    if how == "an older copy":
+        ((partition, _),) = database.positions.items()
+        database.positions[partition] = Place(lsn("FFFFFF/0")).text()
+    elif how == "moved":
+        database.sql("INSERT INTO orders VALUES (2)")
+        database.sql(f"SELECT pg_replication_slot_advance('{database.name}', pg_current_wal_lsn())")
+    else:
+        drop(database)
+        if how == "anew":
+            database.sql("INSERT INTO orders VALUES (2)")
+            database.sql(f"SELECT pg_create_logical_replication_slot('{database.name}', 'pgoutput')")
+    before = (dict(database.positions), database.cluster.sql("SELECT slot_name, confirmed_flush_lsn FROM pg_replication_slots"))
+    with pytest.raises(Lost, match="cannot be read"):
+        database.source().check(database.positions)
+    with pytest.raises(Lost, match="cannot be read"):
+        database.open()
+    database.source(on_lost="skip").check(database.positions)
+    assert before == (database.positions, database.cluster.sql("SELECT slot_name, confirmed_flush_lsn FROM pg_replication_slots"))
+
+
+def until_free(database: Database) -> None:
+    """Wait until nobody reads the slot."""
+    deadline = time.monotonic() + 10
+    query = f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}' AND active"
+    while database.cluster.sql(query):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def refused(database: Database, **fields: Any) -> str:

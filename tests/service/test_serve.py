@@ -19,8 +19,8 @@ from mmh3 import mmh3_x64_128_digest
 from streamer import BulkConfigError, Config
 from streamer.config.loader import Loaded
 from streamer.service import faults
+from streamer.service.fitting import fitting
 from streamer.service.metrics import Counts
-from streamer.service.serve import fitting
 from streamer.service.store.opened import look
 from streamer.service.waiting import Part, Waiting
 from tests.service.api import until

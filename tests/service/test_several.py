@@ -18,8 +18,8 @@ import pytest
 
 from streamer import Engine
 from streamer.errors import ServiceError
+from streamer.service.fitting import place_of
 from streamer.service.gateways import sink_of
-from streamer.service.serve import place_of
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
 from streamer.service.subscriptions import MOST_VERSION

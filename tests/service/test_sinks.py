@@ -105,9 +105,13 @@ def test_two_do_not_write_one_file(path: Path) -> None:
 def test_checking_changes_nothing(path: Path) -> None:
     FileAppender(path).check()
     assert not path.exists()
-    path.write_bytes(b"torn")
+    path.write_bytes(b'{"torn')
     FileAppender(path).check()
-    assert path.read_bytes() == b"torn"
+    assert path.read_bytes() == b'{"torn'
+    path.write_bytes(b"other's")
+    with pytest.raises(ServiceError, match="no sink has written this file"):
+        FileAppender(path).check()
+    assert path.read_bytes() == b"other's"
     with pytest.raises(ServiceError, match="directory is not there"):
         FileAppender(path.parent / "no" / "out").check()
     with pytest.raises(ServiceError, match="no regular file"):

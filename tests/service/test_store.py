@@ -39,7 +39,7 @@ def test_one_process_uses_it_and_the_error_names_that(tmp_path: Path) -> None:
         Store(tmp_path)
     code = f"from pathlib import Path; from streamer.service.store.store import Store; Store(Path({str(tmp_path)!r}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"ServiceError: {tmp_path}: process {os.getpid()} uses this store; one process uses it at a time" in ran.stderr
+    assert f"Busy: {tmp_path}: process {os.getpid()} uses this store; one process uses it at a time" in ran.stderr
     store.close()
     Store(tmp_path).close()
 

@@ -241,7 +241,7 @@ def test_a_full_disk_under_the_spool_is_one_clear_error_and_nothing_is_lost(
         f" from streamer.cli.main import main; sys.argv = ['streamer', *{command[3:]!r}]; main()"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
-    assert ran.returncode == 2, ran.stderr
+    assert ran.returncode == 4, ran.stderr
     assert "Traceback" not in ran.stderr
     assert "the store cannot be used: " in ran.stderr
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)

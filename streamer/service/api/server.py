@@ -20,6 +20,7 @@ from streamer.config.schema.api import Api
 from streamer.errors import ServiceError
 from streamer.service.api.app import App
 from streamer.service.api.connections import maker
+from streamer.service.protocols import Busy
 
 #: How long requests that are being answered may take once the service ends, in seconds.
 _DRAIN: Final = 2.0
@@ -176,7 +177,8 @@ def _listening(section: Api) -> socket.socket:
             raise
     except OSError as error:
         where = f"{section.address}, port {section.port}"
-        raise ServiceError(f"api: cannot listen at {where}: {error.strerror or error}") from None
+        refusal = Busy if error.errno == errno.EADDRINUSE else ServiceError
+        raise refusal(f"api: cannot listen at {where}: {error.strerror or error}") from None
     return listening
 
 

@@ -17,7 +17,7 @@ from typing import Final, final
 
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.protocols import Outcome
+from streamer.service.protocols import Busy, Outcome, failed
 
 _LOGGER: Final = logging.getLogger("streamer.service")
 _STEP: Final = 64 * 1024
@@ -36,7 +36,12 @@ class FileAppender:
         with self._told():
             if self._path.exists():
                 self._check_kind(os.stat(self._path))
-                os.close(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+                file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+                try:
+                    self._lock(file, fcntl.LOCK_SH)
+                    self._torn(file)
+                finally:
+                    os.close(file)
             elif not os.access(self._path.parent, os.W_OK | os.X_OK):
                 raise ServiceError(f"{self._path}: its directory is not there, or cannot be written")
 
@@ -92,10 +97,7 @@ class FileAppender:
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
             self._check_kind(os.fstat(file))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ServiceError(f"{self._path}: another process of Streamer writes it") from None
+            self._lock(file, fcntl.LOCK_EX)
             self._cut(file)
             if is_new:
                 # Else a loss of power may leave the lines, and no name that leads to them.
@@ -114,8 +116,15 @@ class FileAppender:
         if not stat.S_ISREG(found.st_mode):
             raise ServiceError(f"{self._path}: no regular file")
 
-    def _cut(self, file: int) -> None:
-        """Cut a torn last line off. Raises ServiceError: it is none of a sink's, so the file is somebody else's."""
+    def _lock(self, file: int, how: int) -> None:
+        """Lock a file until it is closed. Raises Busy."""
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(f"{self._path}: another process of Streamer writes it") from None
+
+    def _torn(self, file: int) -> tuple[int, int]:
+        """Return where the last whole line ends, and the file. Raises ServiceError: what follows is no message of a sink."""
         size = end = os.fstat(file).st_size
         while end:
             begin = max(end - _STEP, 0)
@@ -124,10 +133,15 @@ class FileAppender:
                 end = begin + found + 1
                 break
             end = begin
+        # Where the system went down there may be zeros in place of what was written last.
+        if end < size and os.pread(file, 1, end) not in (b"{", b"\0"):
+            raise ServiceError(f"{self._path}: its last line has no end, and is no message; no sink has written this file")
+        return end, size
+
+    def _cut(self, file: int) -> None:
+        """Cut a torn last line off. Raises as `_torn`."""
+        end, size = self._torn(file)
         if end < size:
-            # Where the system went down there may be zeros in place of what was written last.
-            if os.pread(file, 1, end) not in (b"{", b"\0"):
-                raise ServiceError(f"{self._path}: its last line has no end, and is no message; no sink has written this file")
             os.ftruncate(file, end)
             os.fsync(file)
             _LOGGER.warning("%s: cut off the last %d bytes, a line without an end", self._path, size - end)
@@ -138,4 +152,4 @@ class FileAppender:
         try:
             yield
         except OSError as error:
-            raise ServiceError(f"{self._path}: {error.strerror or error}") from error
+            raise failed(self._path, error) from error

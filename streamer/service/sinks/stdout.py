@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from streamer.errors import ServiceError
-from streamer.service.protocols import Outcome, SinkGone
+from streamer.service.protocols import Outcome, SinkGone, failed
 
 #: What cannot be synced: a pipe, a terminal, a socket.
 _NO_FILE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
@@ -39,7 +39,7 @@ class Stdout:
         except BrokenPipeError:
             raise SinkGone("standard output: its reader went away") from None
         except OSError as error:
-            raise ServiceError(f"standard output: {error.strerror or error}") from error
+            raise failed("standard output", error) from error
 
     def flush(self) -> Sequence[tuple[int, Outcome]]:
         """See `Sink`."""
@@ -47,7 +47,7 @@ class Stdout:
             os.fsync(self._file)
         except OSError as error:
             if error.errno not in _NO_FILE:
-                raise ServiceError(f"standard output: {error.strerror or error}") from error
+                raise failed("standard output", error) from error
         return ()
 
     def close(self) -> None:

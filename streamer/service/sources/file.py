@@ -34,7 +34,7 @@ from typing import Any, Final, final
 from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
 from streamer.service import faults
-from streamer.service.protocols import NO_OTHERS, Batch, Begin, EndOfSource, Others, Progress
+from streamer.service.protocols import NO_OTHERS, NOTHING, Batch, Begin, EndOfSource, Others, Progress, Wrong, failed
 from streamer.service.sources.lines import Lines
 
 #: So many of a file's first bytes tell it from another one.
@@ -99,7 +99,7 @@ class FileLines:
         self._gone: deque[str] = deque()
         self._is_waiting = False
 
-    def check(self) -> None:
+    def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
         """See `Source`."""
         if self._follow and not self._path.exists() and self._path.parent.is_dir():
             return
@@ -178,7 +178,7 @@ class FileLines:
 
     def lost(self, partition: str) -> None:
         """See `Source`."""
-        raise ServiceError("another process reads it now; one process reads such a source")
+        raise Wrong("another process reads it now; one process reads such a source")
 
     def close(self) -> None:
         """See `Source`."""
@@ -315,7 +315,7 @@ class _Told:
         if isinstance(error, InputError):
             raise ServiceError(f"{self._path}: {error}") from None
         if isinstance(error, OSError):
-            raise ServiceError(f"{self._path}: {error.strerror or error}") from error
+            raise failed(self._path, error) from error
 
 
 def _is_same(file: int, place: Mapping[str, Any]) -> bool:

@@ -29,6 +29,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
 from math import inf
 from typing import Any, Final, final
 
@@ -40,7 +41,7 @@ from streamer.errors import EventCode, EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, kafka, protocols
 from streamer.service.kafka_errors import Meaning, meaning
-from streamer.service.protocols import Batch, Progress, Record, Refused
+from streamer.service.protocols import NOTHING, Batch, Lost, Progress, Record, Refused
 from streamer.service.sources.kafka_partitions import (
     Message,
     Partition,
@@ -101,7 +102,7 @@ class KafkaMessages:
 
     # Opening
 
-    def check(self) -> None:
+    def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
         """See `Source`."""
         self._cluster = kafka.Cluster(self._section)
         named = [topic for topic in self._section.topics if not topic.startswith("^")]
@@ -114,8 +115,35 @@ class KafkaMessages:
             kafka.committed(consumer, [TopicPartition(topic, 0) for topic in named[:1] or list(found)[:1]])
         except ServiceError as error:
             raise type(error)(f"group {self._section.group}: {error}") from None
+        else:
+            self._check_places(confirmed, consumer)
         finally:
             consumer.close()
+
+    def _check_places(self, confirmed: Mapping[str, str], consumer: Consumer) -> None:
+        """Raise Lost where messages are gone that come after a place, unless they are to be skipped."""
+        of_topics = {name: parts_of(name)[0].rpartition("/")[::2] for name in confirmed}
+        topics = self._cluster.topics({topic for topic, _ in of_topics.values()}) if confirmed else {}
+        places = {}
+        for topic, number in {(topic, int(number)) for topic, number in of_topics.values() if topic in topics}:
+            if number < topics[topic].partitions:
+                name = name_of(confirmed, topic, number, topics[topic].id)
+                if name not in confirmed:
+                    self._refuse(f"topic {topic} was made anew; what was not read of the one before is gone")
+                else:
+                    places[topic, number] = name
+        if not places:
+            return
+        of_group = {
+            (each.topic, each.partition): each for each in kafka.committed(consumer, list(starmap(TopicPartition, places)))
+        }
+        for (topic, number), (first, end) in self._cluster.offsets(places).items():
+            name, theirs = places[topic, number], of_group[topic, number]
+            offset = json.loads(confirmed[name])["offset"]
+            if theirs.metadata == name:
+                offset = max(offset, theirs.offset)
+            if not first <= offset <= end:
+                self._after_loss(f"{topic}/{number}", offset, first, end)
 
     def open(self, confirmed: Mapping[str, str], begin: protocols.Begin, others: protocols.Others = protocols.NO_OTHERS) -> None:
         """See `Source`. Under another name it goes on where the group is."""
@@ -501,7 +529,7 @@ class KafkaMessages:
     def _refuse(self, reason: str) -> None:
         """Say what is lost. Raises ServiceError where that must not be."""
         if self._section.on_lost == "fail":
-            raise ServiceError(f"{reason}. With on_lost: skip the service goes on with what is there")
+            raise Lost(f"{reason}. With on_lost: skip the service goes on with what is there")
         _LOGGER.warning("%s; what is there is read", reason)
 
     def _reopen(self, partitions: Sequence[Partition], *, lost: bool) -> None:

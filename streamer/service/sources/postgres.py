@@ -35,11 +35,11 @@ from streamer.config.schema.sources import PostgresSource
 from streamer.errors import EventError, ServiceError
 from streamer.service import faults, protocols
 from streamer.service.away import delay
-from streamer.service.protocols import Batch, Record, Refused
+from streamer.service.protocols import NOTHING, Batch, Busy, Lost, Record, Refused, Wrong
 from streamer.service.sources.lines import CHUNK, KEPT
 from streamer.service.sources.plugins import plugged
 from streamer.service.sources.replication import Keepalive, Replication, connect, is_away, lsn_text, said
-from streamer.service.sources.slot import Place, Server, Slot, check_room, look, primary_keys
+from streamer.service.sources.slot import Place, Server, check_room, look, primary_keys
 from streamer.service.sources.snapshot import rows_of
 
 #: A server is told that its log may go at most this often, in seconds, unless it asks.
@@ -86,16 +86,22 @@ class PostgresChanges:
 
     # Opening
 
-    def check(self) -> None:
+    def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
         """See `Source`."""
         with self._told(), closing(Replication(self._section.dsn)) as stream:
-            slot = look(stream, self._section).slot
+            server = look(stream, self._section)
+            slot = server.slot
+            self._partition = f"{server.system}.{server.timeline}"
+            self._resume(server, confirmed, lambda *_: None)
+            if self._section.on_lost == "fail":
+                if self._place is not None and (reason := self._why_lost(server)) is not None:
+                    raise self._lost(reason)
+                if slot is not None and slot.is_lost:
+                    raise Lost(f"{self._invalidated()}; see on_lost")
             if slot is None:
                 check_room(stream)
             elif slot.process is not None:
-                raise ServiceError(f"process {slot.process} of the server reads slot {self._slot}; one process reads a slot")
-            elif slot.is_lost and self._section.on_lost == "fail":
-                raise ServiceError(f"{self._invalidated()}; see on_lost")
+                raise Busy(f"process {slot.process} of the server reads slot {self._slot}; one process reads a slot")
 
     def open(self, confirmed: Mapping[str, str], begin: protocols.Begin, others: protocols.Others = protocols.NO_OTHERS) -> None:
         """See `Source`."""
@@ -111,7 +117,7 @@ class PostgresChanges:
                 else:
                     self._place = Place(server.slot.confirmed)
                 begin(self._partition, self._place.text())
-            elif (reason := self._why_lost(server.slot)) is not None:
+            elif (reason := self._why_lost(server)) is not None:
                 self._look_for(server.slot, others)
                 if self._section.on_lost == "fail":
                     raise self._lost(reason)
@@ -150,9 +156,10 @@ class PostgresChanges:
             begin(self._partition, self._place.text())
         self._gone.extend(places)
 
-    def _why_lost(self, slot: Slot | None) -> str | None:
+    def _why_lost(self, server: Server) -> str | None:
         """Return why changes that were not read are gone; None where none are."""
         assert self._place is not None
+        slot = server.slot
         if slot is None:
             return f"slot {self._slot} is gone"
         if slot.is_lost:
@@ -161,14 +168,17 @@ class PostgresChanges:
             return self._lost_because
         if slot.confirmed > self._place.end:
             return f"slot {self._slot} was made anew or moved by another one, to {lsn_text(slot.confirmed)}"
+        if self._place.end > server.end:
+            # What it writes up to there would be passed over as if it had been delivered.
+            return f"the log of the server ends at {lsn_text(server.end)}, before what was read of it: an older copy is back"
         return None
 
     def _invalidated(self) -> str:
         return f"slot {self._slot} was invalidated, since it would have kept more of the log than max_slot_wal_keep_size allows"
 
-    def _lost(self, reason: str) -> ServiceError:
+    def _lost(self, reason: str) -> Lost:
         assert self._place is not None
-        return ServiceError(
+        return Lost(
             f"{reason}; changes after {lsn_text(self._place.end)} cannot be read. With on_lost: resnapshot all rows of the "
             "tables are read, with on_lost: skip only what comes from then on"
         )
@@ -189,7 +199,7 @@ class PostgresChanges:
             server = look(stream, self._section)
             if f"{server.system}.{server.timeline}" != self._partition:
                 raise ServiceError("this is another server than before, or it was promoted: start the service again")
-            if (reason := self._why_lost(server.slot)) is not None:
+            if (reason := self._why_lost(server)) is not None:
                 self._recover(stream, server, reason)
             if self._snapshot is not None:
                 stream.close()
@@ -397,7 +407,7 @@ class PostgresChanges:
 
     def lost(self, partition: str) -> None:
         """See `Source`."""
-        raise ServiceError("another process reads it now; one process reads such a source")
+        raise Wrong("another process reads it now; one process reads such a source")
 
     def close(self) -> None:
         """See `Source`."""

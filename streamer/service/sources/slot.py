@@ -53,11 +53,12 @@ class Server(NamedTuple):
     database: str
     slot: Slot | None
     sender_timeout: float
+    end: int  # of its log
 
 
 def look(stream: Replication, section: PostgresSource) -> Server:
     """Ask the server what there is. Raises ServiceError where its setup does not do."""
-    ((system, timeline, _, database),) = stream.rows("IDENTIFY_SYSTEM")
+    ((system, timeline, end, database),) = stream.rows("IDENTIFY_SYSTEM")
     ((level, timeout, publications),) = stream.rows(
         "SELECT current_setting('wal_level'), (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
         f" (SELECT count(*) FROM pg_publication WHERE pubname = {stream.literal(section.publication)})"
@@ -82,7 +83,7 @@ def look(stream: Replication, section: PostgresSource) -> Server:
         if slot.kind != "logical" or slot.plugin != section.plugin or slot.database != database:
             what = f"a {slot.kind} slot" if slot.kind != "logical" else f"of plugin {slot.plugin} in database {slot.database}"
             raise ServiceError(f"slot {section.slot} is {what}, and {section.plugin} in database {database} is wanted")
-    return Server(system or "", timeline or "", database or "", slot, int(timeout or 0) / 1000)
+    return Server(system or "", timeline or "", database or "", slot, int(timeout or 0) / 1000, lsn(end or "0/0"))
 
 
 def check_room(stream: Replication) -> None:

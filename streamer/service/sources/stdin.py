@@ -14,7 +14,7 @@ from typing import Final, final
 
 from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
-from streamer.service.protocols import NO_OTHERS, Batch, Begin, EndOfSource, Others
+from streamer.service.protocols import NO_OTHERS, NOTHING, Batch, Begin, EndOfSource, Others, Wrong
 from streamer.service.sources.lines import CHUNK, Lines
 
 _LOGGER: Final = logging.getLogger("streamer.service")
@@ -32,7 +32,7 @@ class StdinLines:
         self._inflated: Iterator[bytes] | None = None
         self._is_begun = False
 
-    def check(self) -> None:
+    def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
         """See `Source`."""
         if sys.stdin is None or sys.stdin.closed:
             raise ServiceError("standard input is closed")
@@ -80,7 +80,7 @@ class StdinLines:
 
     def lost(self, partition: str) -> None:
         """See `Source`."""
-        raise ServiceError("another process reads it now; one process reads such a source")
+        raise Wrong("another process reads it now; one process reads such a source")
 
     def close(self) -> None:
         """See `Source`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
 
@@ -44,6 +44,20 @@ class Execute:
     def __call__(self, statement: str, values: Sequence[object] = ()) -> Any:
         """Run a statement; return what has `fetchall()` and `rowcount`."""
         return self.one(statement, values)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What was found in a store that was only looked at.
+
+    Attributes:
+        positions: where the partitions of each source were confirmed.
+        used: who uses it now, of a store that one process uses at a time.
+    """
+
+    positions: Mapping[str, Mapping[str, str]]
+    used: str | None = None
 
 
 class Reader(Protocol):

@@ -9,7 +9,8 @@ from pathlib import Path
 from streamer.config.schema.service import SharedStore
 from streamer.errors import ServiceError
 from streamer.extras import needed
-from streamer.service.store.database import Database, Reader
+from streamer.service.store import sqlite
+from streamer.service.store.database import Database, Inspected, Reader
 from streamer.service.store.letters import letters_of
 from streamer.service.store.rows import DeadLetter
 from streamer.service.store.sqlite import Beside, Sqlite
@@ -19,12 +20,28 @@ def opened(place: Path | SharedStore) -> Database:
     """Open the database of a store. Raises ServiceError."""
     if isinstance(place, Path):
         return Sqlite(place)
+    with _driver():
+        from streamer.service.store.postgres import Postgres
+    return Postgres(place)
+
+
+@contextmanager
+def _driver() -> Iterator[None]:
+    """Say what to install if it is not there. Raises ServiceError."""
     try:
         with needed("a store on PostgreSQL needs psycopg", "postgres"):
-            from streamer.service.store.postgres import Postgres
+            yield
     except ImportError as error:
         raise ServiceError(str(error)) from error
-    return Postgres(place)
+
+
+def inspected(place: Path | SharedStore) -> Inspected:
+    """Look whether a store could be opened, and what it has; nothing is made or changed. Raises ServiceError."""
+    if isinstance(place, Path):
+        return sqlite.inspected(place)
+    with _driver():
+        from streamer.service.store import postgres
+    return postgres.inspected(place)
 
 
 @contextmanager

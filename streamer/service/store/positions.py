@@ -67,6 +67,8 @@ def _is_new(execute: Execute, each: Confirmed) -> bool:
     return each.position is None or bool(execute(_CONFIRM_NEW, (each.source, each.partition, each.position)).rowcount)
 
 
+#: Where all partitions were confirmed, by their sources.
+POSITIONS: Final = "SELECT source, partition, position FROM positions ORDER BY number"
 _CONFIRM: Final = "UPDATE positions SET position = coalesce(?, position) WHERE source = ? AND partition = ? AND generation = ?"
 _END: Final = "DELETE FROM positions WHERE source = ? AND partition = ? AND generation = ?"
 _BEGIN: Final = (

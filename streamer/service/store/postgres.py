@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final
@@ -24,8 +24,10 @@ from psycopg.pq import PipelineStatus
 from streamer.config.schema.service import SharedStore
 from streamer.errors import ServiceError
 from streamer.locks import Lock
-from streamer.service.sources.replication import connect, said
-from streamer.service.store.database import Execute, T
+from streamer.service.protocols import Away
+from streamer.service.sources.replication import connect, is_away, said
+from streamer.service.store.database import Execute, Inspected, T
+from streamer.service.store.positions import POSITIONS
 from streamer.service.store.schema import POSTGRES
 
 #: Of the advisory lock that upgrades take, so that one process upgrades: "Strm".
@@ -124,7 +126,8 @@ class Postgres:
         except BaseException as error:
             self.close()
             if isinstance(error, psycopg.Error):
-                raise self._told(error) from error
+                told = self._told(error)
+                raise (Away(str(told)) if is_away(error, self._dsn) else told) from error
             raise
 
     def _connected(self) -> _Connection:
@@ -144,11 +147,7 @@ class Postgres:
             connection.execute("CREATE TABLE IF NOT EXISTS streamer (version BIGINT NOT NULL)")
             connection.execute(_COMMITS)
             connection.execute(_OLD)
-            rows = connection.execute("SELECT version FROM streamer").fetchall()
-            version = rows[0][0] if rows else 0
-            if version > len(POSTGRES):
-                reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(POSTGRES)}"
-                raise ServiceError(f"{self.name}: {reason}")
+            version = _version(connection, self.name)
             for upgrade in POSTGRES[version:]:
                 connection.execute(upgrade.encode())
             if version < len(POSTGRES):
@@ -353,6 +352,48 @@ class Postgres:
                 self._connection.close()
         if self._following is not None and self._following is not threading.current_thread():
             self._following.join()
+
+
+def inspected(section: SharedStore) -> Inspected:
+    """Look whether a store could be opened, and what it has; nothing is made or changed. Raises ServiceError."""
+    assert section.dsn is not None
+    name, schema = f"store (schema {section.namespace})", section.namespace
+    try:
+        with closing(connect(section.dsn, replication=False)) as connection:
+            connection.execute("SET default_transaction_read_only = on")
+            asked = "SELECT pg_is_in_recovery(), to_regnamespace(%s), has_database_privilege(current_database(), 'CREATE')"
+            ((is_standby, found, may_create),) = connection.execute(asked, (f'"{schema}"',)).fetchall()
+            if is_standby:
+                raise ServiceError(f"{name}: the server is a standby, which takes no changes")
+            if found is None:
+                if not may_create:
+                    raise ServiceError(f"{name}: it is not there, and this user may not make it: GRANT CREATE ON DATABASE")
+                return Inspected({})
+            connection.execute(f'SET search_path = "{schema}"')
+            asked = "SELECT to_regclass('positions') IS NOT NULL, has_schema_privilege(%s, 'CREATE, USAGE')"
+            ((is_made, may_make),) = connection.execute(asked, (schema,)).fetchall()
+            if not may_make:
+                raise ServiceError(f"{name}: this user may not use it: GRANT USAGE, CREATE ON SCHEMA")
+            if not is_made:
+                return Inspected({})
+            _version(connection, name)
+            positions: dict[str, dict[str, str]] = {}
+            for source, partition, position in connection.execute(POSITIONS):
+                positions.setdefault(source, {})[partition] = position
+            return Inspected(positions)
+    except psycopg.Error as error:
+        told = f"{name}: the store cannot be used: {said(error, section.dsn)}"
+        raise (Away if is_away(error, section.dsn) else ServiceError)(told) from error
+
+
+def _version(connection: _Connection, name: str) -> int:
+    """Return the version of a store's schema, 0 where there is none. Raises ServiceError: it is a later one."""
+    rows = connection.execute("SELECT version FROM streamer").fetchall()
+    version = rows[0][0] if rows else 0
+    if version > len(POSTGRES):
+        reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(POSTGRES)}"
+        raise ServiceError(f"{name}: {reason}")
+    return int(version)
 
 
 @lru_cache(maxsize=256)

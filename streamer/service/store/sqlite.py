@@ -14,19 +14,22 @@ files are those that were opened, before it commits.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
 from streamer.config.schema.service import DATABASE, LOCK
 from streamer.errors import ServiceError
 from streamer.locks import Lock
-from streamer.service.store.database import Execute, T
+from streamer.service.protocols import Busy, Lost, Passing, failed
+from streamer.service.store.database import Execute, Inspected, T
+from streamer.service.store.positions import POSITIONS
 from streamer.service.store.schema import UPGRADES
 
 #: "Strm": what tells our databases from others'.
@@ -81,17 +84,10 @@ class Sqlite:
     def _begin(self) -> bool:
         """Make or upgrade what it holds; return whether there was nothing yet."""
         execute = self._connection.execute
-        application, version = execute("PRAGMA application_id").fetchone()[0], execute("PRAGMA user_version").fetchone()[0]
-        is_new = (application, version) == (0, 0) and not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if not is_new and application != APPLICATION:
-            raise ServiceError(f"{self._directory / DATABASE}: no store of Streamer")
-        if version > len(UPGRADES):
-            reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(UPGRADES)}"
-            raise ServiceError(f"{self._directory / DATABASE}: {reason}")
+        version = _checked(self._directory / DATABASE, execute)
+        is_new = not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
-        if (damage := execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(f"damaged: {damage}")
         for number, upgrade in enumerate(UPGRADES[version:], version + 1):
             marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number};"
             try:
@@ -231,8 +227,92 @@ def _told(directory: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ServiceError(f"{directory}: the store cannot be used: {reason}") from error
+        what = f"{directory}: the store cannot be used"
+        if isinstance(error, OSError):
+            raise failed(what, error) from error
+        raise _kind_of(error)(f"{what}: {error}") from error
+
+
+def inspected(directory: Path) -> Inspected:
+    """Look whether a store could be opened, and what it has; nothing is made or changed. Raises as `Sqlite`, but not Busy."""
+    with _told(directory):
+        if not directory.exists():
+            above = next(each for each in directory.absolute().parents if each.exists())
+            if directory.is_symlink() or not above.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            _check_writable(above, os.W_OK | os.X_OK)
+            return Inspected({})
+        if not directory.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        _check_writable(directory, os.R_OK | os.W_OK | os.X_OK)
+        used = _used(directory)
+        if not (path := directory / DATABASE).exists():
+            return Inspected({}, used)
+        _check_writable(path, os.R_OK | os.W_OK)
+        # Without a write-ahead log nobody has it open, and SQLite need not make the files for sharing it.
+        how = "mode=ro" if path.with_name(f"{DATABASE}-wal").exists() else "mode=ro&immutable=1"
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=5)
+        ) as connection:
+            if not _checked(path, connection.execute):
+                return Inspected({}, used)
+            positions: dict[str, dict[str, str]] = {}
+            for source, partition, position in connection.execute(POSITIONS):
+                positions.setdefault(source, {})[partition] = position
+            return Inspected(positions, used)
+
+
+def _check_writable(path: Path, how: int) -> None:
+    if not os.access(path, how):
+        raise PermissionError(errno.EACCES, f"{path}: {os.strerror(errno.EACCES)}")
+    if not os.statvfs(path).f_bavail:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _used(directory: Path) -> str | None:
+    """Tell who uses a store; None if nobody does."""
+    try:
+        file = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        # Shared, and for a moment: a process that starts just now is the only one that could notice.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return f"process {_holder(file)} uses this store now"
+    finally:
+        os.close(file)
+    return None
+
+
+def _holder(file: int) -> str:
+    return os.pread(file, 20, 0).decode("ascii", "replace").strip() or "(unknown)"
+
+
+def _checked(path: Path, execute: Callable[[str], sqlite3.Cursor]) -> int:
+    """Return the version of a store's schema, 0 of an empty file. Raises ServiceError: it is none that this version reads."""
+    application, version = execute("PRAGMA application_id").fetchone()[0], execute("PRAGMA user_version").fetchone()[0]
+    is_new = (application, version) == (0, 0) and not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not is_new and application != APPLICATION:
+        raise ServiceError(f"{path}: no store of Streamer")
+    if version > len(UPGRADES):
+        reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(UPGRADES)}"
+        raise ServiceError(f"{path}: {reason}")
+    if (damage := execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise sqlite3.DatabaseError(f"damaged: {damage}")
+    return int(version)
+
+
+def _kind_of(error: sqlite3.Error) -> type[ServiceError]:
+    """Return which kind of error of ours one of SQLite is, by the first byte of its code."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        # Of those that are raised here: damage that a check has found.
+        return Lost if isinstance(error, sqlite3.DatabaseError) else ServiceError
+    if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Lost
+    may_pass = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM)
+    return Passing if code & 0xFF in may_pass else ServiceError
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -250,11 +330,9 @@ def _lock(directory: Path) -> int:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.pread(file, 20, 0).decode("ascii", "replace").strip()
+        holder = _holder(file)
         os.close(file)
-        raise ServiceError(
-            f"{directory}: process {holder or '(unknown)'} uses this store; one process uses it at a time"
-        ) from None
+        raise Busy(f"{directory}: process {holder} uses this store; one process uses it at a time") from None
     except BaseException:
         os.close(file)
         raise

@@ -21,8 +21,8 @@ from types import MappingProxyType
 from typing import Final, final
 
 from streamer.config.schema.service import SharedStore
-from streamer.errors import ServiceError
 from streamer.service import faults
+from streamer.service.protocols import Wrong
 from streamer.service.store import lanes, positions
 from streamer.service.store.database import Execute, Fenced
 from streamer.service.store.lanes import HELD, OLDEST_OF, WAITING, WAITING_OF, lanes_of, range_of, runs, waiting_of
@@ -178,7 +178,7 @@ class Store:
         """Return how many bytes some dead letters take. Raises ServiceError where there is no room for them."""
         size = sum(len(each.record) + len(each.reason) for each in dead)
         if not self._makes_room(size):
-            raise ServiceError(
+            raise Wrong(
                 f"{self.database.name}: the dead letters would take more than the {self.dead_letter_bytes:,} bytes of "
                 "delivery.dead_letter_bytes; streamer dead-letters shows, replays and drops them"
             )

@@ -1,0 +1,55 @@
+"""What a configuration may say and a service cannot do, and where the store of a configuration is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from streamer.config.loader import Loaded
+from streamer.config.schema.claims import READS, Claim, File, Placed, conflicts
+from streamer.config.schema.config import Config
+from streamer.config.schema.service import SharedStore
+from streamer.errors import BulkConfigError
+from streamer.service.parts import sinks_of, sources_of
+
+#: Where what is served without tokens may be listened for.
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+def place_of(config: Config) -> Path | SharedStore:
+    """Return where the store of a configuration is."""
+    return config.store if config.store.dsn is not None else config.service.directory
+
+
+def fitting(loaded: Loaded, *, dev: bool = False) -> None:
+    """Refuse what a configuration may say and a service cannot do. Raises BulkConfigError.
+
+    Args:
+        dev: whether the API is to be served without tokens.
+    """
+    config, errors = loaded.config, []
+    decoded = {name: field for name, source in config.sources.items() if (field := source.decoded_by) is not None}
+    if config.matching.validation == "lazy":
+        reason = "expected full: a service writes events into its messages, and so checks the whole of each"
+        errors.append(loaded.error(("matching", "validation"), reason))
+    if decoded and len(decoded) < len(config.sources):
+        reason = "an engine has one layout, and a decoder has its own: let another process read sources of format json"
+        errors += [loaded.error(("sources", name, field), reason) for name, field in decoded.items()]
+    elif decoded and config.matching.layout != Config().matching.layout:
+        name, field = next(iter(decoded.items()))
+        errors.append(loaded.error(("matching", "layout"), f"sources.{name}.{field} is decoded to a layout of its own"))
+    if dev and config.api.address not in _LOOPBACK:
+        errors.append(loaded.error(("api", "address"), f"expected {' or '.join(_LOOPBACK)} where there are no tokens (--dev)"))
+    if errors := [*errors, *(loaded.error(place, reason) for place, reason in conflicts(_claims(loaded, dev=dev)))]:
+        raise BulkConfigError(errors)
+
+
+def _claims(loaded: Loaded, *, dev: bool) -> Iterator[Placed]:
+    """Yield what a configuration reads, writes and owns; its own file, too, and standard streams that it uses by not saying."""
+    config = loaded.config
+    if loaded.name is not None and (file := Path(loaded.name)).is_file():
+        yield Placed(("configuration",), Claim((), READS, File(file), "this is the configuration"))
+    if dev:
+        yield from (Placed(("api",), claim) for claim in config.api.claims(dev=True))
+    yield from config.model_copy(update={"sources": sources_of(config), "sinks": sinks_of(config)}).placed()
