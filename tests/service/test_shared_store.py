@@ -20,10 +20,11 @@ from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.gateways import sink_of
+from streamer.service.protocols import Away
 from streamer.service.store import postgres
 from streamer.service.store.database import Fenced
 from streamer.service.store.gateways import GatewayTable, StoredGateway
-from streamer.service.store.opened import look
+from streamer.service.store.opened import inspected, look
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.schema import POSTGRES
 from streamer.service.store.store import Store
@@ -66,6 +67,30 @@ def make(section: SharedStore) -> Iterator[Make]:
 
 def spooled(number: int, sink: str = "out", size: int = 3) -> Spooled:
     return Spooled(sink, number % 3, f"id{number}", 2, "s", "p", number, 0, b"x" * size)
+
+
+def test_looking_at_a_store_makes_nothing_and_says_why_it_could_not_be_used(
+    make: Make, section: SharedStore, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = f"SELECT count(*) FROM pg_namespace WHERE nspname = '{section.namespace}'"
+    assert inspected(section).positions == {}
+    assert cluster.sql(there) == [(0,)]
+    cluster.sql("DROP ROLE IF EXISTS weak", "CREATE ROLE weak LOGIN PASSWORD 'secret-word'")
+    weak, owner = cluster.dsn("postgres", "weak"), cluster.dsn()
+    monkeypatch.setenv("STORE", weak)
+    with pytest.raises(ServiceError, match="GRANT CREATE ON DATABASE"):
+        inspected(section)
+    monkeypatch.setenv("STORE", owner)
+    store = make()
+    monkeypatch.setenv("STORE", weak)
+    with pytest.raises(ServiceError, match="GRANT USAGE, CREATE ON SCHEMA"):
+        inspected(section)
+    monkeypatch.setenv("STORE", owner)
+    store.begin("s", "p", "7")
+    assert inspected(section).positions == {"s": {"p": "7"}}
+    monkeypatch.setenv("STORE", "host=127.0.0.1 port=1 user=u dbname=d connect_timeout=2")
+    with pytest.raises(Away, match="the store cannot be used"):
+        inspected(section)
 
 
 def test_positions_letters_and_messages_are_there_for_the_next_process(make: Make, section: SharedStore) -> None:
