@@ -39,7 +39,7 @@ from streamer.service.protocols import NOTHING, Batch, Busy, Lost, Record, Refus
 from streamer.service.sources.lines import CHUNK, KEPT
 from streamer.service.sources.plugins import plugged
 from streamer.service.sources.replication import Keepalive, Replication, connect, is_away, lsn_text, said
-from streamer.service.sources.slot import Place, Server, check_room, look, primary_keys
+from streamer.service.sources.slot import Place, Server, Slot, check_room, look, primary_keys
 from streamer.service.sources.snapshot import rows_of
 
 #: A server is told that its log may go at most this often, in seconds, unless it asks.

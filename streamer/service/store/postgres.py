@@ -24,7 +24,7 @@ from psycopg.pq import PipelineStatus
 from streamer.config.schema.service import SharedStore
 from streamer.errors import ServiceError
 from streamer.locks import Lock
-from streamer.service.protocols import Away
+from streamer.service.protocols import Away, Lost
 from streamer.service.sources.replication import connect, is_away, said
 from streamer.service.store.database import Execute, Inspected, T
 from streamer.service.store.positions import POSITIONS
@@ -195,7 +195,7 @@ class Postgres:
                     notify = f", pg_notify('{_CHANNEL}', '')" if tells else ""
                     marked = cursor.execute(f"{_MARK}{notify}".encode(), (self._owner, self._number)).fetchall()
                     if marked and marked[0][0] != self._table:
-                        raise ServiceError(self._told_gone(marked[0][0]))
+                        raise Lost(self._told_gone(marked[0][0]))
                     sent.append(_Sent(self._number, found))
                     # What has changed nothing may be done again.
                     self._unanswered = sent[0] if marked else None

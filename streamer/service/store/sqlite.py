@@ -115,7 +115,7 @@ class Sqlite:
                 self._connection.execute("BEGIN IMMEDIATE")
                 found = body(self._execute)
                 if (gone := self.gone()) is not None:
-                    raise ServiceError(gone)
+                    raise Lost(gone)
                 self._connection.execute("COMMIT")
             except BaseException as error:
                 self._is_failing = isinstance(error, sqlite3.Error | OSError)
