@@ -23,7 +23,7 @@ from streamer.cli.config import app as config_app
 from streamer.cli.inputs import damaged, opened, see_events, shown_name
 from streamer.cli.layouts import app as layouts_app
 from streamer.cli.output import FaultFormat, Format, PlainFormat, Tally, annotation, count, progress, show_json, writer
-from streamer.cli.plot import check_folder, check_plot, draw
+from streamer.cli.plot import check_plot, check_writable, draw
 from streamer.cli.plot import plot as plot_command
 from streamer.cli.positions import app as positions_app
 from streamer.cli.schema import app as schema_app
@@ -216,7 +216,7 @@ def stats(
     if plot is not None:
         check_plot(plot)
     if history is not None:
-        check_folder(history)
+        check_writable(history)
     check_names(tenant, collection)
     engine = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=events).engine()
     from streamer.metrics.history import History

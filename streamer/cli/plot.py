@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.util
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamer.extras import missing
+from streamer.files import check_target
 from streamer.terminal import EXIT_CODES, fail, note
 
 if TYPE_CHECKING:
@@ -43,15 +42,17 @@ def check_plot(file: Path) -> None:
     """Say at once what would make drawing fail in the end, and end the program."""
     if file.suffix.lower() not in ENDINGS:
         fail(f"{file}: expected a name that ends in {', '.join(ENDINGS)}")
-    check_folder(file)
+    check_writable(file)
     if importlib.util.find_spec("matplotlib") is None:
         fail(missing("drawing needs Matplotlib", "plot"))
 
 
-def check_folder(file: Path) -> None:
-    """Say at once that a file could not be written in the end, for want of its folder, and end the program."""
-    if not file.parent.is_dir():
-        fail(f"{file}: {os.strerror(errno.ENOTDIR if file.parent.exists() else errno.ENOENT)}")
+def check_writable(file: Path) -> None:
+    """Say at once that a file could not be written in the end, and end the program."""
+    try:
+        check_target(file)
+    except OSError as error:
+        fail(f"{file}: {error.strerror or error}")
 
 
 def draw(samples: Sequence[Sample], file: Path) -> None:

@@ -26,18 +26,14 @@ reads), SQLite (pages of its own cannot be mapped as arrays), one checksum for t
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import secrets
 import struct
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
-from pathlib import Path
 from typing import IO, Any, Final, Protocol, final
 
 import mmh3
@@ -45,6 +41,7 @@ import mmh3
 from streamer.bloom.options import BloomOptions
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SnapshotError
+from streamer.files import check_target, replacing
 from streamer.model import Limits
 from streamer.subscriptions.subscription import EVERY, Subscription
 
@@ -263,38 +260,19 @@ def save(path: str | os.PathLike[str], options: Options, held: Iterable[bytes | 
     """Write subscriptions, in their order, with the options that they were accepted under.
 
     Raises:
-        SubscriptionError: one that JSON does not say all of: labels hold anything.
-        OSError: the file cannot be written, or is a directory; what was there before stays.
+        SubscriptionError: one whose JSON text is too long for a snapshot.
+        OSError: the file cannot be written, or what is there is no regular file, which stays.
         TypeError: what is no path as text.
     """
-    path = Path(path_of(path))
-    # Said before the work is done, and of the path that was given instead of the one that is written first.
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a snapshot is a file, and this is a directory", str(path))
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+    path = path_of(path)
+    # Before the work is done.
+    check_target(path)
     sections: dict[tuple[str, str], list[bytes]] = {}
     for order, source in enumerate(held):
         tenant, collection, text = images.canonical(source)
         sections.setdefault((tenant, collection), []).append(b"[%d,%b]\n" % (order, text))
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            _write(file, options, sorted(sections.items()), images)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
-    # So that the name, too, outlives a power cut; where a directory cannot be opened, that is left to the system.
-    with suppress(OSError):
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    with replacing(path, is_private=True) as file:
+        _write(file, options, sorted(sections.items()), images)
 
 
 def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str, str], list[bytes]]], images: Images) -> None:

@@ -22,10 +22,10 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from streamer.bloom.state import FilterState
+from streamer.files import replacing
 
 if TYPE_CHECKING:
     from streamer.metrics.measured import Measured
@@ -177,8 +177,9 @@ class History:
         plot(self._samples, path)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the samples as JSON lines, over what was there. Raises OSError."""
-        Path(path).write_text("".join(f"{sample.to_json()}\n" for sample in self._samples), encoding="utf-8")
+        """Write the samples as JSON lines, in the place of what was there. Raises OSError."""
+        with replacing(path) as file:
+            file.writelines(f"{sample.to_json()}\n".encode() for sample in self._samples)
 
 
 def read_history(path: str | os.PathLike[str]) -> list[Sample]:

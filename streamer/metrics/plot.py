@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from streamer.bloom.sizing import wilson_lower
 from streamer.bloom.state import FilterState
 from streamer.extras import needed
+from streamer.files import replacing
 from streamer.metrics.history import Sample
 from streamer.terminal import printable
 
@@ -79,8 +80,10 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
     _draw(figure, samples, shown)
     if len(shown) < len(asked):
         figure.suptitle(f"{len(shown)} of {len(asked)} filters: those that were asked most", x=0.01, ha="left", fontsize=9)
+    ending = os.fspath(path).rpartition(".")[2].lower()
     try:
-        figure.savefig(path, metadata=_UNDATED.get(os.fspath(path).rpartition(".")[2].lower()))
+        with replacing(path) as file:
+            figure.savefig(file, format=ending, metadata=_UNDATED.get(ending))
     except ValueError as error:
         raise ValueError(str(error).split(" (")[0]) from None
 

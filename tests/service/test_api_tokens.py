@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from streamer import BulkConfigError
+from streamer import BulkConfigError, files
 from streamer.errors import ServiceError
 from streamer.service.api import tokens
 from streamer.service.api.calls import EVENTS
@@ -162,14 +162,14 @@ def test_a_changed_file_stays_whose_it_was(tmp_path: Path, monkeypatch: pytest.M
         def stat(self, path: str | os.PathLike[str]) -> os.stat_result:
             return os.stat_result((*os.stat(path)[:4], 65534, 65534, *os.stat(path)[6:]))
 
-        def fchown(self, file: int, user: int, group: int) -> None:
+        def chown(self, path: Path, user: int, group: int) -> None:
             given.append((user, group))
             if not may:
                 raise PermissionError
 
     given: list[tuple[int, int]] = []
     may = True
-    monkeypatch.setattr(tokens, "os", Others())
+    monkeypatch.setattr(files, "os", Others())
     assert tokens.revoke(path, token.id)
     may = False
     with pytest.raises(ServiceError, match="another user's"):

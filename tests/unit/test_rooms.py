@@ -32,7 +32,7 @@ ORDER = (
     {"events"},
     {"model", "telemetry"},
     {"locks", "_backend"},
-    {"_native", "errors", "extras", "late", "living", "sizes", "version"},
+    {"_native", "errors", "extras", "files", "late", "living", "sizes", "version"},
 )
 FLOOR = {room: len(ORDER) - number for number, rooms in enumerate(ORDER) for room in rooms}
 

@@ -20,8 +20,6 @@ import logging
 import os
 import re
 import secrets
-import stat
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 
 from streamer.errors import ServiceError
+from streamer.files import check_target, replacing
 from streamer.model import is_unicode
 
 Scope: TypeAlias = Literal["read", "write", "consume", "admin"]
@@ -159,8 +158,8 @@ def _hash(text: str) -> str:
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Token]]:
     """Read a file, and put what becomes of it in its place in one step; who else changes it waits."""
-    path = path.resolve()  # a link stays one
     try:
+        path = check_target(path)  # a link stays one
         directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise ServiceError(f"{path}: {error.strerror or error}") from None
@@ -169,40 +168,12 @@ def _changing(path: Path) -> Iterator[list[Token]]:
         tokens = read(path)
         yield tokens
         text = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1) + "\n"
-        # Made for its owner alone.
-        file, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(file, "w") as opened:
-                _like(path, file)
-                opened.write(text)
-                opened.flush()
-                os.fsync(file)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-        os.fsync(directory)
+        with replacing(path, is_private=True) as file:
+            file.write(text.encode())
     except OSError as error:
         raise ServiceError(f"{path}: {error.strerror or error}") from None
     finally:
         os.close(directory)
-
-
-def _like(path: Path, file: int) -> None:
-    """Give a new file the owner and the mode of the one whose place it takes: the service may run as another user."""
-    try:
-        old = os.stat(path)
-    except FileNotFoundError:
-        return
-    new = os.fstat(file)
-    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-        try:
-            os.fchown(file, old.st_uid, old.st_gid)
-        except PermissionError:
-            raise ServiceError(
-                f"{path}: it is another user's, who could not read what you write: run this as its owner"
-            ) from None
-    os.fchmod(file, stat.S_IMODE(old.st_mode))
 
 
 @final

@@ -6,10 +6,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import streamer
+from streamer.files import replacing
 from streamer.spark.job.asked import Asked
 from streamer.spark.job.metrics import Counts
 from streamer.spark.job.report import Batch, Point, Report, Stage, render
@@ -54,10 +54,8 @@ class Account:
         if self._asked.metrics_file is not None:
             self._counts.write(self._asked.metrics_file)
         if self._asked.report is not None:
-            path = Path(self._asked.report)
-            beside = path.with_name(f".{path.name}.new")
-            beside.write_text(render(self.report()), encoding="utf-8")
-            beside.replace(path)
+            with replacing(self._asked.report) as file:
+                file.write(render(self.report()).encode())
 
     def report(self) -> Report:
         """Return what there is to tell."""

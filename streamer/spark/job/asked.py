@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from streamer.files import check_target
 from streamer.spark.job.failures import Bad
 from streamer.spark.job.places import Address, Format, Place, is_name, place, shown
 
@@ -137,8 +138,14 @@ def check(asked: Asked) -> None:
     if asked.trigger not in (None, "available-now") and not _EVERY.fullmatch(str(asked.trigger)):
         raise Bad(f"--trigger {asked.trigger}: expected a time as '10 seconds', or available-now")
     for path in (asked.metrics_file, asked.report):
-        if path is not None and not Path(path).absolute().parent.is_dir():
+        if path is None:
+            continue
+        if not Path(path).absolute().parent.is_dir():
             raise Bad(f"{path}: its folder does not exist")
+        try:
+            check_target(path)
+        except OSError as error:
+            raise Bad(f"{path}: {error.strerror or error}") from None
 
 
 #: Options whose places are Spark's: without a scheme they are in its default file system.

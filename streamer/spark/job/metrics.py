@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, final
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from streamer.files import replacing
 from streamer.locks import Lock
 from streamer.metrics.collector import COLLECTIONS
 from streamer.metrics.names import Metric
@@ -155,8 +156,9 @@ class Counts(Collector):
         return registry
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write them as text, beside the place and then renamed. Raises OSError."""
-        write_to_textfile(os.fspath(path), self.registry())
+        """Write them as text, in the place of what was there. Raises OSError."""
+        with replacing(path) as file:
+            file.write(generate_latest(self.registry()))
 
     def serve(self, port: int, addr: str = "127.0.0.1") -> tuple[int, Any]:
         """Serve them until what is returned beside the port is shut down. Raises OSError."""
