@@ -60,6 +60,12 @@ def is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and is_unicode(value)
 
 
+def type_of(value: object) -> str:
+    """Name the type of a Python value, with its module: `numpy.bool` is not `bool`."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class BeyondFloat64:

@@ -21,7 +21,7 @@ match until one is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, final
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from streamer.core.plan import Plan
     from streamer.core.snapshot import Head
     from streamer.telemetry import PartitionCounts, PartitionSize, Telemetry
+
+OnBare: TypeAlias = Callable[[EventSource], None]
+"""What a core calls with the first event in which the layout finds no collection, type or document."""
 
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""

@@ -20,10 +20,11 @@ from streamer.cel_eval.errors import WORST, CelErrors, ErrorLog
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
-from streamer.core.protocol import Changes, Core, Mode, Selection, Source
+from streamer.core.protocol import Changes, Core, Mode, OnBare, Selection, Source
 from streamer.engine.arguments import OnError, check_positive, selection, several, skips
 from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, match_lines, write_lines
 from streamer.engine.bloom import Bloom
+from streamer.engine.fitting import Fitting
 from streamer.engine.lines import LineSource
 from streamer.engine.matches import BatchMatches
 from streamer.engine.metrics import EngineMetrics
@@ -73,7 +74,7 @@ class Engine:
         batch_size: how many events are matched at once, at most, of a stream of lines and on Spark. None for what suits each: 100
             lines, or 2,000 for each of several threads, and on Spark as many events as make about 65,536 matches.
         threads: how many match several events, where a call does not say; the native backend uses them.
-        default: converts values in `dict` events that JSON does not have, as in `json.dumps`.
+        default: converts values in events and subscriptions that JSON does not have, as in `json.dumps`.
         cel_evaluator: what evaluates CEL expressions of subscriptions that do not say: `native`, or `portable` (docs/cel.md).
         cel_functions: functions in Python, by name, that expressions of the portable evaluator may call.
 
@@ -120,7 +121,8 @@ class Engine:
         self._configured: Configured | None = None
         self._programs = ProgramCache(options.cache_size, options.cel_functions, options.cel_evaluator)
         self._cel_errors = ErrorLog()
-        self._core = _make_core(options, self._programs, self._cel_errors, seed)
+        self._fitting = Fitting(options.layout)
+        self._core = _make_core(options, self._programs, self._cel_errors, self._fitting.bare, seed)
         self._bloom = Bloom(self._core, options)
 
     @classmethod
@@ -194,11 +196,12 @@ class Engine:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all that is held, and the options, as one file that `load` reads (docs/snapshots.md).
 
-        The file is there whole, or not at all; only its owner may read it. What is added meanwhile may be left out.
+        The file is there whole, or not at all; only its owner may read it, unless it takes the place of one that others may read.
+        What is added meanwhile may be left out.
 
         Raises:
-            SubscriptionError: one that JSON does not say all of: labels hold anything.
-            OSError: it cannot be written, or is a directory; what was there before stays.
+            SubscriptionError: one whose JSON text is too long for a snapshot.
+            OSError: it cannot be written, or what is there is no regular file, which stays.
             TypeError: what is no path as text.
         """
         with NO_FORK:
@@ -688,7 +691,7 @@ class Engine:
             from streamer.engine.stats import read_stats
         for state in self._bloom.filters():
             self._core.measure_filter(*state.name)
-        return read_stats(self._core, sum(self._bloom.rebuilds.values()), self._programs, self.cel_errors)
+        return read_stats(self._core, sum(self._bloom.rebuilds.values()), self._programs, self.cel_errors, self._fitting.hint)
 
     @property
     def metrics(self) -> EngineMetrics:
@@ -743,15 +746,15 @@ class Engine:
         return f"<Engine: {len(self)} subscriptions>"
 
 
-def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None) -> Core:
+def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, on_bare: OnBare, seed: int | None) -> Core:
     # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
     if _backend.BACKEND == "native":
         from streamer.native.core import NativeCore
 
-        return NativeCore(options, programs, cel_errors, seed)
+        return NativeCore(options, programs, cel_errors, seed, on_bare)
     from streamer.reference.core import ReferenceCore
 
-    return ReferenceCore(options, programs, cel_errors)
+    return ReferenceCore(options, programs, cel_errors, on_bare)
 
 
 def _unpickle(options: Options, held: Sequence[Any]) -> Engine:

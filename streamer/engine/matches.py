@@ -50,9 +50,6 @@ class BatchMatches(Sequence[Matches | EventError]):
         The members of a line are those of `ArrowMatches.matches` and the labels. `row` is the position of the event:
         `{"row":0,"subscription_id":"s","gateway_id":"g","transition":"enter","certain":true,"labels":null}`. An event that is bad
         or that nothing matches has no line. The native backend makes no object of Python for a match.
-
-        Raises:
-            ValueError: labels that JSON cannot say.
         """
         return self._results.jsonl()
 

@@ -44,6 +44,13 @@ class Pairs(list[tuple[str, Any]]):
     """A JSON object as its (name, value) pairs in order, with all duplicates; see `parse`."""
 
 
+@dataclass(frozen=True, slots=True)
+class LongInteger:
+    """An integer literal beyond 64 bits, as it is written; see `parse`."""
+
+    text: str
+
+
 @dataclass(slots=True)
 class Document:
     """A parsed text with what was seen at the watched places.
@@ -65,16 +72,24 @@ def parse(
     max_depth: int = _LIMITS.max_depth,
     max_bytes: int = _LIMITS.max_event_bytes,
     pairs: bool = False,
+    long_integers: bool = False,
 ) -> Any:
     """Return the value of a JSON text.
 
     An integer literal in int64 or uint64 is an int, any other number a float, or a `BeyondFloat64` where no float64 holds it.
     Of duplicate names the last wins, in the place of the first. With *pairs*, objects come as `Pairs`, which keep them all.
+    With *long_integers*, an integer literal beyond 64 bits comes as a `LongInteger`, which `number` reads.
 
     Raises:
         EventError: malformed_json, bad_utf8, lone_surrogate, too_deep or too_long, with the byte offset.
     """
-    return read(text, max_depth=max_depth, max_bytes=max_bytes, pairs=pairs).value
+    return read(text, max_depth=max_depth, max_bytes=max_bytes, pairs=pairs, long_integers=long_integers).value
+
+
+def number(literal: str) -> float | BeyondFloat64:
+    """Return what a literal is that is no integer of 64 bits."""
+    value = float(literal)
+    return value if math.isfinite(value) else BeyondFloat64(literal)
 
 
 def read(
@@ -84,17 +99,18 @@ def read(
     max_bytes: int = _LIMITS.max_event_bytes,
     pairs: bool = False,
     watch: Watch | None = None,
+    long_integers: bool = False,
 ) -> Document:
     """Parse a JSON text as `parse` does, and note the positions and duplicates of the *watch*ed members."""
     if len(text) > max_bytes:
         raise EventError(EventCode.TOO_LONG, f"{len(text)} bytes, at most {max_bytes} are allowed", offset=max_bytes)
     try:
-        return _Reader(text.decode(), max_depth, pairs).read(watch)
+        return _Reader(text.decode(), max_depth, pairs, long_integers).read(watch)
     except UnicodeDecodeError as bad:
         ill_formed = EventError(EventCode.BAD_UTF8, "not well-formed UTF-8", offset=bad.start)
     # An error before the ill-formed sequence comes first; one at the end of what was cut off is the ill-formed sequence itself.
     try:
-        _Reader(text[: ill_formed.offset].decode(), max_depth, pairs).read(watch)
+        _Reader(text[: ill_formed.offset].decode(), max_depth, pairs, long_integers).read(watch)
     except EventError as error:
         if error.offset != ill_formed.offset:
             raise
@@ -113,11 +129,12 @@ class _Frame:
 class _Reader:
     """A cursor over the decoded text; offsets become byte offsets only when one is reported."""
 
-    def __init__(self, text: str, max_depth: int, pairs: bool) -> None:
+    def __init__(self, text: str, max_depth: int, pairs: bool, long_integers: bool) -> None:
         self.text = text
         self.at = 0
         self.max_depth = max_depth
         self.pairs = pairs
+        self.long_integers = long_integers
         self.stack: list[_Frame] = []
         self.positions: dict[Pointer, int] = {}
         self.duplicate: tuple[Pointer, int] | None = None
@@ -219,7 +236,7 @@ class _Reader:
             return value
         raise self._malformed("expected a value")
 
-    def _number(self) -> int | float | BeyondFloat64:
+    def _number(self) -> int | float | BeyondFloat64 | LongInteger:
         start = self.at
         integer = self._take(_INTEGER)
         if integer in ("", "-"):
@@ -235,8 +252,7 @@ class _Reader:
             if INT64_MIN <= whole <= UINT64_MAX:
                 return whole
         literal = self.text[start : self.at]
-        number = float(literal)
-        return number if math.isfinite(number) else BeyondFloat64(literal)
+        return LongInteger(literal) if is_integer and self.long_integers else number(literal)
 
     def _string(self) -> str:
         plain = _SIMPLE.match(self.text, self.at)

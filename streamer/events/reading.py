@@ -22,7 +22,7 @@ from streamer.events import json
 from streamer.events.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.events.places import covers, is_prefix, resolve, substitute
 from streamer.events.records import completed, decoded, duplicate_member, members_of_before, unchanged_unknowns, unknowns
-from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer, is_text
+from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer, is_text, type_of
 
 EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any] | None
 """An event as a user may give it: JSON text, a mapping of what JSON has, or None for one without a value, which is ignored."""
@@ -72,11 +72,11 @@ def read_event(
     """Return the parts of an event.
 
     Args:
-        event: JSON text, or a `dict` of what JSON has (and tuples, as lists), which is copied; None for an event without a value.
+        event: JSON text, or a mapping of what JSON has (and tuples, as lists), which is copied; None for a tombstone.
         default_tenant: of an event that has none; None, where every event must have one.
         tenant: wins over the event's.
         collection: wins over the event's.
-        default: makes JSON values of the other objects in a `dict` event, as in `json.dumps`.
+        default: makes JSON values of the other objects in an event that is a mapping, as in `json.dumps`.
 
     Raises:
         EventError: with the byte offset in a text and the JSON Pointer of the part at fault.
@@ -406,7 +406,7 @@ class _JsonValues:
                 continue
             container.name = self._name(entry[0])
             item = self._plain(entry[1])
-            if isinstance(item, dict | list | tuple):
+            if isinstance(item, Mapping | list | tuple):
                 item = self._enter(item)
             if isinstance(container.value, dict):
                 container.value[container.name] = item
@@ -414,11 +414,11 @@ class _JsonValues:
                 container.value.append(item)
         return whole[0]
 
-    def _enter(self, item: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> dict[str, Any] | list[Any]:
+    def _enter(self, item: Mapping[Any, Any] | list[Any] | tuple[Any, ...]) -> dict[str, Any] | list[Any]:
         if len(self.open) > self.limits.max_depth:
             raise self._error(EventCode.TOO_DEEP, f"nested deeper than {self.limits.max_depth} levels, or in itself")
         self._count(2 + max(len(item) - 1, 0))
-        if isinstance(item, dict):
+        if isinstance(item, Mapping):
             self._count(len(item))
             self.open.append(_Open({}, iter(list(item.items()))))
         else:
@@ -432,7 +432,7 @@ class _JsonValues:
             return str(name)
         container.name = None
         if not isinstance(name, str):
-            raise self._error(EventCode.BAD_VALUE, f"a member name is a string, not {type(name).__name__}")
+            raise self._error(EventCode.BAD_VALUE, f"a member name is a string, not {type_of(name)}")
         return self._text(name)
 
     def _plain(self, value: Any) -> Any:
@@ -448,16 +448,16 @@ class _JsonValues:
                 return self._integer(int.__int__(value))
             if isinstance(value, float):
                 return self._float(float.__float__(value))
-            if isinstance(value, dict | list | tuple):
+            if isinstance(value, Mapping | list | tuple):
                 return value
             if self.default is None:
-                expected = "expected dict, list, str, int, float, bool or None"
-                raise self._error(EventCode.BAD_VALUE, f"{type(value).__name__} is no JSON type; {expected}")
+                expected = "expected a mapping, list, str, int, float, bool or None; default= of the engine converts others"
+                raise self._error(EventCode.BAD_VALUE, f"{type_of(value)} is no JSON type; {expected}")
             try:
                 value = self.default(value)
             except Exception as error:
                 # A caller's function may raise anything; in a batch the other events still match.
-                raise self._error(EventCode.BAD_VALUE, f"default() refused {type(value).__name__}: {error}") from error
+                raise self._error(EventCode.BAD_VALUE, f"default() refused {type_of(value)}: {error}") from error
         raise self._error(EventCode.TOO_DEEP, "default() does not come to an end")
 
     def _text(self, value: str) -> str:

@@ -25,7 +25,7 @@ from streamer.cel_eval.values import CelReason
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.options import Options
-from streamer.core.protocol import Changes, Held, Mode, Selection, Source
+from streamer.core.protocol import Changes, Held, Mode, OnBare, Selection, Source
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import Default, EventSource, as_before, check_names, encode, json_value, kind_of
@@ -103,8 +103,9 @@ class Host:
     It knows nothing of the core, so the two make no circle.
     """
 
-    def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> None:
+    def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog, on_bare: OnBare | None = None) -> None:
         self.options = options
+        self._on_bare: Final = on_bare
         self._programs: Final = programs
         self._cel_errors: Final = cel_errors
         self._compiled: Final[Recent[CompiledSubscription]] = Recent()
@@ -148,6 +149,11 @@ class Host:
     def cel_error(self, subscription_id: str | None, reason: str, detail: str, errors: int) -> None:
         """Log an error of CEL, which the core has counted."""
         self._cel_errors.log(subscription_id, CelReason(reason), detail, errors)
+
+    def bare(self, text: bytes) -> None:
+        """Take the first event in which the layout finds nothing."""
+        if self._on_bare is not None:
+            self._on_bare(text)
 
     def read(self, text: bytes, tenant: str | None, collection: str | None) -> Sides:
         """Read an event for `verdict`."""
@@ -214,8 +220,15 @@ class NativeCore(_native.Core):
     _options: Options
     _host: Host
 
-    def __new__(cls, options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None = None) -> Self:
-        host = Host(options, programs, cel_errors)
+    def __new__(
+        cls,
+        options: Options,
+        programs: ProgramCache,
+        cel_errors: ErrorLog,
+        seed: int | None = None,
+        on_bare: OnBare | None = None,
+    ) -> Self:
+        host = Host(options, programs, cel_errors, on_bare)
         try:
             core = super().__new__(
                 cls,
@@ -358,11 +371,11 @@ class NativeCore(_native.Core):
         if type(source) in (Subscription, dict) and (text := exact_text(source, most, _native.plain_json)) is not None:
             # What is wrong with it is found where it is read.
             return text
-        subscription = private_copy(parse_subscription(source))
+        subscription = private_copy(parse_subscription(source, default=self._options.default))
         if (text := exact_text(subscription, most, _native.plain_json)) is not None:
             return text
         check_length(subscription, self._options.limits)
-        # It may be wrong, or only odd: labels hold anything, a pattern may be bytes.
+        # It may be wrong, or only odd: a pattern may be bytes, labels may be long, or hold integers beyond 64 bits.
         self._host.compile(subscription)
         try:
             text = partial_text(subscription, most)

@@ -34,7 +34,7 @@ from streamer.core.lint import Finding, with_duplicates
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.plan import Plan
-from streamer.core.protocol import Changes, Held, Mode, Selection, Source
+from streamer.core.protocol import Changes, Held, Mode, OnBare, Selection, Source
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, ReentryError, SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent, as_before, check_names, is_bare
@@ -157,8 +157,9 @@ class ReferenceCore:
     Thread-safe: readers take no lock, writers take turns.
     """
 
-    def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> None:
+    def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog, on_bare: OnBare | None = None) -> None:
         self._options = options
+        self._on_bare = on_bare
         self._programs: Final = programs
         self._cel_errors: Final = cel_errors
         self._version = Version(HashTrieMap(), HashTrieMap())
@@ -249,7 +250,7 @@ class ReferenceCore:
                     check_length(source, self._options.limits)
                     subscription = parse_subscription(source)
                 else:
-                    subscription = private_copy(parse_subscription(source))
+                    subscription = private_copy(parse_subscription(source, default=self._options.default))
                     check_length(subscription, self._options.limits)
                 compiled = compile_subscription(
                     subscription,
@@ -454,6 +455,9 @@ class ReferenceCore:
             cel=CEL_TIME.nanoseconds - cel_began if CEL_TIME.runs > cel_runs else None,
             is_bare=work.is_bare,
         )
+        if work.is_bare and (on_bare := self._on_bare) is not None:
+            self._on_bare = None
+            on_bare(event)
         return ReferenceHits(found)
 
     def _hits(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -53,6 +53,7 @@ def compile_subscription(
     topic_dialect: TopicDialect = "amqp",
     limits: Limits = _LIMITS,
     programs: ProgramCache,
+    default: Callable[[Any], Any] | None = None,
 ) -> CompiledSubscription:
     """Check a subscription in full and parse all its parts.
 
@@ -62,11 +63,12 @@ def compile_subscription(
         topic_dialect: of a topic pattern that names none.
         limits: bounds on its regexps, its pattern and its CEL expression.
         programs: equal CEL expressions are compiled once and shared; it knows the functions and the evaluator of the engine.
+        default: converts values that JSON does not have, as in `json.dumps`.
 
     Raises:
         SubscriptionError: the first thing that is wrong, with its place; PatternError and CelError for those parts.
     """
-    subscription = parse_subscription(source)
+    subscription = parse_subscription(source, default=default)
     try:
         return _compile(subscription, default_tenant, topic_dialect, limits, programs)
     except SubscriptionError as error:

@@ -12,7 +12,7 @@ import re2
 
 from streamer.cel_eval.regexps import MAX_SIZE, compile_regexp, regexp_error, regexp_size, too_large
 from streamer.errors import SubscriptionError
-from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unicode
+from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unicode, type_of
 
 #: Lists and objects in a value may be nested so deep; CEL reads 64 levels of brackets, and a filter is printed as CEL.
 MAX_VALUE_DEPTH: Final = 32
@@ -90,17 +90,17 @@ def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> An
         return value
     if isinstance(value, str):
         check_text(value, place=place)
-        return str(value)
+        return str.__str__(value)
     if isinstance(value, int):
         if not INT64_MIN <= value <= UINT64_MAX:
             raise SubscriptionError("expected an integer of 64 bits", place=place)
-        return int(value)
+        return int.__int__(value)
     if isinstance(value, BeyondFloat64) or (isinstance(value, float) and not math.isfinite(value)):
-        shown = value.text if isinstance(value, BeyondFloat64) else repr(value)
+        shown = value.text if isinstance(value, BeyondFloat64) else float.__repr__(value)
         shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
         raise SubscriptionError(f"expected a number that a float64 holds, not {shown}", place=place)
     if isinstance(value, float):
-        return float(value)
+        return float.__float__(value)
     if depth == MAX_VALUE_DEPTH and isinstance(value, list | tuple | Mapping):
         raise SubscriptionError(f"nested deeper than {MAX_VALUE_DEPTH} levels", place=place)
     if isinstance(value, list | tuple):
@@ -111,7 +111,12 @@ def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> An
                 raise SubscriptionError(f"expected member names that are strings, not {type_name(name)}", place=place)
             check_text(name, place=place)
         return {name: _json_value(item, f"{place}.{name}", depth + 1, values) for name, item in value.items()}
-    raise SubscriptionError(f"expected a JSON value, not {type(value).__name__}", place=place)
+    raise SubscriptionError(no_json(value), place=place)
+
+
+def no_json(value: object) -> str:
+    """Say that a value is of a type that JSON does not have, and what converts it."""
+    return f"expected a JSON value, not {type_of(value)}; default= of the engine converts what JSON does not have"
 
 
 def check_text(text: str, *, place: str) -> None:
@@ -132,7 +137,7 @@ def type_name(value: Any) -> str:
         return "a string"
     if isinstance(value, Mapping):
         return "an object"
-    return "a list" if isinstance(value, list | tuple) else type(value).__name__
+    return "a list" if isinstance(value, list | tuple) else type_of(value)
 
 
 def compile_operand(source: str, place: str, limits: Limits | None = None) -> tuple[Any, int]:

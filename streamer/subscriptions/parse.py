@@ -12,8 +12,9 @@ from typing import Any, Final, final, get_args
 
 from streamer.errors import EventError, PatternError, SubscriptionError
 from streamer.events import json
-from streamer.model import CelEvaluator, Dialect, EventType, OnUnknown, TopicDialect
+from streamer.model import BeyondFloat64, CelEvaluator, Dialect, EventType, OnUnknown, TopicDialect
 from streamer.subscriptions.filters import read_filter, unknown_name
+from streamer.subscriptions.given import converted, read_labels
 from streamer.subscriptions.operands import check_text, type_name
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import Filter, Subscription
@@ -36,11 +37,14 @@ class Member:
     schema: Mapping[str, Any]
 
 
-def parse_subscription(source: Subscription | Mapping[str, Any] | bytes | str) -> Subscription:
-    """Return the subscription that *source* holds, with its shape checked.
+def parse_subscription(
+    source: Subscription | Mapping[str, Any] | bytes | str, *, default: Callable[[Any], Any] | None = None
+) -> Subscription:
+    """Return the subscription that *source* holds, with its shape and its labels checked.
 
     Args:
         source: a `Subscription`, a mapping, or the JSON text of one. In a mapping and in JSON a member is left out, never null.
+        default: converts values of filters, pattern and labels that JSON does not have, as in `json.dumps`.
 
     Raises:
         SubscriptionError: an unknown member, a wrong type, a duplicate name; `place` says where. For a duplicate in the pattern
@@ -55,6 +59,8 @@ def parse_subscription(source: Subscription | Mapping[str, Any] | bytes | str) -
     else:
         raise SubscriptionError(f"expected an object, not {type_name(source)}")
     try:
+        if default is not None:
+            members |= {name: converted(members[name], default, name) for name in _HAS_VALUES if name in members}
         return Subscription(**_read_members(members))
     except SubscriptionError as error:
         raise named(error, members.get("id")) from None
@@ -80,7 +86,7 @@ def _text(value: Any, place: str) -> str:
     if not isinstance(value, str):
         raise SubscriptionError(f"expected a string, not {type_name(value)}", place=place)
     check_text(value, place=place)
-    return str(value)
+    return str.__str__(value)
 
 
 def _name(value: Any, place: str) -> str:
@@ -139,8 +145,11 @@ def _bool(value: Any, place: str) -> bool:
 def _labels(value: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise SubscriptionError(f"expected an object, not {type_name(value)}", place=place)
-    return value
+    return read_labels(value, place)
 
+
+#: Members that hold values of any type that JSON has.
+_HAS_VALUES: Final = ("filters", "pattern", "labels")
 
 _TEXT: Final = Member(_text, {"type": "string"})
 _NAME: Final = Member(_name, {"type": "string", "minLength": 1})
@@ -168,33 +177,47 @@ READ: Final[Mapping[str, Member]] = {
 def _read_json(text: bytes | str) -> Any:
     try:
         # A str may hold half a surrogate pair; passed on as ill-formed UTF-8 it is reported with its offset.
-        tree = json.parse(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text, pairs=True)
+        encoded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        tree = json.parse(encoded, pairs=True, long_integers=True)
     except EventError as error:
         raise SubscriptionError(f"{error.reason} ({error.code.value} at byte {error.offset})") from None
-    return _without_duplicates(tree)
+    return _plain(tree)
 
 
-def _without_duplicates(tree: Any) -> Any:
-    """Make dicts of all `json.Pairs`, and refuse a name that stands twice in one object.
+def _plain(tree: Any) -> Any:
+    """Make dicts of all `json.Pairs` and numbers of all `json.LongInteger`, and refuse a name that stands twice in one object.
 
     A loop, not a recursion: the text may be nested as deep as events may.
     """
     root: list[Any] = [tree]
-    open_containers: list[tuple[Any, Place | None]] = [(root, None)]
+    top = Place(None, "")
+    open_containers: list[tuple[Any, Place | None, bool]] = [(root, None, False)]
     while open_containers:
-        container, place = open_containers.pop()
+        container, place, in_labels = open_containers.pop()
         entries = list(container.items()) if isinstance(container, dict) else list(enumerate(container))
         for key, value in entries:
-            where = Place(None, "") if container is root else Place(place, key)
+            where = top if container is root else Place(place, key)
+            is_label = in_labels or (place is top and key == "labels")
             if isinstance(value, json.Pairs):
                 names = dict(value)
                 if len(names) < len(value):
                     raise _duplicate(value, where, tree)
                 container[key] = names
-                open_containers.append((names, where))
+                open_containers.append((names, where, is_label))
             elif isinstance(value, list):
-                open_containers.append((value, where))
+                open_containers.append((value, where, is_label))
+            elif isinstance(value, json.LongInteger):
+                container[key] = _integer(value.text) if is_label else json.number(value.text)
     return root[0]
+
+
+def _integer(literal: str) -> int | BeyondFloat64:
+    """Return an integer of a label as it is written."""
+    try:
+        return int(literal)
+    except ValueError:
+        # Python refuses more than 4,300 digits, since reading them takes their square in time.
+        return BeyondFloat64(literal)
 
 
 def _duplicate(pairs: json.Pairs, place: Place, tree: Any) -> SubscriptionError:

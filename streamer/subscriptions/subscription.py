@@ -68,7 +68,7 @@ class Subscription:
         dialect: of the pattern.
         on_unknown: what to do where the event does not carry enough to decide.
         transitions: also report that a document stops matching.
-        labels: returned with each match, never looked into.
+        labels: JSON that is returned with each match, never looked into.
     """
 
     id: str

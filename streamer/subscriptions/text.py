@@ -53,7 +53,7 @@ def exact_text(
         members = source.to_dict() if isinstance(source, Subscription) else source
         if (plain := plain_json(members, most)) is not None:
             return plain
-        text, is_exact = write_json(members, max_bytes=most)
+        text, is_exact = write_json(members, max_depth=MAX_DEPTH - 1, max_bytes=most, is_short=True)
     except (AttributeError, TypeError, ValueError, RecursionError):
         # What is wrong with it is found where it is read.
         return None
@@ -115,7 +115,8 @@ def _canonical_members(source: Subscription | bytes) -> dict[str, Any]:
     # It was accepted, so it says nothing twice, and nothing that this reads otherwise is written by `plain_json`.
     try:
         given = json.loads(source)
-    except RecursionError:
+    except (RecursionError, ValueError):
+        # Nested deep, or an integer of more than 4,300 digits.
         return _canonical_members(parse_subscription(source))
     members = {name: given[name] for name, usual in _USUAL.items() if name in given and given[name] != usual}
     if "filters" in members:
@@ -180,21 +181,22 @@ def plain_json(value: Any, max_bytes: int) -> bytes | None:
 
 
 def labels_text(labels: Mapping[str, Any]) -> str:
-    """Return labels as compact JSON text.
-
-    Raises:
-        ValueError: JSON does not say all of them.
-    """
+    """Return labels, which were checked when they were added, as compact JSON text."""
     plain = plain_json(labels, MAX_BYTES)
-    return write_json(labels)[0] if plain is None else plain.decode()
+    return write_json(labels, max_bytes=None)[0] if plain is None else plain.decode()
 
 
 class TooLongError(ValueError):
     """A value's JSON text is longer than it may be."""
 
 
-def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None = MAX_BYTES) -> tuple[str, bool]:
+def write_json(
+    value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None = MAX_BYTES, is_short: bool = False
+) -> tuple[str, bool]:
     """Return a value as compact JSON text, and whether that says all of it: it would be read as an equal value of equal types.
+
+    Args:
+        is_short: whether integers are of 64 bits: others are read as floats, but in labels.
 
     Raises:
         TooLongError: its text is longer than *max_bytes*.
@@ -235,7 +237,7 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None 
         elif item is None or kind is bool:
             out.append("null" if item is None else "true" if item else "false")
         elif kind is int or kind is float:
-            out.append(_number(item))
+            out.append(_number(item, is_short))
         elif kind is BeyondFloat64:
             out.append(item.text)
         elif isinstance(item, Mapping):
@@ -263,7 +265,7 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None 
             out.append(_quoted(str.__str__(item)))
         elif isinstance(item, int | float):
             is_exact = False
-            out.append(_number(int.__int__(item) if isinstance(item, int) else float.__float__(item)))
+            out.append(_number(int.__int__(item) if isinstance(item, int) else float.__float__(item), is_short))
         else:
             raise ValueError(f"{kind.__name__} is no JSON type")
         if depth > max_depth:
@@ -292,11 +294,11 @@ def _quoted(text: str) -> str:
     return encode_basestring(text)
 
 
-def _number(value: int | float) -> str:
+def _number(value: int | float, is_short: bool) -> str:
     if isinstance(value, float):
         if not isfinite(value):
             raise ValueError(f"{value} is no JSON number")
         return repr(value)
-    if not INT64_MIN <= value <= UINT64_MAX:
+    if is_short and not INT64_MIN <= value <= UINT64_MAX:
         raise ValueError("an integer beyond 64 bits")
     return str(value)

@@ -1,6 +1,6 @@
 """Values of any depth that a subscription carries: a private copy, and equality that tells `1`, `1.0` and `true` apart.
 
-All are loops, since labels are opaque and may be nested deeper than Python's stack, or in a circle.
+All are loops, since what is given may be nested deeper than Python's stack, or in a circle.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Nodes: TypeAlias = list[tuple[str, Any]]
 
 
 def private_copy(subscription: Subscription) -> Subscription:
-    """Return a subscription that shares no container with what the caller may still change."""
+    """Return a subscription that was parsed, which shares no container with what the caller may still change."""
     filters = tuple(
         replace(item, value=_copy(item.value)) if isinstance(item, Filter) else _copy(item) for item in subscription.filters
     )
-    return replace(subscription, filters=filters, pattern=_copy(subscription.pattern), labels=_copy(subscription.labels))
+    return replace(subscription, filters=filters, pattern=_copy(subscription.pattern))
 
 
 def packed(subscription: Subscription) -> tuple[Subscription, Nodes, Nodes]:
@@ -84,14 +84,14 @@ def _members(subscription: Subscription) -> dict[str, Any]:
 
 
 def _copy(value: Any) -> Any:
-    """Copy mappings as dicts, lists and tuples as lists; other values are taken as they are."""
+    """Copy mappings as dicts, lists and tuples as lists, and what is of a subclass of a string or a number as that."""
     # With the original, so that no other object gets its id while this runs.
     copies: dict[int, tuple[Any, Any]] = {}
     pending: list[tuple[Any, Any]] = []
 
     def begin(item: Any) -> Any:
         if not isinstance(item, Mapping | list | tuple):
-            return item
+            return _scalar(item)
         if id(item) not in copies:
             made: Any = {} if isinstance(item, Mapping) else []
             copies[id(item)] = (item, made)
@@ -102,10 +102,19 @@ def _copy(value: Any) -> Any:
     while pending:
         source, target = pending.pop()
         if isinstance(source, Mapping):
-            target.update((name, begin(item)) for name, item in source.items())
+            target.update((_scalar(name), begin(item)) for name, item in source.items())
         else:
             target.extend(begin(item) for item in source)
     return result
+
+
+def _scalar(value: Any) -> Any:
+    """Return the string or number that an instance of a subclass is, as a member of an Enum; others as they are."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return int.__int__(value) if isinstance(value, int) else float.__float__(value)
 
 
 def _same(one: Any, other: Any) -> bool:

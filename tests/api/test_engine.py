@@ -213,21 +213,6 @@ def test_the_labels_of_an_object_do_not_count_as_its_text(engine: MakeEngine, la
     assert e.match(b"{}")[0].labels == labels
 
 
-@pytest.mark.later_on_the_reference
-def test_labels_of_any_depth_and_in_a_circle_are_taken_as_they_are(engine: MakeEngine) -> None:
-    e = engine()
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    ring: list[Any] = []
-    ring.append(ring)
-    e.add({"id": "s", "labels": {"deep": deep, "ring": ring}})
-    assert not e.apply([{"id": "s", "labels": {"deep": deep, "ring": ring}}])
-    labels = e.match({})[0].labels
-    assert labels is not None
-    assert labels["ring"][0] is labels["ring"]
-
-
 @pytest.mark.parametrize(
     ("options", "place"),
     [

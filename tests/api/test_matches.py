@@ -225,12 +225,7 @@ def test_the_lines_of_a_batch_say_what_its_matches_say(engine: MakeEngine) -> No
     assert b"1e400" in batch.jsonl()
 
 
-def test_labels_that_json_cannot_say_have_no_line(engine: MakeEngine) -> None:
+def test_a_batch_of_nothing_has_no_lines(engine: MakeEngine) -> None:
     e = engine()
-    e.add(Subscription(id="s", labels={"when": float("nan")}))
-    with pytest.raises(ValueError, match="nan is no JSON number"):
-        e.match_batch([EVENT]).jsonl()
-    e.replace(Subscription(id="s", labels={"when": object()}))
-    with pytest.raises(ValueError, match="object is no JSON type"):
-        e.match_batch([EVENT]).jsonl()
+    e.add({"id": "s"})
     assert e.match_batch([]).jsonl() == b""

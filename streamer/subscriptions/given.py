@@ -1,0 +1,148 @@
+"""What a subscription carries that was given as Python objects: labels as JSON has them, and other types by way of `default=`.
+
+Both are loops, since what is given may be nested deeper than Python's stack, or in a circle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+from streamer.errors import SubscriptionError
+from streamer.model import BeyondFloat64, Limits, type_of
+from streamer.subscriptions.operands import MAX_VALUES, check_text, no_json
+from streamer.subscriptions.places import Place
+from streamer.subscriptions.subscription import Filter
+
+#: How deep what a subscription holds may be nested, itself included: as deep as its JSON text.
+MAX_DEPTH: Final = Limits().max_depth
+#: How long the JSON text of labels may be.
+MAX_LABELS_BYTES: Final = 16 * 1024 * 1024
+#: Longer integers are kept as digits: Python takes the square of their number in time to read them, and refuses to.
+MAX_DIGITS: Final = 4300
+
+
+def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return a private copy of labels, made of what JSON has: they are written into matches, messages and snapshots.
+
+    Raises:
+        SubscriptionError: a number that is none, another type, half a surrogate pair, a name that is no string, nested deeper
+            than `MAX_DEPTH` or in itself, or longer than `MAX_LABELS_BYTES`; with its place.
+    """
+    result: dict[str, Any] = {}
+    size = 0
+    # What is still to be filled: source, copy, place, depth. The subscription itself is the first level.
+    pending: list[tuple[Any, Any, Place, int]] = [(labels, result, Place(None, place), 2)]
+    while pending:
+        source, copy, at, depth = pending.pop()
+        is_object = isinstance(source, Mapping)
+        size += 2 + max(len(source) - 1, 0) + (len(source) if is_object else 0)
+        for step, item in list(source.items()) if is_object else enumerate(source):
+            where = Place(at, step)
+            if is_object:
+                if not isinstance(step, str):
+                    raise SubscriptionError(f"expected member names that are strings, not {type_of(step)}", place=str(at))
+                check_text(step, place=str(at))
+                step = str.__str__(step)
+                size += _length(step)
+            made: Any
+            if isinstance(item, Mapping | list | tuple):
+                if depth >= MAX_DEPTH:
+                    raise SubscriptionError(f"nested deeper than {MAX_DEPTH} levels, or in itself", place=place)
+                made = {} if isinstance(item, Mapping) else []
+                pending.append((item, made, where, depth + 1))
+            else:
+                made, length = _label(item, where)
+                size += length
+            if size > MAX_LABELS_BYTES:
+                raise SubscriptionError(f"more than {MAX_LABELS_BYTES} bytes of JSON text", place=place)
+            if is_object:
+                copy[step] = made
+            else:
+                copy.append(made)
+    return result
+
+
+def _label(value: Any, where: Place) -> tuple[Any, int]:
+    """Return a scalar of labels as its own JSON type, and the length of its text."""
+    if value is None or isinstance(value, bool):
+        return value, 5 if value is False else 4
+    if isinstance(value, str):
+        check_text(value, place=str(where))
+        return (text := str.__str__(value)), _length(text)
+    if isinstance(value, int):
+        return _integer(int.__int__(value), where)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise SubscriptionError(f"expected a JSON number, not {float.__repr__(value)}", place=str(where))
+        return (number := float.__float__(value)), len(repr(number))
+    if isinstance(value, BeyondFloat64):
+        return value, len(value.text)
+    raise SubscriptionError(no_json(value), place=str(where))
+
+
+def _integer(value: int, where: Place) -> tuple[int | BeyondFloat64, int]:
+    # Log10 of 2 is a little more than 0.301.
+    if (digits := value.bit_length() * 301 // 1000) > MAX_LABELS_BYTES:
+        raise SubscriptionError(f"more than {MAX_LABELS_BYTES} bytes of JSON text", place=str(where))
+    if abs(value) < 10**MAX_DIGITS:
+        return value, digits + 2
+    # Decimal, unlike str(), writes integers of any length.
+    return BeyondFloat64(text := str(Decimal(value))), len(text)
+
+
+def _length(text: str) -> int:
+    return len(encode_basestring(text).encode())
+
+
+def converted(value: Any, default: Callable[[Any], Any], place: str) -> Any:
+    """Return a copy in which *default* has converted what JSON does not have; all else is checked where it is read.
+
+    Raises:
+        SubscriptionError: *default* raises, or does not come to an end; with the place.
+    """
+    copies: dict[int, tuple[Any, Any]] = {}
+    pending: list[tuple[Any, Any, Place, int]] = []
+    values = 0
+
+    def begin(item: Any, where: Place, depth: int) -> Any:
+        nonlocal values
+        values += 1
+        if depth > MAX_DEPTH or values > MAX_VALUES:
+            raise SubscriptionError(
+                f"nested deeper than {MAX_DEPTH} levels, or default() does not come to an end", place=str(where)
+            )
+        for _ in range(MAX_DEPTH):
+            if item is None or isinstance(item, str | int | float | BeyondFloat64):
+                return item
+            if isinstance(item, Filter):
+                return replace(item, value=begin(item.value, Place(where, "value"), depth + 1))
+            if isinstance(item, Mapping | list | tuple):
+                if id(item) not in copies:
+                    made: Any = {} if isinstance(item, Mapping) else []
+                    # With the original, so that no other object gets its id while this runs.
+                    copies[id(item)] = (item, made)
+                    pending.append((item, made, where, depth))
+                return copies[id(item)][1]
+            if depth == 0 and isinstance(item, bytes):
+                return item  # a pattern may be given as text
+            try:
+                item = default(item)
+            except Exception as error:
+                # A caller's function may raise anything.
+                raise SubscriptionError(f"default() refused {type_of(item)}: {error}", place=str(where)) from error
+        raise SubscriptionError("default() does not come to an end", place=str(where))
+
+    result = begin(value, Place(None, place), 0)
+    while pending:
+        source, target, at, depth = pending.pop()
+        if isinstance(source, Mapping):
+            for name, item in list(source.items()):
+                target[name] = begin(item, Place(at, name) if isinstance(name, str) else at, depth + 1)
+        else:
+            target.extend(begin(item, Place(at, index), depth + 1) for index, item in enumerate(tuple(source)))
+    return result
