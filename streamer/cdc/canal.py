@@ -44,7 +44,7 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     if kind is None:
         return [(no_change(f"the operation {word[:40]!r}, which changes no row"), None)]
     collection = f"{needed(members, 'database', str, _WHAT)}.{needed(members, 'table', str, _WHAT)}"
-    types = part(members, "sqlType", dict, _WHAT) or {}
+    types = part(members, "sqlType", Mapping, _WHAT) or {}
     rows = needed(members, "data", list, _WHAT)
     within(rows, most, _WHAT, "/data")
     olds = part(members, "old", list, _WHAT) or []

@@ -85,7 +85,7 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     kind = _kind(op, "/op", _WHAT)
     if kind is None:
         return _ignored(_NO_CHANGES[op])
-    source = needed(body, "source", dict, _WHAT)
+    source = needed(body, "source", Mapping, _WHAT)
     data, before = _row(body, "after"), _row(body, "before")
     names = _key(key)
     if before is not None and kind == "delete" and source.get("connector") == "postgresql":
@@ -137,7 +137,7 @@ def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None,
         return None, None
     members = read_object(message, what)
     if "payload" in members and "schema" in members:
-        return part(members, "payload", dict, what), members["schema"]
+        return part(members, "payload", Mapping, what), members["schema"]
     return members, None
 
 

@@ -67,7 +67,7 @@ def _change(record: Mapping[str, Any], at: str) -> ChangeEvent:
             EventCode.WRONG_TYPE, f"{_WHAT}: eventName is one of {', '.join(_TYPES)}, not {word[:40]!r}", place=f"{at}/eventName"
         )
     collection = _table(record, at)
-    change_of = needed(record, "dynamodb", dict, _WHAT, at)
+    change_of = needed(record, "dynamodb", Mapping, _WHAT, at)
     new, old, keys = (_image(change_of, name, f"{at}/dynamodb") for name in ("NewImage", "OldImage", "Keys"))
     ts, event_id = _milliseconds(change_of), part(record, "eventID", str, _WHAT, at)
     if kind == "delete":
@@ -102,7 +102,7 @@ def _milliseconds(change_of: Mapping[str, Any]) -> int | None:
 
 
 def _image(change_of: Mapping[str, Any], name: str, at: str) -> dict[str, Any] | None:
-    image = part(change_of, name, dict, _WHAT, at)
+    image = part(change_of, name, Mapping, _WHAT, at)
     if image is None:
         return None
     return {key: _value(value, f"{at}/{name}{encode_pointer((key,))}", 0) for key, value in image.items()}

@@ -122,8 +122,13 @@ def _write(value: Any, write: Callable[[str], None]) -> None:
             _write(item, write)
             mark = ","
         write("]")
+    elif kind not in _PLAIN and isinstance(value, Mapping | tuple):
+        _write(dict(value) if isinstance(value, Mapping) else list(value), write)
     else:
         write(_TEXT(value))
+
+
+_PLAIN: Final = (int, bool, float, type(None), dict, list)
 
 
 _TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

@@ -38,7 +38,7 @@ def read(message: Message, what: str, place: str = "") -> Mapping[str, Any]:
     return value
 
 
-_WORDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a string", int: "an integer"}
+_WORDS: Final[dict[type, str]] = {Mapping: "an object", list: "an array", str: "a string", int: "an integer"}
 
 
 def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: str = "") -> Any:

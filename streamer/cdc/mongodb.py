@@ -45,7 +45,7 @@ def read(message: Message) -> list[Keyed]:
     kind = _TYPES.get(word)
     if kind is None:
         return [(no_change(f"the operation {word[:40]!r}, which changes no document"), None)]
-    space = needed(members, "ns", dict, _WHAT)
+    space = needed(members, "ns", Mapping, _WHAT)
     collection = f"{needed(space, 'db', str, _WHAT, '/ns')}.{needed(space, 'coll', str, _WHAT, '/ns')}"
     new, before, key = (_document(members, name) for name in ("fullDocument", "fullDocumentBeforeChange", "documentKey"))
     ts, event_id = _milliseconds(members), _token(members)
@@ -64,7 +64,7 @@ def _key(key: Mapping[str, Any] | None) -> Sequence[Any]:
 
 
 def _document(members: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    document = part(members, name, dict, _WHAT)
+    document = part(members, name, Mapping, _WHAT)
     return (
         None
         if document is None
@@ -73,7 +73,7 @@ def _document(members: Mapping[str, Any], name: str) -> dict[str, Any] | None:
 
 
 def _token(members: Mapping[str, Any]) -> str | None:
-    token = part(members, "_id", dict, _WHAT) or {}
+    token = part(members, "_id", Mapping, _WHAT) or {}
     data = token.get("_data")
     return data if isinstance(data, str) else None
 

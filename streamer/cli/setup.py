@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import click
 import streamer
 from streamer.cli.inputs import opened, shown_name
 from streamer.cli.output import FaultFormat, PlainFormat
+from streamer.engine import fitting
 from streamer.engine.lines import read_lines
 from streamer.errors import (
     BulkConfigError,
@@ -207,6 +209,8 @@ def set_up(
     files: Sequence[str] = ()
     loaded = None
     set_up_logging("warning")
+    # The commands look at more events than the first, and tell it at the end.
+    logging.getLogger(fitting.__name__).setLevel(logging.ERROR)
     if config is not None:
         try:
             loaded = load(config)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, f
 
 from streamer.errors import EventError, Ignored, shortened
 from streamer.extras import needed
+from streamer.model import type_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +94,7 @@ def read_arrays(events: pa.Array | pa.ChunkedArray | ArrowExportable) -> list[pa
         arrays = [pa.array(events)]
     else:
         made = "pyarrow.array(events, pyarrow.binary()) makes one"
-        raise TypeError(f"events are an Arrow array, not {type(events).__name__}; {made}")
+        raise TypeError(f"events are an Arrow array, not {type_of(events)}; {made}")
     return [_plain(array, pa) for array in arrays]
 
 
@@ -113,7 +114,15 @@ def _plain(array: Any, pa: Any) -> Any:
     if array.type in (pa.binary_view(), pa.string_view()):
         array.validate(full=True)
         return array.cast(pa.large_binary())
-    raise TypeError(f"events are an array of binary or string, not of {array.type}")
+    if types.is_struct(array.type):
+        # A table is exported as an array of structs.
+        names = ", ".join(map(repr, [field.name for field in array.type][:3]))
+        raise TypeError(
+            f"events are one array of texts, not a table with the columns {names}{', …' if array.type.num_fields > 3 else ''}; "
+            'pass the column that has the events, as table["event"], or match its rows: match_batch(table.to_pylist()), '
+            'with pandas match_batch(frame.to_dict("records"))'
+        )
+    raise TypeError(f"events are an array of binary or string, not of {shortened(str(array.type))}")
 
 
 @final

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
 
 from streamer.core.protocol import Selection
-from streamer.model import INT64_MAX, is_text
+from streamer.model import INT64_MAX, is_text, type_of
 from streamer.subscriptions.subscription import Subscription
 
 OnError = Literal["raise", "skip"]
@@ -24,10 +24,28 @@ def check_positive(name: str, value: int) -> None:
 
 
 def several(given: Iterable[T]) -> Iterable[T]:
-    """Refuse one where several are expected; a string would be taken for its characters, a mapping for its names."""
+    """Refuse one where several are expected: a string would give its characters, a mapping its names, a table its columns."""
     if isinstance(given, str | bytes | bytearray | memoryview | Mapping | Subscription):
         raise TypeError(f"expected several in a list or another iterable, not a single {type(given).__name__}")
+    if hasattr(given, "columns") and (rows := _rows(given)) is not None:
+        raise TypeError(
+            f"expected an iterable of rows, not a {type_of(given)}, whose items are its columns; pass its {rows}, a mapping a row"
+        )
     return given
+
+
+def _rows(table: object) -> str | None:
+    """Return what gives the rows of a table of pandas, polars, pyarrow or Spark as mappings; None for what is no table."""
+    # By what they have: a table of a library that is not installed cannot come.
+    for method, call in (
+        ("to_dicts", ".to_dicts()"),
+        ("to_pylist", ".to_pylist()"),
+        ("toPandas", ".toJSON().collect(), or match it by streamer.spark"),
+        ("to_dict", '.to_dict("records")'),
+    ):
+        if hasattr(table, method):
+            return call
+    return None
 
 
 def skips(on_error: OnError) -> bool:

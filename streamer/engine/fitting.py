@@ -5,6 +5,7 @@ A wrong layout is no error: every event is read, and nothing matches.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
@@ -22,6 +23,8 @@ LOOKS: Final = 20
 _TELLING: Final[tuple[PresetName, ...]] = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
 
 _SCORE: Final = itemgetter(0)
+
+LOGGER: Final = logging.getLogger(__name__)
 
 
 @final
@@ -44,20 +47,54 @@ class FirstEvents:
 def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
     """Say in a sentence that a layout finds no collection, type or document in any of these events, and which preset would.
 
-    None where it finds one, where there is no event that could be read, and of a layout that has none of the three parts.
+    None where it finds one or a topic, where no event could be read, and of a layout that has none of the three parts.
     """
+    if (better := _better(events, layout)) is None:
+        return None
+    says = "no event had a collection, a type or a document where the layout looks for them"
+    if better != "document":
+        return f"{says}; --layout {better} would fit"
+    return f"{says}, and no preset fits; --layout document takes each event for the document itself"
+
+
+@final
+class Fitting:
+    """Whether the layout of an engine fits its events: logs one warning, of the first event in which it finds nothing.
+
+    Attributes:
+        hint: what would fit better; None while there is nothing to say.
+    """
+
+    def __init__(self, layout: EventLayout) -> None:
+        self._layout: Final = layout
+        self.hint: str | None = None
+
+    def bare(self, event: EventSource) -> None:
+        """Look at the first event in which the layout finds no collection, type or document."""
+        if (better := _better([event], self._layout)) is None:
+            return
+        self.hint = f'layout="{better}" would fit'
+        if better == "document":
+            self.hint = 'no preset fits; layout="document" reads each event as the document itself'
+        LOGGER.warning("an event has no collection, type or document where the layout looks for them; %s", self.hint)
+
+
+def _better(events: Iterable[EventSource], layout: EventLayout) -> PresetName | None:
+    """Return which preset fits events in which a layout finds nothing; None where it finds something, or nothing can be read."""
     if not any(layout.pointers(part) for part in ("collection", "type", "data")):
         return None
     read = [(event, _read(event, layout)) for event in events]
-    bare = [event for event, found in read if found is Ignored.NO_CHANGE or (isinstance(found, Event) and is_bare(found, layout))]
-    if not bare or any(isinstance(found, Event) and not is_bare(found, layout) for _, found in read):
+    bare = [event for event, found in read if found is Ignored.NO_CHANGE or _is_bare(found, layout)]
+    if not bare or any(isinstance(found, Event) and not _is_bare(found, layout) for _, found in read):
         return None
-    others = (name for name in _TELLING if EventLayout.preset(name) != layout)
-    score, best = max((_of_preset(name, bare) for name in others), key=_SCORE)
-    says = "no event had a collection, a type or a document where the layout looks for them"
-    if score:
-        return f"{says}; --layout {best.name} would fit"
-    return f"{says}, and no preset fits; --layout document takes each event for the document itself"
+    others = [name for name in _TELLING if EventLayout.preset(name) != layout]
+    scores = {name: _of_preset(name, bare)[0] for name in others}
+    best = max(others, key=scores.__getitem__)
+    return best if scores[best] else "document"
+
+
+def _is_bare(found: Event | Ignored | None, layout: EventLayout) -> bool:
+    return isinstance(found, Event) and bool(found.raw) and found.topic is None and is_bare(found, layout)
 
 
 @final

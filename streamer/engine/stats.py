@@ -79,6 +79,7 @@ class Stats:
         failing: the subscriptions with the most of them, the worst first.
         portable_programs: compiled CEL programs kept that cel-python evaluates (docs/cel.md).
         portable_runs: their evaluations, and what they took in seconds, functions in Python included.
+        misfit: that the layout finds nothing in any event, and what would fit, where it `finds_nothing`; else None.
     """
 
     subscriptions: int
@@ -103,6 +104,7 @@ class Stats:
     portable_runs: int = 0
     portable_seconds: float = 0.0
     memory: Mapping[str, int] = field(default_factory=dict)
+    misfit: str | None = None
 
     @property
     def matches_per_event(self) -> float:
@@ -157,6 +159,7 @@ class Stats:
             f"{format_size(self.memory_bytes)}{self._memory}; {_count(self.rebuilds, 'rebuild')}\n"
             f"{_count(self.events, 'event')}: "
             f"{self.matched:,} matched, {self.unmatched:,} unmatched, {ignored_text(self.ignored)}, {self.rejected:,} rejected\n"
+            f"{f'{self.misfit}{chr(10)}' if self.misfit else ''}"
             f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
             f"{self.candidates_per_event:.3g} candidates an event\n{self._times}{self._failing}{self._portable}\n{table}"
         )
@@ -199,8 +202,12 @@ def ignored_text(ignored: Mapping[str, int]) -> str:
     return f"{sum(ignored.values()):,} ignored{f' ({reasons})' if reasons else ''}"
 
 
-def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErrors) -> Stats:
-    """Read a core."""
+def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErrors, hint: str | None) -> Stats:
+    """Read a core.
+
+    Args:
+        hint: which layout fits the first event in which that of the engine found nothing.
+    """
     told = core.telemetry()
     runs = programs.runs.read()
     filters = {state.name: state for state in core.filters()}
@@ -228,7 +235,7 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
         "index": told.index_bytes,
         "filters": sum(state.bits // 8 for state in filters.values()),
     }
-    return Stats(
+    stats = Stats(
         subscriptions=told.subscriptions,
         segments=told.segments,
         memory_bytes=sum(memory.values()),
@@ -256,6 +263,9 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
         portable_runs=runs.count,
         portable_seconds=runs.total / 1e9,
     )
+    if hint is None or not stats.finds_nothing:
+        return stats
+    return replace(stats, misfit=f"no event had a collection, a type or a document where the layout looks for them; {hint}")
 
 
 def _counted(counts: PartitionCounts | None) -> PartitionCounts | None:

@@ -8,7 +8,7 @@
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 
 /// What is nested deeper is left to Python: this recurses.
 const MAX_DEPTH: usize = 128;
@@ -86,6 +86,10 @@ impl<'py> Writer<'py> {
     fn filled(self, default: &Bound<'py, PyAny>, answers: &mut Vec<Answer<'py>>) -> Option<Vec<u8>> {
         let Writer { out, most, odd, .. } = self;
         let odd = odd.unwrap_or_default();
+        // A mapping is an object. To find that out may run Python code, so it is asked here, where no container is walked.
+        if odd.iter().any(|odd| odd.value.cast::<PyMapping>().is_ok()) {
+            return None;
+        }
         let mut whole = Writer::of_event(Vec::with_capacity(out.len() + 64 * odd.len()), most);
         let mut written = 0;
         for Odd { value, at, depth } in odd {

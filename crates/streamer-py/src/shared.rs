@@ -8,7 +8,7 @@ use crate::open::Open;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::engine::{CelError, Change, Engine, Event, HeldRecord, Matched, Outcome, Pin, Scratch, Version};
@@ -31,6 +31,8 @@ pub struct Shared {
     #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the scratch")]
     scratches: Mutex<Vec<Box<Scratch>>>,
     is_costly: AtomicBool,
+    /// Whether the host has the first event in which the layout found nothing.
+    has_bare: AtomicBool,
 }
 
 /// What one event matched, out of the scratch.
@@ -79,7 +81,8 @@ type GivenName<'n, 'py> = Option<&'n Bound<'py, PyAny>>;
 impl Shared {
     pub fn new(engine: Engine, host: Py<PyAny>) -> Shared {
         let most_bytes = engine.options().limits.max_event_bytes;
-        Shared { engine, host, most_bytes, scratches: Mutex::default(), is_costly: AtomicBool::new(false) }
+        let (is_costly, has_bare) = (AtomicBool::new(false), AtomicBool::new(false));
+        Shared { engine, host, most_bytes, scratches: Mutex::default(), is_costly, has_bare }
     }
 
     /// The text of an event.
@@ -194,8 +197,14 @@ impl Shared {
         result
     }
 
-    /// Tell the host of errors of CEL.
+    /// Tell the host of errors of CEL, and of the first event in which the layout found nothing.
     pub fn tell(&self, py: Python<'_>, errors: &[CelError]) -> PyResult<()> {
+        if let Some(text) = self.engine.first_bare()
+            && !self.has_bare.load(Ordering::Relaxed)
+            && !self.has_bare.swap(true, Ordering::Relaxed)
+        {
+            self.host.bind(py).call_method1("bare", (PyBytes::new(py, text),))?;
+        }
         for error in errors {
             let record = error.slot.map(|slot| self.record(slot)).transpose()?;
             let id = record.map(|record| host::id_of(py, &record));

@@ -224,6 +224,7 @@ impl EngineState {
     fn evaluate(&self, one: &One<'_>, rest: &mut Work<'_>) -> Result<Change, EventError> {
         if one.flat.parts().is_bare {
             rest.tally.bare();
+            self.first_bare.get_or_init(|| one.event.text.into());
         }
         let mut shares = rest.tally.is_timed().then(Shares::default);
         let change = self.evaluate_all(one, rest, shares.as_mut())?;

@@ -28,7 +28,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use hashbrown::HashTable;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 /// Where so many records are found is asked for at a time.
@@ -69,6 +69,8 @@ pub struct EngineState {
     pub(super) writer_bytes: AtomicUsize,
     pub(super) id_bytes: AtomicUsize,
     pub(super) telemetry: Telemetry,
+    /// The text of the first event in which the layout found nothing.
+    pub(super) first_bare: OnceLock<Box<[u8]>>,
     pub(super) sets: Mutex<PathSets>,
 }
 
@@ -109,6 +111,7 @@ impl EngineState {
             writer_bytes: AtomicUsize::new(0),
             id_bytes: AtomicUsize::new(0),
             telemetry: Telemetry::default(),
+            first_bare: OnceLock::new(),
             sets: Mutex::default(),
         }
     }
@@ -131,6 +134,11 @@ impl EngineState {
     /// Where it is counted.
     pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
+    }
+
+    /// The text of the first event in which the layout found no collection, type or document, if there was one.
+    pub fn first_bare(&self) -> Option<&[u8]> {
+        self.first_bare.get().map(|text| &**text)
     }
 
     /// What was counted.
