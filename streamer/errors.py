@@ -9,7 +9,7 @@ StreamerError
 │   ├── UnknownSubscriptionError an id that is not held
 │   └── BulkSubscriptionError    several at once, from `Engine.add_many`
 ├── EventError                   an event that cannot be read; code, byte offset, reason
-├── InputError                   compressed input that is damaged or cut off; also an OSError
+├── InputError                   input of another format, or compressed and damaged or cut off; also an OSError
 ├── ShippedFilterError           an exported Bloom filter that is damaged or of an unknown format
 │   └── LeaseError               one whose lease is over
 ├── SnapshotError                a snapshot that is damaged, cut off, or of a later version; says where
@@ -281,7 +281,7 @@ class BulkConfigError(ConfigError):
 
 
 class InputError(StreamerError, OSError):
-    """A stream of lines that cannot be read to its end, because its compressed data is damaged or cut off.
+    """A stream of lines that cannot be read to its end: it is of another format, or its compressed data is damaged or cut off.
 
     Attributes:
         line: the line, from 1, that could not be read whole; None where no lines were read.

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import click
 
@@ -53,7 +53,8 @@ from streamer.cli.tokens import app as tokens_app
 from streamer.cli.why import command as why_command
 from streamer.core.lint import Finding
 from streamer.engine.fitting import FirstEvents
-from streamer.engine.lines import read_lines
+from streamer.engine.foreign import BOM, LOOKS, no_text
+from streamer.engine.lines import read_chunks, read_lines
 from streamer.errors import EventError, InputError, SubscriptionError
 from streamer.terminal import (
     EXIT_CODES,
@@ -537,22 +538,29 @@ def _warn_of_layout(name: str, engine: streamer.Engine, first: FirstEvents) -> N
 
 def _event(name: str, line: int | None, longest: int) -> bytes:
     """Read one event: the whole file, or one of its lines."""
-    text = bytearray()
     with opened(name) as source:
         try:
-            for number, found in read_lines(source, max_bytes=longest):
-                if number != (line or number):
-                    continue
-                if isinstance(found, EventError):
-                    note(f"{shown_name(name)}:{number}: {found}")
-                    sys.exit(SOME_BAD)
-                if line is not None:
-                    return found
-                text += found + b"\n"
-                if len(text) > longest + 1:
-                    break  # the engine says that it is too long
+            if line is None:
+                return _whole(source, longest)
+            lines = read_lines(source, max_bytes=longest)
+            found = next((each for number, each in lines if number == line), None)
         except InputError as error:
             fail(damaged(name, error))
-    if line is not None:
+    if found is None:
         fail(f"{shown_name(name)}: no event in line {line}")
-    return bytes(text)
+    if isinstance(found, EventError):
+        note(f"{shown_name(name)}:{line}: {found}")
+        sys.exit(SOME_BAD)
+    return found
+
+
+def _whole(source: BinaryIO, longest: int) -> bytes:
+    """Read a file as one event, laid out over lines or not; of one that is too long as much as the engine needs to refuse it."""
+    text = bytearray()
+    for chunk in read_chunks(source):
+        text += chunk
+        if len(text) > longest + len(BOM):
+            break
+    if (what := no_text(bytes(text[:LOOKS]))) is not None:
+        raise InputError(what)
+    return bytes(text).removeprefix(BOM)

@@ -1,7 +1,7 @@
 """Read JSON lines from anywhere, compressed or not, in constant memory.
 
 ```
-source ──► chunks ──► decompressed chunks ──► lines, at most max_bytes each
+source ──► chunks ──► decompressed chunks ──► no byte order mark, no other format ──► lines, at most max_bytes each
 ```
 
 At most one chunk and one line are held. A line that is longer than an event may be is dropped as it is read and reported in its
@@ -15,8 +15,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
+from streamer.engine.foreign import BOM, LOOKS, foreign
 from streamer.errors import EventCode, EventError, InputError
 from streamer.extras import needed
 from streamer.locks import NO_FORK
@@ -55,15 +57,17 @@ def may_be_compressed(head: bytes) -> bool:
 def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | EventError]]:
     """Yield each line that is not blank, with its number from 1.
 
-    A line ends in LF or CRLF, which are not part of it; the last one need not. gzip and Zstandard are recognised by their first
-    bytes, also with several members or frames. A pipe is read as it fills: a line is yielded once its end has come.
+    A line ends in LF or CRLF, which are not part of it; the last one need not. A byte order mark is passed over. gzip and
+    Zstandard are recognised by their first bytes, also with several members or frames. A pipe is read as it fills: a line is
+    yielded once its end has come.
 
     Args:
         source: a file object is left open, a path is closed.
         max_bytes: a longer line is an `EventError` in its place.
 
     Raises:
-        InputError: the compressed data is damaged or cut off; the whole lines before were yielded.
+        InputError: the source is of another format, as CSV or a JSON array, or compressed data is damaged or cut off; the whole
+            lines before were yielded.
         OSError: the file cannot be read.
     """
     for numbers, lines in read_blocks(source, max_bytes=max_bytes):
@@ -77,7 +81,7 @@ Block: TypeAlias = tuple[range, list[bytes]] | tuple[list[int], list[bytes | Eve
 def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[Block]:
     """Yield the lines of `read_lines` as they come: those that ended in one read together, none of which waits for another."""
     number = 1  # of the next line
-    blocks = _blocks(_decompressed(_chunks(source)), max_bytes)
+    blocks = _blocks(_recognised(_decompressed(_chunks(source))), max_bytes)
     while True:
         try:
             lines = next(blocks, None)
@@ -183,6 +187,21 @@ def _decompressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield from _inflated(_prepended(head, chunks), _Zstd, _ZSTD_INPUT, "zstd")
     else:
         yield from _prepended(head, chunks)
+
+
+def _recognised(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Pass a byte order mark over, and refuse what has no lines of JSON. Raises InputError."""
+    head, found = b"", None
+    while found is None:
+        chunk = next(chunks, b"")
+        # What is decompressed may be long, and is copied no more often than it must.
+        head = head + chunk if head else chunk
+        found = foreign(head[:LOOKS], is_all=not chunk or len(head) >= LOOKS)
+    if found:
+        raise InputError(found)
+    rest = chain(iter([head.removeprefix(BOM)]), chunks)
+    head = chunk = b""  # else they stay as long as the last chunk is read
+    yield from filter(None, rest)
 
 
 def _prepended(head: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
+from streamer.engine.foreign import LOOKS, foreign
 from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
 from streamer.service import faults
@@ -205,6 +206,8 @@ class FileLines:
             if offset == 0 and may_be_compressed(chunk):
                 self._inflate(reading)
             else:
+                if offset == 0 and (what := foreign(chunk[:LOOKS], is_all=True)):
+                    raise ServiceError(f"{self._path}: {what}")
                 if len(reading.head) < HEAD and offset == len(reading.head):
                     reading.head += chunk[: HEAD - len(reading.head)]
                 return chunk

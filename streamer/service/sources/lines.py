@@ -1,7 +1,7 @@
 """Lines out of pieces of text, each with the byte at which it ends.
 
-A line ends in LF or CRLF. Blank lines are passed over. One that is longer than an event may be is kept up to a bound, and refused
-in its place; so an endless line costs time, and never memory.
+A line ends in LF or CRLF. Blank lines and a byte order mark are passed over. One that is longer than an event may be is kept up
+to a bound, and refused in its place; so an endless line costs time, and never memory.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final, cast, final
 
+from streamer.engine.foreign import BOM
 from streamer.errors import EventCode, EventError
 from streamer.service.protocols import Record, Refused
 
@@ -40,6 +41,9 @@ class Lines:
 
     def feed(self, chunk: bytes) -> tuple[list[Record], Callable[[int], int]]:
         """Return the lines that a piece ends, and where each ends."""
+        if not self.taken and not self._held and chunk.startswith(BOM):
+            # Blanks in its place are no part of the event, and every place in the text stays.
+            chunk = b" " * len(BOM) + chunk.removeprefix(BOM)
         pieces = chunk.split(b"\n")
         rest = pieces.pop()
         start, before = self.taken, self._held

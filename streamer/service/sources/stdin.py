@@ -12,6 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import Final, final
 
+from streamer.engine.foreign import LOOKS, foreign
 from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
 from streamer.service.protocols import NO_OTHERS, NOTHING, Batch, Begin, EndOfSource, Others, Wrong
@@ -67,6 +68,8 @@ class StdinLines:
         file = sys.stdin.fileno()
         chunk = os.read(file, CHUNK)
         if self._is_begun or not may_be_compressed(chunk):
+            if not self._is_begun and (what := foreign(chunk[:LOOKS], is_all=True)):
+                raise ServiceError(f"standard input: {what}")
             self._is_begun = True
             return chunk
         self._inflated = read_chunks(chain([chunk], iter(partial(os.read, file, CHUNK), b"")))

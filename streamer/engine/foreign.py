@@ -1,0 +1,177 @@
+"""What is given where lines of JSON are expected: a file of another format is one error, not one a line.
+
+Only the beginning of a source is looked at: most often its first line, which is an object. One line that is no JSON is an error
+of that line, and the others are read. So a format is only named if two lines, or bytes that no JSON begins with, show it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import re
+from typing import Final
+
+BOM: Final = codecs.BOM_UTF8
+#: So much of a source is looked at.
+LOOKS: Final = 64 * 1024
+
+EXPECTED: Final = "expected lines of JSON in UTF-8, an object each"
+_UNPACK: Final = "unpack it first, as in `{} FILE | streamer …`; gzip and zstd are unpacked as they are read"
+_ROWS: Final = 'write each row as an object on a line: with pandas `frame.to_json(FILE, orient="records", lines=True)`'
+
+#: What files begin with, what they are, and what to do.
+_MAGICS: Final = (
+    (b"BZh", "data that is compressed with bzip2", _UNPACK.format("bzcat")),
+    (b"\xfd7zXZ\0", "data that is compressed with xz", _UNPACK.format("xzcat")),
+    (b"\x04\x22\x4d\x18", "data that is compressed with LZ4", _UNPACK.format("lz4cat")),
+    (b"\xff\x06\0\0sNaPpY", "data that is compressed with Snappy", _UNPACK.format("snzip -dc")),
+    (b"PK\x03\x04", "a zip archive", _UNPACK.format("unzip -p")),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK.format("7z x -so")),
+    (b"PAR1", "a Parquet file", f"{_ROWS}, or match it on Spark"),
+    (b"ORC", "an ORC file", f"{_ROWS}, or match it on Spark"),
+    (b"Obj\x01", "an Avro file", "write its records as JSON: `avro-tools tojson FILE`"),
+    (b"ARROW1", "an Arrow file", "match its column of events with Engine.match_arrow"),
+    (b"SQLite format 3\0", "an SQLite database", _ROWS),
+    (b"\x89STRM\r\n\x1a", "a snapshot of an engine", "open it with Engine.load"),
+    (b"\x80\x04\x95", "a pickle", "write each object as JSON on a line"),
+    (b"\x80\x05\x95", "a pickle", "write each object as JSON on a line"),
+    (b"\x1e", "a JSON text sequence (RFC 7464)", "take the record separators out: `tr -d '\\036'`"),
+)
+_ENCODINGS: Final = (
+    # UTF-32 first: UTF-16's mark begins it.
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+#: Of text without a mark, by which of its first four bytes are zero.
+_ZEROS: Final = {
+    (False, True, True, True): "UTF-32LE",
+    (True, True, True, False): "UTF-32BE",
+    (False, True, False, True): "UTF-16LE",
+    (True, False, True, False): "UTF-16BE",
+}
+_OF_YAML: Final = re.compile(rb"(?:- |\s*(?:- )?[\w\"'][\w .\"'-]*:(?:\s|$)|\s+- |-$|\s*#)")
+_OF_SSE: Final = re.compile(rb"data:\s*[\[{]|(?:event|id|retry):[^{]*$|:")
+_LINES: Final = "write each of them on a line of its own: `jq -c '.[]' FILE`"
+
+
+def foreign(head: bytes, *, is_all: bool) -> str | None:
+    """Say what a source is that does not have lines of JSON, and what to do; empty where it may have, None to see more of it.
+
+    Args:
+        head: how it begins.
+        is_all: whether there is no more, or enough to tell.
+    """
+    if len(head) < 4 and not is_all and (b"\0" in head or _may_be_binary(head)):
+        return None
+    if (found := no_text(head)) is not None:
+        return found
+    *lines, rest = head.removeprefix(BOM).split(b"\n")
+    if is_all:
+        lines.append(rest)
+    lines = [line.rstrip() for line in lines if line.strip()]
+    if not lines:
+        return "" if is_all else None
+    first = lines[0]
+    if first.lstrip()[:1] == b"{" and first.endswith(b"}"):
+        return ""
+    found = _by_first_line(first.lstrip())
+    if found is not None:
+        return found
+    if len(lines) < 2:
+        return "" if is_all else None
+    return _by_two_lines(first, lines[1])
+
+
+def no_text(head: bytes) -> str | None:
+    """Say what a source is that is no text in UTF-8, and what to do; None where it may be."""
+    for magic, what, advice in _MAGICS:
+        if head.startswith(magic):
+            return _said(what, advice)
+    marked = next((name for mark, name in _ENCODINGS if head.startswith(mark)), None)
+    name = marked or (_ZEROS.get(tuple(byte == 0 for byte in head[:4])) if len(head) >= 4 else None)  # type: ignore[arg-type]
+    return None if name is None else _said(f"text in {name}", f"convert it: `iconv -f {name} -t UTF-8 FILE`")
+
+
+def _may_be_binary(head: bytes) -> bool:
+    marks = (*(magic for magic, _, _ in _MAGICS), *(mark for mark, _ in _ENCODINGS))
+    return not head or any(mark.startswith(head) for mark in marks)
+
+
+def _by_first_line(line: bytes) -> str | None:
+    """Return what one line tells; None where it takes another."""
+    if line.startswith(b"["):
+        # A line may be an array by mistake; an object in one is what is asked for, in a list.
+        if line[1:].lstrip()[:1] in (b"{", b"") or not _is_json(line):
+            return _said("a JSON array", _LINES)
+        return ""
+    if line.startswith(b"<"):
+        return _said("XML or HTML", "write each record as an object on a line")
+    if line == b"---" or line.startswith((b"%YAML", b"--- ")):
+        return _said("YAML", _LINES_OF_YAML)
+    return None
+
+
+_LINES_OF_YAML: Final = "convert it: `yq -o=json -I=0 '.[]' FILE`"
+
+
+def _by_two_lines(first: bytes, second: bytes) -> str:
+    start, after = first.lstrip(), second.lstrip()
+    if start.startswith(b"{"):
+        if start.endswith(b"},") and _is_json(start[:-1]) and after.startswith(b"{"):
+            return _said("JSON objects with commas between them", "take the commas at the ends of the lines off")
+        if after[:1] in (b'"', b"}", b"{", b"]") and _is_open(start) and (not after.startswith(b"{") or start.endswith(b"[")):
+            return _said("JSON that is laid out over several lines", "write each object on one line: `jq -c . FILE`")
+        return ""
+    if after.startswith(b"{") and not _OF_SSE.match(start):
+        return ""
+    if _OF_SSE.match(start) and (_OF_SSE.match(after) or start.startswith(b"data:")):
+        return _said("a stream of server-sent events", "write the data of each event on a line: `sed -n 's/^data: *//p'`")
+    if _OF_YAML.match(first) and _OF_YAML.match(second):
+        return _said("YAML", _LINES_OF_YAML)
+    if (delimiter := _delimiter(first, second)) is not None:
+        name = {"\t": "TSV, a table with tabs", ";": "CSV, a table with semicolons"}.get(delimiter, "CSV")
+        return _said(name, _ROWS)
+    return ""
+
+
+def _is_open(line: bytes) -> bool:
+    """Tell whether a line is JSON as far as it goes, and is not closed."""
+    try:
+        json.loads(line.decode())
+    except json.JSONDecodeError as error:
+        # The standard library names what is missing where the text ends.
+        return error.pos >= len(error.doc.rstrip())
+    except (UnicodeDecodeError, RecursionError, ValueError):
+        return False
+    return False
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _delimiter(first: bytes, second: bytes) -> str | None:
+    """Return what delimits the fields of two lines of a table; None of what is none."""
+    try:
+        lines = [first.decode(), second.decode()]
+    except UnicodeDecodeError:
+        return None
+    for delimiter in ("\t", ";", ","):
+        try:
+            names, row = csv.reader(lines, delimiter=delimiter, strict=True)
+        except (csv.Error, ValueError):
+            continue
+        if len(names) == len(row) > 1 and all(names) and len(set(names)) == len(names):
+            return delimiter
+    return None
+
+
+def _said(what: str, advice: str) -> str:
+    return f"this is {what}; {EXPECTED}: {advice}"
