@@ -28,6 +28,22 @@ class ReferenceBackendWarning(RuntimeWarning):
     """The reference serves, which is exact but slow, because no native core is installed."""
 
 
+def check_interpreter() -> None:
+    """Refuse a sub-interpreter: what the native core calls Python by waits for ever there. Raises ImportError."""
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        try:
+            interpreters = importlib.import_module(name)
+        except ImportError:
+            continue
+        if interpreters.get_current() != interpreters.get_main():
+            raise ImportError(
+                "streamer runs in the main interpreter of a process, and this is a sub-interpreter: use a process of its own; "
+                "with mod_wsgi, WSGIApplicationGroup %{GLOBAL} chooses the main interpreter",
+                name="streamer",
+            )
+        return
+
+
 def native_core() -> ModuleType | None:
     """Import the native core; None if it was not built.
 
@@ -84,4 +100,5 @@ def available() -> tuple[Backend, ...]:
     return ("native", "reference") if native_core() is not None else ("reference",)
 
 
+check_interpreter()
 BACKEND: Final[Backend] = choose(os.environ.get(VARIABLE, "auto"))
