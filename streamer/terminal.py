@@ -6,12 +6,15 @@ begin sequences of their own, and marks of direction turn the rest of a line aro
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import logging
 import os
 import re
+import signal
 import sys
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, final
 
 OK, SOME_BAD, USAGE, LOST, PASSING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -68,7 +71,55 @@ def quoted(text: str) -> str:
 
 def note(text: str) -> None:
     """Print one line about the results, on standard error."""
-    print(printable(text), file=sys.stderr)
+    _tell(printable(text))
+
+
+def _tell(text: str) -> None:
+    try:
+        print(text, file=sys.stderr)
+    except OSError:
+        # As on a full disk. The results do not depend on what is said about them; what stays unwritten is dropped.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the program runs
+
+
+@final
+class _ClosedOutput(io.TextIOBase):
+    """Standard output that was closed when the program began (`>&-`): what writes to it fails."""
+
+    @property
+    def closed(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
+    def flush(self) -> None:
+        """Nothing was written."""
+
+    def isatty(self) -> bool:
+        return False
+
+
+def set_up_streams() -> None:
+    """Make the standard streams ready for a program that prints: UTF-8, an end by SIGPIPE, and an answer where one is closed.
+
+    Of a closed one the descriptor is taken: else the first file that is opened would get it, and what is printed.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the program runs
+    # Python would turn a reader that went away into a traceback; a filter ends quietly, by the signal.
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def show(text: str) -> None:
@@ -98,7 +149,7 @@ class _Handler(logging.Handler):
     """Prints where standard error is then: above the progress, where there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)
+        _tell(self.format(record))
 
 
 class _Formatter(logging.Formatter):

@@ -16,6 +16,8 @@ from streamer.terminal import fail, note
 def opened(name: str) -> Iterator[BinaryIO]:
     """Open a file, or standard input for `-`; end the program where it cannot be opened."""
     if name == "-":
+        if sys.stdin is None:
+            fail("standard input is closed; name a file")
         if sys.stdin.isatty():
             note("reading from the terminal, one JSON object a line; Ctrl-D ends it")
         yield sys.stdin.buffer

@@ -5,7 +5,6 @@ Standard output carries results and nothing else; everything about them goes to 
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -66,6 +65,7 @@ from streamer.terminal import (
     has_colour,
     note,
     printable,
+    set_up_streams,
     show,
 )
 
@@ -493,12 +493,7 @@ def index(
 
 def main() -> None:
     """Run the command line."""
-    # Python would turn a reader that went away into a traceback; a filter ends quietly, by the signal.
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    set_up_streams()
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             # From here on it is an exception, so that what was matched is told.
@@ -525,7 +520,8 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except OSError as error:
         # Reading or writing failed, as on a full disk. What stays unwritten must not fail again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not sys.stdout.closed:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         note(f"streamer: {error.strerror or error}")
         sys.exit(USAGE)
 

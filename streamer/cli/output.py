@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import sys
 import time
@@ -80,8 +79,8 @@ class Tally:
 
 @contextmanager
 def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callable[[], None]]:
-    """Show progress on a terminal, where the matches do not go to it; yields what to call for each event."""
-    if not shown or not sys.stderr.isatty() or sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+    """Show progress on a terminal, unless matches may come to it, too; yields what to call for each event."""
+    if not shown or not sys.stderr.isatty() or _may_be_shown(sys.stdout) or os.environ.get("TERM") == "dumb":
         yield lambda: None
         return
     status = os.fstat(source.fileno())
@@ -97,13 +96,19 @@ def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callabl
             part = f"{source.tell() / size:4.0%}  " if size else ""
             line.show(f"{part}{tally.events:,} events, {tally.rate:,.0f} events/s, {tally.matches:,} matches")
 
-    with _unwinding():
-        sys.stderr = line
-        try:
-            yield show
-        finally:
-            line.clear()
-            sys.stderr = before
+    sys.stderr = line
+    try:
+        yield show
+    finally:
+        line.clear()
+        sys.stderr = before
+
+
+def _may_be_shown(out: TextIO) -> bool:
+    """Tell whether what is written there comes to the terminal, or may: whatever reads a pipe may print it."""
+    if out.closed:
+        return False
+    return out.isatty() or not stat.S_ISREG(os.fstat(out.fileno()).st_mode)
 
 
 class _Line:
@@ -134,22 +139,6 @@ class _Line:
 
     def flush(self) -> None:
         self._terminal.flush()
-
-
-@contextmanager
-def _unwinding() -> Iterator[None]:
-    """Clear what is shown below before a reader that went away ends the program."""
-    if not hasattr(signal, "SIGPIPE"):
-        yield
-        return
-    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    try:
-        yield
-    except BrokenPipeError:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGPIPE)
-    finally:
-        signal.signal(signal.SIGPIPE, before)
 
 
 def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], None]:

@@ -231,8 +231,41 @@ def read_all(terminal: int) -> bytes:
     return shown
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGPIPE, signal.SIGTERM, signal.SIGKILL], ids=lambda by: by.name)
+EVENT = b'{"collection": "orders", "data": {"amount": 250}}\n'
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGKILL], ids=lambda by: by.name)
 def test_whatever_ends_match_while_it_shows_progress_leaves_the_cursor_visible(place: Path, ended_by: signal.Signals) -> None:
+    ours, theirs = pty.openpty()
+    with (
+        (place / "out").open("wb") as out,
+        subprocess.Popen(
+            (*COMMAND, "match", "-s", "subs.jsonl", "--line-buffered"),
+            cwd=place,
+            env={**os.environ, "TERM": "xterm"},
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=theirs,
+        ) as process,
+    ):
+        os.close(theirs)
+        assert process.stdin is not None
+        process.stdin.write(EVENT)
+        process.stdin.flush()
+        # The match comes at once, also while there is progress to show.
+        end = time.monotonic() + 60
+        while b'"big"' not in (place / "out").read_bytes():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(ended_by)
+        assert process.wait(20) == -ended_by
+    shown = read_all(ours)
+    assert b"\x1b[2K" in shown
+    assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h")
+
+
+def test_nothing_is_shown_where_the_reader_of_a_pipe_may_print(place: Path) -> None:
+    """`match … | head`: the progress would stand before its first line."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         (*COMMAND, "match", "-s", "subs.jsonl", "--line-buffered"),
@@ -245,24 +278,14 @@ def test_whatever_ends_match_while_it_shows_progress_leaves_the_cursor_visible(p
         os.close(theirs)
         assert process.stdin is not None
         assert process.stdout is not None
-        event = b'{"collection": "orders", "data": {"amount": 250}}\n'
-        process.stdin.write(event)
+        process.stdin.write(EVENT)
         process.stdin.flush()
-        # The match comes at once, also while there is progress to show.
         assert b'"big"' in process.stdout.readline()
         process.stdout.close()
-        if ended_by is signal.SIGPIPE:
-            process.stdin.write(event)
-            process.stdin.flush()
-        else:
-            process.send_signal(ended_by)
-        assert process.wait(20) == -ended_by
-    shown = read_all(ours)
-    assert b"\x1b[2K" in shown
-    assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h")
-    if ended_by is signal.SIGPIPE:
-        # The line of the progress is cleared for what the shell says next.
-        assert shown.endswith(b"\x1b[2K")
+        process.stdin.write(EVENT)
+        process.stdin.flush()
+        assert process.wait(20) == -signal.SIGPIPE
+    assert read_all(ours) == b""
 
 
 def test_on_a_terminal_too_nothing_drives_it(place: Path) -> None:
