@@ -121,16 +121,17 @@ clean: ## remove what was built, and the environments
 	rm -rf $(VENV) .venv-spark-* build dist site target .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info streamer/_native*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Compat: a path, which type checkers and editors follow; setuptools' own way is an import hook, which they do not run.
 # A stamp per kind, so that switching STREAMER_BUILD_RUST reinstalls, and a second `make test` does not.
 $(VENV)/.%-native: pyproject.toml setup.py $(RUST_SOURCES) | $(PY)
 	@echo "installing into $(VENV), and building the native core: some minutes the first time"
-	$(PY) -m pip install -qq --editable '.[$*]'
+	$(PY) -m pip install -qq --config-settings editable_mode=compat --editable '.[$*]'
 	@rm -f $(VENV)/.*-pure; touch $@
 
 $(VENV)/.%-pure: pyproject.toml setup.py | $(PY)
 	@echo "without the native core ($(if $(CARGO),STREAMER_BUILD_RUST=0,there is no cargo here)): everything runs on the reference"
 	@rm -f streamer/_native*.so
-	$(PY) -m pip install -qq --editable '.[$*]'
+	$(PY) -m pip install -qq --config-settings editable_mode=compat --editable '.[$*]'
 	@rm -f $(VENV)/.*-native; touch $@
 
 $(VENV)/.java: $(VENV)/.dev-$(KIND)
