@@ -112,6 +112,13 @@ PROBLEMS = """() => {
             const outer = svg.getBoundingClientRect(), inner = text.getBoundingClientRect();
             if (inner.left < outer.left - 1 || inner.right > outer.right + 1) found.push(`cuts '${text.textContent}' off`);
         }
+    for (const code of document.querySelectorAll(".language-console code")) {
+        // As the copy button marks what it takes the text of.
+        code.setAttribute("data-md-copying", "");
+        if ([...code.querySelectorAll(".gp, .go")].some(each => each.getClientRects().length))
+            found.push(`copies the prompt or the output of '${code.textContent.slice(0, 40)}'`);
+        code.removeAttribute("data-md-copying");
+    }
     return found;
 }"""
 
