@@ -213,6 +213,7 @@ class _Examined(TypedDict):
     findings: list[tuple[str, str]]  # codes and reasons
     identity: str  # the same for two that ask for the same
     is_portable: bool
+    is_suspect: bool  # whether its expression may be true for no event
 
 class _Counters(TypedDict):
     events: int

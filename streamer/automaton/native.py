@@ -9,16 +9,13 @@ add     (name, text) ──► Matcher: parsed, indexed, under a number     matc
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from functools import partial
 from typing import Any, Final, Generic, TypeVar, final
 
 from streamer import _native
 from streamer.automaton.flattener import JsonFlattener, Leaf, check_leaf
 from streamer.automaton.live import Bindings
-from streamer.errors import PatternError
 from streamer.model import BeyondFloat64, Dialect, Limits, TopicDialect
 from streamer.reference.topics import is_in
-from streamer.subscriptions.patterns import parse_pattern
 from streamer.subscriptions.text import event_text
 from streamer.subscriptions.topics import parse_topic
 
@@ -97,7 +94,6 @@ class NativeIndex(Generic[X]):
         )
         self.is_whole = True
         self._topics = topics is not None
-        self._check = partial(parse_pattern, dialect=dialect, limits=limits)
         self._held: dict[X, _Held[X]] = {}
         # With no Python between an event and its names.
         self.match_event = self.matcher.match_event
@@ -123,13 +119,7 @@ class NativeIndex(Generic[X]):
             if not self.holds(x, text):
                 held = self._held.get(x)
                 new.setdefault((x, text), (names.setdefault(x, x if held is None else held.x), text))
-        try:
-            numbers = self.matcher.add(list(new.values()), topics=self._topics)
-        except PatternError:
-            # In the words of the reference, where it finds the error, too.
-            for _, text in new.values():
-                self._check(text)
-            raise
+        numbers = self.matcher.add(list(new.values()), topics=self._topics)
         for (x, text), number in zip(new.values(), numbers, strict=True):
             held = self._held.get(x)
             if held is None:

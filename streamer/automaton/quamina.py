@@ -45,7 +45,8 @@ class Quamina(Generic[X]):
         flattener: reads events of another format.
         pattern_deletion: False refuses `delete_patterns`. It costs nothing here, so it is on unless switched off.
         pattern_storage: where the live patterns are kept; those that it already holds are loaded.
-        limits: bounds on patterns and on JSON events; `allow_unindexed` and `max_subscription_bytes` ask nothing here.
+        limits: bounds on patterns and on JSON events; `max_subscription_bytes` is of the JSON text of a pattern, and
+            `allow_unindexed` asks nothing here.
 
     Raises:
         ConfigError: an unknown media type, or one beside a flattener.
@@ -68,13 +69,14 @@ class Quamina(Generic[X]):
         if media_type not in (None, JSON):
             raise ConfigError(f"media type {media_type!r} is not built in, only {JSON!r}; give a flattener")
         self._deletion = pattern_deletion
-        self._check = partial(parse_pattern, dialect=dialect, limits=limits or Limits())
+        self._limits = limits or Limits()
+        self._check = partial(parse_pattern, dialect=dialect, limits=self._limits)
         self._flattener = flattener
-        events = limits or Limits()
+        events = self._limits
         if type(flattener) is JsonFlattener:
             self._flattener, events = None, flattener.limits
         storage = MemoryPatterns() if pattern_storage is None else pattern_storage
-        self._live: Live[X, Index[X]] = Live(partial(_make_index, dialect, limits or Limits(), events), storage)
+        self._live: Live[X, Index[X]] = Live(partial(_make_index, dialect, self._limits, events), storage)
 
     def add_pattern(self, x: X, pattern: str | bytes | Mapping[str, Any]) -> None:
         """Add a pattern under the name *x*, which may have any number of them.
@@ -84,7 +86,11 @@ class Quamina(Generic[X]):
             TypeError: *x* is not hashable.
         """
         check_name(x)
-        self._live.add(x, _as_text(pattern, self._check))
+        text = _as_text(pattern, self._check)
+        size, most = len(text.encode()), self._limits.max_subscription_bytes
+        if size > most:
+            raise PatternError(f"{size} bytes of JSON text; at most {most} are allowed (limits.max_subscription_bytes)")
+        self._live.add(x, text)
 
     def delete_patterns(self, x: X) -> int:
         """Delete all patterns under the name *x*, and return how many there were; those of other names stay.

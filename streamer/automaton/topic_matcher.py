@@ -14,7 +14,7 @@ from streamer.automaton.names import check_name
 from streamer.automaton.reference_topics import TopicTrie
 from streamer.errors import ConfigError
 from streamer.model import TopicDialect
-from streamer.subscriptions.topics import MAX_WORDS, SYNTAX, count_words, parse_topic
+from streamer.subscriptions.topics import MAX_WORDS, count_words, parse_topic
 
 X = TypeVar("X", bound=Hashable)
 
@@ -58,19 +58,19 @@ class TopicMatcher(Generic[X]):
     def match(self, key: str | None) -> list[X]:
         """Return the names with a pattern that matches the topic (in AMQP: the routing key), each once.
 
-        There are none for None, an event without topic, and for what is no topic in the dialect.
+        There are none for None, an event without topic, for what is no topic in the dialect, and for a topic of more than 1,024
+        words (levels, tokens; semantics.md 6.8).
 
         Raises:
             TypeError: *key* is no string.
-            ValueError: it has more than 1,024 words (levels, tokens).
         """
         if key is None:
             return []
         if not isinstance(key, str):
             raise TypeError(f"a routing key is a string, not {type(key).__name__}")
         # A key of so many words has a separator after each but the last.
-        if len(key) >= MAX_WORDS and (count := count_words(key, self._dialect)) > MAX_WORDS:
-            raise ValueError(f"a routing key of {count} {SYNTAX[self._dialect].word}s; at most {MAX_WORDS} are allowed")
+        if len(key) >= MAX_WORDS and count_words(key, self._dialect) > MAX_WORDS:
+            return []
         return self._bindings.match_topic(key)
 
 

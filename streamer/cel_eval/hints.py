@@ -32,6 +32,30 @@ _LEADS: Final[Mapping[str, str]] = {
     "if": "a choice is written `condition ? a : b`",
 }
 
+#: CEL's extension libraries, of which there is none here, and what to write in their place.
+_LIBRARIES: Final[Mapping[str, str]] = {
+    "math": "the greater of two values is `a > b ? a : b`",
+    "base64": "compare the text as it is encoded, as in data.a == 'aGk='",
+    "cel": "write the value in each place that uses it",
+    "optional": "a field that may be missing is tested by has(data.a)",
+    "sets": "write it with `in`, all and exists, as in data.a.all(x, x in [1, 2])",
+    "lists": "a list is tested by `in`, size, all and exists",
+    "strings": "a text is tested by contains, startsWith, endsWith and matches",
+    "regex": "a regular expression is searched for by matches",
+    "proto": "a field of the document is written `data.a`",
+}
+
+#: Methods of these libraries.
+_METHODS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        "charAt format indexOf join lastIndexOf lowerAscii quote replace reverse split substring trim upperAscii".split(),
+        "strings",
+    ),
+    **dict.fromkeys("distinct first flatten last range slice sort sortBy".split(), "lists"),
+    **dict.fromkeys("hasValue optFlatMap optMap or orValue unwrap unwrapOpt value".split(), "optional"),
+    **dict.fromkeys("extract extractAll find findAll".split(), "regex"),
+}
+
 _WORD: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 #: Longer names are not repeated in a hint.
 _LONGEST: Final = 40
@@ -49,17 +73,29 @@ def hint(before: str, rest: str) -> str | None:
         name = _last_word(before[:-1]) if before.endswith("-") else ""
         if name and max(len(name), len(word)) <= _LONGEST:
             return f"a name with a hyphen is written as in data['{name}-{word}']"
+        if rest[len(word) : len(word) + 1] == "." and not before.endswith(".") and word in _LIBRARIES:
+            return _of_library(f"`{word}`", word)
+        if before.endswith(".") and word in _METHODS:
+            return _of_library(f"`{word}`", _METHODS[word])
         return _MEANT.get(word) or _LEADS.get(_last_word(before.rstrip(" \t\r\n\f")))
     sign = rest[:1]
     if sign == "=":
         if rest[1:2] == "~":
             return "a regular expression is searched for by matches"
         return f"`{'=' * 3 if before.endswith('==') else '='}` is written `==`"
+    if sign == "?" and before[-1:] in (".", "[", "{"):
+        return _of_library("`?`", "optional")
     if sign == ">" and before.endswith("<"):
         return "`<>` is written `!=`"
     if sign in ("&", "|"):
         return f"`{sign}` is written `{sign * 2}`"
     return "a regular expression is searched for by matches" if sign == "~" else None
+
+
+def _of_library(what: str, library: str) -> str:
+    # Two are known by another name than that of their functions.
+    name = {"base64": "encoders", "cel": "bindings"}.get(library, library)
+    return f"{what} is of CEL's extension library {name}, which is not available here; {_LIBRARIES[library]}"
 
 
 def _last_word(text: str) -> str:

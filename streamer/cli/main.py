@@ -50,7 +50,7 @@ from streamer.cli.setup import (
 from streamer.cli.snapshot import app as snapshot_app
 from streamer.cli.tokens import app as tokens_app
 from streamer.cli.why import command as why_command
-from streamer.core.lint import Finding
+from streamer.core.lint import MISTAKES, Finding
 from streamer.engine.fitting import FirstEvents
 from streamer.engine.foreign import BOM, LOOKS, no_text
 from streamer.engine.lines import read_chunks, read_lines
@@ -417,9 +417,7 @@ def check(
     layout: str | None,
     default_tenant: str | None,
 ) -> None:
-    """Check subscriptions: print every error and every probable mistake, with its line and its place in the subscription."""
-    from streamer.engine.lint import mistakes
-
+    """Check subscriptions: print every error, every probable mistake and what never matches, with line and place."""
     setup = set_up(config, subscriptions, layout, default_tenant)
     engine, bad = setup.empty_engine(), 0
     for file in setup.files:
@@ -431,7 +429,7 @@ def check(
             else:
                 show(printable(str(error)))
             bad += 1
-    suspects = mistakes(engine)
+    suspects = [finding for finding in engine.lint() if finding.code in MISTAKES]
     _show_findings(setup, suspects, report, placed=True)
     if bad:
         note(count(bad, "bad subscription"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
     from streamer.cel_eval import Remark
@@ -26,6 +26,10 @@ class FindingCode(StrEnum):
     SPELLED_ARITHMETIC = "spelled_arithmetic"
     PROBABLE_MISTAKE = "probable_mistake"
     NOT_IN_EVENTS = "not_in_events"
+
+
+#: What nobody means; the rest may be meant as it is.
+MISTAKES: Final = frozenset({FindingCode.NEVER_MATCHES, FindingCode.PROBABLE_MISTAKE})
 
 
 @final

@@ -484,21 +484,34 @@ class NativeCore(_native.Core):
 
     def _examined(self, subscription_id: str) -> Examined | None:
         with NO_FORK:
-            from streamer.core.lint import Examined, remarked
+            from streamer.core.lint import Examined, FindingCode, remarked
+            from streamer.subscriptions.impossible import impossible
+            from streamer.subscriptions.normal_form import normal_form
         told = self.lint_in_words(subscription_id)
         remarks: tuple[tuple[str, str], ...] = ()
-        if told is not None and told["is_portable"]:
-            held = self.source(subscription_id)
-            program = None if held is None else self._host.compiled(held).cel
-            if program is None:
-                # It was removed meanwhile.
-                return None
+        if told is None or not (told["is_portable"] or told["is_suspect"]):
+            return None if told is None else Examined(subscription_id, tuple(told["findings"]), told["identity"])
+        held = self.source(subscription_id)
+        compiled = None if held is None else self._host.compiled(held)
+        program = None if compiled is None else compiled.cel
+        if compiled is None or program is None:
+            # It was removed meanwhile.
+            return None
+        if told["is_portable"]:
             with NO_FORK:
                 from streamer.cel_eval.program import constant_verdict
             constant = constant_verdict(program, self._options.limits.cel_budget)
             told = self.lint_in_words(subscription_id, _narrowing(program), None if constant is None else constant.value)
             remarks = remarked(program.remarks)
-        return None if told is None else Examined(subscription_id, (*told["findings"], *remarks), told["identity"])
+        found = [*told["findings"], *remarks] if told is not None else []
+        if told is None or not told["is_suspect"] or any(code == FindingCode.NEVER_MATCHES for code, _ in found):
+            return None if told is None else Examined(subscription_id, tuple(found), told["identity"])
+        limits = self._options.limits
+        if (reason := impossible(compiled, normal_form(compiled, limits), limits)) is not None:
+            # What never matches is neither slow nor always there.
+            about_cel = (FindingCode.LITERAL_COMPARISON, FindingCode.SPELLED_ARITHMETIC)
+            found = [(FindingCode.NEVER_MATCHES.value, reason), *(each for each in found if each[0] in about_cel)]
+        return Examined(subscription_id, tuple(found), told["identity"])
 
     def plan(self, subscription_id: str) -> Plan | None:
         with NO_FORK:

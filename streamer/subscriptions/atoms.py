@@ -29,6 +29,8 @@ class Root(Enum):
     EVENT = "event"
     TYPE = "type"
     TOPIC = "topic"
+    COLLECTION = "collection"
+    TENANT = "tenant"
 
 
 class Mode(Enum):
@@ -138,6 +140,18 @@ class Matches:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Size:
+    """The value is a string of so many characters, a list of so many elements, or an object of so many members."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"has a size from {self.least} to {self.most}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class InTopic:
     """The value is a topic that this pattern matches, which has a wildcard."""
 
@@ -170,6 +184,7 @@ Atom: TypeAlias = (
     | IsKind
     | Contains
     | Matches
+    | Size
     | InTopic
     | Absent
     | Not

@@ -19,8 +19,9 @@ from streamer.errors import SubscriptionError
 from streamer.events.layout import PARTS, EventLayout, encode_pointer
 from streamer.model import Dialect, Pointer, TopicDialect
 from streamer.subscriptions.cel_text import cel_literal, cel_path
-from streamer.subscriptions.filters import parse_filter
+from streamer.subscriptions.filters import parse_filter, parse_path
 from streamer.subscriptions.patterns import is_choice
+from streamer.subscriptions.slips import slip_of_filter, slip_of_pattern, slips_of_cel
 from streamer.subscriptions.subscription import EVERY
 from streamer.subscriptions.topics import SYNTAX, parse_topic
 
@@ -56,9 +57,12 @@ def probable_mistakes(members: Mapping[str, Any], layout: EventLayout, topic_dia
     for index, given in enumerate(members.get("filters", ())):
         if (said := _of_filter(given, layout)) is not None:
             yield f"filters[{index}].field: {said}"
-    dialect: Dialect = members.get("dialect", "eventbridge")
-    if (pattern := members.get("pattern")) is not None and (said := _of_pattern(pattern, dialect, layout)) is not None:
-        yield f"pattern: {said}"
+        elif (said := slip_of_filter(given, parse_path(given["field"]))) is not None:
+            yield f"filters[{index}].value: {said}"
+    if (cel := members.get("cel")) is not None:
+        yield from (f"cel: {said}" for said in slips_of_cel(cel))
+    if (pattern := members.get("pattern")) is not None:
+        yield from _of_pattern(pattern, members.get("dialect", "eventbridge"), layout)
     if (topic := members.get("topic")) is not None and (
         said := _of_topic(topic, members.get("topic_dialect", topic_dialect))
     ) is not None:
@@ -155,13 +159,22 @@ def _condition(path: str, given: Mapping[str, Any]) -> str:
 # Patterns
 
 
-def _of_pattern(pattern: Any, dialect: Dialect, layout: EventLayout) -> str | None:
-    at = next(iter(layout.pointers("data")), ())
+def _of_pattern(pattern: Any, dialect: Dialect, layout: EventLayout) -> Iterator[str]:
+    """Yield the first mistake of a pattern; its cure shows the next."""
     if isinstance(pattern, str | bytes):
         try:
             pattern = json.loads(pattern)
         except RecursionError:
-            return None
+            return
+    if (said := _of_top_names(pattern, dialect, layout)) is not None:
+        yield f"pattern: {said}"
+    elif (slip := slip_of_pattern(pattern, dialect, layout)) is not None:
+        place, said = slip
+        yield f"{place}: {said}"
+
+
+def _of_top_names(pattern: Mapping[str, Any], dialect: Dialect, layout: EventLayout) -> str | None:
+    at = next(iter(layout.pointers("data")), ())
     names = list(_top_names(pattern, dialect))
     if not at or not _envelope(layout).isdisjoint(names):
         return None
@@ -218,8 +231,12 @@ def _of_topic(topic: str, dialect: TopicDialect) -> str | None:
         return _or_another("levels are separated by slashes", topic, "nats", dialect) if is_dotted else None
     if len(levels) > 1 and not {"+", "#"}.isdisjoint(levels):
         return _or_another(f"this is written as in MQTT, and {word}s are separated by dots", topic, "mqtt", dialect)
+    if dialect == "nats" and words[-1] == "#":
+        return _or_another("`#` is a token like others", topic, "amqp", dialect)
     if dialect == "nats":
-        return _or_another("`#` is a token like others", topic, "amqp", dialect) if words[-1] == "#" else None
+        is_wild = any(("*" in word or word.endswith(">")) and word not in ("*", ">") for word in words)
+        like = _like("topic", topic.replace(">", "*")) if is_wild else ""
+        return f"a wildcard is a whole token; probably meant: no topic and {like}" if is_wild else None
     if words[-1] == ">":
         return _or_another("this is written as in NATS, and `>` is a word like others", topic, "nats", dialect)
     if "**" in words:

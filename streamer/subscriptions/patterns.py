@@ -19,10 +19,12 @@ The cost of a pattern, in *states*, is bounded by `limits.max_pattern_states`. I
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, final
+from typing import Any, Final, NamedTuple, NoReturn, final
 
 import re2
 
@@ -59,6 +61,12 @@ OPERATOR_NAMES = frozenset(
     "not-equals-ignore-case date-after date-on-or-after date-before date-on-or-before in-date-range ip-address-in-range "
     "ip-address-not-in-range shellstyle regexp".split()
 )
+
+#: An affix that may be empty on its own, and not in `anything-but`: there it would exclude every text.
+AFFIXES = frozenset(("prefix", "suffix"))
+
+#: What an empty affix comes to.
+ANY_TEXT = Wildcard(("", ""))
 
 #: In the strict dialect these stand alone in their array.
 EXCLUSIVE = frozenset(("exists", "anything-but", "regexp"))
@@ -235,10 +243,12 @@ class _Parser:
         members = _members_of(task.value, task.place)
         if not members:
             _fail("an object must not be empty", task.place)
+        # Each has a field at least, so the members past the limit are never read.
+        read = itertools.islice(members.items(), self.limits.max_conditions + 1)
         length = 1 if task.path is None else task.path.length + 1
         return [
             _Task(value, _Path(task.path, name, length), Place(task.place, name), task.branch, task.depth + 1)
-            for name, value in members.items()
+            for name, value in read
         ]
 
     def _alternatives(self, task: _Task) -> list[_Task] | None:
@@ -275,8 +285,9 @@ class _Parser:
                 continue
             name, operand = self._only_member(value, place)
             at = Place(place, name)
-            if name not in OPERATORS:
-                _fail(f"unknown operator, expected one of {', '.join(OPERATORS)}", at)
+            known = OPERATORS_OF[self.dialect]
+            if name not in known:
+                _fail(f"unknown operator, expected one of {', '.join(known)}", at)
             if self.dialect == "strict" and name in EXCLUSIVE and len(task.value) > 1:
                 _fail(f"{name} must stand alone in its array", at)
             matchers.append(OPERATORS[name](self, operand, at))
@@ -323,27 +334,26 @@ class _Parser:
         _check_text(value, place)
         return value
 
-    def _nonempty_text(self, value: Any, place: Place) -> str:
-        text = self._text(value, place)
-        if not text:
-            _fail("must not be empty", place)
-        return text
-
-    def _affix(self, kind: type[Prefix] | type[Suffix], operand: Any, place: Place) -> Prefix | Suffix:
+    def _affix(self, kind: type[Prefix] | type[Suffix], operand: Any, place: Place) -> Prefix | Suffix | Wildcard:
         self._spend(1, place)
-        if not isinstance(operand, Mapping | Pairs):
-            return kind(self._nonempty_text(operand, place))
-        name, inner = self._only_member(operand, place)
-        place = Place(place, name)
-        if name != "equals-ignore-case":
-            _fail("unknown operator, expected equals-ignore-case", place)
-        return kind(self._nonempty_text(inner, place), ignore_case=True)
+        ignore_case = isinstance(operand, Mapping | Pairs)
+        if ignore_case:
+            name, operand = self._only_member(operand, place)
+            place = Place(place, name)
+            if name != "equals-ignore-case":
+                _fail("unknown operator, expected equals-ignore-case", place)
+        text = self._text(operand, place)
+        return kind(text, ignore_case) if text else ANY_TEXT
 
-    def _prefix(self, operand: Any, place: Place) -> Prefix | Suffix:
+    def _prefix(self, operand: Any, place: Place) -> Prefix | Suffix | Wildcard:
         return self._affix(Prefix, operand, place)
 
-    def _suffix(self, operand: Any, place: Place) -> Prefix | Suffix:
+    def _suffix(self, operand: Any, place: Place) -> Prefix | Suffix | Wildcard:
         return self._affix(Suffix, operand, place)
+
+    def _exactly(self, operand: Any, place: Place) -> Equal:
+        self._spend(1, place)
+        return Equal(self._text(operand, place))
 
     def _equals_ignore_case(self, operand: Any, place: Place) -> EqualsIgnoreCase:
         self._spend(1, place)
@@ -446,7 +456,8 @@ class _Parser:
                 _fail(f"unknown operator, expected one of {', '.join(EXCLUDABLE)}", place)
             items = list(self._one_or_more(inner, place))
             for item, at in items:
-                self._text(item, at)
+                if not self._text(item, at) and name in AFFIXES:
+                    _fail("must not be empty", at)
             return AnythingBut(tuple(build(self, item, at) for item, at in items))
         matchers: list[Equal] = []
         for item, at in self._one_or_more(operand, place):
@@ -482,6 +493,13 @@ OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
     "cidr": _Parser._cidr,
     "exists": _Parser._exists,
     "anything-but": _Parser._anything_but,
+    "exactly": _Parser._exactly,
+}
+
+#: Quamina has no `exactly`, which is Event Ruler's.
+OPERATORS_OF: Final[Mapping[Dialect, tuple[str, ...]]] = {
+    "eventbridge": tuple(OPERATORS),
+    "strict": tuple(name for name in OPERATORS if name != "exactly"),
 }
 
 #: Those that `anything-but` takes.
@@ -507,10 +525,10 @@ def _members_of(value: Mapping[Any, Any] | Pairs, place: Place) -> dict[str, Any
     for name, member in value if isinstance(value, Pairs) else value.items():
         if not isinstance(name, str):
             _fail(f"a name must be a string, not {_kind(name)}", place)
-        at = Place(place, name)
-        _check_text(name, at)
+        if not name.isascii():
+            _check_text(name, Place(place, name))
         if name in members:
-            _fail(f"the name {name!r} stands here twice", at)
+            _fail(f"the name {json.dumps(name, ensure_ascii=False)} stands here twice", Place(place, name))
         members[name] = member
     return members
 

@@ -17,7 +17,7 @@ from streamer.subscriptions.filters import MAX_FIELD_BYTES
 from streamer.subscriptions.operands import MAX_REGEXP_BYTES, NOTHING, REGEXP, Operand
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import READ
-from streamer.subscriptions.patterns import EXCLUDABLE, EXCLUSIVE, OPERATOR_NAMES
+from streamer.subscriptions.patterns import EXCLUDABLE, EXCLUSIVE, OPERATOR_NAMES, OPERATORS_OF
 from streamer.subscriptions.patterns import OPERATORS as MATCHERS
 from streamer.subscriptions.subscription import Filter, Subscription
 
@@ -27,8 +27,7 @@ _NUMBER: Final[Schema] = {"type": "number"}
 _ONE_MEMBER: Final[Schema] = {"minProperties": 1, "maxProperties": 1, "additionalProperties": False}
 _AFFIX: Final[Schema] = {
     "type": ["string", "object"],
-    "minLength": 1,
-    "properties": {"equals-ignore-case": _SOME_TEXT},
+    "properties": {"equals-ignore-case": _TEXT},
     **_ONE_MEMBER,
 }
 #: No two stars in a row, and behind a backslash a star or a backslash.
@@ -72,6 +71,7 @@ _MATCHERS: Final[Mapping[str, Schema]] = {
         },
         **_ONE_MEMBER,
     },
+    "exactly": {"description": "The text itself, as Event Ruler writes it.", **_TEXT},
 }
 
 
@@ -83,7 +83,7 @@ _TOPICS: Final[Mapping[TopicDialect, Schema]] = {
         "pattern": r"^(?!\$share/)(?:#|(?:\+|[^/+#\u0000]*)(?:/(?:\+|[^/+#\u0000]*))*(?:/#)?)$(?!\n)",
     },
     "nats": {
-        "pattern": r"^(?:>|(?:\*|[^.*>\u0000 \t\n\f\r]+)(?:\.(?:\*|[^.*>\u0000 \t\n\f\r]+))*(?:\.>)?)$(?!\n)",
+        "pattern": r"^(?:(?!>\.)[^.\u0000 \t\n\f\r]+\.)*[^.\u0000 \t\n\f\r]+$(?!\n)",
     },
 }
 
@@ -225,4 +225,6 @@ def _values(dialect: Dialect, limits: Limits) -> Schema:
     if dialect != "strict":
         return {**schema, "minItems": 1}
     alone = {"items": {"properties": dict.fromkeys(sorted(EXCLUSIVE), False)}}
-    return {**schema, "if": {"minItems": 2}, "then": alone}
+    lacking = {name: False for name in MATCHERS if name not in OPERATORS_OF[dialect]}
+    known = {"allOf": [schema.pop("items"), {"properties": lacking}]}
+    return {**schema, "items": known, "if": {"minItems": 2}, "then": alone}

@@ -2,7 +2,7 @@
 
     amqp   orders.*.paid.#    words at `.`       any text is a topic
     mqtt   orders/+/paid/#    levels at `/`      no topic: the empty text, or one with `+`, `#` or U+0000
-    nats   orders.*.paid.>    tokens at `.`      no topic: one with an empty token, white space, U+0000, `*` or `>`
+    nats   orders.*.paid.>    tokens at `.`      no topic: one with an empty token, white space, U+0000, or a token `*` or `>`
 
 All come to one row of words, in which a wildcard is a `Wild`: what differs is where a topic is split.
 """
@@ -56,10 +56,10 @@ SYNTAX: Final[Mapping[TopicDialect, Syntax]] = {
     "nats": Syntax(".", "token", "*", ">"),
 }
 
-#: What no level of an MQTT topic and no token of a NATS subject holds.
+#: What no level of an MQTT topic and no token of a NATS subject holds. In NATS `*` and `>` are wildcards as whole tokens alone.
 _RESERVED: Final[Mapping[TopicDialect, re.Pattern[str]]] = {
     "mqtt": re.compile("[+#\0]"),
-    "nats": re.compile("[*>\0 \t\n\f\r]"),
+    "nats": re.compile(r"[\0 \t\n\f\r]|(?:^|\.)[*>](?:\.|\Z)"),
 }
 
 
@@ -161,7 +161,7 @@ def _fault_of_word(word: str, dialect: TopicDialect) -> str | None:
     if dialect == "nats" and not word:
         return "expected at least one character"
     for wildcard in (syntax.one, syntax.many):
-        if wildcard in word:
+        if dialect == "mqtt" and wildcard in word:
             return f"expected '{wildcard}' to be a whole {syntax.word}"
     if "\0" in word:
         return "expected no U+0000"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sqlite3
 import sys
@@ -29,6 +30,7 @@ from streamer.automaton import (
 from streamer.errors import ConfigError, EventCode, EventError, PatternError
 from streamer.model import BeyondFloat64, Limits, Verdict
 from streamer.reference.patterns import evaluate_pattern
+from streamer.subscriptions import patterns
 from streamer.subscriptions.patterns import parse_pattern
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -95,10 +97,35 @@ def test_a_bad_pattern_adds_nothing_and_says_where() -> None:
     storage = MemoryPatterns()
     q: Quamina[str] = Quamina(pattern_storage=storage)
     with pytest.raises(PatternError) as caught:
-        q.add_pattern("x", '{"a": {"b": [{"prefix": ""}]}}')
+        q.add_pattern("x", '{"a": {"b": [{"prefix": 1}]}}')
     assert caught.value.place == "a.b[0].prefix"
     assert len(q) == 0
     assert list(storage) == []
+
+
+def test_a_pattern_past_the_limits_is_refused_before_its_cost_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    q: Quamina[str] = Quamina()
+    fields = {f"f{at}": [at] for at in range(500_000)}
+    read = 0
+
+    class Task(patterns._Task):
+        def __init__(self, *given: Any) -> None:
+            nonlocal read
+            read += 1
+            super().__init__(*given)
+
+    monkeypatch.setattr(patterns, "_Task", Task)
+    with pytest.raises(PatternError, match=r"20001 conditions, with these; at most 20000 are allowed"):
+        q.add_pattern("x", fields)
+    assert read < 20_010
+    for text in (json.dumps(fields), json.dumps(fields).encode(), {"a": ["x" * 5_000_000]}):
+        with pytest.raises(PatternError, match=r"\d+ bytes of JSON text; at most 4194304 are allowed"):
+            q.add_pattern("x", text)
+    with pytest.raises(PatternError, match=r"20001 conditions, with these"):
+        q.add_pattern("x", json.dumps(dict(list(fields.items())[:20_001])))
+    with pytest.raises(PatternError, match=r"100001 alternatives, with these"):
+        q.add_pattern("x", {"a": list(range(100_001))})
+    assert len(q) == 0
 
 
 def test_a_name_must_be_hashable() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from streamer.automaton import TopicMatcher
 from streamer.automaton.reference_topics import TopicTrie
 from streamer.errors import SubscriptionError
+from streamer.model import TopicDialect
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.topics import parse_topic
 
@@ -106,8 +107,22 @@ def test_many_hashes_and_a_long_key_are_compared_and_not_walked() -> None:
     assert matcher.match(key + ".b7") == ["b7", "simple"]
     assert matcher.unbind("a.*.#", "simple")
     assert matcher.match(key + ".b7") == ["b7"]
-    with pytest.raises(ValueError, match="a routing key of 1025 words; at most 1024 are allowed"):
-        matcher.match(key + ".a.b7")
+    assert matcher.match(key + ".a.b7") == []
+
+
+@pytest.mark.parametrize(("dialect", "separator", "every"), [("amqp", ".", "#"), ("mqtt", "/", "#"), ("nats", ".", ">")])
+@pytest.mark.parametrize("words", [1_025, 100_000])
+def test_a_topic_of_too_many_words_is_matched_by_no_pattern(
+    dialect: TopicDialect, separator: str, every: str, words: int
+) -> None:
+    matcher: TopicMatcher[str] = TopicMatcher(topic_dialect=dialect)
+    matcher.bind(every, "every")
+    matcher.bind("a", "one")
+    assert matcher.match(separator.join(["a"] * 1_024)) == ["every"]
+    assert matcher.match(separator.join(["a"] * words)) == []
+    assert matcher.match(separator.join(["\ud800"] * words)) == []
+    with pytest.raises(SubscriptionError, match="at most 1024 are allowed"):
+        matcher.bind(separator.join(["a"] * words), "long")
 
 
 def test_threads_match_while_others_bind_and_unbind() -> None:

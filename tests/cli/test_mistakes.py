@@ -15,6 +15,7 @@ from tests.conformance.table import TESTDATA
 
 TABLE = tomllib.loads((TESTDATA / "mistakes.toml").read_text())
 ROWS: list[Mapping[str, str]] = TABLE["row"]
+SLIPS: list[Mapping[str, str]] = TABLE["slip"]
 REFUSED: list[Mapping[str, str]] = TABLE["refused"]
 
 
@@ -42,6 +43,39 @@ def test_lint_says_what_was_probably_meant(engine: Callable[..., Engine], row: M
     e.replace(row["meant"])
     assert e.matches_any(row["event"])
     assert not [finding for finding in e.lint() if finding.code == "probable_mistake"]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in SLIPS])
+def test_a_slip_is_told_and_what_was_probably_meant_works(engine: Callable[..., Engine], row: Mapping[str, str]) -> None:
+    e = engine(layout=layout_of(row))
+    e.add(row["subscription"])
+    assert [finding.reason for finding in e.lint() if finding.code == "probable_mistake"] == [row["says"]]
+    assert not e.matches_any(row["event"])
+    e.replace(row["meant"])
+    assert e.matches_any(row["event"])
+    assert e.lint() == [finding for finding in e.lint() if finding.code == "slow"]
+
+
+def test_check_tells_what_lint_tells_of_each_kind_of_subscription(run: Run, place: Path) -> None:
+    rows = [
+        {"id": "filters", "filters": [{"field": "n", "op": ">", "value": 5}, {"field": "n", "op": "<", "value": 3}]},
+        {"id": "cel", "cel": "data.n > 5 && data.n < 3"},
+        {"id": "types", "types": ["insert"], "cel": "type == 'update'"},
+        {"id": "collection", "collection": "orders", "cel": "collection == 'users'"},
+        {"id": "mixed", "filters": [{"field": "n", "op": "==", "value": 1}], "cel": "data.n == 2"},
+        {"id": "topic", "topic": "orders.new", "cel": "topic == 'orders.old'"},
+        {"id": "pattern", "pattern": {"data": {"a": {"$in": [1]}}}},
+        {"id": "slow", "filters": [{"field": "n", "op": "!=", "value": 5}]},
+    ]
+    (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def found(command: str) -> list[tuple[str, str]]:
+        lines = map(json.loads, run(command, "-s", "rows.jsonl", "-f", "json").stdout.splitlines())
+        return [(line["subscription_id"], line["code"]) for line in lines]
+
+    never = [(name, "never_matches") for name in ("filters", "cel", "types", "collection", "mixed", "topic")]
+    assert found("check") == [*never, ("pattern", "probable_mistake")]
+    assert found("lint") == [*found("check"), ("slow", "slow")]
 
 
 @pytest.mark.later_on_the_reference

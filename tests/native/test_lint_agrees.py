@@ -21,6 +21,7 @@ from streamer.reference.core import ReferenceCore
 from tests.conformance.table import load_all
 from tests.generators import agreeing_subscription, random_filter, random_subscription
 from tests.parts import in_parts
+from tests.unit.test_impossible import MAY, NEVER, condition
 
 PROGRAMS = ProgramCache(10_000)
 
@@ -77,6 +78,20 @@ def test_random_subscriptions_are_found_suspicious_by_both(part: int) -> None:
         assert found[code] > 20
 
 
+@in_parts(4)
+def test_random_expressions_are_found_suspicious_by_both(part: int) -> None:
+    rng = random.Random(part)
+    found: Counter[FindingCode] = Counter()
+    for number in range(500):
+        text = {"id": f"s{number}", "cel": " && ".join(condition(rng) for _ in range(rng.randint(1, 3)))}
+        try:
+            found += compare([json.dumps(text).encode()])
+        except StreamerError:
+            # A comparison of literals that the checker refuses.
+            continue
+    assert found[FindingCode.NEVER_MATCHES] > 20
+
+
 @pytest.mark.slow
 def test_the_subscriptions_of_the_table_are_found_suspicious_by_both() -> None:
     found: Counter[FindingCode] = Counter()
@@ -102,6 +117,8 @@ CEL = [
     "1 == 'a' || data.a == 1",
     "data.a == 3 ||\n  1 in ['a', 'b'] ||\n  2.0 < 3 || [1] == ['x']",
     "data.a.exists(x, x + 1 == 2 || 'é' == 3)",
+    *NEVER,
+    *MAY,
 ]
 
 

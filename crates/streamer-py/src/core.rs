@@ -26,7 +26,7 @@ use streamer_core::engine::mapped;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
     CostClass, Engine, Matched, Options, PartitionName, Phase1, ReadSubscription, Selection, SnapshotFault, WriteMode, identity,
-    lint, plan,
+    is_suspect, lint, plan,
 };
 use streamer_core::error::{EventCode, Ignored};
 use streamer_core::flatten::Validation;
@@ -266,8 +266,10 @@ impl Core {
             let form = normal_form(&subscription, limits);
             let mut whole = form.clone();
             let narrowing = narrowing.and_then(|source| compile(source, limits).ok());
+            let mut suspect = false;
             if let Some(program) = program.as_ref().map(|program| &**program.program()).or(narrowing.as_ref()) {
                 and_cel(&mut whole, program, limits);
+                suspect = is_suspect(&subscription, &whole, program);
             }
             let constant = match (&program, constant) {
                 (Some(program), _) => program.constant(self.shared.engine.cel_budget()),
@@ -281,6 +283,7 @@ impl Core {
             let findings: Vec<_> = finding.map(|finding| (finding.code, finding.reason)).into_iter().chain(remarks).collect();
             let result = PyDict::new(py);
             result.set_item("findings", findings)?;
+            result.set_item("is_suspect", suspect)?;
             result.set_item("identity", identity(&subscription, &form))?;
             result.set_item("is_portable", reading.is_external(&subscription))?;
             Ok(Some(result))

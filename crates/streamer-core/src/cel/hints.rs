@@ -16,6 +16,15 @@ pub(super) fn hint(source: &str, at: u32) -> Option<String> {
         {
             return Some(format!("a name with a hyphen is written as in data['{name}-{word}']"));
         }
+        if let Some(library) = method(word).filter(|_| before.ends_with('.')) {
+            return of_library(word, library);
+        }
+        if rest[word.len()..].starts_with('.')
+            && !before.ends_with('.')
+            && let Some(hint) = of_library(word, word)
+        {
+            return Some(hint);
+        }
         let lead = last_word(before.trim_end_matches([' ', '\t', '\r', '\n', '\x0c']));
         return meant(word).or_else(|| leads(lead));
     }
@@ -24,6 +33,7 @@ pub(super) fn hint(source: &str, at: u32) -> Option<String> {
         "=" if rest[1..].starts_with('~') => Some(SEARCHED.into()),
         "=" if before.ends_with("==") => written("===", "=="),
         "=" => written("=", "=="),
+        "?" if before.ends_with(['.', '[', '{']) => of_library("?", "optional"),
         ">" if before.ends_with('<') => written("<>", "!="),
         "&" => written(sign, "&&"),
         "|" => written(sign, "||"),
@@ -33,6 +43,42 @@ pub(super) fn hint(source: &str, at: u32) -> Option<String> {
 }
 
 const SEARCHED: &str = "a regular expression is searched for by matches";
+
+/// CEL's extension libraries, of which there is none here, and what to write in their place.
+const LIBRARIES: [(&str, &str); 9] = [
+    ("math", "the greater of two values is `a > b ? a : b`"),
+    ("base64", "compare the text as it is encoded, as in data.a == 'aGk='"),
+    ("cel", "write the value in each place that uses it"),
+    ("optional", "a field that may be missing is tested by has(data.a)"),
+    ("sets", "write it with `in`, all and exists, as in data.a.all(x, x in [1, 2])"),
+    ("lists", "a list is tested by `in`, size, all and exists"),
+    ("strings", "a text is tested by contains, startsWith, endsWith and matches"),
+    ("regex", "a regular expression is searched for by matches"),
+    ("proto", "a field of the document is written `data.a`"),
+];
+
+/// The library that has a method of this name.
+fn method(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "charAt" | "format" | "indexOf" | "join" | "lastIndexOf" | "lowerAscii" | "quote" | "replace" | "reverse" | "split"
+        | "substring" | "trim" | "upperAscii" => "strings",
+        "distinct" | "first" | "flatten" | "last" | "range" | "slice" | "sort" | "sortBy" => "lists",
+        "hasValue" | "optFlatMap" | "optMap" | "or" | "orValue" | "unwrap" | "unwrapOpt" | "value" => "optional",
+        "extract" | "extractAll" | "find" | "findAll" => "regex",
+        _ => return None,
+    })
+}
+
+fn of_library(what: &str, library: &str) -> Option<String> {
+    let (_, instead) = LIBRARIES.into_iter().find(|(name, _)| *name == library)?;
+    // Two are known by another name than that of their functions.
+    let library = match library {
+        "base64" => "encoders",
+        "cel" => "bindings",
+        library => library,
+    };
+    Some(format!("`{what}` is of CEL's extension library {library}, which is not available here; {instead}"))
+}
 
 /// Of words that CEL writes otherwise, or not at all.
 fn meant(word: &str) -> Option<String> {

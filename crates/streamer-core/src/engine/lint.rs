@@ -7,12 +7,12 @@
 //! Cost: quadratic in the conditions on one path.
 
 use crate::bloom::keys::root_name;
-use crate::cel::Verdict;
+use crate::cel::{Program, Verdict, may_fail};
 use crate::engine::access::CostClass;
 use crate::subscriptions::Subscription;
-use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Verify};
+use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Root, Verify};
 use crate::subscriptions::simplify::meet;
-use crate::value::{Kind, Kinds, Scalar};
+use crate::value::{Kind, Kinds, Scalar, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
@@ -51,6 +51,32 @@ pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Ver
     } else {
         None
     }
+}
+
+/// Whether an expression may be true for no event. The Python package then says why, or finds that it is not proven.
+///
+/// *whole* is the normal form with what an index decides of the expression.
+pub fn is_suspect(subscription: &Subscription, whole: &NormalForm, program: &Program) -> bool {
+    let one_of = |root, texts: Vec<&str>, others: Option<Atom>| Clause {
+        path: Path::part(root),
+        mode: Mode::Scalar,
+        atoms: texts.into_iter().map(|text| Atom::Equal(Scalar::String(text.into()))).chain(others).collect(),
+    };
+    let Subscription { tenant, collection, types, .. } = subscription;
+    let mut parts = Vec::new();
+    if &**tenant != "*" {
+        parts.push(one_of(Root::Tenant, vec![tenant], None));
+    }
+    if let Some(collection) = collection {
+        parts.push(one_of(Root::Collection, vec![collection], None));
+    }
+    if types.is_none() {
+        parts.push(one_of(Root::Type, vec!["insert", "update", "delete"], Some(Atom::kind(Kind::Missing))));
+    }
+    let is_impossible = |conjunction: &Conjunction| {
+        contradiction(&Conjunction { clauses: [&conjunction.clauses[..], &parts].concat() }).is_some()
+    };
+    may_fail(program) || whole.conjunctions.iter().all(is_impossible)
 }
 
 fn asks_something(subscription: &Subscription) -> bool {
@@ -114,11 +140,21 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     if kinds.is_empty() {
         return Some("its conditions ask for different types");
     }
+    let may_miss = kinds.has(Kind::Missing);
     let satisfies = |value: &Scalar| clauses.iter().all(|atoms| atoms.iter().any(|atom| may_hold(atom, value)));
-    let finite = clauses.iter().filter(|atoms| atoms.iter().all(|atom| matches!(atom, Atom::Equal(_))));
+    let is_missing = |atom: &Atom| matches!(atom, Atom::Kinds(kinds) if *kinds == Kinds::MISSING);
+    let finite = clauses.iter().filter(|atoms| atoms.iter().all(|atom| matches!(atom, Atom::Equal(_)) || is_missing(atom)));
     for atoms in finite {
-        if !atoms.iter().any(|atom| matches!(atom, Atom::Equal(value) if satisfies(value))) {
+        let may_be = |atom: &Atom| if let Atom::Equal(value) = atom { satisfies(value) } else { may_miss };
+        if !atoms.iter().any(may_be) {
             return Some("no value satisfies all its conditions");
+        }
+    }
+    let mut sizes = clauses.iter().filter_map(|atoms| sizes_of(atoms));
+    if let Some(first) = sizes.next() {
+        let (least, most) = sizes.fold(first, |all, one| (all.0.max(one.0), all.1.min(one.1)));
+        if least > most {
+            return Some("its sizes have no value in common");
         }
     }
     let single: Vec<&Atom> = clauses.iter().filter_map(|atoms| if let [atom] = atoms { Some(atom) } else { None }).collect();
@@ -131,6 +167,25 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
         return Some("no text begins with all its prefixes");
     }
     None
+}
+
+/// The sizes between which a value lies for which some of *atoms* hold; `None` where they say no more than that.
+fn sizes_of(atoms: &[Atom]) -> Option<(u32, u32)> {
+    let is_empty = |atom: &Atom| match atom {
+        Atom::Equal(Scalar::String(text)) => text.is_empty(),
+        Atom::EqualTree(tree) => match &**tree {
+            Value::List(items) => items.is_empty(),
+            Value::Map(members) => members.is_empty(),
+            _ => false,
+        },
+        _ => false,
+    };
+    match atoms {
+        [Atom::Size(least, most)] => Some((*least, *most)),
+        [Atom::Other { none_of, .. }] if none_of.len() == 3 && none_of.iter().all(is_empty) => Some((1, u32::MAX)),
+        atoms if !atoms.is_empty() && atoms.iter().all(is_empty) => Some((0, 0)),
+        _ => None,
+    }
 }
 
 /// Whether a value lies in all ranges among *atoms*.
@@ -155,6 +210,7 @@ fn may_hold(atom: &Atom, value: &Scalar) -> bool {
         (Atom::Strings(range), Scalar::String(text)) => range.contains(text),
         (Atom::Prefix(operand), Scalar::String(text)) => text.starts_with(&**operand),
         (Atom::Suffix(operand), Scalar::String(text)) => text.ends_with(&**operand),
+        (Atom::Size(least, most), Scalar::String(text)) => (*least as usize..=*most as usize).contains(&text.chars().count()),
         (Atom::Other { kinds, none_of }, value) => {
             kinds.has(value.kind()) && !none_of.iter().any(|atom| matches!(atom, Atom::Equal(operand) if operand == value))
         }

@@ -78,7 +78,7 @@ pub use group::Group;
 pub use guards::FilterState;
 pub use image::KIND as IMAGES;
 pub use inspect::PartitionSizes;
-pub use lint::{Finding, identity, lint};
+pub use lint::{Finding, identity, is_suspect, lint};
 pub use merging::MANY;
 pub use name::PartitionName;
 pub use options::{Options, Phase1, ReleaseGil};

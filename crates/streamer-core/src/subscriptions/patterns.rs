@@ -120,8 +120,20 @@ const OPERATOR_NAMES: [&str; 24] = [
     "ip-address-in-range",
     "ip-address-not-in-range",
 ];
-const OPERATORS: [&str; 10] =
-    ["prefix", "suffix", "equals-ignore-case", "wildcard", "shellstyle", "regexp", "numeric", "cidr", "exists", "anything-but"];
+/// Those of every dialect, and what Event Ruler has besides.
+const OPERATORS: [&str; 11] = [
+    "prefix",
+    "suffix",
+    "equals-ignore-case",
+    "wildcard",
+    "shellstyle",
+    "regexp",
+    "numeric",
+    "cidr",
+    "exists",
+    "anything-but",
+    "exactly",
+];
 const EXCLUDABLE: [&str; 4] = ["prefix", "suffix", "equals-ignore-case", "wildcard"];
 
 const NONE: u32 = u32::MAX;
@@ -261,8 +273,9 @@ impl<'t> PatternParser<'t> {
         sorted.sort_unstable();
         let second = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).min();
         let Some(second) = second else { return Ok(()) };
-        let place = self.at(place, PatternStep::Name(&members[second].0));
-        self.fail(place, "a name that stands twice")
+        let name = &members[second].0;
+        let place = self.at(place, PatternStep::Name(name));
+        self.fail(place, format!("the name {} stands here twice", quote(name)))
     }
 
     /// Add what the alternatives of a `$or` ask for; false where the array belongs to an ordinary field.
@@ -309,8 +322,9 @@ impl<'t> PatternParser<'t> {
             if let Tree::Object(_) = value {
                 let (name, operand) = self.only_member(value, place)?;
                 let place = self.at(place, PatternStep::Name(name));
-                if !OPERATORS.contains(&name) {
-                    return self.fail(place, format!("unknown operator, expected one of {}", OPERATORS.join(", ")));
+                let known = &OPERATORS[..if self.rules.has_exactly { OPERATORS.len() } else { OPERATORS.len() - 1 }];
+                if !known.contains(&name) {
+                    return self.fail(place, format!("unknown operator, expected one of {}", known.join(", ")));
                 }
                 if self.rules.exclusive.contains(&name) && values.len() > 1 {
                     return self.fail(place, format!("{name} must stand alone in its array"));
@@ -360,6 +374,10 @@ impl<'t> PatternParser<'t> {
                 self.pieces(text.split('*').map(str::to_owned).collect(), place)
             }
             "regexp" => self.regexp(operand, place),
+            "exactly" => {
+                self.spend(1, place)?;
+                Ok(Atom::Equal(Scalar::String(self.text(operand, place)?.into())))
+            }
             "numeric" => self.numeric(operand, place),
             "cidr" => {
                 self.spend(1, place)?;
@@ -383,16 +401,24 @@ impl<'t> PatternParser<'t> {
     fn affix(&mut self, name: &str, operand: &'t Tree, place: u32) -> Result<Atom> {
         self.spend(1, place)?;
         if !matches!(operand, Tree::Object(_)) {
-            let text = self.nonempty(operand, place)?.into();
-            return Ok(if name == "prefix" { Atom::Prefix(text) } else { Atom::Suffix(text) });
+            let text = self.text(operand, place)?;
+            return Ok(match name {
+                _ if text.is_empty() => any_text(),
+                "prefix" => Atom::Prefix(text.into()),
+                _ => Atom::Suffix(text.into()),
+            });
         }
         let (inner, operand) = self.only_member(operand, place)?;
         let place = self.at(place, PatternStep::Name(inner));
         if inner != "equals-ignore-case" {
             return self.fail(place, "unknown operator, expected equals-ignore-case");
         }
-        let text = fold(self.nonempty(operand, place)?).into();
-        Ok(if name == "prefix" { Atom::PrefixIgnoreCase(text) } else { Atom::SuffixIgnoreCase(text) })
+        let text = fold(self.text(operand, place)?);
+        Ok(match name {
+            _ if text.is_empty() => any_text(),
+            "prefix" => Atom::PrefixIgnoreCase(text.into()),
+            _ => Atom::SuffixIgnoreCase(text.into()),
+        })
     }
 
     fn wildcard(&mut self, operand: &'t Tree, place: u32) -> Result<Atom> {
@@ -498,7 +524,10 @@ impl<'t> PatternParser<'t> {
             }
             let items = self.one_or_more(inner, place)?;
             for (item, at) in &items {
-                self.text(item, *at)?;
+                // An empty affix would exclude every text.
+                if self.text(item, *at)?.is_empty() && ["prefix", "suffix"].contains(&name) {
+                    return self.fail(*at, "must not be empty");
+                }
             }
             for (item, at) in items {
                 none_of.push(self.operator(name, item, at)?);
@@ -551,13 +580,6 @@ impl<'t> PatternParser<'t> {
         }
     }
 
-    fn nonempty(&mut self, value: &'t Tree, place: u32) -> Result<&'t str> {
-        match self.text(value, place)? {
-            "" => self.fail(place, "must not be empty"),
-            text => Ok(text),
-        }
-    }
-
     fn spend(&mut self, states: usize, place: u32) -> Result<()> {
         self.states = self.states.saturating_add(states);
         let most = self.limits.max_pattern_states;
@@ -595,6 +617,11 @@ impl<'t> PatternParser<'t> {
         }
         Err(SubscriptionError::pattern(text, reason))
     }
+}
+
+/// What an empty affix comes to.
+fn any_text() -> Atom {
+    Atom::Wildcard(["".into(), "".into()].into())
 }
 
 fn kind(value: &Tree) -> &'static str {

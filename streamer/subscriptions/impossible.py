@@ -1,0 +1,526 @@
+"""Why a CEL expression is true for no event that the other parts of its subscription let through.
+
+    data.n > 100 && data.n < 50                        data.n > 100 and data.n < 50                    contradictory
+    data.n == 1 && (data.s == 'a' || 1 / 0 > 1)        data.n = 1 and data.s = 'a' or nothing
+
+An expression becomes alternatives, each an AND of clauses (atoms.py), by the questions of
+crates/streamer-core/src/cel/lower/mod.rs: for which events is it TRUE, for which FALSE?
+
+Invariant: every event for which it is so satisfies all clauses of one alternative. There may be more such events, so what is
+contradictory is proven, and nothing else.
+
+The reference looks at every expression, the native core at those that its own lowering suspects.
+
+Cost: a walk over the tree; alternatives multiply, up to `Limits.max_conjunctions`, and past `_MAX_WORK` clauses it gives up.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final, get_args
+
+from streamer.cel_eval.constants import OPEN, Constants, negative_index
+from streamer.cel_eval.narrowing import narrowing
+from streamer.cel_eval.program import Program, compile_cel
+from streamer.cel_eval.tree import (
+    Call,
+    Chain,
+    Has,
+    Ident,
+    Index,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Method,
+    Node,
+    Operation,
+    Paren,
+    Select,
+    Step,
+    Ternary,
+    Unary,
+    Variable,
+)
+from streamer.cel_eval.values import CelType, Failure, UInt
+from streamer.errors import CelError
+from streamer.model import EventType, Limits
+from streamer.subscriptions.atoms import (
+    PRESENT,
+    READABLE,
+    Atom,
+    Clause,
+    Contains,
+    IsKind,
+    Kind,
+    Matches,
+    Not,
+    Path,
+    Range,
+    Root,
+    Size,
+    kind_of,
+    value_clause,
+)
+from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.contradictions import MISSING, contradiction
+from streamer.subscriptions.matchers import Equal, Prefix, Suffix
+from streamer.subscriptions.normal_form import NormalForm
+from streamer.subscriptions.subscription import EVERY
+
+Kinds: TypeAlias = frozenset[Kind]
+Alternatives: TypeAlias = list[frozenset[Clause]]
+"""An OR of ANDs; without any it is true of no event."""
+
+_MAX_WORK: Final = 20_000
+_ANY: Final[Alternatives] = [frozenset()]
+_NONE: Final[Alternatives] = []
+
+_BOOL: Final = frozenset({Kind.BOOL})
+_NUMBER: Final = frozenset({Kind.NUMBER})
+_STRING: Final = frozenset({Kind.STRING})
+_LIST: Final = frozenset({Kind.LIST})
+_MAP: Final = frozenset({Kind.MAP})
+
+_MIRRORED: Final[Mapping[str, str]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+_OPPOSITE: Final[Mapping[str, str]] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_KINDS_OF_TYPES: Final[Mapping[str, Kinds]] = {
+    "bool": _BOOL,
+    "string": _STRING,
+    "list": _LIST,
+    "map": _MAP,
+    "null_type": frozenset({Kind.NULL}),
+}
+_TEXTS: Final[Mapping[str, Root]] = {
+    "type": Root.TYPE,
+    "topic": Root.TOPIC,
+    "collection": Root.COLLECTION,
+    "tenant": Root.TENANT,
+}
+_DOCUMENTS: Final[Mapping[str, Root]] = {"data": Root.DATA, "before": Root.BEFORE}
+
+
+def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> str | None:
+    """Say why no event matches, because of the expression; None where that is not proven.
+
+    Args:
+        form: the other parts of the subscription.
+        limits: `max_conjunctions` holds.
+    """
+    program = _plain(compiled.cel, limits)
+    if program is None:
+        return None
+    alternatives = _Lowering(program, max(limits.max_conjunctions // max(len(form.conjunctions), 1), 1)).set(program.tree, True)
+    if not alternatives:
+        return "cel: it is true for no event"
+    parts = _parts(compiled)
+    reasons = set()
+    for conjunction in form.conjunctions:
+        for alternative in alternatives:
+            reason = contradiction([*conjunction.clauses, *parts, *alternative])
+            if reason is None:
+                return None
+            reasons.add(reason)
+    return "; or ".join(sorted(reasons))
+
+
+def _plain(program: Program | None, limits: Limits) -> Program | None:
+    """Return the part of an expression of which the contract alone says what it means."""
+    if program is None or not program.is_portable:
+        return program
+    source = narrowing(program)
+    try:
+        return None if source is None else compile_cel(source, limits)
+    except CelError:
+        return None
+
+
+def _parts(compiled: CompiledSubscription) -> list[Clause]:
+    """Return what the partition of a subscription, and the contract, say of the parts of its events."""
+    parts = [value_clause(Path(Root.TENANT), [Equal(compiled.tenant)])] if compiled.tenant != EVERY else []
+    if compiled.collection is not None:
+        parts.append(value_clause(Path(Root.COLLECTION), [Equal(compiled.collection)]))
+    if compiled.types is None:
+        parts.append(value_clause(Path(Root.TYPE), [*map(Equal, get_args(EventType)), MISSING]))
+    return parts
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A part of the event that is a string, empty where the event has none."""
+
+    root: Root
+
+
+@final
+class _Lowering:
+    def __init__(self, program: Program, limit: int) -> None:
+        self._limit = limit
+        self._work = 0
+        self._constants = Constants(program)
+
+    def set(self, node: Node, wanted: bool) -> Alternatives:
+        """Return the events for which a condition is *wanted*, and perhaps more. Recursive: the parser limits the depth."""
+        if self._work > _MAX_WORK:
+            return _ANY
+        value = self._constants.value(node)
+        found = self._set(node, wanted) if value is OPEN else _ANY if value is wanted else _NONE
+        self._work += 1 + sum(1 + len(each) for each in found)
+        return found
+
+    def _set(self, node: Node, wanted: bool) -> Alternatives:
+        match node:
+            case Paren():
+                return self.set(node.inner, wanted)
+            case Call(name="dyn", args=[argument]):
+                return self.set(argument, wanted)
+            case Unary(op="!"):
+                return self.set(node.operand, wanted ^ (node.count % 2 == 1))
+            case Logic():
+                return self._logic(node, wanted)
+            case Ternary():
+                whole = self.set(node.otherwise, wanted)
+                for _, condition, then in reversed(node.branches):
+                    chosen = self._and(self.set(condition, True), self.set(then, wanted))
+                    whole = self._or(chosen, self._and(self.set(condition, False), whole))
+                return whole
+            case Operation(rest=[(op, _, right)]):
+                found = self._comparison(op, node.first, right, wanted)
+            case Has():
+                found = _has(node, wanted)
+            case Call(name="matches", args=[target, text]):
+                found = _text_test(target, "matches", text, wanted)
+            case Chain():
+                found = _chain(node, wanted)
+            case _:
+                found = None
+        return self._value_of(node) if found is None else found
+
+    def _logic(self, node: Logic, wanted: bool) -> Alternatives:
+        every = wanted == (node.op == "&&")
+        whole = _ANY if every else _NONE
+        for operand in node.operands:
+            one = self.set(operand, wanted)
+            whole = self._and(whole, one) if every else self._or(whole, one)
+            self._work += len(whole)
+        return whole
+
+    def _and(self, one: Alternatives, other: Alternatives) -> Alternatives:
+        if len(one) * len(other) > self._limit:
+            # Either is more than both.
+            return min(one, other, key=len)
+        return [left | right for left in one for right in other]
+
+    def _or(self, one: Alternatives, other: Alternatives) -> Alternatives:
+        both = list(one)
+        for alternative in other:
+            at = next((at for at, known in enumerate(both) if _are_on_one_value(known, alternative)), None)
+            if at is None:
+                both.append(alternative)
+                continue
+            # Two conditions on one value are one clause.
+            (known,), (new,) = both[at], alternative
+            both[at] = frozenset({value_clause(known.path, known.atoms | new.atoms)})
+        return _ANY if len(both) > self._limit else both
+
+    # Comparisons
+
+    def _comparison(self, op: str, left: Node, right: Node, wanted: bool) -> Alternatives | None:
+        """Return None where clauses cannot say it."""
+        if op == "!=":
+            op, wanted = "==", not wanted
+        if op == "in":
+            listed = _unwrap(right)
+            values = [_constant(item) for item in listed.items] if isinstance(listed, ListLiteral) else [OPEN]
+            return None if any(value is OPEN for value in values) else _equality(_read(left), values, wanted)
+        if op not in _MIRRORED:
+            return None
+        if (found := _special(op, left, right, wanted)) is not None:
+            return found
+        one, other = _read(left), _read(right)
+        if (one is None) == (other is None):
+            return None
+        if one is None:
+            one, right, op = other, left, _MIRRORED[op]
+        value = _constant(right)
+        if value is OPEN:
+            return None
+        if op == "==":
+            return _equality(one, [value], wanted)
+        if not isinstance(one, Path) or not isinstance(value, bool | int | float | str):
+            return None
+        op = op if wanted else _OPPOSITE[op]
+        side = "low" if op[0] == ">" else "high"
+        bounds: dict[str, Any] = {side: value, f"{side}_inclusive": op.endswith("=")}
+        return _clause(one, [Range(kind_of(value), **bounds)])
+
+    # What an expression that comes to a value has read
+
+    def _value_of(self, node: Node) -> Alternatives:
+        clauses: list[Clause] = []
+        return [frozenset(clauses)] if self._strict(node, READABLE, clauses) else _NONE
+
+    def _strict(self, node: Node, kinds: Kinds, clauses: list[Clause]) -> bool:
+        """Note what a value has read, and of which kinds; False where it is an error for every event."""
+        if isinstance(self._constants.value(node), Failure) or negative_index(node) is not None:
+            return False
+        match node:
+            case Paren():
+                return self._strict(node.inner, kinds, clauses)
+            case ListLiteral():
+                return self._all(node.items, READABLE, clauses)
+            case MapLiteral():
+                keys, values = [key for key, _ in node.entries], [value for _, value in node.entries]
+                return self._all(keys, _BOOL | _NUMBER | _STRING, clauses) and self._all(values, READABLE, clauses)
+            case Unary():
+                return self._strict(node.operand, _BOOL if node.op == "!" else _NUMBER, clauses)
+            case Operation():
+                is_good = self._strict(node.first, _operand_kinds(node.rest[0][0]), clauses)
+                for op, _, operand in node.rest:
+                    of = _LIST | _MAP if op == "in" else _operand_kinds(op)
+                    is_good = self._strict(operand, of, clauses) and is_good
+                return is_good
+            case Ternary():
+                return self._strict(node.branches[0][1], _BOOL, clauses)
+            case Call():
+                return self._all(node.args, kinds if node.name == "dyn" else _ARGUMENTS.get(node.name, READABLE), clauses)
+            case Has():
+                return self._strict(node.target, _MAP, clauses)
+            case Chain():
+                return self._strict_chain(node, kinds, clauses)
+            case _:
+                return True
+
+    def _all(self, nodes: Iterable[Node], kinds: Kinds, clauses: list[Clause]) -> bool:
+        return all(self._strict(node, kinds, clauses) for node in nodes)
+
+    def _strict_chain(self, node: Chain, kinds: Kinds, clauses: list[Clause]) -> bool:
+        named = next((at for at, step in enumerate(node.steps) if _name_of(step) is None), len(node.steps))
+        if named < len(node.steps):
+            step = node.steps[named]
+            kinds = _TARGETS.get(step.name, READABLE) if isinstance(step, Method) else _LIST | _MAP
+        path, is_good = _path(node.base, node.steps[:named]), True
+        if path is not None:
+            if isinstance(path, Path):
+                clauses.append(value_clause(path, [IsKind(kinds)]))
+        elif not isinstance(node.base, Ident):
+            is_good = self._strict(node.base, READABLE, clauses)
+        for step in node.steps[named:]:
+            match step:
+                case Index():
+                    is_good = self._strict(step.key, READABLE, clauses) and is_good
+                case Method():
+                    of = READABLE if step.name == "contains" else _STRING
+                    is_good = self._all(step.args, of, clauses) and is_good
+        return is_good
+
+
+_ARGUMENTS: Final[Mapping[str, Kinds]] = {
+    "size": _STRING | _LIST | _MAP,
+    **dict.fromkeys(("matches", "bytes", "duration"), _STRING),
+    **dict.fromkeys(("int", "uint", "double", "timestamp"), _NUMBER | _STRING),
+    "string": _STRING | _NUMBER | _BOOL,
+    "bool": _BOOL | _STRING,
+}
+_TARGETS: Final[Mapping[str, Kinds]] = {
+    "size": _STRING | _LIST | _MAP,
+    "contains": _STRING | _LIST,
+    **dict.fromkeys(("startsWith", "endsWith", "matches"), _STRING),
+}
+
+
+def _operand_kinds(op: str) -> Kinds:
+    match op:
+        case "<" | "<=" | ">" | ">=":
+            return _NUMBER | _BOOL | _STRING
+        case "+":
+            return _NUMBER | _STRING | _LIST
+        case "-" | "*" | "/" | "%":
+            return _NUMBER
+        case _:
+            return READABLE
+
+
+# What is read
+
+
+def _unwrap(node: Node) -> Node:
+    while True:
+        match node:
+            case Paren():
+                node = node.inner
+            case Call(name="dyn", args=[argument]):
+                node = argument
+            case _:
+                return node
+
+
+def _name_of(step: Step) -> str | None:
+    match step:
+        case Select():
+            return step.name
+        case Index(key=Literal(value=str() as name)):
+            return name
+        case _:
+            return None
+
+
+def _read(node: Node) -> Path | _Text | None:
+    """Return what of the event a node is; None for a whole document, and where it is more than that."""
+    found = _path(node, [])
+    return found if isinstance(found, _Text) or (found is not None and found.names) else None
+
+
+def _path(base: Node, steps: Sequence[Step]) -> Path | _Text | None:
+    """Return the path to a document, or to what stands below it, or a part that is a text."""
+    node = _unwrap(base)
+    if isinstance(node, Chain):
+        node, steps = _unwrap(node.base), [*node.steps, *steps]
+    if not isinstance(node, Ident) or not isinstance(node.meaning, Variable):
+        return None
+    name = node.meaning.name
+    if name in _TEXTS:
+        return None if steps else _Text(_TEXTS[name])
+    names = tuple(name for name in map(_name_of, steps) if name is not None)
+    return Path(_DOCUMENTS[name], names) if name in _DOCUMENTS and len(names) == len(steps) else None
+
+
+def _constant(node: Node) -> Any:
+    """Return a constant that an event can hold, or OPEN."""
+    match _unwrap(node):
+        case Literal(value=bytes()):
+            return OPEN
+        case Literal(value=UInt() as value):
+            return int(value)
+        case Literal(value=value):
+            return value
+        case ListLiteral(items=items):
+            values = [_constant(item) for item in items]
+            return OPEN if any(value is OPEN for value in values) else values
+        case _:
+            return OPEN
+
+
+# Clauses
+
+
+def _clause(path: Path, atoms: Iterable[Atom]) -> Alternatives:
+    return [frozenset({value_clause(path, atoms)})]
+
+
+def _is(path: Path, kinds: Kinds) -> Alternatives:
+    return _clause(path, [IsKind(kinds)])
+
+
+def _are_on_one_value(one: frozenset[Clause], other: frozenset[Clause]) -> bool:
+    return len(one) == len(other) == 1 and next(iter(one)).path == next(iter(other)).path
+
+
+def _equality(read: Path | _Text | None, values: Sequence[Any], wanted: bool) -> Alternatives | None:
+    """Equal to one of *values*, or to none of them."""
+    if isinstance(read, _Text):
+        texts = [Equal(value) for value in values if isinstance(value, str)]
+        missing = [MISSING] if ("" in values) == wanted else []
+        if wanted:
+            return _clause(Path(read.root), [*texts, *missing]) if texts else _NONE
+        return _clause(Path(read.root), [Not(frozenset(texts)), *missing])
+    if read is None:
+        return None
+    if wanted:
+        atoms = [IsKind(_LIST) if isinstance(value, list) else Equal(value) for value in values]
+        return _clause(read, atoms) if atoms else _NONE
+    others = frozenset(Equal(value) for value in values if not isinstance(value, list))
+    return _clause(read, [Not(others)]) if others else _is(read, READABLE)
+
+
+def _has(node: Has, wanted: bool) -> Alternatives | None:
+    target = _path(node.target, [])
+    if not isinstance(target, Path):
+        return None
+    path = Path(target.root, (*target.names, node.name))
+    return _is(path, PRESENT) if wanted else [frozenset({value_clause(target, [IsKind(_MAP)]), value_clause(path, [MISSING])})]
+
+
+def _special(op: str, left: Node, right: Node, wanted: bool) -> Alternatives | None:
+    """`size(data.a)` beside a number, and `type(data.a)` beside a type."""
+    for one, other, sign in ((left, right, op), (right, left, _MIRRORED[op])):
+        one, other = _unwrap(one), _unwrap(other)
+        if isinstance(other, Literal) and type(other.value) is int and (path := _sized(one)) is not None:
+            return _sizes(path, sign, other.value, wanted)
+        if op == "==" and isinstance(other, Ident) and isinstance(other.meaning, CelType) and isinstance(one, Call):
+            kinds = _KINDS_OF_TYPES.get(other.meaning.name)
+            path = _read(one.args[0]) if one.name == "type" and kinds is not None else None
+            if isinstance(path, Path) and kinds is not None:
+                return _is(path, kinds if wanted else READABLE - kinds)
+    return None
+
+
+def _sized(node: Node) -> Path | None:
+    match node:
+        case Call(name="size", args=[argument]):
+            path = _path(argument, [])
+        case Chain(steps=[*steps, Method(name="size", args=[])]):
+            path = _path(node.base, steps)
+        case _:
+            return None
+    return path if isinstance(path, Path) and path.names else None
+
+
+def _sizes(path: Path, op: str, bound: int, wanted: bool) -> Alternatives:
+    if not wanted and op != "==":
+        op, wanted = _OPPOSITE[op], True
+    within = {
+        "==": [(bound, bound)] if wanted else [(0, bound - 1), (bound + 1, sys.maxsize)],
+        "<": [(0, bound - 1)],
+        "<=": [(0, bound)],
+        ">": [(bound + 1, sys.maxsize)],
+        ">=": [(bound, sys.maxsize)],
+    }[op]
+    atoms = [Size(max(least, 0), most) for least, most in within if least <= most and most >= 0]
+    return _clause(path, atoms) if atoms else _NONE
+
+
+def _chain(node: Chain, wanted: bool) -> Alternatives | None:
+    *before, last = node.steps
+    if _name_of(last) is not None:
+        flag = _path(node.base, node.steps)
+        return _clause(flag, [Equal(wanted)]) if isinstance(flag, Path) else None
+    if not isinstance(last, Method) or len(last.args) != 1:
+        return None
+    target = Chain(node.base, before) if before else node.base
+    if last.name == "contains":
+        path, value = _read(target), _constant(last.args[0])
+        if isinstance(path, Path) and value is not OPEN:
+            if isinstance(value, list) or not wanted:
+                return _is(path, _LIST | _STRING if isinstance(value, str) else _LIST)
+            return _clause(path, [Contains(Equal(value))])
+    return _text_test(target, last.name, last.args[0], wanted)
+
+
+def _text_test(target: Node, name: str, argument: Node, wanted: bool) -> Alternatives | None:
+    """A test of a string with a constant."""
+    read, text = _read(target), _constant(argument)
+    if not isinstance(text, str) or read is None:
+        return None
+    atom: Atom = IsKind(_STRING)
+    match name:
+        case "startsWith" if text and wanted:
+            atom = Prefix(text)
+        case "endsWith" if text and wanted:
+            atom = Suffix(text)
+        case "contains" if wanted:
+            atom = Contains(Equal(text))
+        case "matches" if wanted:
+            atom = Matches(text)
+        case "startsWith" | "endsWith" | "contains" | "matches":
+            pass
+        case _:
+            return None
+    if isinstance(read, Path):
+        return _clause(read, [atom])
+    # The empty text of a part that is missing has no beginning and no end but the empty one.
+    may_be_empty = not isinstance(atom, Prefix | Suffix) and not (name == "contains" and text and wanted)
+    return _clause(Path(read.root), [atom, *([MISSING] if may_be_empty else [])])
