@@ -301,7 +301,8 @@ class _Lowering:
         named = next((at for at, step in enumerate(node.steps) if _name_of(step) is None), len(node.steps))
         if named < len(node.steps):
             step = node.steps[named]
-            kinds = _TARGETS.get(step.name, READABLE) if isinstance(step, Method) else _LIST | _MAP
+            # Of a step into a list the native core only knows what some leaf is, so it does not suspect it.
+            kinds = _TARGETS.get(step.name, READABLE) if isinstance(step, Method) else frozenset(Kind)
         path, is_good = _path(node.base, node.steps[:named]), True
         if path is not None:
             if isinstance(path, Path):
