@@ -11,7 +11,8 @@ contradictory is proven, and nothing else.
 
 The reference looks at every expression, the native core at those that its own lowering suspects.
 
-Cost: a walk over the tree; alternatives multiply, up to `Limits.max_conjunctions`, and past `_MAX_WORK` clauses it gives up.
+Cost: a walk over the tree; alternatives multiply. Past a part of `Limits.max_conjunctions`, or past `_MAX_WORK` clauses, it
+gives up.
 """
 
 from __future__ import annotations
@@ -112,7 +113,10 @@ def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits)
     program = _plain(compiled.cel, limits)
     if program is None:
         return None
-    alternatives = _Lowering(program, max(limits.max_conjunctions // max(len(form.conjunctions), 1), 1)).set(program.tree, True)
+    lowering = _Lowering(program, limits.max_conjunctions // max(len(form.conjunctions), 1))
+    alternatives = lowering.set(program.tree, True)
+    if lowering.has_given_up:
+        return None
     if not alternatives:
         return "cel: it is true for no event"
     parts = _parts(compiled)
@@ -158,13 +162,16 @@ class _Text:
 @final
 class _Lowering:
     def __init__(self, program: Program, limit: int) -> None:
-        self._limit = limit
+        # Fewer than the native core takes, which counts some alternatives that are one here.
+        self._limit = max(limit // 4, 1)
+        self.has_given_up = False
         self._work = 0
         self._constants = Constants(program)
 
     def set(self, node: Node, wanted: bool) -> Alternatives:
         """Return the events for which a condition is *wanted*, and perhaps more. Recursive: the parser limits the depth."""
-        if self._work > _MAX_WORK:
+        if self.has_given_up or self._work > _MAX_WORK:
+            self.has_given_up = True
             return _ANY
         value = self._constants.value(node)
         found = self._set(node, wanted) if value is OPEN else _ANY if value is wanted else _NONE
@@ -210,8 +217,8 @@ class _Lowering:
 
     def _and(self, one: Alternatives, other: Alternatives) -> Alternatives:
         if len(one) * len(other) > self._limit:
-            # Either is more than both.
-            return min(one, other, key=len)
+            self.has_given_up = True
+            return _ANY
         return [left | right for left in one for right in other]
 
     def _or(self, one: Alternatives, other: Alternatives) -> Alternatives:
@@ -224,7 +231,10 @@ class _Lowering:
             # Two conditions on one value are one clause.
             (known,), (new,) = both[at], alternative
             both[at] = frozenset({value_clause(known.path, known.atoms | new.atoms)})
-        return _ANY if len(both) > self._limit else both
+        if len(both) > self._limit:
+            self.has_given_up = True
+            return _ANY
+        return both
 
     # Comparisons
 
