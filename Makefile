@@ -8,6 +8,9 @@ CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo)
 RUST  := $(if $(filter 0,$(STREAMER_BUILD_RUST)),,$(if $(filter 1,$(STREAMER_BUILD_RUST)),yes,$(if $(CARGO),yes)))
 KIND  := $(if $(RUST),native,pure)
 
+# Tests start Python thousands of times: it reads what it compiled before, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 # All that builds Rust, pip with its interpreters for the moment too, builds for this one: for another, everything would be built anew.
 export PYO3_PYTHON := $(abspath $(PY))
 
@@ -18,11 +21,13 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 # A JVM starts with the options that are kept beside the tools, where there are any.
 PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadfile --durations 20 $(TEST)
 
+SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.tools.spark_versions
+
 # The reference always runs; the native engine wherever this version has one and its core was built.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels trained first-hour fuzz bench bench-smoke console install clean
+.PHONY: help demo season test static test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels trained first-hour fuzz bench bench-smoke console install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,16 +40,22 @@ demo: $(VENV)/.demo-$(KIND) ## replay the flights that left New York in 2013 aga
 season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while subscribers come and go for a year
 	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights.season --plot docs/filters.png
 
-test: $(if $(TEST),pytest,lint types rust pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
+test: $(if $(TEST),pytest,static pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
-# A wheel is compiled by one core, so the other core has Spark meanwhile.
-test-all: $(if $(TEST),slow,test site peers slow) ## `make test`, the site, the tests that take long, the peers' crate, older versions of Spark, an installed wheel; with TEST: a part with what takes long in it
-	$(if $(TEST),,@$(MAKE) --no-print-directory -j2 spark-versions wheel)
+# Two at a time, since one core alone is busy for much of each; what each prints comes when it ends.
+PAIRED = $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
+test-all: $(if $(TEST),slow,test slow) ## `make test`, the tests that take long, the site, the peers' crate, an installed wheel, older versions of Spark for a change to streamer/spark; with TEST: a part with what takes long in it
+	$(if $(TEST),,@$(PAIRED) wheel site peers)
+	$(if $(TEST),,@$(SPARK_VERSIONS) --if-changed)
 	@echo "make test-all: passed"
 
-test-integration: $(VENV)/.dev-$(KIND) ## what test-all leaves out: rounds that are recorded, and a broker of Kafka that is fetched
+test-integration: $(VENV)/.dev-$(KIND) $(if $(TEST),,spark-versions) ## what test-all leaves out: rounds that are recorded, a broker of Kafka that is fetched, older versions of Spark
 	STREAMER_BACKEND=$(or $(BACKEND),auto) $(PY) -m pytest -q -m integration $(TEST)
+
+static: $(VENV)/.dev-$(KIND)
+	@$(PAIRED) rust types lint
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .
@@ -63,7 +74,7 @@ format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can m
 docs: $(VENV)/.dev-$(KIND) ## write what is generated: the JSON Schema, the tables of configuration, the docstrings of the stub
 	$(PY) -m docs.generate
 
-site: $(VENV)/.docs-$(KIND) ## build the documentation as a site in site/; a broken link is an error
+site: $(VENV)/.dev-$(KIND) ## build the documentation as a site in site/; a broken link is an error
 	@$(PY) -m docs.site
 
 # clippy compiles all targets; what is no test need not be linked, too.
@@ -76,17 +87,18 @@ else
 	@echo "rust: left out, there is no cargo here; everything runs on the reference"
 endif
 
+# Where clippy has checked what both need.
 peers: ## compile the benchmark beside other engines, which is a workspace of its own
-	$(if $(RUST),cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target/peers-check)
+	$(if $(RUST),cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target)
 
-pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
+pytest: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are quick, on each backend
 	$(PYTEST)
 
 slow: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are slow, on each backend
 	$(PYTEST) -m '$(if $(TEST),,slow and )not integration'
 
 spark-versions: $(VENV)/.dev-$(KIND) ## each way of asking Spark, on each PySpark before the newest: one in .venv-spark-VERSION, beside .venv
-	@STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.tools.spark_versions
+	@$(SPARK_VERSIONS)
 
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
 	@$(PY) -m tests.tools.check_wheel
