@@ -1,6 +1,6 @@
 """Run `TESTED` beside each PySpark that Streamer takes, but for the newest, which `make test-all` has.
 
-    python -m tests.tools.spark_versions [VERSION...]
+    python -m tests.tools.spark_versions [--if-changed] [VERSION...]
 
 ```
 .venv               pyarrow, pytest, Streamer, the newest PySpark
@@ -8,10 +8,17 @@
 ```
 
 An environment is made once, and takes as long as PySpark takes to be fetched. Without Java nothing is run.
+
+A run of all versions that passes appends to tests/records/spark-versions.jsonl what it ran: a digest of `streamer/spark` and of
+the tests. With --if-changed, which is how `make test-all` calls it, a digest that is there already is not tried again. So commit
+the line after a change to `streamer/spark`.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -23,6 +30,7 @@ from typing import Final
 from tests.spark.conftest import missing
 from tests.tools.fetched import ROOT, install
 from tests.tools.java_options import QUICK
+from tests.tools.records import append, stamp
 
 VERSIONS: Final = ("3.5", "4.0", "4.1")
 #: What is there for it, and random sets, tenants with most events among them.
@@ -33,6 +41,22 @@ TESTED: Final = (
 )
 #: PySpark 3.5 leaves sockets to the collector of garbage.
 IGNORED: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+RECORDS: Final = ROOT / "tests" / "records" / "spark-versions.jsonl"
+
+
+def digest(root: Path = ROOT) -> str:
+    """Return what stands for `streamer/spark` and the tests of versions: another one after any change to them."""
+    sources = sorted((root / "streamer" / "spark").rglob("*.py"))
+    sources += sorted(root / name for name in {test.partition("::")[0] for test in TESTED})
+    whole = hashlib.sha256(" ".join([*VERSIONS, *TESTED]).encode())
+    for source in sources:
+        whole.update(f"\n{source.relative_to(root).as_posix()}\n".encode() + source.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+def was_tried(tried: str, records: Path = RECORDS) -> bool:
+    """Tell whether a digest has passed on every version."""
+    return records.exists() and any(json.loads(line)["tried"] == tried for line in records.read_text().splitlines())
 
 
 def environment(version: str) -> Path:
@@ -59,17 +83,28 @@ def run(version: str) -> int:
     return code
 
 
-def main(versions: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Run the versions, two at once, and say which failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.spark_versions")
+    parser.add_argument("versions", nargs="*", metavar="VERSION")
+    parser.add_argument("--if-changed", action="store_true", help="unless streamer/spark has passed on all of them as it is")
+    options = parser.parse_args(arguments)
+    tried = digest()
+    if options.if_changed and was_tried(tried):
+        print(f"versions of Spark: streamer/spark passed on {', '.join(VERSIONS)} as it is")
+        return
     if (reason := missing()) is not None:
         print(f"versions of Spark: left out, {reason}")
         return
-    chosen = versions or VERSIONS
+    chosen = options.versions or VERSIONS
     # A session mostly waits for what it starts.
     with ThreadPoolExecutor(2) as pool:
         failed = [version for version, code in zip(chosen, pool.map(run, chosen), strict=True) if code != 0]
     if failed:
         sys.exit(f"Streamer fails on PySpark {', '.join(failed)}")
+    if set(chosen) == set(VERSIONS) and not was_tried(tried):
+        append("spark-versions", {**stamp(), "tried": tried, "versions": VERSIONS})
+        print(f"commit {RECORDS.relative_to(ROOT)}, so that this is not tried again before the next change")
 
 
 if __name__ == "__main__":

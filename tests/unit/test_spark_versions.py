@@ -1,0 +1,67 @@
+"""Older versions of Spark are tried again after any change to `streamer/spark`, and only then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.tools import spark_versions
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("streamer/spark", *(test.partition("::")[0] for test in spark_versions.TESTED)):
+        copy = shutil.copytree if (spark_versions.ROOT / name).is_dir() else shutil.copy
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(spark_versions.ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["streamer/spark/compat.py", "streamer/spark/job/job.py", "tests/spark/test_every_version.py"])
+def test_any_change_of_what_runs_is_seen(root: Path, name: str) -> None:
+    before = spark_versions.digest(root)
+    assert before == spark_versions.digest()
+    with (root / name).open("a") as file:
+        file.write("\n")
+    assert spark_versions.digest(root) != before
+
+
+def test_a_module_that_is_renamed_or_new_is_seen(root: Path) -> None:
+    before = spark_versions.digest(root)
+    (root / "streamer/spark/new.py").touch()
+    new = spark_versions.digest(root)
+    (root / "streamer/spark/new.py").rename(root / "streamer/spark/other.py")
+    assert len({before, new, spark_versions.digest(root)}) == 3
+
+
+def test_what_has_passed_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = tmp_path / "spark-versions.jsonl"
+    assert not spark_versions.was_tried("a", records)
+    records.write_text("".join(f"{json.dumps({'tried': tried})}\n" for tried in "ab"))
+    assert [spark_versions.was_tried(tried, records) for tried in "abc"] == [True, True, False]
+
+
+def test_only_a_run_of_all_versions_that_passes_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[str] = []
+    ran: list[str] = []
+    monkeypatch.setattr(spark_versions, "missing", lambda: None)
+    monkeypatch.setattr(spark_versions, "was_tried", lambda tried: tried in recorded)
+    monkeypatch.setattr(spark_versions, "append", lambda name, line: recorded.append(line["tried"]))
+    monkeypatch.setattr(spark_versions, "run", lambda version: ran.append(version) or 0)
+    spark_versions.main(["3.5"])
+    assert recorded == []
+    spark_versions.main(["--if-changed"])
+    assert recorded == [spark_versions.digest()]
+    assert sorted(ran) == ["3.5", "3.5", "4.0", "4.1"]
+    spark_versions.main(["--if-changed"])
+    assert len(ran) == 4
+    spark_versions.main([])
+    assert len(ran) == 7
+    monkeypatch.setattr(spark_versions, "run", lambda version: int(version == "4.0"))
+    recorded.clear()
+    with pytest.raises(SystemExit, match=r"fails on PySpark 4\.0"):
+        spark_versions.main([])
+    assert recorded == []
