@@ -17,9 +17,10 @@ export PYO3_PYTHON := $(abspath $(PY))
 RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print 2>/dev/null)
 
 # Tests of a file share a worker, with what is expensive to start or there but once: a session of Spark, a port.
+# Files have their turns as tests/conftest.py orders them; by default those of few tests come last, which are the longest.
 # What pytest runs: TEST names files or folders, BACKEND one backend; all of it on all backends that are here, if neither is given.
 # A JVM starts with the options that are kept beside the tools, where there are any.
-PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadfile --durations 20 $(TEST)
+PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadfile --no-loadscope-reorder --durations 20 $(TEST)
 
 SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.tools.spark_versions
 
@@ -91,7 +92,7 @@ endif
 peers: ## compile the benchmark beside other engines, which is a workspace of its own
 	$(if $(RUST),cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target)
 
-pytest: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are quick, on each backend
+pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
 	$(PYTEST)
 
 slow: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are slow, on each backend

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -12,6 +13,8 @@ import pytest
 
 import streamer
 from streamer import _backend
+
+HERE = Path(__file__).parent
 
 # A run of the gates is repeatable and short; `make fuzz` tries new examples for as long as one likes.
 hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, print_blob=True)
@@ -32,8 +35,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--case", metavar="NAME", help="run the cases of the table with NAME in their file::name alone")
 
 
+#: What takes longest begins first, in this order: a worker that begins a long file last is alone at the end.
+LONGEST = ("test_benchmarks.py", "test_readme.py", "spark", "service", "property", "cli")
+
+
+def _turn(item: pytest.Item) -> int:
+    """Tell how early the file of a test has its turn."""
+    (name, *_) = item.path.parts[len(HERE.parts) :]
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    items.sort(key=_turn)
+    for item in items:
+        if "spark_session" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
     if len(backends_under_test()) > 1:
         for item in items:
             if item.get_closest_marker("later_on_the_reference") and _of(item, "reference"):

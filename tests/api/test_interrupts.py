@@ -90,7 +90,7 @@ def test_a_long_match_is_interrupted_and_the_engine_goes_on(
         "match_batch": lambda: e.match_batch([event]),
         "threads": lambda: e.match_batch([event] * 64, threads=2),
     }
-    with pytest.raises(StopNow), alarm(stop, 0.3):
+    with pytest.raises(StopNow), alarm(stop, 0.1):
         asked[ask]()
     stats = e.stats()
     assert stats.matched + stats.unmatched == 0, "the handler ran when the event was done"

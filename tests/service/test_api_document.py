@@ -134,6 +134,7 @@ def test_every_kind_of_problem_is_in_the_guide() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.later_on_the_reference
 def test_nothing_that_the_document_allows_is_a_defect(api: Api) -> None:
     """schemathesis asks for what the document has, and for what it has not."""
     import hypothesis
