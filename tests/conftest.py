@@ -36,12 +36,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 #: What takes longest begins first, in this order: a worker that begins a long file last is alone at the end.
-LONGEST = ("test_benchmarks.py", "test_readme.py", "spark", "service", "property", "cli")
+LONGEST = ("test_benchmarks.py", "test_readme.py", "spark", "service", "conformance", "property", "cli")
+#: Where processes, servers and benchmarks are started, and little is about what matches: all is `later_on_the_reference`.
+LATER = ("cli", "metrics", "service", "spark", "test_benchmarks.py")
+
+
+def _folder(item: pytest.Item) -> str:
+    """Return the folder or file below this one that a test is in."""
+    return item.path.parts[len(HERE.parts)]
 
 
 def _turn(item: pytest.Item) -> int:
     """Tell how early the file of a test has its turn."""
-    (name, *_) = item.path.parts[len(HERE.parts) :]
+    name = _folder(item)
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
@@ -53,7 +60,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             item.add_marker(pytest.mark.slow)
     if len(backends_under_test()) > 1:
         for item in items:
-            if item.get_closest_marker("later_on_the_reference") and _of(item, "reference"):
+            is_later = _folder(item) in LATER or item.get_closest_marker("later_on_the_reference")
+            if is_later and _of(item, "reference"):
                 item.add_marker(pytest.mark.integration if item.get_closest_marker("slow") else pytest.mark.slow)
     if config.getoption("case") is None:
         return
@@ -63,7 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 
 
 def _of(item: pytest.Function, backend: str) -> bool:
-    return "backend" in item.fixturenames and item.callspec.params["backend"] == backend
+    # A folder may have a fixture of that name with one backend alone.
+    return hasattr(item, "callspec") and item.callspec.params.get("backend") == backend
 
 
 def pytest_report_header() -> str:

@@ -72,6 +72,7 @@ def test_candidates_and_matches_are_told_for_each_collection(engine: MakeEngine,
     assert {each.collection for each in e.stats().collections} == {"orders", "users"}
 
 
+@pytest.mark.later_on_the_reference
 def test_so_many_collections_are_counted_and_no_more(engine: MakeEngine, backend: str) -> None:
     e = engine()
     e.add_many({"id": f"s{n}", "collection": f"c{n}"} for n in range(5000))
@@ -113,6 +114,7 @@ def test_the_estimated_rate_is_near_the_one_that_is_measured(engine: MakeEngine)
     assert 1e-4 < stats.estimated_rate < 0.05
 
 
+@pytest.mark.later_on_the_reference
 def test_memory_is_told_by_what_holds_it_and_returns(engine: MakeEngine, backend: str) -> None:
     e = engine()
     texts = [

@@ -124,6 +124,7 @@ def test_a_stream_gives_a_result_as_soon_as_its_line_has_come(ones: Engine) -> N
         assert source.given <= at + 1
 
 
+@pytest.mark.later_on_the_reference
 def test_a_stream_takes_constant_memory(ones: Engine) -> None:
     def peak(count: int) -> int:
         line = b'{"data": {"a": 1, "pad": "%s"}}\n' % (b"x" * 1000)

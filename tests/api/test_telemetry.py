@@ -151,6 +151,7 @@ def test_an_event_whose_evaluation_is_interrupted_counts_as_internal(engine: Mak
     assert read(e).rejected["internal"] == 1
 
 
+@pytest.mark.later_on_the_reference
 def test_two_threads_lose_no_count(two: Engine) -> None:
     def run() -> None:
         for _ in range(300):

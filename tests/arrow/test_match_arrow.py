@@ -271,6 +271,7 @@ def test_arguments_win_and_are_checked(filled: Engine) -> None:
         filled.match_arrow(array, threads=True)
 
 
+@pytest.mark.later_on_the_reference
 @pytest.mark.parametrize("threads", [1, 4])
 def test_the_first_event_with_which_there_are_enough_matches_is_the_last(filled: Engine, threads: int) -> None:
     """What is left is what has no row in `events`; together it is the same as at once, and each event is counted once."""

@@ -101,6 +101,7 @@ KINDS = [above, between, prefix, suffix, wildcard, contains, holds, topic, level
 LEFT_TO_THE_INDEX = [above, contains, holds]
 
 
+@pytest.mark.later_on_the_reference
 @pytest.mark.parametrize("kind", KINDS)
 def test_most_of_what_nobody_wants_is_stopped(engine: Any, backend: str, kind: Callable[[random.Random], Made]) -> None:
     rng = random.Random(7)
@@ -122,6 +123,7 @@ def test_most_of_what_nobody_wants_is_stopped(engine: Any, backend: str, kind: C
     assert state.no >= 0.9 * others > 0.9 * 1900
 
 
+@pytest.mark.later_on_the_reference
 def test_a_shipped_filter_of_all_kinds_keeps_its_rate_and_stops_the_others(engine: Any) -> None:
     rng = random.Random(7)
     e: Engine = engine()

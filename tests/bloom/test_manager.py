@@ -189,6 +189,7 @@ def test_a_filter_of_removed_keys_is_rebuilt_smaller(clock: Clock) -> None:
         assert e.match_count({"collection": "c", "data": {"f0": n}}) == (n >= 600)
 
 
+@pytest.mark.later_on_the_reference
 def test_a_filter_that_passes_too_much_is_rebuilt_for_its_measured_probes(clock: Clock, sampling: int) -> None:
     """60 keys an event, one simulated hour: the first rebuild mends it, and it is left alone from then on."""
     options = BloomOptions()
@@ -214,6 +215,7 @@ def test_a_filter_that_passes_too_much_is_rebuilt_for_its_measured_probes(clock:
     assert state.measured_rate <= 1.2 * options.fp_rate
 
 
+@pytest.mark.later_on_the_reference
 def test_sixty_probes_are_sized_for_from_the_beginning(clock: Clock, sampling: int) -> None:
     options = BloomOptions()
     e = engine_with(options, 600, fields=60)

@@ -234,6 +234,7 @@ def carrying(rng: random.Random) -> Any:
     return rng.choice([text, text.upper(), number, f"{rng.randrange(4)}.{rng.randrange(12)}.0.0", [text, number]])
 
 
+@pytest.mark.later_on_the_reference
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed < 3)) for seed in range(4)])
 def test_a_filter_of_all_kinds_over_many_loses_nothing(engine: Any, seed: int) -> None:
     """So many of one partition that the native engine has a filter for them, which says NO and is rebuilt meanwhile."""

@@ -17,6 +17,7 @@ def has_cel(case: Case) -> bool:
     return any('"cel"' in text for text in case.subscriptions)
 
 
+@pytest.mark.slow
 @pytest.mark.later_on_the_reference
 def test_what_has_cel_in_a_file_is_as_it_claims(cases: list[Case], backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # A case says what an expression comes to, not how fast a machine is.
