@@ -44,8 +44,8 @@ season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while 
 test: $(if $(TEST),pytest,static pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
-# Two at a time, since one core alone is busy for much of each; what each prints comes when it ends.
-PAIRED = $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+# Two at a time, since one core alone is busy for much of each; what a command prints comes when it ends.
+PAIRED = $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
 test-all: $(if $(TEST),slow,test slow) ## `make test`, the tests that take long, the site, the peers' crate, an installed wheel, older versions of Spark for a change to streamer/spark; with TEST: a part with what takes long in it
 	$(if $(TEST),,@$(PAIRED) wheel site peers)
@@ -55,8 +55,9 @@ test-all: $(if $(TEST),slow,test slow) ## `make test`, the tests that take long,
 test-integration: $(VENV)/.dev-$(KIND) $(if $(TEST),,spark-versions) ## what test-all leaves out: rounds that are recorded, a broker of Kafka that is fetched, older versions of Spark
 	STREAMER_BACKEND=$(or $(BACKEND),auto) $(PY) -m pytest -q -m integration $(TEST)
 
-static: $(VENV)/.dev-$(KIND)
-	@$(PAIRED) rust types lint
+# Rust needs an interpreter and no packages, so on a new machine it is tested while they are installed.
+static:
+	@$(PAIRED) types rust lint
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .
@@ -79,7 +80,7 @@ site: $(VENV)/.dev-$(KIND) ## build the documentation as a site in site/; a brok
 	@$(PY) -m docs.site
 
 # clippy compiles all targets; what is no test need not be linked, too.
-rust: $(VENV)/.dev-$(KIND) ## rustfmt, clippy and the tests of the Rust workspace
+rust: | $(PY) ## rustfmt, clippy and the tests of the Rust workspace
 ifeq ($(RUST),yes)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -147,7 +147,7 @@ def test_every_chart_of_the_page_is_drawn_and_no_label_covers_another() -> None:
 
 @pytest.mark.slow
 def test_a_broken_link_and_a_broken_anchor_end_the_build(tmp_path: Path) -> None:
-    pytest.importorskip("zensical", reason="`make site` installs zensical")
+    pytest.importorskip("zensical", reason="the extra `docs` is not installed")
     (tmp_path / "pages").mkdir()
     (tmp_path / "zensical.toml").write_text('[project]\nsite_name = "x"\ndocs_dir = "pages"\n')
 
