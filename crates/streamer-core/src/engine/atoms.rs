@@ -6,7 +6,8 @@ use crate::automaton::places::topic_matches;
 use crate::automaton::ranges::NumberCut;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::encoded::AtomView;
-use crate::engine::values::Values;
+use crate::engine::values::{SeenValue, Values};
+use crate::json::{Element, Elements};
 use crate::value::{Kind, ScalarRef, Value};
 use crate::watch::spend;
 
@@ -33,9 +34,14 @@ pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
             kinds.has(seen.kind) && none_of.into_iter().all(|atom| atom_fails(&atom.view, values, at))
         }
         (AtomView::EqualTree(tree), _) => {
-            seen.kind == tree.kind() && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true))
+            seen.kind == tree.kind()
+                && !is_longer(values, at, tree)
+                && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true))
         }
         (AtomView::Element(element), _) => {
+            if let Some(mut long) = long_list(values, at) {
+                return long.any(|one| one.equals(element) == Some(true));
+            }
             elements_of(values, at).is_some_and(|elements| elements.iter().any(|one| one.equals(element) == Some(true)))
         }
         (atom, Some(ScalarRef::String(text))) => text_atom_holds(atom, text),
@@ -48,12 +54,19 @@ pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
 pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
     match atom {
         AtomView::EqualTree(tree) => {
-            values.get(at).kind != tree.kind() || values.tree(at).is_some_and(|value| value.equals(tree) == Some(false))
+            values.get(at).kind != tree.kind()
+                || is_longer(values, at, tree)
+                || values.tree(at).is_some_and(|value| value.equals(tree) == Some(false))
         }
-        AtomView::Element(element) => match elements_of(values, at) {
-            Some(elements) => elements.iter().all(|one| one.equals(element) == Some(false)),
-            None => values.get(at).kind != Kind::List,
-        },
+        AtomView::Element(element) => {
+            if let Some(mut long) = long_list(values, at) {
+                return long.all(|one| one.equals(element) == Some(false));
+            }
+            match elements_of(values, at) {
+                Some(elements) => elements.iter().all(|one| one.equals(element) == Some(false)),
+                None => values.get(at).kind != Kind::List,
+            }
+        }
         atom => !atom_holds(atom, values, at),
     }
 }
@@ -73,6 +86,22 @@ fn elements_of<'v>(values: &'v mut Values<'_>, at: usize) -> Option<&'v [Value]>
     Some(elements)
 }
 
+/// The text of a list from which on there is no tree of it, which may be twenty times as long.
+const LONG: usize = 1 << 16;
+
+/// The elements of a list that is long, which are about to be compared.
+pub(super) fn long_list<'f>(values: &Values<'f>, at: usize) -> Option<impl Iterator<Item = Element<'f>> + use<'f>> {
+    let SeenValue { kind, leaf, .. } = values.get(at);
+    let text = leaf.raw();
+    (kind == Kind::List && text.len() >= LONG).then(|| Elements::of(text).inspect(|element| spend(1 + element.len() / A_UNIT)))
+}
+
+/// Whether a value is a long list of more elements than *tree*.
+fn is_longer(values: &Values<'_>, at: usize, tree: &Value) -> bool {
+    let Value::List(elements) = tree else { return false };
+    long_list(values, at).is_some_and(|long| long.take(elements.len() + 1).count() > elements.len())
+}
+
 /// How many characters, elements or members a value has.
 fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
     let size = match values.get(at).scalar {
@@ -81,10 +110,13 @@ fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
             text.chars().count()
         }
         Some(_) => return None,
-        None => match values.tree(at)? {
-            Value::List(elements) => elements.len(),
-            Value::Map(members) => members.len(),
-            _ => return None,
+        None => match long_list(values, at) {
+            Some(long) => long.count(),
+            None => match values.tree(at)? {
+                Value::List(elements) => elements.len(),
+                Value::Map(members) => members.len(),
+                _ => return None,
+            },
         },
     };
     u32::try_from(size).ok()

@@ -141,6 +141,7 @@ impl EngineState {
             let change = self.evaluate(one, rest)?;
             Ok((change, more(one, rest, change)))
         });
+        scratch.release(event.text.len());
         self.settle(change.and_then(|change| change.map_err(Unread::Bad)), scratch)
     }
 
@@ -162,6 +163,7 @@ impl EngineState {
         scratch.tally.begin(&self.telemetry);
         watch::begin(self.options.ask);
         let change = self.evaluate_fields(version, fields, tenant, scratch).map_err(Unread::Bad);
+        scratch.release(fields.bytes());
         self.settle(change.map(|change| (change, ())), scratch).map(|(matched, ())| matched)
     }
 
@@ -450,6 +452,7 @@ impl EngineState {
         let found = self.with_flat(&mut Group::alone(version), event, scratch, |one, rest| {
             self.find_stays(one, rest).then(|| rest.old.found.clone())
         });
+        scratch.release(event.text.len());
         found.ok().flatten()
     }
 }

@@ -7,6 +7,7 @@ pub mod buckets;
 pub mod build;
 mod changes;
 mod checks;
+mod choosing;
 mod consistency;
 mod draft;
 mod dump;

@@ -23,7 +23,25 @@ pub struct Scratch {
     pub(super) cel: CelScratch,
 }
 
+/// An event of so many bytes leaves no memory behind: most of its size again may be in what is reused.
+const LONG: usize = 1 << 18;
+
 impl Scratch {
+    /// Give memory back after an event of so many bytes. What was found stays.
+    #[inline]
+    pub(super) fn release(&mut self, bytes: usize) {
+        if bytes >= LONG {
+            self.forget();
+        }
+    }
+
+    #[cold]
+    fn forget(&mut self) {
+        let Scratch { flattener, values, segment, old, cel, .. } = self;
+        (*flattener, *values, *segment, *cel) = Default::default();
+        (old.flattener, old.values) = Default::default();
+    }
+
     /// Errors of CEL of the last event that are to be told, also where [`Engine::stays`] was asked.
     pub fn errors(&self) -> &[CelError] {
         &self.output.errors

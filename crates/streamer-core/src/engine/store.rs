@@ -14,7 +14,7 @@
 use crate::engine::checks::StoreCounts;
 use crate::engine::encoded::{CannotBuild, ClauseEncoder, ClauseView, EncodedClauses, FastHash, Pool, Rows, begin_clause};
 use crate::engine::paths::{PathSet, PathSets};
-use crate::engine::verifications::{Verification, Verifications, VerificationsBuilder, VerifiedTree};
+use crate::engine::verifications::{Verification, Verifications, VerificationsBuilder, VerifiedTree, shared_names};
 use crate::engine::wide::{WIDE, Wide};
 use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter, is_rows};
@@ -220,7 +220,12 @@ impl Store {
             }
             slots.push(base.checked_add(line)?);
         }
-        let verify = from.pack.several(|one| Some((one.below(all)?, Verification::unpack(one, paths.len(), encoded.len())?)))?;
+        let mut verify =
+            from.pack.several(|one| Some((one.below(all)?, Verification::unpack(one, paths.len(), encoded.len())?)))?;
+        for (_, verification) in &mut verify {
+            let fields: Vec<u32> = verification.fields.iter().map(|clause| encoded.clause(*clause).path).collect();
+            verification.shared = shared_names(&fields, |path| &paths[path as usize].0.names);
+        }
         let is_sorted = verify.is_sorted_by(|(left, _), (right, _)| left < right);
         let mut verifications = VerificationsBuilder::default();
         verify.into_iter().for_each(|(subscription, verification)| verifications.add(subscription, verification));
@@ -307,9 +312,9 @@ impl StoreBuilder {
         let tree = verify.pattern.as_ref().map(|pattern| Arc::new(VerifiedTree::of(pattern, &mut fields)));
         let mut clauses = Vec::with_capacity(fields.len());
         let mut words = Vec::new();
-        for (path, atoms) in fields {
+        for (path, atoms) in &fields {
             begin_clause(paths[*path as usize], atoms.len(), &mut words)?;
-            for atom in atoms {
+            for atom in atoms.iter() {
                 self.writer.atom(atom, &mut words)?;
             }
             clauses.push(self.clauses.intern(&words)?);
@@ -317,7 +322,9 @@ impl StoreBuilder {
         let changed = verify.changed.iter().map(|(left, right)| (paths[*left as usize], paths[*right as usize])).collect();
         let compared =
             verify.compared.iter().map(|(left, relation, right)| (paths[*left as usize], *relation, paths[*right as usize]));
-        Ok(Verification { changed, compared: compared.collect(), fields: clauses.into(), tree })
+        let fields: Vec<u32> = fields.iter().map(|(path, _)| paths[*path as usize]).collect();
+        let shared = shared_names(&fields, |path| &self.paths[path as usize].0.names);
+        Ok(Verification { changed, compared: compared.collect(), fields: clauses.into(), tree, shared })
     }
 
     /// Add a subscription. After an error the builder is of no more use.
@@ -382,7 +389,9 @@ impl StoreBuilder {
                 .iter()
                 .map(|(left, relation, right)| (paths[*left as usize], *relation, paths[*right as usize]))
                 .collect();
-            let copy = Verification { changed, compared, fields: clauses.as_slice().into(), tree: verification.tree.clone() };
+            let shared = verification.shared.iter().map(|(path, names)| (paths[*path as usize], *names)).collect();
+            let (fields, tree) = (clauses.as_slice().into(), verification.tree.clone());
+            let copy = Verification { changed, compared, fields, tree, shared };
             self.verify.add(new, copy);
         }
         for conjunction in 0..store.conjunctions() as u32 {

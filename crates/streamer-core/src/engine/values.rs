@@ -1,12 +1,14 @@
 //! The values of one event at the paths that the index asks for, each read, parsed and hashed once.
 
 use crate::automaton::literals;
+use crate::engine::choosing::ChoiceScratch;
 use crate::flatten::{Flat, Leaf, PathId};
 use crate::json;
 use crate::subscriptions::normal_form::Mode;
 use crate::value::{Kind, ScalarRef, Seed, Value};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// A value that was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,8 @@ struct ValuesAt {
     stamp: u64,
     start: u32,
     end: u32,
+    /// The fewest names that lead to an array around one of them; `u32::MAX` where none lies in an array.
+    names_to_array: u32,
 }
 
 /// What is kept between events to save allocations.
@@ -36,6 +40,7 @@ pub struct ValuesScratch {
     stamp: u64,
     present: Vec<PathId>,
     literals: literals::SeenLiterals,
+    choice: ChoiceScratch,
 }
 
 /// The values of one event. See the head of this file.
@@ -49,9 +54,11 @@ pub struct Values<'f> {
     present: Vec<PathId>,
     present_is_known: bool,
     /// Made when the first one is asked for.
-    trees: Option<HashMap<usize, Option<Value>>>,
+    trees: Option<HashMap<usize, Option<Rc<Value>>>>,
     /// Scratch of automata over texts.
     pub(super) literals: literals::SeenLiterals,
+    /// Scratch of patterns over arrays.
+    pub(super) choice: ChoiceScratch,
 }
 
 impl<'f> Values<'f> {
@@ -72,6 +79,7 @@ impl<'f> Values<'f> {
             present_is_known: false,
             trees: None,
             literals: std::mem::take(&mut scratch.literals),
+            choice: std::mem::take(&mut scratch.choice),
         }
     }
 
@@ -81,6 +89,7 @@ impl<'f> Values<'f> {
         scratch.asked = self.asked;
         scratch.present = self.present;
         scratch.literals = self.literals;
+        scratch.choice = self.choice;
     }
 
     /// What scalars are hashed with.
@@ -100,6 +109,13 @@ impl<'f> Values<'f> {
         if asked.stamp == self.stamp { asked.start as usize..asked.end as usize } else { self.read(path, mode) }
     }
 
+    /// The fewest names that lead to an array around a leaf at a path; `u32::MAX` where none lies in an array.
+    #[inline]
+    pub fn names_to_array(&mut self, path: PathId) -> u32 {
+        self.at(path, Mode::AnyLeaf);
+        self.asked[path.0 as usize * 2 + 1].names_to_array
+    }
+
     fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
         let start = self.seen.len();
         let seed = self.seed;
@@ -112,8 +128,10 @@ impl<'f> Values<'f> {
             Mode::AnyLeaf => self.seen.extend(self.flat.leaves(path).map(seen)),
         }
         let end = self.seen.len();
+        let names = |seen: &SeenValue<'f>| self.flat.names_to_array(seen.leaf.position());
+        let names_to_array = self.seen[start..].iter().map(names).min().unwrap_or(u32::MAX);
         self.asked[path.0 as usize * 2 + usize::from(mode == Mode::AnyLeaf)] =
-            ValuesAt { stamp: self.stamp, start: start as u32, end: end as u32 };
+            ValuesAt { stamp: self.stamp, start: start as u32, end: end as u32, names_to_array };
         start..end
     }
 
@@ -125,12 +143,22 @@ impl<'f> Values<'f> {
 
     /// A list or an object by its position, as a tree; None where it is neither, or lazily read and malformed.
     pub fn tree(&mut self, position: usize) -> Option<&Value> {
+        self.tree_of(position).as_deref()
+    }
+
+    /// What [`Values::tree`] returns, to keep while another one is asked for.
+    pub fn shared_tree(&mut self, position: usize) -> Option<Rc<Value>> {
+        self.tree_of(position).clone()
+    }
+
+    fn tree_of(&mut self, position: usize) -> &Option<Rc<Value>> {
         let seen = self.seen[position];
         let read = || {
             let options = json::ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
-            matches!(seen.kind, Kind::List | Kind::Map).then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok())?
+            matches!(seen.kind, Kind::List | Kind::Map)
+                .then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok().map(Rc::new))?
         };
-        self.trees.get_or_insert_default().entry(position).or_insert_with(read).as_ref()
+        self.trees.get_or_insert_default().entry(position).or_insert_with(read)
     }
 
     /// Find the paths at which there is anything, for [`Values::present`].

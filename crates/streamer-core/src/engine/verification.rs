@@ -1,9 +1,12 @@
 //! Does what a whole subscription must pass besides its conjunctions hold for an event?
 
+use crate::engine::atoms::long_list;
+use crate::engine::choosing::{MOST_FIELDS, chosen};
 use crate::engine::consistency::{Spent, consistent};
 use crate::engine::store::{Store, flags};
 use crate::engine::values::Values;
-use crate::flatten::{PathId, Position};
+use crate::flatten::PathId;
+use crate::json::Element;
 use crate::subscriptions::normal_form::Relation;
 use crate::value::Kind;
 use std::ops::Range;
@@ -36,8 +39,11 @@ pub(super) fn verification_holds(
     match &verification.tree {
         Some(tree) if holds => {
             let in_arrays_only = store.flags[subscription as usize] & flags::ARRAYS != 0;
-            if in_arrays_only && !any_in_array(store, &verification.fields, map, values) {
+            if in_arrays_only && !any_shared(&verification.shared, map, values) {
                 return Ok(true);
+            }
+            if tree.any_of.is_empty() && verification.fields.len() <= MOST_FIELDS {
+                return Ok(chosen(store, verification, map, values));
             }
             consistent(store, verification, tree, map, values)
         }
@@ -45,12 +51,9 @@ pub(super) fn verification_holds(
     }
 }
 
-/// Whether any value that one of these clauses asks for lies in an array.
-fn any_in_array(store: &Store, clauses: &[u32], map: &[PathId], values: &mut Values<'_>) -> bool {
-    clauses.iter().any(|clause| {
-        let path = store.clause(*clause).path;
-        values.at(map[path as usize], store.mode(path)).any(|at| values.get(at).leaf.position() != Position::NONE)
-    })
+/// Whether an array that two fields of a pattern share may hold a leaf of one: only there can a choice of leaves contradict itself.
+fn any_shared(shared: &[(u32, u32)], map: &[PathId], values: &mut Values<'_>) -> bool {
+    shared.iter().any(|(path, names)| values.names_to_array(map[*path as usize]) <= *names)
 }
 
 /// Whether two values that are there compare so.
@@ -59,7 +62,7 @@ fn compares(one: usize, relation: Relation, other: usize, values: &mut Values<'_
     match (relation, left.scalar, right.scalar) {
         (Relation::Equal, Some(left), Some(right)) => left == right,
         (Relation::Equal, None, None) if left.kind == right.kind => {
-            let left = values.tree(one).cloned();
+            let left = values.shared_tree(one);
             left.zip(values.tree(other)).is_some_and(|(left, right)| left.equals(right) == Some(true))
         }
         (Relation::Less | Relation::LessOrEqual, Some(left), Some(right)) if left.kind() == right.kind() => {
@@ -79,9 +82,24 @@ fn differ(one: Range<usize>, other: Range<usize>, values: &mut Values<'_>) -> bo
         (Some(left), Some(right)) => left != right,
         _ if left.kind == Kind::BeyondFloat || right.kind == Kind::BeyondFloat => false,
         _ if left.kind != right.kind => true,
-        _ => {
-            let left = values.tree(one.start).cloned();
-            left.zip(values.tree(other.start)).is_some_and(|(left, right)| left.equals(right) == Some(false))
+        _ if left.leaf.raw() == right.leaf.raw() => false,
+        _ => match (long_list(values, one.start), long_list(values, other.start)) {
+            (Some(one), Some(other)) => lists_differ(one, other),
+            _ => {
+                let left = values.shared_tree(one.start);
+                left.zip(values.tree(other.start)).is_some_and(|(left, right)| left.equals(right) == Some(false))
+            }
+        },
+    }
+}
+
+/// Whether two lists differ, as two values do.
+fn lists_differ<'t>(mut one: impl Iterator<Item = Element<'t>>, mut other: impl Iterator<Item = Element<'t>>) -> bool {
+    loop {
+        match (one.next(), other.next()) {
+            (Some(left), Some(right)) if left.differs(&right) => return true,
+            (Some(_), Some(_)) => {}
+            (left, right) => return left.is_some() != right.is_some(),
         }
     }
 }

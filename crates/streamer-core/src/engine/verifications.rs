@@ -32,6 +32,30 @@ pub struct Verification {
     pub fields: Box<[u32]>,
     /// The pattern tree over them, whose choice of leaves must be consistent.
     pub tree: Option<Arc<VerifiedTree>>,
+    /// Of each path of a field that begins as that of another field does: with how many names. An array further down holds no leaf
+    /// of another field.
+    pub shared: Box<[(u32, u32)]>,
+}
+
+/// [`Verification::shared`] of fields at these *paths*, which are called *name*; linear but for a sort.
+pub(super) fn shared_names<'n>(paths: &[u32], name: impl Fn(u32) -> &'n [Box<str>]) -> Box<[(u32, u32)]> {
+    let mut sorted = paths.to_vec();
+    sorted.sort_unstable_by_key(|path| name(*path));
+    // What a path has in common with any other one it has in common with one of its neighbours.
+    let common = |pair: &[u32]| name(pair[0]).iter().zip(name(pair[1])).take_while(|(one, other)| one == other).count() as u32;
+    let mut shared: Vec<(u32, u32)> = Vec::new();
+    let mut before = 0;
+    for (at, path) in sorted.iter().enumerate() {
+        let after = sorted.get(at..at + 2).map_or(0, common);
+        let most = before.max(after);
+        before = after;
+        match shared.last_mut() {
+            Some((last, names)) if last == path => *names = most.max(*names),
+            _ if most > 0 => shared.push((*path, most)),
+            _ => {}
+        }
+    }
+    shared.into()
 }
 
 /// A pattern over fields that are numbered depth first.
@@ -74,7 +98,7 @@ impl Verification {
         }
     }
 
-    /// What was packed, of a store of so many *paths* and *clauses*.
+    /// What was packed, of a store of so many *paths* and *clauses*; but for what is shared, which follows from the rest.
     pub(super) fn unpack(pack: &mut Unpacker<'_>, paths: usize, clauses: usize) -> Option<Verification> {
         let changed = pack.several(|path| path.below(paths))?;
         let compared = pack.several(|number| number.below(paths.max(Relation::ALL.len())))?;
@@ -92,7 +116,7 @@ impl Verification {
             _ => None,
         };
         let changed = changed.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-        Some(Verification { changed, compared: compared?, fields: fields.into(), tree })
+        Some(Verification { changed, compared: compared?, fields: fields.into(), tree, shared: Box::default() })
     }
 }
 
@@ -170,10 +194,13 @@ impl Verifications {
 
     /// Heap bytes held, those of shared trees left out.
     pub(super) fn bytes(&self) -> usize {
-        let distinct = self
-            .distinct
-            .iter()
-            .map(|one| size_of::<Verification>() + one.changed.len() * 8 + one.compared.len() * 12 + one.fields.len() * 4);
+        let distinct = self.distinct.iter().map(|one| {
+            size_of::<Verification>()
+                + one.changed.len() * 8
+                + one.compared.len() * 12
+                + one.fields.len() * 4
+                + one.shared.len() * 8
+        });
         self.have.len() * 16 + self.numbers.len() * 4 + distinct.sum::<usize>()
     }
 }
@@ -215,7 +242,13 @@ mod tests {
     use super::*;
 
     fn waiting_for(path: u32) -> Verification {
-        Verification { changed: [(path, path + 1)].into(), compared: Box::default(), fields: Box::default(), tree: None }
+        Verification {
+            changed: [(path, path + 1)].into(),
+            compared: Box::default(),
+            fields: Box::default(),
+            tree: None,
+            shared: Box::default(),
+        }
     }
 
     #[test]

@@ -43,6 +43,13 @@ pub(crate) struct ArrayElement {
     /// Which array of the event, a serial number.
     pub(crate) array: u32,
     pub(crate) depth: u32,
+    /// How many names lead to the outermost array that it lies in; 0 where that is not known, `u32::MAX` for what lies in none.
+    pub(crate) names: u32,
+}
+
+impl ArrayElement {
+    /// What lies in no array.
+    pub(crate) const NONE: ArrayElement = ArrayElement { outer: Position::NONE, array: u32::MAX, depth: 0, names: u32::MAX };
 }
 
 pub(crate) const NO_ENTRY: u32 = u32::MAX;
@@ -93,7 +100,7 @@ impl Entries {
     pub(crate) fn begin(&mut self, nodes: usize) {
         self.all.clear();
         self.elements.clear();
-        self.elements.push(ArrayElement { outer: Position::NONE, array: u32::MAX, depth: 0 });
+        self.elements.push(ArrayElement::NONE);
         self.plain.clear();
         self.unknown.clear();
         (self.untold, self.is_partial_delete, self.only_before, self.before_end) = (false, false, false, 0);
@@ -116,6 +123,34 @@ impl Entries {
         }
         self.all.push(entry);
         index
+    }
+
+    /// Take back all entries from *from* on, of which each is the last of its node once those behind it are gone. False where the one
+    /// before each would take long to find; then nothing is changed. *before* is scratch.
+    pub(crate) fn take_back(&mut self, from: u32, before: &mut Vec<u32>) -> bool {
+        let end = self.all.len();
+        let reach = 4 * (end - from as usize) + 64;
+        before.clear();
+        for index in from..end as u32 {
+            let node = self.all[index as usize].node;
+            if self.heads[node as usize].first == index {
+                before.push(NO_ENTRY);
+                continue;
+            }
+            let least = (index as usize).saturating_sub(reach);
+            let Some(at) = (least..index as usize).rev().find(|at| self.all[*at].next == index) else { return false };
+            before.push(at as u32);
+        }
+        for (index, before) in (from..end as u32).zip(&*before).rev() {
+            let head = &mut self.heads[self.all[index as usize].node as usize];
+            head.last = *before;
+            match self.all.get_mut(*before as usize) {
+                Some(entry) => entry.next = NO_ENTRY,
+                None => head.stamp = 0,
+            }
+        }
+        self.all.truncate(from as usize);
+        true
     }
 
     /// The first living entry of a node.

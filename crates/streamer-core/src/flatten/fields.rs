@@ -95,10 +95,15 @@ impl EventFields {
         self.values.clear();
         self.fields.clear();
         self.elements.clear();
-        self.elements.push(ArrayElement { outer: Position::NONE, array: u32::MAX, depth: 0 });
+        self.elements.push(ArrayElement::NONE);
         self.positions.clear();
         self.arrays.clear();
         self.topic = None;
+    }
+
+    /// How many bytes its names and values have.
+    pub fn bytes(&self) -> usize {
+        self.names.len() + self.values.len()
     }
 
     /// Give the event a topic.
@@ -115,7 +120,8 @@ impl EventFields {
             let serial = arrays.len() as u32;
             let array = *arrays.entry((outer, array)).or_insert(serial);
             let depth = elements[outer.0 as usize].depth + 1;
-            elements.push(ArrayElement { outer, array, depth });
+            // At which name an array stands shows only once all fields are there.
+            elements.push(ArrayElement { outer, array, depth, names: 0 });
             Position(elements.len() as u32 - 1)
         })
     }

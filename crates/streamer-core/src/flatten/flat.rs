@@ -208,6 +208,12 @@ impl<'a> Flat<'a> {
         self.entries.elements[position.0 as usize].array
     }
 
+    /// How many names lead to the outermost array that *position* lies in; 0 where that is not known, `u32::MAX` without one.
+    #[inline]
+    pub fn names_to_array(&self, position: Position) -> u32 {
+        self.entries.elements[position.0 as usize].names
+    }
+
     /// In how many arrays *position* lies.
     pub fn depth(&self, position: Position) -> u32 {
         self.entries.elements[position.0 as usize].depth

@@ -3,6 +3,10 @@
 //! A loop over an explicit stack of open containers. A frame is opened only for a container below which something is wanted;
 //! every other value is skipped whole. An element of an array may have to be read twice: once for a pointer of the layout that
 //! leads into it, once for the leaves of patterns. It is never read more often, as no leaves are wanted below such a pointer.
+//!
+//! A list of millions of elements has few that differ in what is wanted, or its event is as much larger. From [`MANY`] elements on
+//! an element that has the same wanted values in the same places as one before it in its list is left out: no pattern can tell
+//! the two apart (semantics.md section 5: of each list one element is chosen).
 
 use super::entries::{ArrayElement, DEAD, Entries, Entry, NO_ENTRY, Position};
 use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, OPTIONAL, PathTrie, ROOT, THROUGH, TrieNode, VALUE};
@@ -10,9 +14,20 @@ use crate::json::skip;
 use crate::json::token::{self, JsonFault, Result, Strings, peek, space};
 use crate::value::{Kind, Number};
 
+/// Elements of a list that are kept whether they repeat others or not.
+const MANY: u32 = 256;
+/// So many elements are remembered, to find those that repeat one: at first, and at most once so many are kept.
+const REMEMBERED: [usize; 2] = [1 << 10, 1 << 16];
+/// For so many bytes of the event one is remembered at most.
+const BYTES_OF_ONE: usize = 64;
+
 /// What is remembered between events, so that nothing is allocated after warm-up.
 #[derive(Debug, Default)]
 pub(crate) struct ScanScratch {
+    /// Elements of long lists, each where the hash of what was found in it says; of several the last.
+    elements: Vec<Remembered>,
+    kept: usize,
+    before: Vec<u32>,
     frames: Vec<ScanFrame>,
     /// For each node: in which object it was last seen as a member, and what was found below it.
     seen: Vec<Seen>,
@@ -26,6 +41,26 @@ struct Seen {
     object: u64,
     from: u32,
     to: u32,
+}
+
+/// Where an element of a list begins: in the text, among entries and elements, in the plain texts, and the next serial number.
+#[derive(Clone, Copy, Debug, Default)]
+struct Begun {
+    at: u32,
+    entries: u32,
+    elements: u32,
+    plain: u32,
+    serial: u32,
+}
+
+/// An element of a long list.
+#[derive(Clone, Copy, Debug, Default)]
+struct Remembered {
+    /// Its list; 0 is none.
+    array: u32,
+    begun: Begun,
+    entries_end: u32,
+    elements_end: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +78,9 @@ struct ScanFrame {
     array: u32,
     index: u32,
     again: u32,
+    /// How many names lead to the outermost array, and where the element being read begins.
+    names: u32,
+    begun: Begun,
 }
 
 /// What a pass found beside the entries.
@@ -82,6 +120,8 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
     /// Read an event.
     pub(crate) fn event(&mut self) -> Result<Scanned> {
         self.entries.begin(self.trie.nodes.len());
+        self.scratch.elements.clear();
+        self.scratch.kept = 0;
         let nodes = self.trie.nodes.len();
         if self.scratch.seen.len() < nodes {
             self.scratch.seen.resize(nodes, Seen::default());
@@ -230,12 +270,17 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                     if frame.again != 0 {
                         at = frame.again as usize;
                         frame.again = 0;
-                        (node, position) = self.element_again();
+                        (node, position) = self.element_again(at);
                         continue 'value;
+                    }
+                    let is_long = frame.index >= MANY && frame.begun.elements != 0;
+                    if is_long {
+                        at = self.repeated(at);
                     }
                     at = space(text, at);
                     if peek(text, at) == b',' {
-                        frame.index += 1;
+                        let top = self.scratch.frames.len() - 1;
+                        self.scratch.frames[top].index += 1;
                         at = space(text, at + 1);
                         (node, position) = self.element(at);
                         continue 'value;
@@ -258,6 +303,11 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
 
     fn open(&mut self, node: u32, entry: u32, position: Position, in_object: bool) -> ScanFrame {
         self.scratch.serial += 1;
+        let names = match self.entries.elements[position.0 as usize].names {
+            // In no array yet: the names are those of the objects around it.
+            u32::MAX => self.scratch.frames.iter().filter(|frame| frame.in_object).count() as u32,
+            names => names,
+        };
         ScanFrame {
             node,
             entry,
@@ -269,6 +319,8 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             array: self.scratch.serial as u32,
             index: 0,
             again: 0,
+            names,
+            begun: Begun::default(),
         }
     }
 
@@ -366,6 +418,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
         let top = self.scratch.frames.len() - 1;
         let frame = &mut self.scratch.frames[top];
         let flags = self.trie.nodes[frame.node as usize].flags;
+        frame.begun = Begun::default();
         if flags & INDEXES != 0 && frame.position == Position::NONE {
             let element = self.trie.element(frame.node, frame.index);
             if element != NOWHERE {
@@ -375,17 +428,87 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                 return (element, Position::NONE);
             }
         }
-        self.element_again()
+        self.element_again(at)
     }
 
-    /// Begin an element of the array on top for its leaves.
-    fn element_again(&mut self) -> (u32, Position) {
-        let frame = &self.scratch.frames[self.scratch.frames.len() - 1];
+    /// Begin an element of the array on top, at *at*, for its leaves.
+    fn element_again(&mut self, at: usize) -> (u32, Position) {
+        let top = self.scratch.frames.len() - 1;
+        let frame = &mut self.scratch.frames[top];
         let outer = frame.position;
         let depth = self.entries.elements[outer.0 as usize].depth + 1;
         let position = Position(self.entries.elements.len() as u32);
-        self.entries.elements.push(ArrayElement { outer, array: frame.array, depth });
+        frame.begun = Begun {
+            at: at as u32,
+            entries: self.entries.all.len() as u32,
+            elements: position.0,
+            plain: self.entries.plain.len() as u32,
+            serial: self.scratch.serial as u32,
+        };
+        self.entries.elements.push(ArrayElement { outer, array: frame.array, depth, names: frame.names });
         (frame.node, position)
+    }
+
+    /// After an element of a long list, whose text ends at *at*: forget it if it repeats another one, and pass over those that are
+    /// written as it is. Returns where the last of them ends.
+    #[cold]
+    fn repeated(&mut self, mut at: usize) -> usize {
+        let top = self.scratch.frames.len() - 1;
+        let ScanFrame { begun, array, node, position, .. } = self.scratch.frames[top];
+        self.forget_repeated(array, begun);
+        if position == Position::NONE && self.trie.nodes[node as usize].flags & INDEXES != 0 {
+            // Each has to be counted.
+            return at;
+        }
+        let text = self.text;
+        let written = &text[begun.at as usize..at];
+        while let (b',', Some(next)) = (peek(text, at), text.get(at + 1..at + 1 + written.len())) {
+            let end = at + 1 + written.len();
+            if next != written || !matches!(peek(text, end), b',' | b']') {
+                break;
+            }
+            at = end;
+        }
+        at
+    }
+
+    /// Forget what was found in an element if it repeats one that is remembered; else remember it.
+    fn forget_repeated(&mut self, array: u32, begun: Begun) {
+        let Scan { text, trie, entries, scratch, .. } = self;
+        let (entries_end, elements_end) = (entries.all.len() as u32, entries.elements.len() as u32);
+        let found = Remembered { array, begun, entries_end, elements_end };
+        let own = &entries.all[begun.entries as usize..];
+        if own.is_empty() {
+            return entries.elements.truncate(begun.elements as usize);
+        }
+        let mut hash = u64::from(array);
+        for entry in own {
+            if entry.node == DEAD {
+                return;
+            }
+            let raw = &text[entry.start as usize..entry.end as usize];
+            hash = trie.hash(hash ^ u64::from(entry.node), raw);
+        }
+        let size = if scratch.kept < REMEMBERED[0] {
+            REMEMBERED[0]
+        } else {
+            (text.len() / BYTES_OF_ONE).next_power_of_two().clamp(REMEMBERED[0], REMEMBERED[1])
+        };
+        if scratch.elements.len() < size {
+            scratch.elements.clear();
+            scratch.elements.resize(size, Remembered::default());
+        }
+        let place = &mut scratch.elements[hash as usize & (size - 1)];
+        if place.array == array
+            && is_repeated(text, entries, place, &found)
+            && entries.take_back(begun.entries, &mut scratch.before)
+        {
+            entries.elements.truncate(begun.elements as usize);
+            entries.plain.truncate(begun.plain as usize);
+        } else {
+            scratch.kept += 1;
+            *place = found;
+        }
     }
 
     /// Read a scalar and record it.
@@ -417,4 +540,23 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             }
         }
     }
+}
+
+/// Whether two elements of one list have the same values in the same places.
+fn is_repeated(text: &[u8], entries: &Entries, one: &Remembered, other: &Remembered) -> bool {
+    let values = |of: &Remembered| &entries.all[of.begun.entries as usize..of.entries_end as usize];
+    let elements = |of: &Remembered| &entries.elements[of.begun.elements as usize..of.elements_end as usize];
+    let raw = |entry: &Entry| &text[entry.start as usize..entry.end as usize];
+    let position = |position: Position, of: &Remembered| position.0.wrapping_sub(of.begun.elements);
+    let array = |array: u32, of: &Remembered| array.wrapping_sub(of.begun.serial);
+    let same_values = values(one).len() == values(other).len()
+        && values(one).iter().zip(values(other)).all(|(left, right)| {
+            left.node == right.node && position(left.position, one) == position(right.position, other) && raw(left) == raw(right)
+        });
+    same_values
+        && elements(one).len() == elements(other).len()
+        // The first is the element itself, of the same list.
+        && elements(one).iter().zip(elements(other)).skip(1).all(|(left, right)| {
+            position(left.outer, one) == position(right.outer, other) && array(left.array, one) == array(right.array, other)
+        })
 }

@@ -554,6 +554,11 @@ impl PathTrie {
         &self.names[edge.name as usize..][..edge.length as usize]
     }
 
+    /// Hash bytes with what was hashed before.
+    pub(crate) fn hash(&self, before: u64, bytes: &[u8]) -> u64 {
+        self.seed.hash_words(before, self.seed.hash_bytes(bytes))
+    }
+
     /// The node of element *index* of an array at *node*, where a pointer of the layout leads there.
     pub(crate) fn element(&self, node: u32, index: u32) -> u32 {
         self.indexes.get(&(node, index)).copied().unwrap_or(NOWHERE)

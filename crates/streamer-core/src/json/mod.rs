@@ -1,11 +1,13 @@
 //! JSON by RFC 8259, to the letter: tokens, skipping, and a reader that builds values in one loop, without recursion.
 
 pub(crate) mod block;
+mod elements;
 mod numbers;
 pub(crate) mod skip;
 pub(crate) mod token;
 mod write;
 
+pub(crate) use elements::{Element, Elements};
 pub use token::JsonFault;
 pub use write::{write, write_string};
 

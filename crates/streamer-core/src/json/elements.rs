@@ -1,0 +1,116 @@
+//! The elements of a list one after the other, each as its text: a list of millions is looked through without a tree of it.
+
+use super::token::{self, peek, space};
+use super::{ParseOptions, parse, skip};
+use crate::value::{Kind, Number, ScalarRef, Value};
+
+/// The elements of a list, which is known to be JSON; it ends early where it is not.
+#[derive(Debug)]
+pub(crate) struct Elements<'t> {
+    text: &'t [u8],
+    /// Where the next element begins; None after the last one.
+    at: Option<usize>,
+}
+
+/// An element of a list: its text, its kind, and of a string whether it has escapes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element<'t> {
+    text: &'t [u8],
+    kind: Kind,
+    escaped: bool,
+}
+
+impl<'t> Elements<'t> {
+    /// Of the list that is all of *text*.
+    pub fn of(text: &'t str) -> Elements<'t> {
+        let text = text.as_bytes();
+        let first = space(text, 1);
+        Elements { text, at: (peek(text, 0) == b'[' && peek(text, first) != b']').then_some(first) }
+    }
+}
+
+impl<'t> Iterator for Elements<'t> {
+    type Item = Element<'t>;
+
+    fn next(&mut self) -> Option<Element<'t>> {
+        let start = self.at.take()?;
+        let mut escaped = false;
+        let (end, kind) = match peek(self.text, start) {
+            b'"' => {
+                let (end, has_escapes) = token::string(self.text, start).ok()?;
+                escaped = has_escapes;
+                (end, Kind::String)
+            }
+            b'-' | b'0'..=b'9' => (token::number(self.text, start).ok()?.0, Kind::Number),
+            b'[' => (skip::trusted(self.text, start).ok()?, Kind::List),
+            b'{' => (skip::trusted(self.text, start).ok()?, Kind::Map),
+            b'n' => (token::literal(self.text, start).ok()?, Kind::Null),
+            _ => (token::literal(self.text, start).ok()?, Kind::Bool),
+        };
+        let at = space(self.text, end);
+        self.at = (peek(self.text, at) == b',').then(|| space(self.text, at + 1));
+        Some(Element { text: &self.text[start..end], kind, escaped })
+    }
+}
+
+impl Element<'_> {
+    /// How many bytes its text has.
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Whether it is known not to equal another one.
+    pub fn differs(&self, other: &Element<'_>) -> bool {
+        let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
+        let differs = || parse::<Value>(other.text, options).is_ok_and(|other| self.equals(&other) == Some(false));
+        self.text != other.text && differs()
+    }
+
+    /// Whether it equals *value*, as [`Value::equals`] has it.
+    pub fn equals(&self, value: &Value) -> Option<bool> {
+        let is_scalar = |scalar| Some(value.as_scalar() == Some(scalar));
+        match self.kind {
+            _ if value.kind() == Kind::BeyondFloat => None,
+            Kind::Null => is_scalar(ScalarRef::Null),
+            Kind::Bool => is_scalar(ScalarRef::Bool(peek(self.text, 0) == b't')),
+            Kind::Number => Number::parse(self.text).and_then(|number| is_scalar(ScalarRef::Number(number))),
+            Kind::String => {
+                let inside = &self.text[1..self.text.len() - 1];
+                let Some(text) = value.as_str() else { return Some(false) };
+                if !self.escaped {
+                    return Some(inside == text.as_bytes());
+                }
+                let mut plain = Vec::new();
+                token::unescape(inside, &mut plain);
+                Some(plain == text.as_bytes())
+            }
+            kind if kind != value.kind() => Some(false),
+            _ => {
+                let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
+                parse::<Value>(self.text, options).ok()?.equals(value)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_equal_what_a_tree_of_them_equals() {
+        let text = r#"[ 1, 1.0 ,"a","\u0061", true,false,null, [1 ,2],[], {"a":1, "a":2},1e400 ,"]" , -0]"#;
+        let options = ParseOptions::default();
+        let tree: Value = parse(text.as_bytes(), options).unwrap();
+        let Value::List(trees) = &tree else { panic!() };
+        let elements: Vec<Element<'_>> = Elements::of(text).collect();
+        assert_eq!(elements.len(), trees.len());
+        for operand in [r#""a""#, "1", "0", "true", "null", "[1,2]", "[]", r#"{"a":2}"#, "1e400", r#""]""#, "{}"] {
+            let operand: Value = parse(operand.as_bytes(), options).unwrap();
+            for (element, tree) in elements.iter().zip(trees) {
+                assert_eq!(element.equals(&operand), tree.equals(&operand), "{tree:?} {operand:?}");
+            }
+        }
+        assert_eq!(Elements::of("[]").count() + Elements::of("[ \n ]").count() + Elements::of("{}").count(), 0);
+    }
+}
