@@ -204,7 +204,7 @@ def write_json(
     """
     out: list[str] = []
     is_exact = True
-    size = measured = 0  # characters in out, and how many of its texts were measured
+    size = 0  # characters in out
     seen: set[int] = set()
     repeated = 0
 
@@ -216,30 +216,31 @@ def write_json(
                 raise ValueError("the same objects again and again")
         seen.add(id(container))
 
-    def measure() -> None:
-        nonlocal size, measured
-        size += sum(map(len, out[measured:]))
-        measured = len(out)
+    def put(text: str) -> None:
+        # Each by itself: where a name of a million characters comes again at each level, a few texts are too long.
+        nonlocal size
+        size += len(text)
         if max_bytes is not None and size > max_bytes:
             raise TooLongError(f"longer than {max_bytes} bytes as JSON")
+        out.append(text)
 
     # What is still to be written: texts as they are, and values with their depth.
     pending: list[str | tuple[Any, int]] = [(value, 0)]
     while pending:
         next_ = pending.pop()
         if isinstance(next_, str):
-            out.append(next_)
+            put(next_)
             continue
         item, depth = next_
         kind = type(item)
         if kind is str:
-            out.append(_quoted(item))
+            put(_quoted(item))
         elif item is None or kind is bool:
-            out.append("null" if item is None else "true" if item else "false")
+            put("null" if item is None else "true" if item else "false")
         elif kind is int or kind is float:
-            out.append(_number(item, is_short))
+            put(_number(item, is_short))
         elif kind is BeyondFloat64:
-            out.append(item.text)
+            put(item.text)
         elif isinstance(item, Mapping):
             visit(item)
             is_exact &= kind is dict
@@ -262,17 +263,14 @@ def write_json(
             pending.append("[")
         elif isinstance(item, str):
             is_exact = False
-            out.append(_quoted(str.__str__(item)))
+            put(_quoted(str.__str__(item)))
         elif isinstance(item, int | float):
             is_exact = False
-            out.append(_number(int.__int__(item) if isinstance(item, int) else float.__float__(item), is_short))
+            put(_number(int.__int__(item) if isinstance(item, int) else float.__float__(item), is_short))
         else:
             raise ValueError(f"{kind.__name__} is no JSON type")
         if depth > max_depth:
             raise ValueError(f"nested deeper than {max_depth} levels, or in itself")
-        if len(out) - measured > 1000:
-            measure()
-    measure()
     return "".join(out), is_exact
 
 

@@ -184,6 +184,8 @@ impl<'py> Writer<'py> {
                 self.out.push(b',');
             }
             self.text(name.cast_exact().map_err(|_| Refused::NotPlain)?)?;
+            // Not only when its value is written: that may be what holds it, under this name again.
+            self.within()?;
             self.out.push(b':');
             self.value(&member, depth + 1)?;
             self.within()?;
@@ -213,6 +215,9 @@ impl<'py> Writer<'py> {
     fn text(&mut self, text: &Bound<'_, PyString>) -> Result<(), Refused> {
         // None of half a surrogate pair.
         let text = text.to_str().map_err(|_| Refused::NotPlain)?.as_bytes();
+        if text.len() > self.most {
+            return Err(Refused::TooLong);
+        }
         self.out.push(b'"');
         let mut written = 0;
         for (at, byte) in text.iter().enumerate() {
