@@ -13,6 +13,7 @@ from streamer.errors import SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Transition, Verdict
 from streamer.reference.conditions import Condition, conditions, evaluate
+from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.reference.searches import REFUSED
 from streamer.reference.transition import Outcome, find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
@@ -93,15 +94,21 @@ def explain(
             conditions=(),
             note=note_of_ignored(ignored),
         )
+    with EFFORT.bounded():
+        return _explain(compiled, read, options)
+
+
+def _explain(compiled: CompiledSubscription, read: Event, options: Options) -> Explanation:
     budget = options.limits.cel_budget
     outcome, verdict, note = decide(compiled, read, options)
+    is_decided = note != TOO_COSTLY
     old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)
     before = [] if old is None else [row for row in _conditions(compiled, old, budget) if row.kind in _OF_THE_DOCUMENT]
     return Explanation(
         subscription_id=compiled.subscription.id,
         matched=outcome is not None,
         transition=outcome.transition if outcome is not None else None,
-        certain=outcome.certain if outcome is not None else True,
+        certain=outcome.certain if outcome is not None else is_decided,
         verdict=verdict,
         conditions=tuple(_conditions(compiled, read, budget)),
         before=tuple(before),
@@ -118,8 +125,11 @@ def decide(compiled: CompiledSubscription, event: Event, options: Options) -> tu
     """Return how a subscription wants an event, what is known of all its conditions together, and what decided beside them."""
     budget = options.limits.cel_budget
     REFUSED.begin()
-    outcome = find_outcome(compiled, event, options.layout, options.soft_delete, budget=budget)
-    verdict = evaluate(compiled, event, budget=budget)
+    try:
+        outcome = find_outcome(compiled, event, options.layout, options.soft_delete, budget=budget)
+        verdict = evaluate(compiled, event, budget=budget)
+    except TooCostlyError:
+        return None, Verdict.UNKNOWN, TOO_COSTLY
     note = _note(compiled, verdict, outcome is not None, options)
     if outcome is None and note is None and _would_leave(compiled, event, options):
         note = "the document matched before the update: `transitions: true` would report a leave"
@@ -139,7 +149,10 @@ def _would_leave(compiled: CompiledSubscription, event: Event, options: Options)
     if compiled.subscription.transitions or event.type != "update":
         return False
     asking = replace(compiled, subscription=replace(compiled.subscription, transitions=True))
-    outcome = find_outcome(asking, event, options.layout, options.soft_delete, budget=options.limits.cel_budget)
+    try:
+        outcome = find_outcome(asking, event, options.layout, options.soft_delete, budget=options.limits.cel_budget)
+    except TooCostlyError:
+        return False
     return outcome is not None and outcome.transition == "leave"
 
 

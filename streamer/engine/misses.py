@@ -26,6 +26,7 @@ from streamer.errors import UnknownSubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Verdict
 from streamer.reference.conditions import Condition, condition_of_cel, conditions
+from streamer.reference.effort import EFFORT, TooCostlyError
 from streamer.reference.searches import REFUSED
 from streamer.reference.transition import find_outcome
 from streamer.subscriptions.compile import CompiledSubscription
@@ -122,22 +123,33 @@ def near_misses(
         read = options.read(event, tenant, collection)
     except IgnoredEvent:
         return NearMisses()
+    with EFFORT.bounded():
+        return _near_misses(engine, read, n, max_subscriptions, _ids(engine, read) if among is None else among)
+
+
+def _near_misses(engine: Engine, read: Event, n: int, max_subscriptions: int, held: Iterator[str]) -> NearMisses:
+    options = engine._options
     found: list[NearMiss] = []
     examined = 0
-    held = _ids(engine, read) if among is None else among
     for subscription_id in islice(held, max_subscriptions):
-        examined += 1
         subscription = engine.get(subscription_id)
         if subscription is None:
+            examined += 1
             continue  # removed meanwhile
         compiled = engine._compile(subscription)
-        rows = list(judged(compiled, read, options))
-        failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
-        if len(failed) == 1 and not _matches(compiled, read, options):
-            condition, program = failed[0]
-            near = _distance(condition, compiled, program, read, options)
-            found.append(NearMiss(subscription_id, hinted(condition, program, compiled, read), len(rows) - 1, near))
-            found = sorted(found, key=lambda miss: miss.distance)[:n]
+        try:
+            rows = list(judged(compiled, read, options))
+            failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
+            if not EFFORT.is_spent and len(failed) == 1 and not _matches(compiled, read, options):
+                condition, program = failed[0]
+                near = _distance(condition, compiled, program, read, options)
+                found.append(NearMiss(subscription_id, hinted(condition, program, compiled, read), len(rows) - 1, near))
+                found = sorted(found, key=lambda miss: miss.distance)[:n]
+        except TooCostlyError:
+            pass
+        if EFFORT.is_spent:
+            return NearMisses(found, examined, complete=False)
+        examined += 1
     return NearMisses(found, examined, complete=next(held, None) is None)
 
 
@@ -185,7 +197,7 @@ def _distance(
     condition: Condition, compiled: CompiledSubscription, program: Program | None, event: Event, options: Options
 ) -> float:
     if program is not None:
-        sides = compared(program, event, options.limits.cel_budget)
+        sides = compared(program, event, int(min(options.limits.cel_budget, EFFORT.left)))
         return _FAR if sides is None else _apart(*sides)
     if condition.kind == "filter":
         (given,) = [each for each in compiled.filters if each.place == condition.place]

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, final
 
-from streamer.cel_eval import CelReason, Program, evaluate_cel
+from streamer.cel_eval import CelReason, Program
 from streamer.cel_eval.times import format_timestamp
 from streamer.cel_eval.values import Timestamp
 from streamer.model import BeyondFloat64, Event, Limits, Verdict
+from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
-from streamer.reference.patterns import evaluate_pattern, leaves
+from streamer.reference.patterns import evaluate_pattern, values_at
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.topics import topic_matches
@@ -99,8 +100,12 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
         text, verdict = str(compiled.topic), _of_topic(compiled, event)
         found.append(Condition("topic", text, "topic", _or_missing(event.topic), verdict, _why_refused()))
     for condition in compiled.filters:
-        verdict, seen = evaluate_filter(condition, event)
-        reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
+        try:
+            verdict, seen = evaluate_filter(condition, event)
+            reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
+        except TooCostlyError:
+            seen = read(event.data, condition.path, event.data_at, event.unknown).value
+            verdict, reason = Verdict.UNKNOWN, TOO_COSTLY
         text = condition.to_cel()
         if condition.op.mentions_before:
             text, seen = _change(condition), _both(condition, event)
@@ -114,7 +119,10 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
 
 def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
     """Return what a program comes to, with the value at each path that it reads."""
-    outcome = evaluate_cel(program, event, budget)
+    try:
+        outcome = EFFORT.evaluate_cel(program, event, budget)
+    except TooCostlyError:
+        return Condition("cel", program.source, "cel", _seen_by_cel(program, event), Verdict.UNKNOWN, TOO_COSTLY)
     reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
     return Condition("cel", program.source, "cel", _seen_by_cel(program, event), outcome.verdict, reason)
 
@@ -136,7 +144,7 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
         yield verdict
     if compiled.cel is not None:
         began = time.perf_counter_ns()
-        outcome = evaluate_cel(compiled.cel, event, budget)
+        outcome = EFFORT.evaluate_cel(compiled.cel, event, budget)
         CEL_TIME.add(time.perf_counter_ns() - began)
         if outcome.reason is not None and on_cel_error is not None:
             on_cel_error(compiled.id, outcome.reason, outcome.detail)
@@ -226,26 +234,41 @@ def _place(root: str, path: tuple[str, ...]) -> str:
 def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
     """Return a condition for each field and `$or` of a pattern; one for the whole where only the choice of elements fails."""
     found = []
-    seen_at: dict[tuple[str, ...], list[Any]] = {}
-    for leaf in leaves(event.raw):
-        seen_at.setdefault(leaf.path, []).append(leaf.value)
     for part in pattern.root.fields:
-        verdict = evaluate_pattern(replace(pattern, root=AllOf((part,))), event.raw, event.unknown)
+        verdict, reason = _verdict_of(replace(pattern, root=AllOf((part,))), event)
         if isinstance(part, Field):
             place = _place("pattern", part.path)
-            seen: Any = seen_at.get(part.path, MISSING)
+            seen: Any = _leaves_at(part.path, event)
             text = f"{_place('', part.path)}: {' or '.join(map(str, part.matchers))}"
         else:
             paths = sorted({field.path for field in fields_of(AllOf((part,)))})
-            seen = Values((_place("", path), seen_at.get(path, MISSING)) for path in paths)
+            seen = Values((_place("", path), _leaves_at(path, event)) for path in paths)
             place, text = "pattern.$or", f"any of {len(part.alternatives)} alternatives"
-        found.append(Condition("pattern", text, place, seen, verdict, _why_refused()))
-    whole = evaluate_pattern(pattern, event.raw, event.unknown)
-    if whole is not Verdict.all([condition.verdict for condition in found]):
+        found.append(Condition("pattern", text, place, seen, verdict, reason))
+    whole, reason = _verdict_of(pattern, event)
+    if reason == TOO_COSTLY and all(condition.reason != TOO_COSTLY for condition in found):
+        found.append(Condition("pattern", "all fields together", "pattern", Values(), whole, reason))
+    elif reason != TOO_COSTLY and whole is not Verdict.all([condition.verdict for condition in found]):
         known = "" if whole is Verdict.FALSE else ", as far as is known"
         reason = f"each part holds, but not in the same elements of the arrays{known}"
         found.append(Condition("pattern", "all fields together", "pattern", Values(), whole, reason))
     return found
+
+
+def _verdict_of(pattern: Pattern, event: Event) -> tuple[Verdict, str | None]:
+    """Return what a pattern comes to, and why, where the leaves do not tell."""
+    try:
+        return evaluate_pattern(pattern, event.raw, event.unknown), _why_refused()
+    except TooCostlyError:
+        return Verdict.UNKNOWN, TOO_COSTLY
+
+
+def _leaves_at(path: tuple[str, ...], event: Event) -> Any:
+    """Return the leaves at a path, or why there is none to show."""
+    try:
+        return values_at(event.raw, path) or MISSING
+    except TooCostlyError:
+        return Absence.UNKNOWN
 
 
 def fields_of(root: AllOf) -> Iterator[Field]:

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Final, final
 
 from streamer.model import REST, BeyondFloat64, Event, Pointer, Verdict
+from streamer.reference.effort import EFFORT
 from streamer.reference.searches import may_search
 from streamer.subscriptions.filters import CompiledFilter
 
@@ -126,6 +127,7 @@ def _strictly(*verdicts: Verdict) -> Verdict:
 
 
 def _member(item: Any, items: list[Any]) -> Verdict:
+    EFFORT.spend(len(items))
     return Verdict.any([equal(item, candidate) for candidate in items])
 
 
@@ -143,10 +145,12 @@ def equal(one: Any, other: Any) -> Verdict:
         elif isinstance(a, list) and isinstance(b, list):
             if len(a) != len(b):
                 return FALSE
+            EFFORT.spend(len(a))
             pairs.extend(zip(a, b, strict=True))
         elif isinstance(a, Mapping) and isinstance(b, Mapping):
             if a.keys() != b.keys():
                 return FALSE
+            EFFORT.spend(len(a))
             pairs.extend((a[name], b[name]) for name in a)
         elif _kind(a) != _kind(b) or (not isinstance(a, list | Mapping) and a != b):
             return FALSE

@@ -37,6 +37,7 @@ from typing import Any, Final, NamedTuple
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
 from streamer.model import REST, BeyondFloat64, Pointer, Verdict
+from streamer.reference.effort import EFFORT
 from streamer.reference.searches import may_search
 from streamer.subscriptions.folding import simple_fold
 from streamer.subscriptions.matchers import (
@@ -78,6 +79,23 @@ class Leaf(NamedTuple):
     path: tuple[str, ...]
     value: Scalar
     arrays: tuple[tuple[Hashable, Hashable], ...] = ()
+
+
+def values_at(raw: Any, path: tuple[str, ...]) -> list[Any]:
+    """Return the leaves of a JSON value at a path, in the order of the text; bounded by what the answer may cost."""
+    found: list[Any] = []
+    pending: list[tuple[Any, int]] = [(raw, 0)]
+    while pending:
+        value, depth = pending.pop()
+        if isinstance(value, Mapping):
+            if depth < len(path) and path[depth] in value:
+                pending.append((value[path[depth]], depth + 1))
+        elif isinstance(value, list | tuple):
+            EFFORT.spend(len(value))
+            pending.extend([(item, depth) for item in reversed(value)])
+        elif depth == len(path):
+            found.append(value)
+    return found
 
 
 def leaves(raw: Any) -> Iterator[Leaf]:
@@ -283,6 +301,7 @@ def _make_plan(pattern: Pattern) -> _Plan:
         nonlocal absent, never, bit
         tree = _And(0, [])
         for each in part.fields:
+            EFFORT.spend(1 + bit.bit_length() // 4096)
             if not isinstance(each, Field):
                 tree.any_of.append([number(alternative) for alternative in each.alternatives])
                 continue
@@ -298,6 +317,7 @@ def _make_plan(pattern: Pattern) -> _Plan:
                 node = node.children.setdefault(name, _Node())
                 node.through |= bit
             node.ends |= bit
+            EFFORT.spend(len(each.matchers))
             node.matchers.append((bit, _Alternatives.of(each.matchers)))
             nodes[each.path] = node
             bit <<= 1
@@ -371,6 +391,7 @@ class _View:
             if unknown is not None and unknown.is_end:
                 self._mark_unknown(scope, node.through)
             elif isinstance(value, Mapping):
+                EFFORT.spend(4 + len(node.children))
                 below = {} if unknown is None else unknown.below
                 for name, child in node.children.items():
                     if name in value:
@@ -380,6 +401,7 @@ class _View:
                 if unknown is not None:
                     self._mark_unknown(scope, node.ends)
             elif isinstance(value, list | tuple):
+                EFFORT.spend(len(value))
                 array, arrays = arrays, arrays + 1
                 below = {} if unknown is None else dict(unknown.below)
                 for i, item in enumerate(value):
@@ -486,6 +508,7 @@ class _View:
         numbers: dict[_Shape, int] = {}
         of_scope: dict[int, int] = {}
         shapes: list[_Shape] = []
+        EFFORT.spend(len(self.scopes))
         for scope in reversed(self.scopes):
             arrays = set()
             for elements in scope.arrays.values():
@@ -522,6 +545,7 @@ class _Choice:
             joined: set[int] = set()
             for bits in found:
                 if self._is_possible(bits):
+                    EFFORT.spend(len(inner) * len(self.shapes))
                     self.left -= len(inner) * len(self.shapes)
                     if self.left < 0:
                         raise _SpentError

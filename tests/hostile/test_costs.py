@@ -1,0 +1,194 @@
+"""What is legal and large costs no more than its size: lists in events, what holds itself, and answers about them."""
+
+from __future__ import annotations
+
+import json
+import random
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streamer import Engine, Subscription
+from streamer.errors import EventError, SubscriptionError
+from streamer.model import Limits, Verdict
+from streamer.reference import effort
+from streamer.reference.effort import TOO_COSTLY
+from streamer.reference.patterns import evaluate_pattern
+from streamer.subscriptions.patterns import parse_pattern
+
+MakeEngine = Callable[..., Engine]
+MANY = 300_000
+
+
+# Long lists
+
+
+def parts(dice: random.Random, depth: int) -> Any:
+    """An element of a long list: one of few scalars, lists and objects, spelled in several ways."""
+    match dice.randrange(6 if depth else 3):
+        case 0 | 1:
+            return dice.choice([0, 1, 2, 1.0, "1", "é", None, True])
+        case 2:
+            return {name: dice.choice([0, 1, 2]) for name in dice.sample("xyz", dice.randrange(4))}
+        case 3:
+            return [parts(dice, depth - 1) for _ in range(dice.randrange(4))]
+        case 4:
+            return [parts(dice, 0) for _ in range(dice.choice([0, 1, 300]))] if dice.random() < 0.05 else []
+        case _:
+            return {name: parts(dice, depth - 1) for name in dice.sample("xyz", dice.randrange(1, 3))}
+
+
+PATTERNS: list[dict[str, Any]] = [
+    {"a": [2]},
+    {"a": [{"anything-but": [0, 1, 2]}]},
+    {"a": {"x": [2]}, "b": [1]},
+    {"a": {"x": [0], "y": [1]}},
+    {"a": {"x": [0], "y": [1], "z": [2]}},
+    {"a": {"x": [0], "y": {"x": [1], "z": [2]}}},
+    {"a": {"x": {"y": [0]}, "y": {"x": [1]}}, "b": {"x": [1], "z": [0]}},
+    {"a": {"x": [0], "y": [{"exists": False}]}, "b": [1]},
+    {"a": {"$or": [{"x": [0], "y": [1]}, {"z": [2], "x": [1]}]}},
+    {"a": {"x": [77], "y": [1]}},
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("layout", ["change", "document"])
+def test_patterns_match_long_lists_as_the_evaluation_of_each_says(engine: MakeEngine, seed: int, layout: str) -> None:
+    dice = random.Random(seed)
+    within = (lambda value: {"data": value}) if layout == "change" else (lambda value: value)
+    made = engine(layout=layout)
+    sources = {f"p{at}": within(pattern) for at, pattern in enumerate(PATTERNS)}
+    made.add_many(Subscription(id=name, pattern=source) for name, source in sources.items())
+    parsed = {name: parse_pattern(source, dialect="eventbridge", limits=Limits()) for name, source in sources.items()}
+    for _ in range(4):
+        few = [parts(dice, 2) for _ in range(dice.choice([3, 20, 400]))]
+        lists = [[dice.choice(few) for _ in range(dice.choice([2, 255, 258, 900]))] for _ in range(2)]
+        event = within({"a": lists[0], "b": dice.choice([lists[1], 1, {"x": 1, "z": 0}])})
+        if layout == "change":
+            event["type"] = "insert"
+        separators = dice.choice([(",", ":"), (" , ", " : ")])
+        text = json.dumps(event, separators=separators, ensure_ascii=dice.random() < 0.5)
+        expected = {name for name, pattern in parsed.items() if evaluate_pattern(pattern, event) is Verdict.TRUE}
+        assert {match.subscription_id for match in made.match(text)} == expected
+
+
+def test_long_lists_are_compared_as_short_ones_are(engine: MakeEngine) -> None:
+    made = engine()
+    made.add_many(
+        [
+            {"id": "holds 2", "filters": [{"field": "a", "op": "contains", "value": 2}]},
+            {"id": "holds é", "filters": [{"field": "a", "op": "contains", "value": "é"}]},
+            {"id": "holds [2]", "cel": "[2] in data.a"},
+            {"id": "holds an object", "cel": "{'x': 2} in data.a"},
+            {"id": "is [2]", "filters": [{"field": "a", "op": "==", "value": [2]}]},
+            {"id": "is not [2]", "filters": [{"field": "a", "op": "!=", "value": [2]}]},
+            {"id": "changed", "filters": [{"field": "a", "op": "changed"}]},
+            {"id": "as before", "cel": "data.a == before.a"},
+            {"id": "not as before", "cel": "data.a != before.a"},
+        ]
+    )
+
+    def matched(now: str, before: str = "[]") -> set[str]:
+        event = f'{{"type":"update","data":{{"a":{now}}},"before":{{"a":{before}}}}}'
+        return {match.subscription_id for match in made.match(event)}
+
+    ones = ",".join(["1"] * 50_000)
+    apart = {"is not [2]", "changed", "not as before"}
+    assert matched(f"[{ones}]") == apart
+    assert matched(f"[{ones}, 2.0 ]") == apart | {"holds 2"}
+    assert matched(f'[{ones},"\\u00e9"]') == apart | {"holds é"}
+    assert matched(f"[{ones}, [ 2 ] ]") == apart | {"holds [2]"}
+    assert matched(f'[{ones},{{"x":1,"x":2}}]') == apart | {"holds an object"}
+    assert matched(f"[{ones}]", f"[{ones}]") == {"is not [2]", "as before"}
+    assert matched(f"[{ones},1.0]", f"[{ones},1]") == {"is not [2]", "as before"}
+    assert matched(f"[{ones},[1]]", f"[{ones},[2]]") == apart
+    assert matched(f"[{ones}]", f"[{ones},1]") == apart
+    # Nothing tells whether a number beyond float64 is another one.
+    assert matched(f"[{ones},1e400]", f"[{ones},1e400]") == {"is not [2]"}
+    assert matched(f"[{ones},1e400,1]", f"[{ones},1e400,2]") == apart
+
+
+# What holds itself under a long name
+
+
+def test_what_holds_itself_under_a_long_name_is_refused_before_it_is_written_out(engine: MakeEngine) -> None:
+    made = engine()
+    circle: dict[str, Any] = {}
+    circle["x" * 1_000_000] = circle
+    in_lists: list[Any] = []
+    in_lists.append({"x" * 1_000_000: in_lists})
+    tries: list[Callable[[], object]] = [
+        lambda: made.match(circle),
+        lambda: made.match({"type": "insert", "data": in_lists}),
+        lambda: made.add(Subscription(id="a", pattern=circle)),
+        lambda: made.add({"id": "a", "pattern": {"data": circle}}),
+        lambda: made.add({"id": "a", "filters": [{"field": "a", "op": "==", "value": circle}]}),
+        lambda: made.add({"id": "a", "filters": [{"field": "a", "op": "in", "value": in_lists}]}),
+    ]
+    for act in tries:
+        tracemalloc.start()
+        with pytest.raises((EventError, SubscriptionError), match=r"more than \d+ bytes|bytes of JSON text|longer than"):
+            act()
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 100_000_000
+
+
+# Answers about large events
+
+
+def update(now: Any, before: Any) -> bytes:
+    return json.dumps({"type": "update", "data": {"a": now}, "before": {"a": before}}).encode()
+
+
+COSTLY: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {
+    "changed": ({"filters": [{"field": "a", "op": "changed"}]}, lambda: update([1] * MANY, [*[1] * (MANY - 1), 2])),
+    "contains": ({"filters": [{"field": "a", "op": "contains", "value": 2}]}, lambda: update([1] * MANY, [])),
+    "equal": ({"filters": [{"field": "a", "op": "==", "value": [1]}]}, lambda: update([1], [1])),
+    "pattern": ({"pattern": {"data": {"a": [2]}}}, lambda: update([1] * MANY, [])),
+    "objects": ({"pattern": {"data": {"a": {"x": [2], "y": [1]}}}}, lambda: update([{"x": 1, "y": 2}] * MANY, [])),
+    "programs": (
+        {"cel": "data.a.exists(x, data.a.exists(y, data.a.exists(z, x + y + z == -1)))"},
+        lambda: update(list(range(1000)), []),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in COSTLY if name != "equal"])
+def test_an_explanation_stops_where_it_is_too_costly(engine: MakeEngine, name: str) -> None:
+    made = engine()
+    subscription, event = COSTLY[name]
+    made.add({"id": "s", **subscription})
+    told = made.explain(event(), "s")
+    assert told.note == TOO_COSTLY
+    assert (told.matched, told.certain, told.verdict) == (False, False, Verdict.UNKNOWN)
+    assert TOO_COSTLY in {condition.reason for condition in told.conditions}
+    assert TOO_COSTLY in str(told)
+    # What is cheap is evaluated all the same.
+    assert told.conditions[0].verdict is Verdict.TRUE
+    missed = made.near_misses(event())
+    assert (list(missed), missed.complete) == ([], False)
+
+
+def test_an_explanation_that_is_not_costly_says_all(engine: MakeEngine) -> None:
+    made = engine()
+    subscription, event = COSTLY["equal"]
+    made.add({"id": "s", **subscription})
+    told = made.explain(event(), "s")
+    assert (told.matched, told.certain, told.note) == (True, True, None)
+
+
+def test_near_misses_keep_what_was_found_before_the_answer_was_too_costly(
+    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = engine()
+    made.add({"id": "a", "filters": [{"field": "b", "op": "==", "value": 2}]})
+    made.add({"id": "b", **COSTLY["contains"][0]})
+    monkeypatch.setattr(effort, "UNITS", 100)
+    missed = made.near_misses(b'{"type":"insert","data":{"b":1,"a":[' + b"1," * 200 + b"1]}}")
+    assert ([miss.subscription_id for miss in missed], missed.examined, missed.complete) == (["a"], 1, False)
+    # The next answer has all of its units again.
+    assert made.near_misses(b'{"type":"insert","data":{"b":1,"a":[1]}}').complete
