@@ -13,13 +13,14 @@
 //! A matcher does not keep its operands in a form that can be read back. What it was made of is found as the image of an index
 //! finds it: the index is built again of the same store, which gives the same buckets, with its recipe.
 //!
-//! Cost: that of building each segment that is shown; so the number of subscriptions that are shown is bounded.
+//! Cost: that of building each segment that is shown; so the number of subscriptions that are shown is bounded, and so is of each list
+//! and of each text what is written at all. The host is asked now and then whether to go on (`watch.rs`).
 //!
 //! Rejected: a method in each matcher that lists its operands (nine twins of their constructors, for one reader).
 
 use crate::automaton::ranges::NumberCut;
 use crate::bloom::keys::{Access, KeyScope};
-use crate::engine::buckets::{Bucket, EQUALITIES, Index, Next, Probe, Target};
+use crate::engine::buckets::{Bucket, EQUALITIES, Index, NO_BUCKET, Next, Probe, Target};
 use crate::engine::build::{Depth, rebuilt};
 use crate::engine::checks::{Check, CheckRecord as Candidate, UNNAMED, Wanted, next_check};
 use crate::engine::encoded::AtomView;
@@ -33,6 +34,8 @@ use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Range};
 use crate::subscriptions::topics::TopicPattern;
 use crate::value::{Kinds, Number, Seed};
+use crate::watch::spend;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -40,6 +43,8 @@ use std::sync::Arc;
 const SHOWN: usize = 100;
 /// A text is cut to so many bytes.
 const WIDEST: usize = 2000;
+/// As many values fill such a text, and more are not written.
+const VALUES: usize = WIDEST;
 
 /// Write what is held in *version*, partitions by name; segments only as long as *most* subscriptions hold out.
 pub(super) fn dump(version: &Version, records: &Records, seed: &Seed, most: usize) -> String {
@@ -69,6 +74,8 @@ struct Indexed<'s> {
     segment: &'s Segment,
     index: Index,
     recipe: Recipe,
+    /// By bucket and path: where each atom is, and what it leads to.
+    equalities: HashMap<(u32, u32), Vec<(u32, Next)>>,
 }
 
 impl Dump<'_> {
@@ -138,6 +145,7 @@ impl Dump<'_> {
                 segment.store.clauses(conjunction).iter().map(|clause| clause_text(&segment.store, *clause)).collect();
             let clauses = if clauses.is_empty() { "everything".to_owned() } else { clauses.join(" and ") };
             let wanted = self.names(segment, segment.store.targets(conjunction));
+            spend(1 + clauses.len() / 64);
             self.line(2, &format!("{clauses} ─► {wanted}"));
         }
     }
@@ -151,7 +159,8 @@ impl Dump<'_> {
         if !same(&index, held) {
             return self.line(2, "it was built otherwise than it is built now, and cannot be shown");
         }
-        let indexed = Indexed { segment, index, recipe };
+        let equalities = equalities(&index);
+        let indexed = Indexed { segment, index, recipe, equalities };
         for number in 0..indexed.index.buckets.len() as u32 {
             self.bucket(&indexed, number);
         }
@@ -167,64 +176,68 @@ impl Dump<'_> {
             let names = self.names(segment, answers);
             self.line(3, &format!("─► {names}"));
         }
-        let (mut at, mut candidates) = (bucket.candidates, Vec::new());
-        while at < bucket.candidates_end {
-            let (text, next) = self.candidate(indexed, at);
-            candidates.push(format!("─► {text}"));
-            at = next;
-        }
-        self.entries(3, candidates);
+        let mut next = bucket.candidates;
+        let starts = std::iter::from_fn(|| {
+            let at = next;
+            (at < bucket.candidates_end).then(|| {
+                next = Candidate::read(&index.checks, at).1;
+                at
+            })
+        });
+        self.entries(3, starts, |dump, at| format!("─► {}", dump.candidate(indexed, at)));
         for probe in &index.probes[bucket.probes as usize..bucket.probes_end as usize] {
             self.probe(indexed, number, *probe);
         }
     }
 
-    fn entries(&mut self, depth: usize, entries: Vec<String>) {
-        let all = entries.len();
-        entries.iter().take(SHOWN).for_each(|entry| self.line(depth, entry));
-        if all > SHOWN {
-            self.line(depth, &format!("and {} more", all - SHOWN));
+    /// Write the first of *entries*, each as *text* has it, and how many more there are.
+    fn entries<T>(&mut self, depth: usize, mut entries: impl Iterator<Item = T>, text: impl Fn(&Self, T) -> String) {
+        for entry in entries.by_ref().take(SHOWN) {
+            let text = text(self, entry);
+            spend(1 + text.len() / 64);
+            self.line(depth, &text);
+        }
+        let more = entries.inspect(|_| spend(1)).count();
+        if more > 0 {
+            self.line(depth, &format!("and {more} more"));
         }
     }
 
     fn probe(&mut self, indexed: &Indexed<'_>, bucket: u32, probe: Probe) {
-        let Indexed { segment, index, recipe } = indexed;
+        let Indexed { segment, index, recipe, .. } = indexed;
         let store = &segment.store;
         let (path, mode) = &store.paths.paths[probe.path as usize];
-        let mut entries: Vec<String> = Vec::new();
-        let what = if probe.matcher == EQUALITIES {
-            entries.extend(
-                equalities(index, bucket, probe.path)
-                    .map(|(atom, next)| format!("{} ─► {}", atom_at(store, atom), self.next(indexed, next))),
-            );
-            "equal values"
-        } else {
-            let [_, start, middle, end] = recipe.heads[probe.matcher as usize].map(|word| word as usize);
-            for [atom, subscription] in &recipe.atoms[start..middle] {
-                entries.push(format!("{} ─► {}", atom_at(store, *atom), self.names(segment, &[*subscription])));
-            }
-            for [atom, next] in &recipe.atoms[middle..end] {
-                entries.push(format!("{} ─► {}", atom_at(store, *atom), self.next(indexed, Next(*next))));
-            }
-            index.matchers[probe.matcher as usize].what()
-        };
         let leaves = if *mode == Mode::AnyLeaf { " (any leaf)" } else { "" };
-        self.line(3, &format!("asks {path}{leaves} for {what}"));
-        self.entries(4, entries);
+        let mut head = |what| self.line(3, &format!("asks {path}{leaves} for {what}"));
+        if probe.matcher == EQUALITIES {
+            head("equal values");
+            let found = indexed.equalities.get(&(bucket, probe.path)).map_or(&[][..], |found| found);
+            self.entries(4, found.iter(), |dump, (atom, next)| {
+                format!("{} ─► {}", atom_at(store, *atom), dump.next(indexed, *next))
+            });
+            return;
+        }
+        head(index.matchers[probe.matcher as usize].what());
+        let [_, start, middle, end] = recipe.heads[probe.matcher as usize].map(|word| word as usize);
+        let found = recipe.atoms[start..end].iter().zip(start..);
+        self.entries(4, found, |dump, ([atom, next], at)| {
+            let next = if at < middle { dump.names(segment, &[*next]) } else { dump.next(indexed, Next(*next)) };
+            format!("{} ─► {next}", atom_at(store, *atom))
+        });
     }
 
     fn next(&self, indexed: &Indexed<'_>, next: Next) -> String {
         match next.target() {
             Target::Bucket(bucket) => format!("bucket {bucket}"),
             Target::Answer(subscription) => self.names(indexed.segment, &[subscription]),
-            Target::Candidate(at) => self.candidate(indexed, at).0,
+            Target::Candidate(at) => self.candidate(indexed, at),
         }
     }
 
-    /// A candidate with what is left to verify of it, and where the next one is.
-    fn candidate(&self, indexed: &Indexed<'_>, at: u32) -> (String, u32) {
+    /// A candidate with what is left to verify of it.
+    fn candidate(&self, indexed: &Indexed<'_>, at: u32) -> String {
         let Indexed { segment, index, .. } = indexed;
-        let (candidate, next) = Candidate::read(&index.checks, at);
+        let (candidate, _) = Candidate::read(&index.checks, at);
         let wanted = match candidate.wanted() {
             Wanted::One(subscription) => self.names(segment, &[subscription]),
             Wanted::All(conjunction) => self.names(segment, segment.store.targets(conjunction)),
@@ -233,7 +246,7 @@ impl Dump<'_> {
         while let Some(check) = next_check(&mut rest) {
             checks.push(check_text(&segment.store, index, check));
         }
-        (if checks.is_empty() { wanted } else { format!("{wanted} if {}", checks.join(" and ")) }, next)
+        if checks.is_empty() { wanted } else { format!("{wanted} if {}", checks.join(" and ")) }
     }
 
     /// The ids of subscriptions, each with what is evaluated besides.
@@ -277,17 +290,20 @@ fn same(one: &Index, other: &Index) -> bool {
     words(one) == words(other) && one.matchers.len() == other.matchers.len() && one.always == other.always
 }
 
-/// The equalities of a bucket at a path: where each atom is, and what it leads to.
-fn equalities(index: &Index, bucket: u32, path: u32) -> impl Iterator<Item = (u32, Next)> {
-    let of_first = (0..index.values.len()).map(|value| (value, index.values[value].first)).filter(move |_| bucket == 0);
-    let mut of_others: Vec<(usize, Next)> =
-        index.equalities.slots.iter().filter(|edge| edge.bucket == bucket).map(|edge| (edge.value as usize, edge.next)).collect();
-    of_others.sort_unstable_by_key(|(value, _)| *value);
-    of_first
-        .filter(|(_, next)| *next != Next::NOWHERE)
-        .chain(of_others)
-        .filter(move |(value, _)| index.values[*value].path == path)
-        .map(|(value, next)| (index.values[value].atom, next))
+/// The equalities of each bucket at each path: where each atom is, and what it leads to.
+fn equalities(index: &Index) -> HashMap<(u32, u32), Vec<(u32, Next)>> {
+    let of_first = index.values.iter().zip(0..).filter(|(value, _)| value.first != Next::NOWHERE);
+    let mut all: Vec<(u32, u32, Next)> = of_first.map(|(value, number)| (0, number, value.first)).collect();
+    let edges = index.equalities.slots.iter().filter(|edge| edge.bucket != NO_BUCKET);
+    all.extend(edges.map(|edge| (edge.bucket, edge.value, edge.next)));
+    spend(all.len());
+    all.sort_unstable_by_key(|(bucket, value, _)| (*bucket, *value));
+    let mut found: HashMap<(u32, u32), Vec<(u32, Next)>> = HashMap::new();
+    for (bucket, value, next) in all {
+        let value = &index.values[value as usize];
+        found.entry((bucket, value.path)).or_default().push((value.atom, next));
+    }
+    found
 }
 
 fn atom_at(store: &Store, position: u32) -> String {
@@ -297,7 +313,8 @@ fn atom_at(store: &Store, position: u32) -> String {
 fn clause_text(store: &Store, number: u32) -> String {
     let clause = store.clause(number);
     let (path, mode) = &store.paths.paths[clause.path as usize];
-    Clause { path: path.clone(), mode: *mode, atoms: clause.atoms.map(|atom| owned(&atom.view)).collect() }.to_string()
+    Clause { path: path.clone(), mode: *mode, atoms: clause.atoms.take(VALUES).map(|atom| owned(&atom.view)).collect() }
+        .to_string()
 }
 
 fn check_text(store: &Store, index: &Index, check: Check<'_>) -> String {
@@ -306,7 +323,7 @@ fn check_text(store: &Store, index: &Index, check: Check<'_>) -> String {
         Clause { path: path.clone(), mode: *mode, atoms: vec![atom] }.to_string()
     };
     let atoms = |numbers: &[u32]| -> Vec<Atom> {
-        let named = numbers.iter().filter(|number| **number != UNNAMED);
+        let named = numbers.iter().filter(|number| **number != UNNAMED).take(VALUES);
         named
             .flat_map(|number| store.encoded.atom_at(index.values[*number as usize].atom).map(|atom| owned(&atom.view)))
             .collect()
@@ -365,7 +382,7 @@ fn owned(view: &AtomView<'_>) -> Atom {
         AtomView::Element(value) => Atom::Element(Arc::clone(value)),
         AtomView::Kinds(kinds) => Atom::Kinds(*kinds),
         AtomView::Other(kinds, none_of) => {
-            Atom::Other { kinds: *kinds, none_of: none_of.map(|atom| owned(&atom.view)).collect() }
+            Atom::Other { kinds: *kinds, none_of: none_of.take(VALUES).map(|atom| owned(&atom.view)).collect() }
         }
         AtomView::Topic(dialect, words) => Atom::Topic(TopicPattern { dialect: *dialect, words: words.to_vec().into() }),
     }

@@ -9,6 +9,7 @@ use crate::engine::record::{Held, HeldRecord};
 use crate::engine::segment::Segment;
 use crate::engine::state::EngineState;
 use crate::heap::block;
+use crate::watch;
 use hashbrown::HashTable;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -153,6 +154,7 @@ impl EngineState {
 
     /// What the index holds, as text for people; segments only as long as *most* subscriptions hold out.
     pub fn dump(&self, most: usize) -> String {
+        watch::begin(self.options.ask);
         dump::dump(&self.version.load(), &self.records, &self.seed, most)
     }
 
