@@ -127,7 +127,7 @@ def _of_source(source: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _of_sink(sink: Mapping[str, Any]) -> tuple[str, ...]:
     spool = sink.get("spool")
-    waits = f"{number(spool['messages'])} wait" if spool else f"oldest {span(sink['oldest_undelivered_s'])}"
+    waits = f"{number(spool['messages'])} wait" if spool else f"oldest {span(sink.get('oldest_undelivered_s'))}"
     if spool and spool["messages"]:
         waits += f", oldest {span(spool['oldest_s'])}"
     return (f"{rate(sink.get('delivered_per_s'))} · {sink['type']}", waits)

@@ -16,6 +16,8 @@ SHOWN: Final = 120
 OPENED: Final = 20_000
 #: Of characters in a row that do not print, so many are named.
 _NAMED: Final = 5
+#: What stands for a value that is not there. Each filter takes None: what the API may leave null ends no page.
+NONE: Final = "–"
 
 
 def said(value: Any, most: int = SHOWN) -> Markup:
@@ -36,15 +38,19 @@ def said(value: Any, most: int = SHOWN) -> Markup:
     ).format(cut, number(len(text)), opened, more)
 
 
-def lines(value: str) -> Markup:
+def lines(value: str | None) -> Markup:
     """Return somebody's text of several lines, escaped; it stands in a `<pre>`. Of a long one the rest is cut."""
+    if value is None:
+        return Markup(NONE)
     rest = len(value) - OPENED
     more = Markup('<span class="muted">… and {} characters more</span>').format(number(rest)) if rest > 0 else ""
     return Markup("<bdi>{}</bdi>{}").format(shown(value[:OPENED], keep="\n\t"), more)
 
 
-def plain(value: str, most: int = SHOWN) -> str:
-    """Return somebody's data as text alone, for titles and attributes: the template escapes it."""
+def plain(value: str | None, most: int = SHOWN, none: str = NONE) -> str:
+    """Return somebody's data as text alone, for titles and attributes: the template escapes it. *none* stands for null."""
+    if value is None:
+        return none
     text = value if value.isprintable() else "".join(char if char.isprintable() else _name(char) for char in value[: most + 1])
     return text if len(text) <= most else f"{text[:most]}…"
 
@@ -72,7 +78,7 @@ def _name(char: str) -> str:
 def number(value: float | None) -> str:
     """Return a number with its thousands apart; a dash where nobody knows."""
     if value is None:
-        return "–"
+        return NONE
     return (
         f"{value:,.0f}"
         if float(value).is_integer() or abs(value) >= 100
@@ -84,18 +90,18 @@ def number(value: float | None) -> str:
 
 def rate(value: float | None) -> str:
     """Return so many a second."""
-    return "–" if value is None else f"{number(value)}/s"
+    return NONE if value is None else f"{number(value)}/s"
 
 
 def share(value: float | None) -> str:
     """Return a part of one as percent."""
-    return "–" if value is None else f"{value * 100:.3g} %"
+    return NONE if value is None else f"{value * 100:.3g} %"
 
 
 def size(value: float | None) -> str:
     """Return so many bytes."""
     if value is None:
-        return "–"
+        return NONE
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while abs(value) >= 1024 and len(units) > 1:
         value, units = value / 1024, units[1:]
@@ -106,7 +112,7 @@ def size(value: float | None) -> str:
 def span(seconds: float | None) -> str:
     """Return a length of time, in at most two units."""
     if seconds is None:
-        return "–"
+        return NONE
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
     if seconds < 60:
@@ -122,7 +128,7 @@ def span(seconds: float | None) -> str:
 def moment(value: str | float | None) -> Markup:
     """Return a time as `<time>` in UTC; the script adds the reader's zone. Seconds since the epoch, or RFC 3339."""
     if value is None:
-        return Markup("–")
+        return Markup(NONE)
     try:
         at = (
             datetime.fromtimestamp(value, UTC)
@@ -135,8 +141,8 @@ def moment(value: str | float | None) -> Markup:
 
 
 def address(path: str, **query: Any) -> str:
-    """Return the address of a page of the console, with what is not None in its query."""
-    given = urlencode({name: value for name, value in query.items() if value is not None})
+    """Return the address of a page of the console, with what is not None in its query; half of a surrogate pair becomes `?`."""
+    given = urlencode({name: value for name, value in query.items() if value is not None}, errors="replace")
     return f"/console/{path}" + (f"?{given}" if given else "")
 
 

@@ -34,9 +34,12 @@ async def show(visit: Visit) -> Shown:
     seen = await _seen(visit, number)
     if seen is None:
         return _page(asked, formats, wrong=[{"place": "event", "reason": "it is not among the last events any more"}])
-    asked |= {"event": pretty(seen["event"]), "format": "json", "example": ""}
+    event = seen.get("event")
+    asked |= {"event": pretty(event) if "event" in seen else seen.get("text", ""), "format": "json", "example": ""}
+    if seen["ignored"] is not None or not isinstance(event, dict):
+        return _page(asked, formats, seen=seen)
     try:
-        return await _all(visit, asked, formats, seen["event"], seen=seen)
+        return await _all(visit, asked, formats, event, seen=seen)
     except Refused as refused:
         if refused.kind == "no-token":
             raise
@@ -53,16 +56,15 @@ async def _last(visit: Visit) -> Any:
 
 
 async def _seen(visit: Visit, number: str) -> Any:
-    """Return one of the last events by its number, with its way; None where it is kept no more, or is no JSON object."""
+    """Return one of the last events by its number, with its way; None where it is kept no more."""
     if not visit.who.may("consume"):
         return None
     try:
-        seen = await visit.api.get(f"/v1/events/{part(number)}")
+        return await visit.api.get(f"/v1/events/{part(number)}")
     except Refused as refused:
         if refused.kind != "unknown":
             raise
         return None
-    return seen if isinstance(seen.get("event"), dict) else None
 
 
 async def act(visit: Visit) -> Shown:

@@ -101,7 +101,7 @@
     return made;
   }
   function said(value) {
-    const text = typeof value === "string" ? value : JSON.stringify(value), cut = printed(text.slice(0, SHOWN), "");
+    const text = typeof value === "string" ? value : JSON.stringify(value) ?? "–", cut = printed(text.slice(0, SHOWN), "");
     if (text.length <= SHOWN) { cut.className = "said"; return cut; }
     cut.append("…");
     const summary = element("summary", "", cut, " ", element("span", "muted", text.length.toLocaleString("en") + " characters"));
@@ -153,13 +153,12 @@
       slot("outcome").replaceChildren(each.ignored ? element("span", "badge rest", "ignored")
         : element("span", each.matches ? "badge good" : "badge rest", sign, each.matches ? each.matches + " matched" : "none matched"));
       if (each.matched_by.length) slot("matched_by").replaceChildren(...each.matched_by.map((hit) =>
-        element("div", "", said(hit.id), " ", element("small", "", "to ", said(hit.gateway)))));
-      slot("event").replaceChildren(element("code", "", said(each.shown.event ?? each.shown.text)));
+        element("div", "", said(hit.id), " ", element("small", "", "to ", hit.gateway === null ? "no gateway" : said(hit.gateway)))));
+      slot("event").replaceChildren(element("code", "", said("event" in each.shown ? each.shown.event : each.shown.text)));
       slot("read").replaceChildren(said(each.source), " ", element("small", "", said(each.partition), " at ", said(each.position)));
       const why = slot("why");
       if (why !== null) {
-        const query = new URLSearchParams({ number: each.number, ...(each.collection === null ? {} : { collection: each.collection }) });
-        why.href = "/console/try?" + query;
+        why.href = "/console/try?number=" + each.number;
         why.querySelector(".hidden").textContent = " Event " + each.number;
       }
       tellTimes(row);
