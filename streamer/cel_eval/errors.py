@@ -15,6 +15,7 @@ from typing import Final, Protocol, final
 
 from streamer.cel_eval.values import CelReason
 from streamer.locks import Lock
+from streamer.quiet import Quiet
 
 LOGGER: Final = logging.getLogger("streamer.cel_eval")
 #: Seconds between two messages about one subscription, and in which all together have so many.
@@ -79,9 +80,8 @@ class Counting(Protocol):
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known of a subscription's errors; *told* is when one was logged last."""
+    """What is known of a subscription's errors."""
 
-    told: float
     errors: int
     reason: CelReason
 
@@ -91,13 +91,11 @@ class ErrorLog:
     """Counts the errors of CEL programs; logs at most one a minute for each subscription, and few for all. Safe for threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._lock = Lock()
         self._counts: Counter[CelReason] = Counter()
         self._heard: dict[str, _Heard] = {}
         self._native: Callable[[], Counting | None] = lambda: None
-        #: When the minute of the log began, how many messages it had, and how many were left out since one was logged.
-        self._minute, self._logged, self._left_out = float("-inf"), 0, 0
+        self._of_each, self._of_all = Quiet(INTERVAL, clock=clock), Quiet(INTERVAL, MESSAGES, clock)
 
     @property
     def counts(self) -> Mapping[CelReason, int]:
@@ -124,19 +122,17 @@ class ErrorLog:
 
     def record(self, subscription_id: str, reason: CelReason, detail: str | None) -> None:
         """Count an error, and log it unless this subscription was logged within the last minute."""
-        now = self._clock()
+        is_due = self._of_each.due(subscription_id) is not None
         with self._lock:
             self._counts[reason] += 1
-            heard = self._heard.setdefault(subscription_id, _Heard(float("-inf"), 0, reason))
+            heard = self._heard.setdefault(subscription_id, _Heard(0, reason))
             heard.errors, heard.reason = heard.errors + 1, reason
             errors = heard.errors
-            if now - heard.told < INTERVAL:
-                return
-            heard.told = now
             if len(self._heard) > REMEMBERED:
                 most = sorted(self._heard.copy().items(), key=lambda item: -item[1].errors)
                 self._heard = dict(most[: REMEMBERED // 2])
-        self.log(subscription_id, reason, detail, errors)
+        if is_due:
+            self.log(subscription_id, reason, detail, errors)
 
     def forget(self, subscription_ids: Iterable[str]) -> None:
         """Begin anew with subscriptions: what they said is no longer held. The sums by reason stay."""
@@ -144,6 +140,7 @@ class ErrorLog:
             if self._heard:
                 for subscription_id in subscription_ids:
                     self._heard.pop(subscription_id, None)
+                    self._of_each.forget(subscription_id)
 
     def log(self, subscription_id: str | None, reason: CelReason, detail: str | None, errors: int) -> None:
         """Log an error that was counted, and is due, unless the log has had enough within the last minute.
@@ -152,15 +149,9 @@ class ErrorLog:
             subscription_id: None for a regexp or a topic, which is looked for once for all subscriptions that have it.
             errors: how many there were of this subscription.
         """
-        with self._lock:
-            now = self._clock()
-            if now - self._minute >= INTERVAL:
-                self._minute, self._logged = now, 0
-            if self._logged == MESSAGES:
-                self._left_out += 1
-                return
-            self._logged += 1
-            left_out, self._left_out = self._left_out, 0
+        if (count := self._of_all.due()) is None:
+            return
+        left_out = count - 1
         so_far = f" ({errors:,} errors so far)" if errors > 1 else ""
         also = f"; {left_out:,} messages about others were left out" if left_out else ""
         shared = "a topic" if reason is CelReason.TOPIC_BUDGET else "a regexp"

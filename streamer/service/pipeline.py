@@ -36,6 +36,7 @@ from streamer.service.observed.attempts import Attempt, Attempts
 from streamer.service.observed.events import Events
 from streamer.service.observed.matches import MatchCounts
 from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
+from streamer.service.rejected import Rejected
 from streamer.service.spool import Spool, tally
 from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Confirmed, DeadLetter, milliseconds
@@ -106,6 +107,7 @@ class Pipeline:
         self._parked = self._reading = self._running = 0
         spool.announce = self._announce
         self._waiting = Waiting()
+        self.rejected = Rejected(_LOGGER.warning, store.number_of)
         self._is_stopping = False
         self._lock = Lock()
         self._moved = threading.Condition(self._lock)
@@ -210,6 +212,7 @@ class Pipeline:
                 self._delivering_since = time.monotonic()
                 self._hold(parts)
                 self._delivering_since = None
+            self.rejected.rest(is_over=True)
         finally:
             self._spool.complete()
 
@@ -225,6 +228,7 @@ class Pipeline:
                 parts = self._left(parts, fenced)
                 ours = {part.whose[:2] for part in parts}
                 refused = [letter for letter in refused if (letter.source, letter.partition) in ours]
+        self.rejected.add(letter for part in parts for letter in part.dead)
         for each in _last(parts):
             if each.position is not None:
                 self._setup.feeds[each.source].source.acknowledge(each.partition, each.position)

@@ -336,6 +336,7 @@ class Service:
         pipeline, spool = running.pipeline, running.spool
         deadline, looked, told = None, 0.0, time.monotonic()
         while not pipeline.wait(_LOOK):
+            pipeline.rejected.rest()
             if self._is_reload_asked:
                 # Those that come meanwhile ask for one reload more.
                 self._is_reload_asked = False

@@ -30,7 +30,7 @@ ORDER = (
     {"subscriptions"},
     {"cel_eval", "cdc"},
     {"events"},
-    {"model", "telemetry"},
+    {"model", "quiet", "telemetry"},
     {"locks", "_backend"},
     {"_native", "errors", "extras", "files", "late", "living", "sizes", "version"},
 )

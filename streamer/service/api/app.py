@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from streamer.config.schema.api import Api
+from streamer.quiet import Quiet
 from streamer.service.api import problems
 from streamer.service.api.calls import Answer, Call
 from streamer.service.api.connections import Door
@@ -80,7 +81,7 @@ class App:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.console: ASGIApp | None = None
         #: Until when the log has had enough of requests that cannot be served, and how many it was not told of.
-        self._quiet_until, self._left_out = float("-inf"), 0
+        self._quiet = Quiet(_INTERVAL)
         self.take(section, tokens)
 
     def take(self, section: Api, tokens: Tokens | None) -> None:
@@ -167,13 +168,9 @@ class App:
             where = "".join(traceback.format_tb(error.__traceback__))
             _LOGGER.error("a request ended in %s\n%s", type(error).__name__, where)
             problem = Problem("internal", "the log says where")
-        elif problem.kind == "unavailable":
-            self._left_out += 1
-            if (now := time.monotonic()) >= self._quiet_until:
-                # On a full disk each request of everybody ends so.
-                also = f" ({self._left_out:,} requests so far)" if self._left_out > 1 else ""
-                _LOGGER.error("%s%s", error, also)
-                self._quiet_until, self._left_out = now + _INTERVAL, 0
+        elif problem.kind == "unavailable" and (count := self._quiet.due()) is not None:
+            # On a full disk each request of everybody ends so.
+            _LOGGER.error("%s%s", error, f" ({count:,} requests so far)" if count > 1 else "")
         return Answer(problem.body(), problem.status, MEDIA_TYPE, problem.headers)
 
     async def _pieces(self, body: Iterator[bytes]) -> Any:

@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from streamer.config.schema.api import Api
 from streamer.errors import ServiceError
+from streamer.quiet import Quiet
 from streamer.service.api.app import App
 from streamer.service.api.connections import maker
 from streamer.service.protocols import Busy
@@ -61,7 +62,7 @@ class Server:
         self.url = f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._grace = 0.0
-        self._quiet_until = float("-inf")
+        self._quiet = Quiet(_INTERVAL)
         self._is_over = asyncio.Event()
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamer-api", daemon=True)
@@ -104,8 +105,7 @@ class Server:
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _FULL:
             loop.default_exception_handler(context)
-        elif loop.time() >= self._quiet_until:
-            self._quiet_until = loop.time() + _INTERVAL
+        elif self._quiet.due() is not None:
             _LOGGER.error("no connection can be accepted, others wait: %s", error.strerror)
 
     async def _serve(self) -> None:

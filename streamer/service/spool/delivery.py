@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final, TypeAlias, final
 
+from streamer.quiet import Quiet
 from streamer.service.letters import undelivered
 from streamer.service.protocols import Endpoint, Outcome
 from streamer.service.spool.breaker import Breaker, Terms
@@ -113,7 +114,7 @@ class Delivery:
         self._additions, self._read_all = 0, -1
         self.settled_matches = self.settled_dead = self.settled_messages = self.settled_bytes = 0
         self.delivered = self.dead = 0
-        self._told = self._told_down = self._told_stuck = -inf
+        self._quiet = Quiet(QUIET)
         self._is_told_down = False
 
     def become(self, endpoint: Endpoint, terms: Terms, target: str) -> None:
@@ -313,8 +314,8 @@ class Delivery:
             self._put_back(rows, lines)
             return
         if outcome.result == "later":
-            if self.breaker.bad(lines[0].name, now, outcome.after) and now - self._told_down > QUIET:
-                self._told_down, self._is_told_down = now, True
+            if self.breaker.bad(lines[0].name, now, outcome.after) and self._quiet.due("down") is not None:
+                self._is_told_down = True
                 wait = self.breaker.until - now
                 told = "%s: does not answer as it should: %s; asked again in %.1f s"
                 self._log(logging.WARNING, told, outcome.reason, wait)
@@ -408,9 +409,7 @@ class Delivery:
         """Let a message wait that would be given up, as long as there is no room for its letter: none is ever lost for that."""
         self._stuck.add(row.number)
         changes.tried.append((row.attempts, int((time.time() + self.terms.most) * 1000), row.number))
-        now = time.monotonic()
-        if now - self._told_stuck > QUIET:
-            self._told_stuck = now
+        if self._quiet.due("stuck") is not None:
             told = "%s: there is no room for dead letters, so %d messages that would be given up wait, each with its key"
             self._log(logging.ERROR, f"{told}; streamer dead-letters shows, replays and drops them", len(self._stuck))
 
@@ -421,9 +420,7 @@ class Delivery:
         self._tell(reason)
 
     def _tell(self, reason: str) -> None:
-        now = time.monotonic()
-        if now - self._told > QUIET:
-            self._told = now
+        if self._quiet.due("given up") is not None:
             self._log(logging.WARNING, "%s: a message is given up, and a dead letter: %s", reason)
 
     def _log(self, level: int, text: str, *values: object) -> None:

@@ -21,6 +21,13 @@ def letters_of(
     ]
 
 
+def number_of(reader: Reader, letter: DeadLetter) -> int | None:
+    """Return the number of a letter, by where its record stands. Raises ServiceError."""
+    where = (letter.source, letter.partition, str(letter.position), letter.part, letter.sink, letter.message)
+    found = reader.rows(f"SELECT id FROM dead_letters WHERE {_WHERE}", *where)
+    return int(found[0][0]) if found else None
+
+
 def bury(execute: Execute, dead: Iterable[DeadLetter]) -> None:
     """Put letters down; one that is there already has failed once more."""
     for letter in dead:
@@ -40,6 +47,7 @@ _LETTERS: Final = (
     "SELECT id, source, partition, position, part, stage, code, reason, attempts, at, size, record, sink, message, matches, key,"
     " spooled FROM dead_letters WHERE id > ? ORDER BY id LIMIT ?"
 )
+_WHERE: Final = "source = ? AND partition = ? AND position = ? AND part = ? AND sink = ? AND message = ?"
 _MEMBERS: Final = tuple(name.strip() for name in _LETTERS.removeprefix("SELECT ").partition(" FROM")[0].split(","))
 _KEPT: Final = _MEMBERS[1:]
 _BURY: Final = (

@@ -35,6 +35,7 @@ from streamer.service.store.letters import (
     ROOM,
     bury,
     letters_of,
+    number_of,
     where,
 )
 from streamer.service.store.opened import opened
@@ -251,6 +252,10 @@ class Store:
     def letters(self, after: int = 0, most: int = 1000, chosen: Mapping[str, str] = MappingProxyType({})) -> list[DeadLetter]:
         """Return dead letters in the order of their numbers, from the first after one; only those with the *chosen* members."""
         return letters_of(self.database, after, most, chosen)
+
+    def number_of(self, letter: DeadLetter) -> int | None:
+        """Return the number of a dead letter that was put down; None if it is gone."""
+        return number_of(self.database, letter)
 
     def count_letters(self, chosen: Mapping[str, str]) -> tuple[int, int]:
         """Return the number of the last dead letter, and how many have the *chosen* members. Nobody waits for it."""
