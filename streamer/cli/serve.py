@@ -371,8 +371,9 @@ def _missing(numbers: Iterable[int]) -> bool:
 
 def _members(letter: DeadLetter) -> dict[str, Any]:
     """Return what is told of a dead letter: of a record nothing that only messages have."""
-    own = ("sink", "message", "matches", "key", "spooled")
-    hidden = ("key", "spooled") if letter.stage == "deliver" else own
+    never = ("key", "spooled", "record_key", "kept")
+    own = ("sink", "message", "matches", *never)
+    hidden = never if letter.stage == "deliver" else own
     return {name: value for name, value in asdict(letter).items() if name not in hidden}
 
 

@@ -145,7 +145,7 @@ def _place(section: Sink) -> Sink:
 
 def _feed(name: str, section: Source, config: Config) -> Feed:
     source = sources.made(section, config.matching.limits.max_event_bytes)
-    return Feed(name, source, decoder(section.record_format))
+    return Feed(name, source, decoder(section.record_format), getattr(source, "again", None))
 
 
 def sources_of(config: Config) -> Mapping[str, Source]:

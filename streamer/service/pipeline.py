@@ -60,11 +60,16 @@ def named(kind: str, name: str) -> Iterator[None]:
 @final
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A source under its name, and what reads its records; None where they are events as they are."""
+    """A source under its name, and what reads its records; None where they are events as they are.
+
+    Attributes:
+        again: reads a record that the source itself could not decode; None where it decodes none.
+    """
 
     name: str
     source: Source
     decode: formats.Decoder | None
+    again: formats.Decoder | None = None
 
 
 @final
@@ -386,7 +391,9 @@ class Pipeline:
             ServiceError: it was not delivered within so many seconds, or all is ending; what was read is delivered all the same.
         """
         deadline = time.monotonic() + seconds
-        with self._turn:
+        if not self._turn.acquire(timeout=seconds):
+            raise ServiceError("a dead letter is replayed, and its sinks do not hold what it matches; that may be tried again")
+        try:
             self._is_paused = True
             try:
                 self._drain(deadline)
@@ -395,6 +402,8 @@ class Pipeline:
                 with self._moved:
                     self._is_paused = False
                     self._moved.notify_all()
+        finally:
+            self._turn.release()
 
     def _drain(self, deadline: float) -> None:
         with self._moved:
@@ -454,10 +463,11 @@ class Pipeline:
         """
         good = bad = 0
         for letter in letters:
-            parts = self._again(letter)
-            is_bad = any(part.dead for part in parts)
+            is_bad = False
+            for part in self._again(letter):
+                is_bad = is_bad or bool(part.dead)
+                self._hold([part])
             good, bad = good + (not is_bad), bad + is_bad
-            self._hold(parts)
         return good, bad
 
     def replay_beside(self, letter: DeadLetter) -> bool:
@@ -477,10 +487,11 @@ class Pipeline:
         with self._turn:
             if letter.source not in self._setup.feeds:
                 return False
-            parts = self._again(letter)
-            for part in parts:
+            is_bad = False
+            for part in self._again(letter):
+                is_bad = is_bad or bool(part.dead)
                 self._waiting.put(part)
-        return not any(part.dead for part in parts)
+        return not is_bad
 
     def drop_beside(self, letter: DeadLetter) -> bool:
         """Drop a dead letter while all runs, and the message that waits for it; tell whether it was there."""
@@ -499,14 +510,27 @@ class Pipeline:
         self.failed = self.failed or error
         self._give_up()
 
-    def _again(self, letter: DeadLetter) -> list[Part]:
+    def _again(self, letter: DeadLetter) -> Iterator[Part]:
+        """Match the record of a letter again, and yield what it comes to part by part; the last one drops the letter.
+
+        One part is in memory at a time: a record may match so much that all of it has no room there.
+        """
         feed = self._setup.feeds[letter.source]
+        if letter.part < 0 and feed.again is not None:
+            feed = replace(feed, decode=feed.again)
         # Of no generation: it confirms nothing, and so it is nobody's whose partition that is by now.
-        batch = Batch(letter.partition, [letter.record], partial(_always, letter.position), None, generation=0)
-        parts = list(self._matched(feed, batch, None if letter.part < 0 else letter.part))
-        if not any(part.dead for part in parts):
-            parts[-1].dropped.append(letter.id)
-        return parts
+        batch = Batch(
+            letter.partition, [letter.record], partial(_always, letter.position), None, keys=[letter.record_key], generation=0
+        )
+        last, is_bad = None, False
+        for part in self._matched(feed, batch, None if letter.part < 0 else letter.part):
+            if last is not None:
+                yield last
+            last, is_bad = part, is_bad or bool(part.dead)
+        assert last is not None
+        if not is_bad:
+            last.dropped.append(letter.id)
+        yield last
 
     def state_of(self, feed: str, *, idle: float, stalled: float) -> Literal["away", "reading", "idle", "stalled", "ended"]:
         """Tell what a source is doing: nothing came of it for *idle* seconds, or its matches wait for as much as *stalled*."""

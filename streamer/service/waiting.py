@@ -125,10 +125,11 @@ class Part:
             # A record may have thousands of events: its letters have no more of it together than one may have.
             whole = whole[:_BEGINNING]
         error.index = None
-        letter = dead_letter(source, batch.partition, place.position, place.part, error.code.value, str(error), whole, size)
+        key = None if batch.keys is None else batch.keys[place.record]
+        letter = dead_letter(source, batch.partition, place.position, place.part, error.code.value, str(error), whole, size, key)
         self.dead.append(letter)
         self.kept[place.record] += len(letter.record)
-        self.size += len(letter.record) + _OF_A_MESSAGE
+        self.size += letter.room + _OF_A_MESSAGE
 
 
 @final

@@ -731,3 +731,20 @@ def test_a_store_whose_tables_are_dropped_or_made_anew_takes_no_more_changes(
         store.begin("s", "p", "2")
     assert other.positions("s") == {"p": "1"}
     assert other.gone() is None
+
+
+def test_the_room_for_dead_letters_is_that_of_all_processes(section: SharedStore, make: Make) -> None:
+    one, other = make(), make()
+    one.dead_letter_bytes = other.dead_letter_bytes = 1000
+    letters = [dead_letter("s", "p", str(number), -1, "bad_value", "no", b"x" * 398) for number in range(4)]
+    one.commit([], letters[:1])
+    other.commit([], letters[1:2])
+    for store in (one, other):
+        assert not store.has_room(400)
+        with pytest.raises(ServiceError, match="more than the 1,000 bytes"):
+            store.commit([], letters[2:3])
+    assert one.dead_letters() == 2
+    assert one.drop([1]) == 1
+    other.commit([], letters[2:3])
+    with pytest.raises(ServiceError, match="more than the 1,000 bytes"):
+        one.commit([], letters[3:])

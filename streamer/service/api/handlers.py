@@ -222,7 +222,7 @@ class Handlers:
         """See the route."""
         limit, at = call.query.get("limit", 100), call.number_after() or 0
         chosen = {name: call.query[name] for name in CHOSEN if name in call.query}
-        letters = self._store.letters(at, limit, chosen)
+        letters = self._store.letters(at, limit, chosen, records=False)
         more = call.cursor(letters[-1].id) if len(letters) == limit else None
         return answer({"items": [_letter(each) for each in letters], "next": more})
 
@@ -245,7 +245,7 @@ class Handlers:
         """See the route."""
         letter = self._found(call)
         if not letter.is_whole:
-            raise Problem("not-replayable", f"{len(letter.record):,} of its {letter.size:,} bytes were kept")
+            raise Problem("not-replayable", f"{letter.bytes_kept:,} of its {letter.size:,} bytes were kept")
         if not self._status.replay(letter):
             raise Problem("not-replayable", "it cannot be read again, or its source or sink is gone; it stays")
         return Answer(status=202)
@@ -439,7 +439,10 @@ def _line(number: int, each: Written | SubscriptionError, result: Result) -> byt
     return json.dumps(told).encode() + b"\n"
 
 
+#: A record is shown on demand; a key is a hash that no number of JSON's readers holds.
+_HIDDEN: Final = ("record", "record_key", "kept", "key", "spooled")
+
+
 def _letter(letter: DeadLetter) -> dict[str, Any]:
-    # A key is a hash that no number of JSON's readers holds.
-    told = {name: value for name, value in asdict(letter).items() if name not in ("record", "key", "spooled")}
+    told = {name: value for name, value in asdict(letter).items() if name not in _HIDDEN}
     return told | {"at": time_of(letter.at), "is_whole": letter.is_whole}

@@ -26,6 +26,7 @@ class Wal2json:
     """wal2json, format version 2, whose begins and commits say where they stand."""
 
     def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
+        self.columns = columns
         self._decode = formats.wal2json(columns)
 
     def read(self, message: bytes) -> Begin | Commit | list[Change]:

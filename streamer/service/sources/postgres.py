@@ -33,11 +33,11 @@ from psycopg import sql
 from streamer.cdc.pgoutput import Begin, Commit
 from streamer.config.schema.sources import PostgresSource
 from streamer.errors import EventError, ServiceError
-from streamer.service import faults, protocols
+from streamer.service import faults, formats, protocols
 from streamer.service.away import delay
 from streamer.service.protocols import NOTHING, Batch, Busy, Lost, Record, Refused, Wrong
 from streamer.service.sources.lines import CHUNK, KEPT
-from streamer.service.sources.plugins import plugged
+from streamer.service.sources.plugins import Wal2json, plugged
 from streamer.service.sources.replication import Keepalive, Replication, connect, is_away, lsn_text, said
 from streamer.service.sources.slot import Place, Server, Slot, check_room, look, primary_keys
 from streamer.service.sources.snapshot import rows_of
@@ -50,6 +50,10 @@ _NOT_READY, _UNDEFINED, _NO_FILE = "55000", "42704", "58P01"
 _LASTING: Final = frozenset({"42501", "58P01", "0A000", "22023", "42601"})
 Rows: TypeAlias = Generator[Batch, None, None]
 _LOGGER: Final = logging.getLogger("streamer.service")
+
+
+#: How each message of wal2json begins.
+_OF_WAL2JSON: Final = b'{"action":'
 
 
 class _InUseError(Exception):
@@ -68,6 +72,7 @@ class PostgresChanges:
         self._interval = section.status_interval.total_seconds()
         self._stream: Replication | None = None
         self._snapshot: Rows | None = None
+        self._columns: Mapping[str, Sequence[str]] = {}  # of tables, as wal2json is told of them
         self._gone: deque[str] = deque()
         self._partition = ""
         self._keys: dict[str, list[str]] = {}
@@ -208,6 +213,8 @@ class PostgresChanges:
                 raise _InUseError(f"process {server.slot.process} of the server reads slot {self._slot}")
             self._keys = primary_keys(stream)
             self._plugin, options = plugged(stream, self._section, self._key)
+            if isinstance(self._plugin, Wal2json):
+                self._columns = self._plugin.columns
             stream.start(self._slot, self._place.end, options)
         except BaseException:
             stream.close()
@@ -294,6 +301,15 @@ class PostgresChanges:
         except (psycopg.Error, _InUseError) as error:
             self._lose_connection(error)
             return None
+
+    def again(self, record: bytes, key: bytes | str | None = None) -> list[formats.Decoded]:
+        """Decode a message that could not be decoded when it came, in any thread. Raises EventError.
+
+        Of pgoutput none can be: it is told of a table once, before the table's changes.
+        """
+        if self._section.plugin == "wal2json" and record.startswith(_OF_WAL2JSON):
+            return formats.wal2json(self._columns)(record, key)
+        return [(record, formats.text_of(key))]
 
     def _taken(self, received: Sequence[Any]) -> Batch | None:
         """Return the events of what was received, and how far that is."""

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Final
 
 from streamer.service.store.database import Execute, Reader
 from streamer.service.store.rows import OWN, DeadLetter, position_of
 
+#: Letters that are read at once with their records, of which each may have a megabyte.
+PAGE: Final = 20
+
 
 def letters_of(
-    reader: Reader, after: int = 0, most: int = 1000, chosen: Mapping[str, str] = MappingProxyType({})
+    reader: Reader,
+    after: int = 0,
+    most: int = PAGE,
+    chosen: Mapping[str, str] = MappingProxyType({}),
+    *,
+    records: bool = True,
 ) -> list[DeadLetter]:
     """Read as `Store.letters`. Raises ServiceError."""
-    statement = _LETTERS.replace("id > ?", f"id > ?{where(chosen)}")
-    return [
-        DeadLetter(**{**(told := dict(zip(_MEMBERS, row, strict=True))), "position": position_of(told["position"])})
-        for row in reader.rows(statement, after, *chosen.values(), most)
-    ]
+    members = ", ".join(_MEMBERS if records else (*(name for name in _MEMBERS if name not in _OF_RECORDS), "length(record)"))
+    statement = f"SELECT {members} FROM dead_letters WHERE id > ?{where(chosen)} ORDER BY id LIMIT ?"
+    found = []
+    for row in reader.rows(statement, after, *chosen.values(), most):
+        told = dict(zip(_MEMBERS if records else _WITHOUT, row, strict=True))
+        found.append(DeadLetter(**{"record": b"", **told, "position": position_of(told["position"])}))
+    return found
 
 
 def number_of(reader: Reader, letter: DeadLetter) -> int | None:
@@ -43,12 +54,10 @@ def where(chosen: Mapping[str, str]) -> str:
     return "".join(f" AND {name} = ?" for name in chosen)
 
 
-_LETTERS: Final = (
-    "SELECT id, source, partition, position, part, stage, code, reason, attempts, at, size, record, sink, message, matches, key,"
-    " spooled FROM dead_letters WHERE id > ? ORDER BY id LIMIT ?"
-)
 _WHERE: Final = "source = ? AND partition = ? AND position = ? AND part = ? AND sink = ? AND message = ?"
-_MEMBERS: Final = tuple(name.strip() for name in _LETTERS.removeprefix("SELECT ").partition(" FROM")[0].split(","))
+_MEMBERS: Final = tuple(each.name for each in fields(DeadLetter) if each.name != "kept")
+_OF_RECORDS: Final = ("record", "record_key")
+_WITHOUT: Final = (*(name for name in _MEMBERS if name not in _OF_RECORDS), "kept")
 _KEPT: Final = _MEMBERS[1:]
 _BURY: Final = (
     f"INSERT INTO dead_letters ({', '.join(_KEPT)}) VALUES ({', '.join('?' * len(_KEPT))}) ON CONFLICT"
@@ -57,7 +66,10 @@ _BURY: Final = (
     " at = excluded.at, code = excluded.code, reason = excluded.reason, spooled = excluded.spooled"
 )
 #: How much room all letters take.
-ROOM: Final = "SELECT coalesce(sum(length(record) + length(reason)), 0) FROM dead_letters"
+_SIZE: Final = "length(record) + length(reason) + coalesce(length(record_key), 0)"
+ROOM: Final = f"SELECT coalesce(sum({_SIZE}), 0), coalesce(max(id), 0) FROM dead_letters"
+#: And those after one, with the number of the last.
+ROOM_AFTER: Final = f"SELECT sum({_SIZE}), max(id) FROM dead_letters WHERE id > ?"
 #: What the last letters failed of.
 BY_REASON: Final = (
     "SELECT stage, code, source, sink, count(*), min(at), max(at) FROM (SELECT stage, code, source, sink, at FROM dead_letters"
@@ -65,10 +77,10 @@ BY_REASON: Final = (
 )
 _OF_GATEWAYS: Final = f"substr(sink, 1, {len(OWN)}) = '{OWN}' AND spooled IS NULL"
 #: How much room those of tenants' own gateways take that nothing waits for.
-OF_SINKS: Final = f"SELECT sink, sum(length(record) + length(reason)) FROM dead_letters WHERE {_OF_GATEWAYS} GROUP BY sink"
+OF_SINKS: Final = f"SELECT sink, sum({_SIZE}) FROM dead_letters WHERE {_OF_GATEWAYS} GROUP BY sink"
 _OF_A_TENANT: Final = "substr(sink, 1, ?) = ? AND spooled IS NULL"
 #: The oldest of those, of one tenant, and the room of each.
-OLDEST_OF_A_TENANT: Final = f"SELECT id, length(record) + length(reason) FROM dead_letters WHERE {_OF_A_TENANT} ORDER BY id"
+OLDEST_OF_A_TENANT: Final = f"SELECT id, {_SIZE} FROM dead_letters WHERE {_OF_A_TENANT} ORDER BY id"
 #: Gives letters about records to another source, which has the same ones.
 MOVE_LETTERS: Final = (
     "UPDATE dead_letters SET source = ? WHERE source = ? AND stage <> 'deliver' AND NOT EXISTS"

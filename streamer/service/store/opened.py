@@ -56,9 +56,9 @@ def look(place: Path | SharedStore, after: int = 0, most: int = 1000, number: in
     """Read dead letters beside the processes that use a store. Raises ServiceError.
 
     Args:
-        number: only this one.
+        number: only this one, with its record, which a list leaves out.
     """
     if number is not None:
         after, most = number - 1, 1
     with beside(place) as reader:
-        return [each for each in letters_of(reader, after, most) if number in (None, each.id)]
+        return [each for each in letters_of(reader, after, most, records=number is not None) if number in (None, each.id)]

@@ -39,6 +39,8 @@ class DeadLetter:
         matches: of how many matches it tells.
         key: by which it stands in order.
         spooled: where in the spool it waits for this letter to be replayed or dropped; None where nothing does.
+        record_key: of a record, its own key, by which it is read again; None where it has none.
+        kept: how many bytes of the record the store has, where *record* was not read.
     """
 
     id: int = 0
@@ -58,11 +60,23 @@ class DeadLetter:
     matches: int = 0
     key: int | None = None
     spooled: int | None = None
+    record_key: bytes | None = None
+    kept: int | None = None
+
+    @property
+    def bytes_kept(self) -> int:
+        """How many bytes of the record were kept."""
+        return len(self.record) if self.kept is None else self.kept
+
+    @property
+    def room(self) -> int:
+        """How much room it takes, of `delivery.dead_letter_bytes`."""
+        return len(self.record) + len(self.reason) + len(self.record_key or b"")
 
     @property
     def is_whole(self) -> bool:
         """Whether all of the record is there, so that it can be tried again."""
-        return len(self.record) == self.size
+        return self.bytes_kept == self.size
 
 
 @final
@@ -158,7 +172,7 @@ class Changes:
     def bury(self, number: int, letter: DeadLetter) -> None:
         """Add the letter of a message that is given up."""
         self.dead.append((number, letter))
-        self.dead_bytes += len(letter.record) + len(letter.reason)
+        self.dead_bytes += letter.room
 
     def __len__(self) -> int:
         return len(self.delivered) + len(self.tried) + len(self.dead) + len(self.gone)
@@ -198,7 +212,15 @@ def position_of(value: int | str) -> Position:
 
 
 def dead_letter(
-    source: str, partition: str, position: Position, part: int, code: str, reason: str, record: bytes, size: int | None = None
+    source: str,
+    partition: str,
+    position: Position,
+    part: int,
+    code: str,
+    reason: str,
+    record: bytes,
+    size: int | None = None,
+    key: bytes | str | None = None,
 ) -> DeadLetter:
     """Make one of a record that failed now."""
     return DeadLetter(
@@ -211,4 +233,5 @@ def dead_letter(
         at=milliseconds(),
         size=len(record) if size is None else size,
         record=record[:MOST_KEPT],
+        record_key=key.encode() if isinstance(key, str) else key,
     )

@@ -92,6 +92,10 @@ UPGRADES: Final[list[str]] = [
     CREATE TABLE generations (last INTEGER NOT NULL);
     INSERT INTO generations SELECT coalesce(max(generation), 0) FROM positions;
     """,
+    # The key that a record came with, by which it is read again.
+    """
+    ALTER TABLE dead_letters ADD COLUMN record_key BLOB;
+    """,
 ]
 
 #: Of PostgreSQL, as above. `removed` has what was deleted, for the processes that have not seen that yet; `leader` says who
@@ -154,5 +158,9 @@ POSTGRES: Final[list[str]] = [
     """
     CREATE TABLE generations (last BIGINT NOT NULL);
     INSERT INTO generations SELECT coalesce(max(generation), 0) FROM positions;
+    """,
+    # The key that a record came with.
+    """
+    ALTER TABLE dead_letters ADD COLUMN record_key BYTEA;
     """,
 ]

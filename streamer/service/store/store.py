@@ -32,7 +32,9 @@ from streamer.service.store.letters import (
     MOVE_LETTERS,
     OF_SINKS,
     OLDEST_OF_A_TENANT,
+    PAGE,
     ROOM,
+    ROOM_AFTER,
     bury,
     letters_of,
     number_of,
@@ -74,7 +76,7 @@ class Store:
     def __init__(self, place: Path | SharedStore, *, dead_letter_bytes: int = 1024**3) -> None:
         self.database = opened(place)
         self.dead_letter_bytes = dead_letter_bytes
-        self._looked = -inf
+        self._looked, self._counted = -inf, 0
         self._is_told = False
         self._generations: dict[tuple[str, str], int] = {}
         self._lanes: dict[str, Lane] = {}
@@ -171,13 +173,19 @@ class Store:
             return taken
 
         taken = self.database.change(commit, patient=True, tells=bool(spooled))
-        self._dead = self._measured() if dropped else self._dead + size
+        if dropped:
+            self._dead = self._measured()
+        elif not self.database.is_shared:
+            # In a shared store they are counted with those of other processes.
+            self._dead += size
         faults.point("store.committed")
         return taken
 
     def _room_for(self, dead: Sequence[DeadLetter]) -> int:
         """Return how many bytes some dead letters take. Raises ServiceError where there is no room for them."""
-        size = sum(len(each.record) + len(each.reason) for each in dead)
+        size = sum(each.room for each in dead)
+        if dead:
+            self._count_others()
         if not self._makes_room(size):
             raise Wrong(
                 f"{self.database.name}: the dead letters would take more than the {self.dead_letter_bytes:,} bytes of "
@@ -187,6 +195,7 @@ class Store:
 
     def has_room(self, size: int) -> bool:
         """Tell whether there is room for dead letters of so many bytes; where there was none, it is looked for once a second."""
+        self._count_others()
         if self._dead + size > self.dead_letter_bytes and time.monotonic() - self._looked < _LOOK:
             return False
         return self._makes_room(size)
@@ -202,7 +211,15 @@ class Store:
 
     def _measured(self) -> int:
         """Return how much room the dead letters take; what is added up meanwhile may be more, since some fail again."""
-        return int(self.database.rows(ROOM, patient=True)[0][0])
+        ((room, self._counted),) = self.database.rows(ROOM, patient=True)
+        return int(room)
+
+    def _count_others(self) -> None:
+        """Count the letters since the last look, which any process of a shared store may have written."""
+        if self.database.is_shared:
+            ((room, last),) = self.database.rows(ROOM_AFTER, self._counted, patient=True)
+            if last is not None:
+                self._dead, self._counted = self._dead + int(room), int(last)
 
     def _forget_letters(self) -> bool:
         """Forget the oldest letters of the tenant whose own gateways have most of them; tell whether there were any.
@@ -249,9 +266,15 @@ class Store:
         self._dead = self._measured()
         return count
 
-    def letters(self, after: int = 0, most: int = 1000, chosen: Mapping[str, str] = MappingProxyType({})) -> list[DeadLetter]:
-        """Return dead letters in the order of their numbers, from the first after one; only those with the *chosen* members."""
-        return letters_of(self.database, after, most, chosen)
+    def letters(
+        self, after: int = 0, most: int = PAGE, chosen: Mapping[str, str] = MappingProxyType({}), *, records: bool = True
+    ) -> list[DeadLetter]:
+        """Return dead letters in the order of their numbers, from the first after one; only those with the *chosen* members.
+
+        Args:
+            records: whether their records are read, too, of which each may have a megabyte.
+        """
+        return letters_of(self.database, after, most, chosen, records=records)
 
     def number_of(self, letter: DeadLetter) -> int | None:
         """Return the number of a dead letter that was put down; None if it is gone."""
