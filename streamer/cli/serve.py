@@ -335,7 +335,7 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
 
     where, after = place(config, data_dir), 0
     try:
-        while found := look(where, after, number=number):
+        while found := look(where, after, number=number, records=number is not None):
             yield from found
             if number is not None:
                 return
@@ -349,9 +349,11 @@ def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[St
     if every == bool(numbers):
         fail("which? name their numbers, or --all")
 
+    from streamer.service.store.letters import PAGE
+
     def choose(store: Store) -> Iterable[DeadLetter]:
         after = 0
-        while found := store.letters(after):
+        while found := store.letters(after, PAGE):
             for each in found:
                 if every or each.id in numbers:
                     seen.add(each.id)

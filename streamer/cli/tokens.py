@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -34,17 +35,38 @@ def app() -> None:
     help="What it may do; several times for several.",
 )
 @click.option("--name", metavar="TEXT", default="", help="What you call it.")
+@click.option(
+    "--output", metavar="FILE", type=PATH, help="A new file for the token, which only you can read; else it is printed."
+)
 @FILE
 @CONFIG
-def create(tenant: str | None, scopes: Sequence[str], name: str, file: Path | None, config: str | None) -> None:
+def create(
+    tenant: str | None, scopes: Sequence[str], name: str, output: Path | None, file: Path | None, config: str | None
+) -> None:
     """Create a token, and print it: once, since the file has a hash of it alone."""
     from streamer.service.api import tokens
 
+    made = None
     try:
+        if output is not None:
+            # Before the token is one: what cannot be written is asked for again, and leaves no token that nobody has.
+            made = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         token, text = tokens.create(_file(file, config), tenant, tuple(dict.fromkeys(scopes)), name)  # type: ignore[arg-type]
+    except FileExistsError:
+        fail(f"--output {output}: the file is there already; name one that is not")
+    except OSError as error:
+        fail(f"--output {output}: {error.strerror or error}")
     except (ServiceError, ValueError) as error:
+        _undo(output, made)
         fail(str(error))
-    print(text)
+    except BaseException:
+        _undo(output, made)
+        raise
+    if made is None:
+        print(text)
+    else:
+        with os.fdopen(made, "w") as written:
+            print(text, file=written)
     note(f"token {token.id}: keep it, it is not shown again")
 
 
@@ -86,6 +108,13 @@ def revoke(id: str, file: Path | None, config: str | None) -> None:  # noqa: A00
         note(f"no token {id}")
         sys.exit(SOME_BAD)
     note(f"token {id} revoked")
+
+
+def _undo(output: Path | None, made: int | None) -> None:
+    """Remove a file that was made for a token that there is not."""
+    if output is not None and made is not None:
+        os.close(made)
+        output.unlink(missing_ok=True)
 
 
 def _file(file: Path | None, config: str | None) -> Path:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, Final, Literal, final
 from urllib.parse import quote
@@ -106,7 +107,7 @@ def read(members: Mapping[str, Any], config: Config) -> tuple[Settings, tuple[st
     known = {*Settings.__dataclass_fields__, "secrets"}
     for name in members:
         if name not in known:
-            raise GatewayError("", f"no such member; there are: {', '.join(sorted(known))}")
+            raise GatewayError(name[:MOST_URL], f"no such member; {meant(name, sorted(known))}")
     settings = Settings(
         url=_url(members.get("url"), Guard.of(rules)),
         batch=members.get("batch", 1),
@@ -122,6 +123,12 @@ def read(members: Mapping[str, Any], config: Config) -> tuple[Settings, tuple[st
     if settings.url is None and (secrets or settings.batch != 1):
         raise GatewayError("secrets" if secrets else "batch", "only a gateway with a url has this")
     return settings, secrets
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """Return which of the names that there are was meant, or all of them."""
+    near = get_close_matches(name[:100], known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
 
 
 def _url(url: Any, guard: Guard) -> str | None:

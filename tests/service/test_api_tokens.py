@@ -9,6 +9,8 @@ import random
 import re
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -366,3 +368,24 @@ def test_a_token_is_told_whose_it_is(api: Api) -> None:
     told = api.ask("GET", "/v1/token", token=api.make_token("acme", "consume")).json
     assert (told["tenant"], told["scopes"]) == ("acme", ["consume"])
     assert set(told) == {"id", "name", "tenant", "scopes"}
+
+
+def test_a_token_is_written_to_a_new_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    def called(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "streamer", "tokens", *args, "--file", "t.json"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, umask=0o022)
+
+    made = called("create", "--scope", "admin", "--output", "token")
+    assert (made.returncode, made.stdout) == (0, "")
+    text = (tmp_path / "token").read_text()
+    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
+    assert text.count("\n") == 1
+    assert tokens.Tokens(tmp_path / "t.json").find(text.strip()) is not None
+    again = called("create", "--scope", "admin", "--output", "token")
+    assert again.returncode == 2
+    assert "--output token: the file is there already" in again.stderr
+    assert (tmp_path / "token").read_text() == text
+    assert called("create", "--scope", "admin", "--output", "nosuch/token").returncode == 2
+    assert called("create", "--scope", "admin", "--scope", "read", "--tenant", "acme", "--output", "other").returncode == 2
+    assert not (tmp_path / "other").exists()
+    assert len(tokens.read(tmp_path / "t.json")) == 1

@@ -35,7 +35,7 @@ from streamer.service.api.calls import Answer, Call
 from streamer.service.api.connections import Door
 from streamer.service.api.limits import Limits
 from streamer.service.api.live import Watched, Watcher
-from streamer.service.api.problems import MEDIA_TYPE, Problem
+from streamer.service.api.problems import MEDIA_TYPE, Problem, refuse_unknown
 from streamer.service.api.route import Route
 from streamer.service.api.routes import Found, find
 from streamer.service.api.streams import Stream, Streams, Wanted
@@ -329,8 +329,7 @@ def _query(request: Request, route: Route) -> dict[str, Any]:
     values: dict[str, Any] = {}
     known = {param.name: param for param in route.params}
     for name, value in pairs:
-        if name not in known:
-            raise Problem("bad-request", f"no such parameter; there are: {', '.join(known) or 'none'}")
+        refuse_unknown([name], tuple(known), "parameter")
         if name in values:
             raise Problem("bad-request", f"{name}: it stands here twice")
         values[name] = known[name].read(value)

@@ -27,7 +27,7 @@ from streamer.events.reading import IgnoredEvent
 from streamer.model import is_unicode
 from streamer.service.api.calls import LINES, Answer, Call, answer, members_as_sent
 from streamer.service.api.decoding import Records
-from streamer.service.api.problems import Problem, members, refuse_elsewhere
+from streamer.service.api.problems import Problem, members, refuse_elsewhere, refuse_unknown
 from streamer.service.declined import Declined
 from streamer.service.observed.events import MOST, Events, Seen
 from streamer.service.store.rows import time_of
@@ -71,7 +71,7 @@ class Asking:
 
     def _here(self, call: Call) -> Engine:
         """Return the engine that holds what a tenant subscribed to. Raises Problem where another process has it."""
-        refuse_elsewhere(self._subscriptions.shard, call.tenant)
+        refuse_elsewhere(self._subscriptions.shard, call.of_events)
         return self._engine
 
     def match(self, call: Call) -> Answer:
@@ -83,7 +83,7 @@ class Asking:
         if event.ignored is not None:
             return answer({"matches": [], "more": False, "ignored": event.ignored})
         # An administrator's event may be anybody's: it says so itself.
-        matches = self._here(call).match(event.text, call.tenant)
+        matches = self._here(call).match(event.text, call.of_events)
         for each in matches:
             tenant, subscription_id = outside(each.subscription_id)
             if not is_all and tenant != call.tenant:
@@ -105,7 +105,8 @@ class Asking:
     def explain(self, call: Call) -> Answer:
         """See the route."""
         question = members_as_sent(call.body)
-        if not question.keys() <= {"event", "id", "subscription"} or "event" not in question or len(question) > 2:
+        refuse_unknown(question, ("event", "id", "subscription"))
+        if "event" not in question or len(question) > 2:
             raise Problem("bad-request", "expected event, and id or subscription or none of them")
         if not isinstance(question["event"].value, dict) and "format" not in call.query:
             raise Problem("bad-request", "event: expected an object")
@@ -122,12 +123,12 @@ class Asking:
         else:
             each = claimed(named(question["subscription"].text, "given"), whose.whose)
         # The default tenant is the subscription's. An administrator's event says itself whose it is, as for `match`.
-        return answer(self._explained(each, event, call.tenant).to_dict())
+        return answer(self._explained(each, event, call.of_events).to_dict())
 
     def _explain_all(self, call: Call, event: bytes) -> Answer:
         """Explain what matches, of all that is held."""
         limit = call.query.get("limit", 10)
-        matches, more = self._here(call).match(event, call.tenant), False
+        matches, more = self._here(call).match(event, call.of_events), False
         found: list[dict[str, Any]] = []
         for held in matches.ids():
             tenant, subscription_id = outside(held)
@@ -137,7 +138,7 @@ class Asking:
                 break
             if (row := self._subscriptions.get(tenant, subscription_id)) is None:
                 continue  # it was deleted meanwhile
-            told = self._explained(written(row.text, tenant), event, call.tenant).to_dict()
+            told = self._explained(written(row.text, tenant), event, call.of_events).to_dict()
             found.append({"tenant": tenant, "id": subscription_id, **told})
         return answer({"matches": found, "more": more, "ignored": matches.ignored})
 
@@ -166,7 +167,7 @@ class Asking:
         if given.ignored is not None:
             return answer(none)
         try:
-            event = self._options.read(given.text, call.tenant, None)
+            event = self._options.read(given.text, call.of_events, None)
         except IgnoredEvent:
             return answer(none)
         at = call.after() or inside(event.tenant, "")
@@ -174,7 +175,7 @@ class Asking:
         tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
         among = islice(walk, examine)
-        found = near_misses(self._here(call), given.text, limit, call.tenant, None, examine, among)
+        found = near_misses(self._here(call), given.text, limit, call.of_events, None, examine, among)
         told = []
         for miss in found:
             tenant, subscription_id = outside(miss.subscription_id)
@@ -219,7 +220,8 @@ class Asking:
     def try_subscription(self, call: Call) -> Answer:
         """See the route."""
         given = members_as_sent(call.body)
-        if not given.keys() <= {"subscription", "text", "id"} or ("text" in given) == ("subscription" in given):
+        refuse_unknown(given, ("subscription", "text", "id"))
+        if ("text" in given) == ("subscription" in given):
             raise Problem("bad-request", "expected subscription or text, and id if it is held under another one")
         text = given["text"].value if "text" in given else given["subscription"].text.decode()
         if not isinstance(text, str) or not is_unicode(text):

@@ -15,6 +15,7 @@ from streamer.service.api.live import Watched, Watcher
 from streamer.service.api.problems import Problem
 from streamer.service.api.streams import Stream, Wanted
 from streamer.service.api.tokens import Token
+from streamer.subscriptions.subscription import EVERY
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
@@ -102,6 +103,11 @@ class Call:
         if self.tenant is None:
             raise Problem("bad-request", "tenant: an administrator's request names one, as ?tenant=acme")
         return self.tenant
+
+    @property
+    def of_events(self) -> str | None:
+        """The tenant of events that name none. Of an administrator's `*`, as of one that names no tenant, it is everybody's."""
+        return None if self.tenant == EVERY and self.token.tenant is None else self.tenant
 
     def after(self) -> str | None:
         """Return what the page before ended with, which its `cursor` says; None on the first. Raises Problem."""

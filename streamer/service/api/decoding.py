@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, final, get_args
 from streamer import cdc
 from streamer.config.schema.sources import SourceFormat
 from streamer.core.options import Options
-from streamer.events.layout import EventLayout
+from streamer.events.layout import PARTS, EventLayout
 from streamer.events.reading import IgnoredEvent
 from streamer.service.api.calls import Answer, Call, Param, answer
 from streamer.service.api.problems import Problem
@@ -21,6 +21,8 @@ FORMATS: Final[tuple[SourceFormat, ...]] = get_args(SourceFormat)
 FORMAT: Final = Param(
     "format", "What the event is: a record of this format, decoded as a source would.", {"type": "string", "enum": FORMATS}
 )
+#: What questions about events have, besides the event.
+_QUESTION: Final = {"event", "id", "subscription", "tenant", "format", "limit", "examine", "text", "key"}
 #: Events that a record may have here. A source takes more, but here nobody waits for a core to be done with them.
 MOST_EVENTS: Final = 1000
 _WHY_IGNORED: Final = {
@@ -64,6 +66,7 @@ class Records:
             raise Problem("bad-request", f"format: matching.layout reads no events of {name}: expected json")
         decode = decoder(name, most=MOST_EVENTS)
         if decode is None:
+            self._refuse_question(record)
             return [self._read(record, key, tenant)]
         read = [
             self._read(text, own, tenant) if (what := no_change_of(text)) is None else Read(b"", ignored=what)
@@ -78,6 +81,19 @@ class Records:
         except IgnoredEvent as ignored:
             return Read(b"", ignored=_WHY_IGNORED[ignored.reason.value])
 
+    def _refuse_question(self, event: bytes) -> None:
+        """Refuse what has the shape of a question of `explain`: as an event it would match what wants any, and tell nobody."""
+        try:
+            given = json.loads(event, parse_int=float)
+        except (RecursionError, ValueError):
+            return  # who reads it says what is wrong
+        if not isinstance(given, dict) or not isinstance(given.get("event"), dict) or not given.keys() <= _QUESTION:
+            return
+        pointers = [pointer for part in PARTS for pointer in self._options.layout.pointers(part)]
+        if not any(pointer[:1] in ((), ("event",)) for pointer in pointers):
+            reason = "no such member here: the body is the event itself, not an object that has it; did you mean /v1/explain?"
+            raise Problem("bad-request", f"event: {reason}", errors=[{"place": "event", "reason": reason}])
+
     def note(self, name: SourceFormat, found: list[Read]) -> str | None:
         """Return how a source of the format would read its events otherwise; None where it would not."""
         if name == "json" or self._options.layout == cdc.LAYOUT or not any(each.type in ("update", "delete") for each in found):
@@ -88,8 +104,9 @@ class Records:
         """Return the event that a question is about. Raises EventError, and Problem: the record has several."""
         name = call.query.get("format")
         if name is None:
+            self._refuse_question(record)
             return Read(record)
-        found = self.events(name, record, call.tenant)
+        found = self.events(name, record, call.of_events)
         if len(found) > 1:
             raise Problem("event", f"the record has {len(found):,} events: /v1/decode tells them apart, ask about one of them")
         return found[0]
@@ -124,7 +141,7 @@ class Decoding:
     def decode(self, call: Call) -> Answer:
         """See the route."""
         name, limit = call.query.get("format", "json"), call.query.get("limit", 10)
-        found = self._records.events(name, call.body, call.tenant, call.query.get("key"))
+        found = self._records.events(name, call.body, call.of_events, call.query.get("key"))
         events = b",".join(
             b'{"event":%b,"key":%b,"ignored":%b}' % (each.text or b"null", _json(each.key), _json(each.ignored))
             for each in found[:limit]

@@ -7,12 +7,12 @@ errors. Nothing repeats a token, a header or a row of somebody else.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
 from streamer.errors import BulkSubscriptionError, CelError, EventError, ServiceError, SubscriptionError
 from streamer.service.declined import Declined
-from streamer.service.gateways import GatewayError
+from streamer.service.gateways import GatewayError, meant
 from streamer.service.shards import Shard
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -48,8 +48,9 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
 }
 #: So many errors are spelled out.
 MOST_ERRORS: Final = 100
-#: So many characters of a text that quotes what was sent.
+#: So many characters of a text that quotes what was sent, and of a name.
 _MOST: Final = 2000
+_NAME: Final = 100
 
 
 @final
@@ -109,6 +110,14 @@ def refuse_elsewhere(shard: Shard, tenant: str | None) -> None:
     if tenant is not None and not shard.holds(tenant):
         reason = f"this process matches for other tenants: ask one of shard {shard.of_tenant(tenant)}/{shard.count}"
         raise Problem("elsewhere", reason)
+
+
+def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str = "member") -> None:
+    """Raise Problem if a name is none of those that there are: what is passed over would not do what somebody wanted."""
+    for name in given:
+        if name not in known:
+            reason = f"no such {what}; {meant(name, known)}"
+            raise Problem("bad-request", f"{name[:_NAME]}: {reason}", errors=[{"place": name[:_NAME], "reason": reason}])
 
 
 def members(error: SubscriptionError | EventError | Declined) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Watching:
         """See the route."""
         limit = call.query.get("limit", 50)
         watched, is_all = _watched(call), call.token.tenant is None
-        kept = self._events.last(call.tenant, watched.collection, 1_000_000, call.number_after())
+        kept = self._events.last(call.of_events, watched.collection, 1_000_000, call.number_after())
         found = [seen for seen in kept if watched.has(seen, is_all=is_all)]
         items, more = found[:limit], len(found) > limit
         told = {"items": [shown(seen, is_all=is_all) for seen in items], "next": call.cursor(items[-1].number) if more else None}
@@ -47,7 +47,7 @@ class Watching:
         """See the route."""
         wanted, is_all = number(call.path["number"]), call.token.tenant is None
         seen = None if wanted is None else self._events.find(wanted)
-        if seen is None or not Watched(tenant=call.tenant).has(seen, is_all=is_all):
+        if seen is None or not Watched(tenant=call.of_events).has(seen, is_all=is_all):
             raise Problem("unknown", "no such event among those that are kept")
         ways = [self._way(seen, hit, is_all=is_all) for hit in hits_of(seen, is_all=is_all)]
         return answer(shown(seen, is_all=is_all) | {"ways": ways})
@@ -94,7 +94,7 @@ class Watching:
 def _watched(call: Call) -> Watched:
     query = call.query
     return Watched(
-        tenant=call.tenant,
+        tenant=call.of_events,
         collection=query.get("collection"),
         gateway=query.get("gateway"),
         subscription=query.get("subscription"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from streamer.locks import Lock
@@ -17,6 +17,8 @@ MOST: Final = 100
 MOST_SINKS: Final = 200
 #: Messages of an attempt that it is found by.
 FOUND: Final = 100
+#: Codes of a name that leads to no address, and of one that leads to none that may be connected to.
+_UNREACHABLE: Final = ("unresolved", "forbidden_address")
 
 
 @final
@@ -39,8 +41,19 @@ class Attempt:
     outcome: Outcome
     marks: array[int] = field(default_factory=lambda: array("Q"))
 
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether the name of the endpoint led to no address, or to none that may be connected to."""
+        return self.outcome.code in _UNREACHABLE
+
     def told(self, *, is_all: bool) -> dict[str, Any]:
-        """Return it as plain JSON; *is_all* with what the endpoint has said."""
+        """Return it as plain JSON; *is_all* with what the endpoint has said, and with which names there are.
+
+        Others would learn by it which names the service's own network has.
+        """
+        if not is_all and self.is_unreachable:
+            outcome = replace(self.outcome, code="unreachable", reason="its name leads to no address that may be connected to")
+            return replace(self, seconds=0.0, outcome=outcome).told(is_all=False)
         told: dict[str, Any] = {
             "at": time_of(self.at),
             "duration_ms": round(self.seconds * 1000, 1),

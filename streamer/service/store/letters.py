@@ -17,7 +17,7 @@ PAGE: Final = 20
 def letters_of(
     reader: Reader,
     after: int = 0,
-    most: int = PAGE,
+    most: int = 1000,
     chosen: Mapping[str, str] = MappingProxyType({}),
     *,
     records: bool = True,

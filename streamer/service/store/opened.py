@@ -52,13 +52,16 @@ def beside(place: Path | SharedStore) -> Iterator[Reader]:
         yield reader
 
 
-def look(place: Path | SharedStore, after: int = 0, most: int = 1000, number: int | None = None) -> list[DeadLetter]:
+def look(
+    place: Path | SharedStore, after: int = 0, most: int = 1000, number: int | None = None, *, records: bool = True
+) -> list[DeadLetter]:
     """Read dead letters beside the processes that use a store. Raises ServiceError.
 
     Args:
-        number: only this one, with its record, which a list leaves out.
+        number: only this one.
+        records: whether their records are read, too.
     """
     if number is not None:
         after, most = number - 1, 1
     with beside(place) as reader:
-        return [each for each in letters_of(reader, after, most, records=number is not None) if number in (None, each.id)]
+        return [each for each in letters_of(reader, after, most, records=records) if number in (None, each.id)]

@@ -32,7 +32,6 @@ from streamer.service.store.letters import (
     MOVE_LETTERS,
     OF_SINKS,
     OLDEST_OF_A_TENANT,
-    PAGE,
     ROOM,
     ROOM_AFTER,
     bury,
@@ -267,7 +266,7 @@ class Store:
         return count
 
     def letters(
-        self, after: int = 0, most: int = PAGE, chosen: Mapping[str, str] = MappingProxyType({}), *, records: bool = True
+        self, after: int = 0, most: int = 1000, chosen: Mapping[str, str] = MappingProxyType({}), *, records: bool = True
     ) -> list[DeadLetter]:
         """Return dead letters in the order of their numbers, from the first after one; only those with the *chosen* members.
 
