@@ -389,7 +389,8 @@ def _path(base: Node, steps: Sequence[Step]) -> Path | _Text | None:
     """Return the path to a document, or to what stands below it, or a part that is a text."""
     node = _unwrap(base)
     if isinstance(node, Chain):
-        node, steps = _unwrap(node.base), [*node.steps, *steps]
+        steps = [*node.steps, *steps]
+        node = _unwrap(node.base)
     if not isinstance(node, Ident) or not isinstance(node.meaning, Variable):
         return None
     name = node.meaning.name
@@ -463,9 +464,9 @@ def _special(op: str, left: Node, right: Node, wanted: bool) -> Alternatives | N
             return _sizes(path, sign, other.value, wanted)
         if op == "==" and isinstance(other, Ident) and isinstance(other.meaning, CelType) and isinstance(one, Call):
             kinds = _KINDS_OF_TYPES.get(other.meaning.name)
-            path = _read(one.args[0]) if one.name == "type" and kinds is not None else None
-            if isinstance(path, Path) and kinds is not None:
-                return _is(path, kinds if wanted else READABLE - kinds)
+            typed = _read(one.args[0]) if one.name == "type" and kinds is not None else None
+            if isinstance(typed, Path) and kinds is not None:
+                return _is(typed, kinds if wanted else READABLE - kinds)
     return None
 
 

@@ -335,7 +335,7 @@ def _at(said: str, at: tuple[int, int]) -> str:
     return f"{said} (line {at[0]}, column {at[1]})"
 
 
-def _failing(node: Node, failure: Failure, constants: Constants) -> str | None:
+def _failing(node: Node | Step, failure: Failure, constants: Constants) -> str | None:
     """Say why a constant is an error, unless a part of it is."""
     if any(not isinstance(each, Step) and isinstance(constants.value(each), Failure) for each in children(node)):
         return None
@@ -392,5 +392,5 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else "..."
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: object) -> str:
     return json.dumps(text, ensure_ascii=False)
