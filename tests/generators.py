@@ -342,6 +342,16 @@ RECORDS: dict[str, list[Any]] = {
     "before_holds": ["all", "partial", "partial", "changed", "changed"],
     "unknown_value": [None, None, "vip-1", ["paid", "d"]],
     "encoded": [None, "json"],
+    "format": [None, "debezium", "maxwell", "dms", "supabase", "cloudevents"],
+}
+
+
+#: Members of records that show what else they carry.
+OF_FORMATS: dict[str, list[Any]] = {
+    "source": [{"connector": "postgresql"}, {"connector": "mysql"}, {"connector": "yugabytedb"}],
+    "primary_key_columns": [["a"], ["a", "b"], []],
+    "columns": [[{"name": "a"}, {"name": "zz"}], [{"name": "b"}], []],
+    "errors": [["Error 401: Unauthorized"]],
 }
 
 
@@ -352,6 +362,8 @@ def recorded(rng: random.Random, event: Json, *, encoded: bool) -> Json:
         made |= {"type": "delete", "data": None}
     if isinstance(made.get("before"), dict):
         made["before"] = {name: value for name, value in made["before"].items() if rng.random() < 0.6}
+    # What the rules of formats look at.
+    made |= {name: rng.choice(values) for name, values in OF_FORMATS.items() if rng.random() < 0.2}
     for name in ("data", "before") if encoded else ():
         if isinstance(made.get(name), dict) and rng.random() < 0.7:
             made[name] = random_text(rng, made[name]).decode()

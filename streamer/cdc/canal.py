@@ -1,7 +1,8 @@
 """Canal's flat messages of MySQL (`flatMessage=true`).
 
-A message holds several rows, whose values are all text; `sqlType` says which of them are numbers, by the constants of
-java.sql.Types. `old` has the changed columns alone, so each row before its change is the row with these put in.
+A message has several rows, whose values are all text. `sqlType` says which of them are numbers, by the constants of
+java.sql.Types, and `mysqlType` which are JSON. `old` has only the changed columns: a row before its change is the row with these
+put in.
 https://github.com/alibaba/canal/wiki
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from streamer.cdc.json import Message, named, number
+from streamer.cdc.json import Message, named, number, parsed
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, within
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
@@ -45,6 +46,10 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
         return [(no_change(f"the operation {word[:40]!r}, which changes no row"), None)]
     collection = f"{needed(members, 'database', str, _WHAT)}.{needed(members, 'table', str, _WHAT)}"
     types = part(members, "sqlType", Mapping, _WHAT) or {}
+    columns = part(members, "mysqlType", Mapping, _WHAT) or {}
+    if members.get("data") is None and isinstance(members.get("sql"), str):
+        # binlog_format=STATEMENT or MIXED.
+        return [(no_change("a statement, whose rows are not carried"), None)]
     rows = needed(members, "data", list, _WHAT)
     within(rows, most, _WHAT, "/data")
     olds = part(members, "old", list, _WHAT) or []
@@ -52,15 +57,19 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     names = members.get("pkNames")
     events: list[Keyed] = []
     for at, given in enumerate(rows):
-        row = _row(given, types, f"/data/{at}")
+        row = _row(given, types, columns, f"/data/{at}")
+        # With binlog_row_image=MINIMAL a row has its key, and what was changed.
+        lacking = [name for name in dict.fromkeys((*types, *columns)) if name not in row]
         if kind == "delete":
             event = change(kind, collection, before=row, ts=ts)
         elif kind == "insert":
-            event = change(kind, collection, data=row, ts=ts)
+            event = change(kind, collection, data=row, unknown=lacking, ts=ts)
         else:
             # Without `old` nothing is known of the row before.
-            old = _row(olds[at], types, f"/old/{at}") if at < len(olds) else None
-            event = change(kind, collection, data=row, before=None if old is None else row | old, ts=ts)
+            old = _row(olds[at], types, columns, f"/old/{at}") if at < len(olds) and olds[at] is not None else None
+            event = change(kind, collection, data=row, before=None if old is None else row | old, unknown=lacking, ts=ts)
+            if old is not None and (untold := [name for name in lacking if name not in old]):
+                event["unknown"] += [encode_pointer(("before", name)) for name in untold]
         events.append((event, _key(names, given)))
     return events
 
@@ -70,13 +79,15 @@ def _key(names: Any, row: Mapping[str, Any]) -> Sequence[Any] | None:
     return [row.get(name) for name in names if isinstance(name, str)] if isinstance(names, list) else None
 
 
-def _row(given: Any, types: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _row(given: Any, types: Mapping[str, Any], columns: Mapping[str, Any], place: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a row is an object, not {named(given)}", place=place)
-    return {name: _value(value, types.get(name), place, name) for name, value in given.items()}
+    return {name: _value(value, types.get(name), columns.get(name), place, name) for name, value in given.items()}
 
 
-def _value(value: Any, sql_type: Any, place: str, name: str) -> Any:
+def _value(value: Any, sql_type: Any, column: Any, place: str, name: str) -> Any:
+    if column == "json" and isinstance(value, str):
+        return parsed(value, _WHAT, place + encode_pointer((name,)))
     if not isinstance(value, str) or not isinstance(sql_type, int) or sql_type not in NUMBERS:
         return value
     try:

@@ -20,24 +20,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from streamer.cdc import connect, mongodb
 from streamer.cdc.json import Message, is_nothing, named, parsed, written
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
+from streamer.events.carried import KEYS, WHOLE, column_defaults, equals, is_blank
 from streamer.events.layout import IGNORE, EventLayout, encode_pointer
+from streamer.events.records import Placeholders
 
 _WHAT: Final = "debezium"
 _UNWRAPPED: Final = "debezium_unwrapped"
 _PRESET: Final = EventLayout.preset("debezium")
 _TYPES: Final[Mapping[str, str]] = dict(_PRESET.type_map or ())
-_UNAVAILABLE: Final = frozenset(_PRESET.unknown_texts)
-#: What Debezium writes for a value that is not there in a column that may not be null, besides nothing and zero.
-_BLANKS: Final = frozenset(
-    (
-        *("0", "AA==", "{}", "[]", "P0D", "PT0S", "1970-01-01", "1970-01-01Z", "00:00:00Z", "00:00:00.000000Z"),
-        *("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z", "00000000-0000-0000-0000-000000000000"),
-    )
-)
+_PLACEHOLDERS: Final = Placeholders(_PRESET)
 #: What the transform adds to a row stands behind this.
 _ADDED: Final = "__"
 _NO_CHANGES: Final = {"t": "a truncate", "m": "a message"}
@@ -86,10 +82,16 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     if kind is None:
         return _ignored(_NO_CHANGES[op])
     source = needed(body, "source", Mapping, _WHAT)
-    data, before = _row(body, "after"), _row(body, "before")
+    connector = source.get("connector")
+    data, before = _row(body, "after", connector), _row(body, "before", connector)
     names = _key(key)
-    if before is not None and kind == "delete" and source.get("connector") == "postgresql":
-        before = _carried(before, names, _defaults(schema))
+    if before is not None and kind == "delete" and connector not in WHOLE:
+        before = _carried(before, names, column_defaults(schema))
+    if data is not None and connector == "yugabytedb":
+        # It writes a column that was not changed as null, and the others as objects.
+        data = {name: _PRESET.unknown_texts[0] if value is None else value for name, value in data.items()}
+    columns = connect.columns_of(schema)
+    data, before = connect.row(data, columns.get("after")), connect.row(before, columns.get("before") or columns.get("after"))
     return _changes(_Record(kind, _collection(source, "", _WHAT), _ts(source, body), data, before, names))
 
 
@@ -136,9 +138,17 @@ def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None,
     if message is None or is_nothing(message):
         return None, None
     members = read_object(message, what)
-    if "payload" in members and "schema" in members:
+    if is_enveloped(members):
         return part(members, "payload", Mapping, what), members["schema"]
     return members, None
+
+
+def is_enveloped(members: Mapping[str, Any]) -> bool:
+    """Whether an object is the envelope of Kafka Connect, and not a row that has columns of these names."""
+    if members.keys() != {"schema", "payload"}:
+        return False
+    schema = members["schema"]
+    return schema is None or (isinstance(schema, Mapping) and ("type" in schema or not schema))
 
 
 def _ignored(what: str) -> list[Keyed]:
@@ -164,12 +174,17 @@ def _kind(op: str, place: str, what: str) -> ChangeType | None:
 
 def _collection(source: Mapping[str, Any], before: str, what: str) -> str:
     at = "" if before else "/source"
-    space = part(source, f"{before}schema", str, what, at) or part(source, f"{before}db", str, what, at)
-    name = part(source, f"{before}table", str, what, at) or part(source, f"{before}collection", str, what, at)
+    # ScyllaDB and Cassandra name a keyspace.
+    space = _name(source, [f"{before}{name}" for name in ("schema", "db", "keyspace", "keyspace_name")], what, at)
+    name = _name(source, [f"{before}{name}" for name in ("table", "collection", "table_name")], what, at)
     if not name:
         reason = "the transform needs add.fields=op,table" if before else "expected the name of a table or a collection"
         raise EventError(EventCode.WRONG_TYPE, f"{what}: {before}table is missing: {reason}", place=f"{at}/{before}table")
     return f"{space}.{name}" if space else str(name)
+
+
+def _name(source: Mapping[str, Any], names: Sequence[str], what: str, at: str) -> str | None:
+    return next((name for each in names if (name := part(source, each, str, what, at))), None)
 
 
 def _ts(source: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
@@ -181,11 +196,13 @@ def _first(body: Mapping[str, Any], names: Sequence[str], what: str) -> int | No
     return next((ts for name in names if (ts := part(body, name, int, what)) is not None), None)
 
 
-def _row(body: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Return a row, or a document of MongoDB, which is JSON in a string."""
+def _row(body: Mapping[str, Any], name: str, connector: Any) -> Mapping[str, Any] | None:
+    """Return a row, or a document of MongoDB, which is Extended JSON in a string."""
     row = body.get(name)
     if isinstance(row, str):
         row = parsed(row, _WHAT, f"/{name}")
+        if connector == "mongodb" and isinstance(row, Mapping):
+            row = mongodb.plain(row, f"/{name}", _WHAT)
     if row is not None and not isinstance(row, Mapping):
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {name} is an object, not {named(row)}", place=f"/{name}")
     return row
@@ -197,37 +214,19 @@ def _key(key: Message | None) -> Mapping[str, Any] | None:
         members = None if key is None else parsed(key, _WHAT)
     except EventError:
         return None
-    if isinstance(members, Mapping) and "payload" in members and "schema" in members:
+    if isinstance(members, Mapping) and is_enveloped(members):
         members = members["payload"]
     return members if isinstance(members, Mapping) and members else None
 
 
-def _defaults(schema: Any) -> Mapping[str, Any]:
-    """Return the defaults of columns, where there is a schema that tells them."""
-    for field in _fields(schema):
-        if field.get("field") == "before":
-            return {str(column.get("field")): column["default"] for column in _fields(field) if "default" in column}
-    return {}
-
-
-def _fields(schema: Any) -> list[Mapping[str, Any]]:
-    fields = schema.get("fields") if isinstance(schema, Mapping) else None
-    return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
-
-
 def _carried(row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return of an old row what it may be trusted to carry: all of it, or its key where the rest is blank."""
-    names = key if key is not None else [name for name in ("id", "_id") if name in row][:1]
-    if all(name in names or _is_blank(value) or value == defaults.get(name) for name, value in row.items()):
-        # Without any name of a key, what is there and not blank is all that is known.
-        return {name: value for name, value in row.items() if name in names or not (names or _is_blank(value))}
-    return row
-
-
-def _is_blank(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(map(_is_blank, value.values()))
-    return not value or value in _BLANKS if isinstance(value, str) else not value
+    """Return of an old row what it may be trusted to carry: all of it, or what is not blank."""
+    names = KEYS if key is None else key
+    blank = {name for name, value in row.items() if is_blank(value) or (name in defaults and equals(value, defaults[name]))}
+    # With the key alone PostgreSQL sends no other column that is not blank.
+    if key is not None and any(name not in key and name not in blank for name in row):
+        return row
+    return {name: value for name, value in row.items() if name in names or name not in blank}
 
 
 def _changes(record: _Record) -> list[Keyed]:
@@ -259,23 +258,19 @@ def _known(row: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, list[s
     if row is None:
         return None, []
     missing = [name for name, value in row.items() if _is_unavailable(value)]
-    return {name: value for name, value in row.items() if name not in missing} if missing else dict(row), missing
+    # A decimal without a scale of its own carries the scale of each value, with a schema beside it or without.
+    return {name: connect.variable_decimal(value) for name, value in row.items() if name not in missing}, missing
 
 
 def _is_unavailable(value: Any) -> bool:
-    if isinstance(value, str):
-        return value in _UNAVAILABLE
-    if not isinstance(value, list | Mapping):
-        return False
-    # An array with such an element, an object with such a member or a member of that name: deep, and without recursion.
+    """Whether a value, or one inside it, is a placeholder."""
     rest = [value]
     while rest:
         each = rest.pop()
-        for name, member in each.items() if isinstance(each, Mapping) else enumerate(each):
-            if name in _UNAVAILABLE or (isinstance(member, str) and member in _UNAVAILABLE):
-                return True
-            if isinstance(member, list | Mapping):
-                rest.append(member)
+        if _PLACEHOLDERS.says(each):
+            return True
+        if isinstance(each, list | Mapping):
+            rest += each.values() if isinstance(each, Mapping) else each
     return False
 
 

@@ -71,9 +71,10 @@ def _change(record: Mapping[str, Any], at: str) -> ChangeEvent:
     new, old, keys = (_image(change_of, name, f"{at}/dynamodb") for name in ("NewImage", "OldImage", "Keys"))
     ts, event_id = _milliseconds(change_of), part(record, "eventID", str, _WHAT, at)
     if kind == "delete":
-        return change(kind, collection, before=keys if old is None else old, ts=ts, event_id=event_id)
-    if new is None:
-        return without_document(kind, collection, before=old, ts=ts, event_id=event_id)
+        # With KEYS_ONLY there is no image of the item, or an empty one. An image has the key, too.
+        return change(kind, collection, before={**(keys or {}), **(old or {})} or None, ts=ts, event_id=event_id)
+    if not new:
+        return without_document(kind, collection, before=old or None, ts=ts, event_id=event_id)
     return change(kind, collection, data=new, before=old, ts=ts, event_id=event_id)
 
 

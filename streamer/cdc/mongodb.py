@@ -8,9 +8,13 @@ https://www.mongodb.com/docs/manual/reference/change-events/
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from streamer.cdc.json import Message, Number, named, number
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, without_document
@@ -58,6 +62,11 @@ def read(message: Message) -> list[Keyed]:
     return [(event, _key(members.get("documentKey")))]
 
 
+def plain(document: Mapping[str, Any], place: str, what: str = _WHAT) -> dict[str, Any]:
+    """Return a document of Extended JSON, relaxed or canonical, as `read` does. Raises EventError."""
+    return {name: _value(value, f"{place}{encode_pointer((name,))}", 0, what) for name, value in document.items()}
+
+
 def _key(key: Mapping[str, Any] | None) -> Sequence[Any]:
     values = [key[name] for name in sorted(key)] if key else []
     return [value.get("$oid", value) if isinstance(value, Mapping) else value for value in values]
@@ -65,11 +74,7 @@ def _key(key: Mapping[str, Any] | None) -> Sequence[Any]:
 
 def _document(members: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     document = part(members, name, Mapping, _WHAT)
-    return (
-        None
-        if document is None
-        else {key: _value(value, f"/{name}{encode_pointer((key,))}", 0) for key, value in document.items()}
-    )
+    return None if document is None else plain(document, f"/{name}")
 
 
 def _token(members: Mapping[str, Any]) -> str | None:
@@ -88,11 +93,11 @@ def _milliseconds(members: Mapping[str, Any]) -> int | None:
     return seconds * 1000 if isinstance(seconds, int) else None
 
 
-def _value(given: Any, place: str, depth: int) -> Any:
+def _value(given: Any, place: str, depth: int, what: str) -> Any:
     if depth > _MAX_DEPTH:
-        raise EventError(EventCode.TOO_DEEP, f"{_WHAT}: nested deeper than {_MAX_DEPTH}", place=place)
+        raise EventError(EventCode.TOO_DEEP, f"{what}: nested deeper than {_MAX_DEPTH}", place=place)
     if isinstance(given, list):
-        return [_value(item, f"{place}/{at}", depth + 1) for at, item in enumerate(given)]
+        return [_value(item, f"{place}/{at}", depth + 1, what) for at, item in enumerate(given)]
     if not isinstance(given, Mapping):
         return given
     if len(given) == 1:
@@ -100,20 +105,49 @@ def _value(given: Any, place: str, depth: int) -> Any:
         if name in ("$oid", "$uuid", "$symbol") and isinstance(value, str):
             return value
         if name in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal") and isinstance(value, str):
-            return _number(value, place)
+            return _number(value, place, what)
         if name == "$date":
-            return _moment(value, place).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return {name: _value(member, f"{place}{encode_pointer((name,))}", depth + 1) for name, member in given.items()}
+            return _date(value, given, place)
+        if name == "$binary" and (uuid := _uuid(value)) is not None:
+            return uuid
+    return {name: _value(member, f"{place}{encode_pointer((name,))}", depth + 1, what) for name, member in given.items()}
 
 
-def _number(text: str, place: str) -> int | Number | str:
+def _number(text: str, place: str, what: str) -> int | Number | str:
     if text in ("NaN", "Infinity", "-Infinity"):
         # JSON has no such number; the word is all that can be said.
         return text
     try:
         return number(text)
     except ValueError as error:
-        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: {error}", place=place) from None
+        raise EventError(EventCode.BAD_VALUE, f"{what}: {error}", place=place) from None
+
+
+def _date(value: Any, given: Any, place: str) -> Any:
+    """Return a date as text. One outside the years 1 to 9999, which MongoDB stores too, stays the object that it is."""
+    inner = value.get("$numberLong") if isinstance(value, Mapping) else value
+    if isinstance(inner, int | str) and not isinstance(inner, bool):
+        try:
+            return _moment(value, place).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        except EventError:
+            if isinstance(inner, int) or _FAR_DATE(inner):
+                return given
+            raise
+    return _moment(value, place).isoformat()
+
+
+#: Milliseconds, or a text whose year has another number of digits than four, or is 0000.
+_FAR_DATE: Final = re.compile(r"-?[1-9][0-9]{11,19}|[+-]?(?:[0-9]{5,}|[+-][0-9]{4}|0000)-[0-9]{2}-[0-9]{2}T.*").fullmatch
+
+
+def _uuid(value: Any) -> str | None:
+    """Return the UUID of a binary value, as Extended JSON writes one of subtype 4; None for any other."""
+    if not isinstance(value, Mapping) or str(value.get("subType")).lstrip("0") != "4" or not isinstance(value.get("base64"), str):
+        return None
+    try:
+        return str(UUID(bytes=base64.b64decode(value["base64"], validate=True)))
+    except (binascii.Error, ValueError):
+        return None
 
 
 def _moment(given: Any, place: str) -> datetime:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
-from streamer.cdc.json import Message, named, parsed
+from streamer.cdc.json import Message, named, number, parsed, written
 from streamer.cdc.messages import ChangeEvent, Keyed, change, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
@@ -23,6 +23,23 @@ _NO_CHANGES: Final = {
     "T": "a truncate",
     "M": "a message",  # of pg_logical_emit_message
 }
+_NUMBERS: Final = frozenset(
+    (
+        "smallint",
+        "integer",
+        "bigint",
+        "numeric",
+        "decimal",
+        "real",
+        "double precision",
+        "oid",
+        "int2",
+        "int4",
+        "int8",
+        "float4",
+        "float8",
+    )
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WHAT: Final = "wal2json"
 
@@ -68,6 +85,13 @@ class Decoder:
         if action == "I":
             self._columns[table] = frozenset(row)
             return [(change("insert", table, data=row, ts=ts), key)]
+        names = _names(members.get("pk"))
+        if names and any(name in identity and name in row and written(identity[name]) != written(row[name]) for name in names):
+            # A change of the key is a delete and an insert.
+            gone = change("delete", table, before=identity, ts=ts)
+            made = self._update(table, row, {name: value for name, value in identity.items() if name not in names}, ts)
+            made = {name: value for name, value in made.items() if name != "before"} | {"type": "insert"}
+            return [(gone, [identity.get(name) for name in names]), (made, [row.get(name) for name in names])]
         return [(self._update(table, row, identity, ts), key)]
 
     def _update(self, table: str, row: dict[str, Any], identity: dict[str, Any], ts: int | None) -> ChangeEvent:
@@ -89,18 +113,34 @@ def _row(members: Mapping[str, Any], name: str) -> dict[str, Any]:
         if not isinstance(column, Mapping):
             raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a column is an object, not {named(column)}", place=place)
         value = column.get("value")
-        if column.get("type") in ("json", "jsonb") and isinstance(value, str):
-            value = parsed(value, _WHAT, f"{place}/value")
+        if isinstance(value, str):
+            value = _typed(value, str(column.get("type")), f"{place}/value")
         row[needed(column, "name", str, _WHAT, place)] = value
     return row
 
 
+def _typed(text: str, type_: str, place: str) -> Any:
+    """Return the value of a text: JSON of a JSON column, a number of one of numbers (`numeric-data-types-as-string`)."""
+    if type_ in ("json", "jsonb"):
+        return parsed(text, _WHAT, place)
+    # numeric(10,2), and what has no number in JSON, such as NaN, stays text.
+    if type_.partition("(")[0].strip() in _NUMBERS:
+        try:
+            return number(text)
+        except ValueError:
+            return text
+    return text
+
+
 def _key(columns: Any, row: Mapping[str, Any]) -> Sequence[Any] | None:
-    if not isinstance(columns, list):
-        return None
     # An identity may be the whole row, so it does not say the key.
-    names = (column.get("name") for column in columns if isinstance(column, Mapping))
-    return [row.get(name) for name in names if isinstance(name, str)]
+    return [row.get(name) for name in _names(columns)] if isinstance(columns, list) else None
+
+
+def _names(columns: Any) -> list[str]:
+    """Return the names of the columns of a key."""
+    columns = columns if isinstance(columns, list) else []
+    return [column["name"] for column in columns if isinstance(column, Mapping) and isinstance(column.get("name"), str)]
 
 
 def _milliseconds(text: str | None) -> int | None:

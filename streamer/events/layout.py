@@ -17,6 +17,7 @@ PresetName = Literal["change", "debezium", "maxwell", "dms", "supabase", "cloude
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
+RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents"]
 #: What a word means in `type_map` besides: such an event matches nobody.
 IGNORE = "ignore"
 MEANINGS = (*EVENT_TYPES, IGNORE)
@@ -63,7 +64,9 @@ class EventLayout:
             `data`.
         unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
             `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
-        encoded: `json` where `data` and `before` may be strings that hold JSON.
+        encoded: `json` if `data` and `before` may be strings of JSON.
+        format: the wire format whose rules say what a record does not carry (semantics.md section 1, "Formats"), as in the preset
+            of that name; None for no such rules.
 
     Raises:
         ConfigError: a part that is no such thing; `place` is its name.
@@ -85,6 +88,7 @@ class EventLayout:
     before_holds: BeforeHolds = "all"
     unknown_value: str | Sequence[str] | None = None
     encoded: Encoding | None = None
+    format: RecordFormat | None = None
 
     _ways: dict[str, tuple[Way, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _pointers: dict[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -107,6 +111,7 @@ class EventLayout:
         _check_word("no_change", self.no_change)
         _check_word("before_holds", self.before_holds)
         _check_word("encoded", self.encoded)
+        _check_word("format", self.format)
         object.__setattr__(self, "unknown_value", _check_unknown_value(self.unknown_value))
         if self.encoded is not None and any(_lies_in(at, self._pointers["data"]) for at in self._pointers["before"]):
             raise ConfigError("cannot be inside of 'data' where 'data' is encoded", place="before")
@@ -135,6 +140,11 @@ class EventLayout:
         return self._types.get(word)
 
     @property
+    def has_rows(self) -> bool:
+        """Whether records are changes of rows, by a format that has rules for what they do not carry."""
+        return self.format not in (None, "cloudevents")
+
+    @property
     def type_words(self) -> tuple[str, ...]:
         """The words that an event may use for its type."""
         return tuple(self._types)
@@ -147,16 +157,19 @@ class EventLayout:
         - `debezium`: Debezium's change event, with or without the `schema`/`payload` wrapper of Kafka Connect. The collection is
           `source.table` (`source.collection` of MongoDB), the types are `op` with `c` and `r` as insert, `ts` is `source.ts_ms`,
           the commit time in the database, else the connector's `ts_ms`. There is no id, tenant and topic. `before` is partial,
-          `__debezium_unavailable_value` is unknown, and so is that placeholder of a column of bytes (base64) and of UUIDs;
+          Debezium's placeholders of an unavailable value are unknown, and so is what a delete of PostgreSQL may not carry;
           documents may be JSON in a string, as MongoDB's are. Tables of one name in several schemas or databases are one
-          collection; a template for `collection` tells them apart (docs/engine.md). Truncates (`t`) and messages (`m`) are
-          ignored, and so is what tells of no change: heartbeats, transactions, changes of the schema.
-        - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` holds only what was changed.
+          collection; a template for `collection` tells them apart (docs/engine.md). Truncates (`t`), messages (`m`) and what is
+          no change are ignored: heartbeats, transactions, changes of the schema.
+        - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` has only what was changed. Columns
+          that an update or delete lacks may not have been written. Changes of tables and databases are ignored.
         - `dms`: a row of AWS DMS, as it writes to Kinesis and Kafka. The collection is `schema-name.table-name`, a row of the
-          first load is an insert, and `before-image` may be partial. Records of `record-type: control` are ignored.
-        - `supabase`: a database webhook of Supabase. The collection is `schema.table`, and `old_record` may be partial.
+          first load is an insert; `before-image` and deletes may be partial. Records of `record-type: control` are ignored.
+        - `supabase`: a database webhook of Supabase, or a change of Realtime. The collection is `schema.table`; `old_record`, and
+          columns that are listed and left out, may not be carried.
         - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
-          `com.example.order.paid` and so the topic, and there is no insert, update or delete.
+          `com.example.order.paid` and so the topic, and there is no insert, update or delete. Data
+          that is no object is no document.
         - `eventbridge`: an Amazon EventBridge event. The document is `detail`, the collection `source`, the topic `detail-type`.
         - `document`: the whole event is the document, of one tenant.
 
@@ -197,6 +210,7 @@ class EventLayout:
             "before_holds": self.before_holds,
             "unknown_value": list(texts) if isinstance(texts, tuple) else texts,
             "encoded": self.encoded,
+            "format": self.format,
         }
 
 
@@ -378,6 +392,7 @@ _WORDS: Mapping[str, tuple[str | None, ...]] = {
     "no_change": get_args(NoChange),
     "before_holds": get_args(BeforeHolds),
     "encoded": (*get_args(Encoding), None),
+    "format": (*get_args(RecordFormat), None),
 }
 
 
@@ -414,10 +429,13 @@ def _lies_in(pointer: Pointer, places: Sequence[Pointer]) -> bool:
     return any(pointer[: len(place)] == place for place in places)
 
 
-#: Debezium's own default, for text; of a column of bytes as base64; of one of UUIDs the UUID that it makes of the text.
+#: Debezium's own default, for text; of a column of bytes as base64, with padding or without, or in hex; the UUID that it makes
+#: of the text.
 _DEBEZIUM_UNAVAILABLE = (
     "__debezium_unavailable_value",
     "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+    "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ",
+    "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565",
     "b68a35a7-17ad-35b3-af2a-ae46edb4545a",
 )
 
@@ -425,6 +443,13 @@ _DEBEZIUM_UNAVAILABLE = (
 _DMS_CONTROLS = (
     *("create-table", "drop-table", "rename-table", "truncate-table", "add-column", "drop-column", "rename-column"),
     *("change-columns", "column-type-change"),
+)
+
+
+#: What Maxwell writes of tables and databases (`output_ddl`), around a bootstrap, and of itself.
+_MAXWELL_NO_CHANGES = (
+    *("bootstrap-start", "bootstrap-complete", "heartbeat"),
+    *(f"{what}-{change}" for what in ("table", "database") for change in ("create", "alter", "drop")),
 )
 
 
@@ -436,18 +461,23 @@ def _preset(name: str) -> EventLayout:
         return EventLayout(
             id=None,
             tenant=None,
-            collection=("/payload/source/table", "/payload/source/collection", "/source/table", "/source/collection"),
+            # ScyllaDB's connector has `table_name`.
+            collection=tuple(
+                f"{root}/source/{name}" for root in ("/payload", "") for name in ("table", "collection", "table_name")
+            ),
             type=("/payload/op", "/op"),
             ts=("/payload/source/ts_ms", "/source/ts_ms", "/payload/ts_ms", "/ts_ms"),
             topic=None,
             data=("/payload/after", "/after"),
             before=("/payload/before", "/before"),
             unknown=None,
-            type_map={"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": IGNORE, "m": IGNORE},
+            # Cassandra's connector writes `i` for an insert.
+            type_map={"c": "insert", "r": "insert", "i": "insert", "u": "update", "d": "delete", "t": IGNORE, "m": IGNORE},
             no_change="ignore",
             before_holds="partial",
             unknown_value=_DEBEZIUM_UNAVAILABLE,
             encoded="json",
+            format="debezium",
         )
     if name == "maxwell":
         return EventLayout(
@@ -457,9 +487,11 @@ def _preset(name: str) -> EventLayout:
             topic=None,
             before="/old",
             unknown=None,
-            type_map={"insert": "insert", "bootstrap-insert": "insert", "update": "update", "delete": "delete"},
+            type_map={"insert": "insert", "bootstrap-insert": "insert", "update": "update", "delete": "delete"}
+            | dict.fromkeys(_MAXWELL_NO_CHANGES, IGNORE),
             ts_format="s",
             before_holds="changed",
+            format="maxwell",
         )
     if name == "supabase":
         return EventLayout(
@@ -473,6 +505,7 @@ def _preset(name: str) -> EventLayout:
             unknown=None,
             type_map={"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "TRUNCATE": IGNORE},
             before_holds="partial",
+            format="supabase",
         )
     if name == "dms":
         return EventLayout(
@@ -487,6 +520,7 @@ def _preset(name: str) -> EventLayout:
             type_map={"load": "insert"} | {word: word for word in EVENT_TYPES} | dict.fromkeys(_DMS_CONTROLS, IGNORE),
             ts_format="rfc3339",
             before_holds="partial",
+            format="dms",
         )
     if name == "cloudevents":
         return EventLayout(
@@ -498,6 +532,7 @@ def _preset(name: str) -> EventLayout:
             before=None,
             unknown=None,
             ts_format="rfc3339",
+            format="cloudevents",
         )
     if name == "eventbridge":
         return EventLayout(

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from streamer.errors import EventCode, EventError, Ignored
 from streamer.events import json
+from streamer.events.carried import Record, not_carried
 from streamer.events.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.events.places import covers, is_prefix, resolve, substitute
 from streamer.events.records import completed, decoded, duplicate_member, members_of_before, unchanged_unknowns, unknowns
@@ -218,18 +219,27 @@ class _Parts:
         event_type = self._type()
         ts_ns = self._timestamp()
         topic = self._string("topic")
-        data_at, data = self._object("data")
+        data_at, data = self._document()
         before_at, before = self._object("before")
-        unknown = self._unknown()
+        record = Record(self.raw, event_type, data_at, data, before_at, before, self.held)
+        unknown = (*self._unknown(), *not_carried(self.layout.format, record))
+        if self.layout.format == "dms" and event_type == "delete" and before is not None:
+            # AWS DMS writes the key in `data` of a delete, and the row in `before-image`.
+            data_at, data = None, None
         unknown = (*unknown, *unknowns(self.layout, data_at, data, before_at, before))
         data_at = data_at if data_at is not None else self._would_stand("data", unknown)
         before_at = before_at if before_at is not None else self._would_stand("before", unknown)
+        lacks_data = self.layout.has_rows and event_type in ("insert", "update") and data is None
+        if lacks_data and data_at is not None and not _overlaps(unknown, data_at):
+            unknown = (*unknown, data_at)
         # A delete without `data` has `before` in its place.
         is_completed = self.layout.before_holds == "changed" and (event_type != "delete" or data is not None)
         if is_completed and data_at is not None and before_at is not None and before is not None:
             unknown = (*unknown, *unchanged_unknowns(unknown, data_at, before_at, self.held))
         is_partial = self.layout.before_holds == "partial" and before_at is not None
-        untold = is_partial and event_type == "update" and before is None and not _overlaps(unknown, before_at)
+        # Maxwell has been seen to write an update without `old`.
+        may_be_untold = is_partial or (self.layout.format == "maxwell" and before_at is not None)
+        untold = may_be_untold and event_type == "update" and before is None and not _overlaps(unknown, before_at)
         is_last = is_partial and event_type == "delete" and data is None
         if before_at is not None and (untold or is_last):
             unknown = (*unknown, before_at if before is None else (*before_at, REST))
@@ -343,6 +353,12 @@ class _Parts:
         if value is None or isinstance(value, dict):
             return at, value
         raise self._wrong_type(part, at, "an object or null", value)
+
+    def _document(self) -> tuple[Pointer | None, dict[str, Any] | None]:
+        if self.layout.format == "cloudevents" and not isinstance(self._find("data")[1], dict):
+            # The data of a CloudEvent may be anything: then there is no document.
+            return None, None
+        return self._object("data")
 
     def _unknown(self) -> tuple[Pointer, ...]:
         at, value = self._find("unknown")

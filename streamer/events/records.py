@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from streamer.errors import EventCode, EventError
 from streamer.events import json
@@ -102,15 +102,15 @@ def unknowns(
     before: dict[str, Any] | None,
 ) -> Iterator[Pointer]:
     """Yield the unknowns that the layout tells of in what the documents hold, or of two do not."""
-    if texts := layout.unknown_texts:
+    if layout.unknown_texts:
         for at, document in ((data_at, data), (before_at, before)):
             if at is not None and document is not None:
-                yield from (at + below for below in _written_unknown(document, frozenset(texts)))
+                yield from (at + below for below in _written_unknown(document, Placeholders(layout)))
     if layout.before_holds == "partial" and before_at is not None and data is not None and before is not None:
         yield from ((*before_at, name) for name in data if name not in before)
 
 
-def _written_unknown(document: Any, texts: frozenset[str]) -> Iterator[Pointer]:
+def _written_unknown(document: Any, placeholders: Placeholders) -> Iterator[Pointer]:
     """Yield where a document says that a value is unknown; of one inside another only the outer. A way is made only of these."""
     way: list[str | int] = []
     open_: list[Iterator[tuple[str | int, Any]]] = [iter([("", document)])]
@@ -121,7 +121,7 @@ def _written_unknown(document: Any, texts: frozenset[str]) -> Iterator[Pointer]:
             continue
         way[len(open_) - 1 :] = [child[0]]
         value = child[1]
-        if _is_unknown(value, texts):
+        if placeholders.says(value):
             yield tuple(map(str, way[1:]))
         elif isinstance(value, Mapping):
             open_.append(iter(value.items()))
@@ -129,13 +129,41 @@ def _written_unknown(document: Any, texts: frozenset[str]) -> Iterator[Pointer]:
             open_.append(enumerate(value))
 
 
-def _is_unknown(value: Any, texts: frozenset[str]) -> bool:
-    """Whether a value says of itself that it is unknown."""
-    if isinstance(value, Mapping):
-        return any(name in texts for name in value)
-    if isinstance(value, list):
-        return any(isinstance(element, str) and element in texts for element in value)
-    return isinstance(value, str) and value in texts
+#: What Debezium writes for a geometry, a geography and a point that it does not carry: their bytes in base64.
+PLACES: Final = frozenset(
+    ("AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==", "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==", "AQEAAAAAAAD8g9eXwQAAAPyD15fB")
+)
+
+
+class Placeholders:
+    """What a source writes in the place of a value that it does not carry."""
+
+    def __init__(self, layout: EventLayout) -> None:
+        self.texts = frozenset(layout.unknown_texts)
+        self.is_debezium = layout.format == "debezium"
+
+    def says(self, value: Any) -> bool:
+        """Whether a value says of itself that it is unknown."""
+        if isinstance(value, Mapping):
+            return any(name in self.texts for name in value) or (self.is_debezium and _is_place(value))
+        if isinstance(value, list):
+            return any(isinstance(element, str) and self.says(element) for element in value) or (
+                self.is_debezium and self._spells(value)
+            )
+        if not isinstance(value, str):
+            return False
+        # A document in a text, as hstore is one under `hstore.handling.mode=json`.
+        return value in self.texts or (self.is_debezium and any(f'"{text}"' in value for text in self.texts))
+
+    def _spells(self, numbers: list[Any]) -> bool:
+        """Whether an array of numbers has the bytes of a placeholder, as one of integers has them."""
+        if not all(type(number) in (int, float) and 0 <= number < 256 and number == int(number) for number in numbers):
+            return False
+        return bytes(map(int, numbers)).decode(errors="replace") in self.texts
+
+
+def _is_place(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("wkb"), str) and value["wkb"] in PLACES
 
 
 def unchanged_unknowns(

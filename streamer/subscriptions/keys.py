@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, final
 
+from streamer.events.places import resolve
 from streamer.model import REST, BeyondFloat64, Event, Pointer, TopicDialect
 from streamer.subscriptions.atoms import Atom, Clause, Contains, InTopic, Kind, Mode, Path, Range, Root
 from streamer.subscriptions.buckets import SHIFTS, bounds, bucket, buckets
@@ -380,16 +381,15 @@ def _touched(event: Event, path: Path, unknowns: list[Pointer]) -> bool:
     if base is None:
         return False
     place = base + path.names
-    # Only the document of a delete has such an unknown, and it stands in `before`, or on the old side in `data`.
-    held = event.data if event.before is None else event.before
-    return any(_meets(unknown, place, held or {}) for unknown in unknowns)
+    return any(_meets(unknown, place, event.raw) for unknown in unknowns)
 
 
-def _meets(unknown: Pointer, place: Pointer, held: Mapping[str, Any]) -> bool:
-    """Tell whether an unknown, perhaps in the document *held*, equals, contains or lies below a place."""
+def _meets(unknown: Pointer, place: Pointer, raw: Mapping[str, Any]) -> bool:
+    """Tell whether an unknown of an event equals, contains or lies below a place."""
     if unknown[-1:] != (REST,):
         return unknown[: len(place)] == place[: len(unknown)]
     at, below = unknown[:-1], place[len(unknown) - 1 :]
+    held = resolve(raw, at)[1] or {}
     return at[: len(place)] == place[: len(at)] and not (below and below[0] in held)
 
 

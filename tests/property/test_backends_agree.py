@@ -67,10 +67,10 @@ class Tally:
         self.merges += other.merges
 
 
-def _of_records(places: str, before_holds: Any, unknown_value: Any, encoded: Any) -> EventLayout:
+def _of_records(places: str, before_holds: Any, unknown_value: Any, encoded: Any, format: Any) -> EventLayout:  # noqa: A002
     # What is encoded holds no other part.
     encoded = None if places == "one in the other" else encoded
-    return replace(LAYOUTS[places], before_holds=before_holds, unknown_value=unknown_value, encoded=encoded)
+    return replace(LAYOUTS[places], before_holds=before_holds, unknown_value=unknown_value, encoded=encoded, format=format)
 
 
 class Pair:

@@ -124,6 +124,40 @@ pub enum BeforeHolds {
     Changed,
 }
 
+/// A wire format whose rules say what a record does not carry, though nothing stands in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Debezium's change events.
+    Debezium,
+    /// Maxwell's rows.
+    Maxwell,
+    /// Records of AWS DMS.
+    Dms,
+    /// Supabase's webhooks, and the changes of its Realtime.
+    Supabase,
+    /// CloudEvents, whose data may be any JSON value.
+    CloudEvents,
+}
+
+impl Format {
+    /// The format of that name.
+    fn of(name: &str) -> Option<Format> {
+        Some(match name {
+            "debezium" => Format::Debezium,
+            "maxwell" => Format::Maxwell,
+            "dms" => Format::Dms,
+            "supabase" => Format::Supabase,
+            "cloudevents" => Format::CloudEvents,
+            _ => return None,
+        })
+    }
+
+    /// Whether its records are changes of rows.
+    pub(crate) fn has_rows(self) -> bool {
+        self != Format::CloudEvents
+    }
+}
+
 /// Where the parts of an event stand. See `streamer.EventLayout`, which documents each member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the parts are the table of semantics.md section 1")]
@@ -147,6 +181,8 @@ pub struct EventLayout {
     pub encoded: bool,
     /// Whether an event is ignored in which type, documents and `unknown` all stand nowhere.
     pub ignores_no_change: bool,
+    /// The wire format whose rules say what a record does not carry.
+    pub format: Option<Format>,
 }
 
 impl Default for EventLayout {
@@ -169,6 +205,7 @@ impl Default for EventLayout {
             unknown_value: Box::default(),
             encoded: false,
             ignores_no_change: false,
+            format: None,
         }
     }
 }
@@ -267,6 +304,10 @@ impl EventLayout {
                 Some("ignore") => true,
                 Some("match") | None => false,
                 Some(other) => return Err(format!("no_change: unknown {other:?}")),
+            },
+            format: match value.get("format").and_then(Value::as_str) {
+                None => None,
+                Some(name) => Some(Format::of(name).ok_or_else(|| format!("format: unknown {name:?}"))?),
             },
         };
         for pointer in layout.parts().into_iter().flat_map(|(_, part)| part.pointers()) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Final, Literal, TypeAlias, final
+from typing import Annotated, Any, Final, Literal, TypeAlias, final, get_args
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +22,7 @@ from streamer.config.schema.values import Bool, Section, Share, Whole, number, w
 from streamer.config.units import Duration, Size
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SubscriptionError
-from streamer.events.layout import MEANINGS, PARTS, EventLayout, faults
+from streamer.events.layout import MEANINGS, PARTS, EventLayout, RecordFormat, faults
 from streamer.model import MAX_CEL_DEPTH, CelEvaluator, Limits, TopicDialect
 from streamer.subscriptions.filters import parse_path
 
@@ -96,12 +96,23 @@ _LAYOUT_SCHEMA: Final[dict[str, Any]] = {
                     ]
                 },
                 "encoded": {"enum": ["json", None], "default": None},
+                "format": {"enum": [*get_args(RecordFormat), None], "default": None},
                 "no_change": {"enum": ["match", "ignore"], "default": "match"},
             },
         },
     ]
 }
-LAYOUT_MEMBERS: Final = ("preset", *PARTS, "type_map", "ts_format", "no_change", "before_holds", "unknown_value", "encoded")
+LAYOUT_MEMBERS: Final = (
+    "preset",
+    *PARTS,
+    "type_map",
+    "ts_format",
+    "no_change",
+    "before_holds",
+    "unknown_value",
+    "encoded",
+    "format",
+)
 Layout: TypeAlias = Annotated[
     EventLayout, PlainValidator(_layout), PlainSerializer(shown_layout, when_used="json"), WithJsonSchema(_LAYOUT_SCHEMA)
 ]

@@ -59,7 +59,7 @@ pub struct Document<'d> {
     /// The pointers that the source did not carry, and where `data` and `before` were found or would stand.
     unknown: &'d [Tokens<'d>],
     /// Where a document stands of which all is unknown but the members of these names, sorted.
-    rest: Option<(Tokens<'d>, &'d [&'d str])>,
+    rests: &'d [(Tokens<'d>, &'d [&'d str])],
     data_at: Option<Tokens<'d>>,
     before_at: Option<Tokens<'d>>,
     /// `data` and `before` with their unknown values, once some program has read them.
@@ -184,11 +184,11 @@ impl<'d> Document<'d> {
                 Some(Err(_)) | None => Value::Null, // out of range it would not have been flattened
             },
             unknown: arena.alloc_slice_fill_iter(unknown.pointers.iter().map(|pointer| tokens(pointer))),
-            rest: unknown.rest.map(|rest| {
+            rests: arena.alloc_slice_fill_iter(unknown.rests.iter().map(|rest| {
                 let held = arena.alloc_slice_fill_iter(rest.held.iter().map(|name| &*arena.alloc_str(name)));
                 held.sort_unstable();
                 (tokens(&rest.at), &*held)
-            }),
+            })),
             data_at: unknown.data_at.as_deref().map(tokens),
             before_at: unknown.before_at.as_deref().map(tokens),
             covered: arena.alloc(Default::default()),
@@ -222,6 +222,8 @@ impl<'d> Document<'d> {
                 }
             }
             side.unknown = self.arena.alloc_slice_copy(&unknown);
+            let of_before: Vec<_> = self.rests.iter().filter(|(place, _)| *place == before_at).collect();
+            side.rests = self.arena.alloc_slice_fill_iter(of_before.iter().map(|(_, held)| (data_at, *held)));
         }
         side
     }
@@ -251,7 +253,7 @@ impl<'d> Document<'d> {
             _ => return self.read(variable),
         };
         // What is unknown is gathered once for a whole document.
-        let is_known = self.unknown.is_empty() && self.rest.is_none();
+        let is_known = self.unknown.is_empty() && self.rests.is_empty();
         match if is_known { tree.members(names, self.arena)? } else { None } {
             Some(members) => Ok(members),
             None => self.read(variable),
@@ -269,12 +271,12 @@ impl<'d> Document<'d> {
 
     /// A document that stands at *at*, with its unknown values.
     fn cover(&self, value: Value<'d>, at: Option<Tokens<'d>>) -> Value<'d> {
-        let Some(at) = at.filter(|_| !self.unknown.is_empty() || self.rest.is_some()) else { return value };
+        let Some(at) = at.filter(|_| !self.unknown.is_empty() || !self.rests.is_empty()) else { return value };
         if self.unknown.iter().any(|pointer| at.starts_with(pointer)) {
             return Value::Unknown;
         }
         let mut below: Vec<Tokens<'d>> = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(at)).collect();
-        let held = self.rest.filter(|(place, _)| *place == at).map(|(_, held)| held);
+        let held = self.rests.iter().find(|(place, _)| *place == at).map(|(_, held)| *held);
         if below.is_empty() && held.is_none() {
             return value;
         }

@@ -24,6 +24,7 @@
 //! Rejected: a map from path to values for each event (allocates), and a fixed slot for each path (an array may put any
 //! number of values at a path).
 
+use super::carried::NotCarried;
 use crate::layout::Pointer;
 use crate::value::Kind;
 
@@ -92,6 +93,8 @@ pub struct Entries {
     pub(crate) untold: bool,
     pub(crate) is_partial_delete: bool,
     pub(crate) only_before: bool,
+    /// What the layout's format does not carry beside them.
+    pub(super) not_carried: NotCarried,
     /// Where `before` ended in the event, of a layout that completes it.
     pub(crate) before_end: u32,
 }
@@ -104,6 +107,7 @@ impl Entries {
         self.plain.clear();
         self.unknown.clear();
         (self.untold, self.is_partial_delete, self.only_before, self.before_end) = (false, false, false, 0);
+        self.not_carried = NotCarried::default();
         self.stamp += 1;
         if self.heads.len() < nodes {
             self.heads.resize(nodes, Head::default());

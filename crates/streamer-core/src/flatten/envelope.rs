@@ -8,7 +8,7 @@ use super::timestamps::{in_range, rfc3339};
 use super::trie::{ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PartPlace, PathTrie, TENANT, TOPIC, TS, TYPE, UNKNOWN};
 use crate::error::{EventCode, EventError, Ignored};
 use crate::json::{self, ParseOptions, Tree};
-use crate::layout::{EventType, Part, Piece, Pointer, Template, TimestampFormat, TypeMeaning, decode_pointer, encode_pointer};
+use crate::layout::{EventType, Format, Part, Piece, Pointer, Template, TimestampFormat, TypeMeaning, decode_pointer, encode_pointer};
 use crate::subscriptions::wording::{quote, shortened};
 use crate::value::{Kind, Scalar};
 
@@ -118,13 +118,15 @@ pub(super) fn resolve(
     let event_type = if has(TYPE) { reader.event_type()? } else { None };
     let ts_ns = if has(TS) { reader.ts()? } else { None };
     let topic = if has(TOPIC) { reader.string(TOPIC)? } else { PartText::None };
-    let mut data = reader.object(DATA)?.map_or(ALWAYS, |place| place as u16);
+    let mut data = reader.document()?.map_or(ALWAYS, |place| place as u16);
     let first_before = trie.places[DATA].len();
     let before = if has(BEFORE) { reader.object(BEFORE)? } else { None };
     let before = before.map_or(ALWAYS, |place| (first_before + place) as u16);
     let has_unknown = has(UNKNOWN) && reader.unknown(checked, max_depth)?;
     let mut fallback = None;
-    if event_type == Some(EventType::Delete) && data == ALWAYS && before != ALWAYS {
+    // AWS DMS writes the key in `data` of a delete, and the row in `before-image`.
+    let is_in_before = data == ALWAYS || trie.layout.format == Some(Format::Dms);
+    if event_type == Some(EventType::Delete) && is_in_before && before != ALWAYS {
         data = before;
         let node = trie.places[BEFORE][usize::from(before) - first_before].node;
         if trie.nodes[node as usize].flags & FALLBACK != 0 {
@@ -390,6 +392,14 @@ impl<'r> PartReader<'r> {
             Some((index, _, entry)) if entry.kind == Kind::Map => Ok(Some(index)),
             Some(found) => Err(self.wrong_type(part, "an object or null", found)),
             None => Ok(None),
+        }
+    }
+
+    /// Which place of `data` has the document. Of an event of CloudEvents it may be anything: then there is none.
+    fn document(&self) -> Result<Option<usize>, EventError> {
+        match self.find(DATA) {
+            Some((_, _, entry)) if entry.kind != Kind::Map && self.trie.layout.format == Some(Format::CloudEvents) => Ok(None),
+            _ => self.object(DATA),
         }
     }
 

@@ -129,7 +129,8 @@ impl Flattener {
         let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
         let mut parts = resolved.parts(trie, text, plain, made, given);
         parts.is_known_after = !parts.has_unknown && entries.only_before;
-        parts.has_unknown |= entries.untold || entries.is_partial_delete || !entries.unknown.is_empty();
+        let is_told = entries.untold || entries.is_partial_delete || entries.not_carried.any();
+        parts.has_unknown |= is_told || !entries.unknown.is_empty();
         Ok(Flat { trie, entries, event, text, plain, parts, data: resolved.data, before: resolved.before })
     }
 }

@@ -7,6 +7,7 @@
 //! The contract (semantics.md section 1): under [`Validation::Full`] an event is accepted, rejected, and its error placed,
 //! exactly as a full parse does. [`Validation::Lazy`] accepts all that `Full` accepts, and finds the same values.
 
+mod carried;
 mod entries;
 mod envelope;
 mod fields;

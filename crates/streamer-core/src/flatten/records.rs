@@ -15,6 +15,7 @@
 //!
 //! Rejected: encoded parts as roots of their own in the trie: patterns, old sides and CEL would each have to know of them.
 
+use super::carried::{self, NotCarried};
 use super::entries::{Entries, Entry};
 use super::envelope::Resolved;
 use super::flat::Flat;
@@ -22,7 +23,7 @@ use super::trie::{ALWAYS, BEFORE, DATA, PartPlace, PathTrie};
 use crate::error::EventError;
 use crate::json::token::{self, JsonFault, peek, space};
 use crate::json::{self, ParseOptions, skip};
-use crate::layout::{BeforeHolds, EventLayout, EventType, Pointer, encode_pointer};
+use crate::layout::{BeforeHolds, EventLayout, EventType, Format, Pointer, encode_pointer};
 use crate::value::{Kind, Value};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -82,7 +83,7 @@ fn before(splices: &[Splice], offset: usize) -> usize {
 }
 
 /// The place of a part that is present and not null.
-fn found<'r>(trie: &'r PathTrie, entries: &'r Entries, part: usize) -> impl Iterator<Item = (&'r PartPlace, &'r Entry)> {
+pub(super) fn found<'r>(trie: &'r PathTrie, entries: &'r Entries, part: usize) -> impl Iterator<Item = (&'r PartPlace, &'r Entry)> {
     let there = |place: &'r PartPlace| Some((place, entries.value(place.node).filter(|entry| entry.kind != Kind::Null)?));
     trie.places[part].iter().filter_map(there)
 }
@@ -133,20 +134,20 @@ fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<
 }
 
 /// A name of a member, as it stands between its quotes, where they are, and where the member ends.
-struct Member<'t> {
-    name: Cow<'t, [u8]>,
-    from: usize,
+pub(super) struct Member<'t> {
+    pub(super) name: Cow<'t, [u8]>,
+    pub(super) from: usize,
     to: usize,
 }
 
 /// The members of the object that begins at *at*.
-struct Members<'t> {
+pub(super) struct Members<'t> {
     text: &'t [u8],
     at: usize,
 }
 
 impl<'t> Members<'t> {
-    fn of(text: &'t [u8], entry: &Entry) -> Members<'t> {
+    pub(super) fn of(text: &'t [u8], entry: &Entry) -> Members<'t> {
         Members { text, at: entry.start as usize }
     }
 
@@ -189,12 +190,15 @@ impl<'t> Iterator for Members<'t> {
     }
 }
 
+/// Where a value ends. Lazily nobody may have looked for the end of the root.
+pub(super) fn end_of(entry: &Entry, text: &[u8]) -> usize {
+    if entry.end > entry.start { entry.end as usize } else { text.len() }
+}
+
 /// The members of *data* that *before* lacks. Most often the two have the same names in the same order.
 fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Member<'t>>, JsonFault> {
     let (mut new, mut old) = (Members::of(text, data), Members::of(text, before));
-    // Lazily nobody may have looked for the end of the root.
-    let end = |entry: &Entry| if entry.end > entry.start { entry.end as usize } else { text.len() };
-    let (new_end, old_end) = (end(data), end(before));
+    let (new_end, old_end) = (end_of(data, text), end_of(before, text));
     loop {
         // What both spell alike is walked once, and after the last difference not at all.
         let rest = |at: usize, end: usize| text.get(at..end).unwrap_or_default();
@@ -269,9 +273,8 @@ pub(super) fn find_unknown(trie: &PathTrie, entries: &mut Entries, text: &[u8], 
     let before = document(resolved.before);
     let data = document(resolved.data).filter(|_| resolved.data != resolved.before);
     for (entry, place) in [data, before].into_iter().flatten() {
-        let (start, end) = (entry.start as usize, entry.end as usize);
-        // Lazily nobody may have looked for the end of the root.
-        let slice = &text[start..if end > start { end } else { text.len() }];
+        let start = entry.start as usize;
+        let slice = &text[start..end_of(entry, text)];
         if trie.unavailable.may_be_in(slice) {
             let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
             let value = json::parse::<Value>(slice, options)
@@ -285,16 +288,23 @@ pub(super) fn find_unknown(trie: &PathTrie, entries: &mut Entries, text: &[u8], 
             unknown.push([&place.pointer[..], &[Box::from(&*name)]].concat().into());
         }
     }
+    let not_carried = match layout.format {
+        Some(format) => carried::find(format, trie, entries, text, resolved, &mut unknown)?,
+        None => NotCarried::default(),
+    };
     let is_update = resolved.event_type == Some(EventType::Update);
     let is_partial = layout.before_holds == BeforeHolds::Partial && !trie.places[BEFORE].is_empty();
+    // Maxwell has been seen to write an update without `old`.
+    let may_be_untold = is_partial || layout.format == Some(Format::Maxwell);
     let in_before = |pointer: &Pointer| before.is_some_and(|(_, place)| pointer.starts_with(&place.pointer));
     let only_before = trie.before_is_apart && unknown.iter().all(in_before);
-    entries.untold = is_partial && is_update && before.is_none();
+    entries.untold = may_be_untold && is_update && before.is_none();
     // A delete with neither document has the same for both.
     let is_delete = resolved.event_type == Some(EventType::Delete);
     entries.is_partial_delete = is_partial && is_delete && resolved.data == resolved.before;
-    entries.only_before = only_before && (entries.untold || !unknown.is_empty());
+    entries.only_before = only_before && !not_carried.any() && (entries.untold || !unknown.is_empty());
     entries.unknown = unknown;
+    entries.not_carried = not_carried;
     Ok(())
 }
 
@@ -335,6 +345,6 @@ impl Flat<'_> {
 impl EventLayout {
     /// Whether an event may have unknown values that it does not name.
     pub(crate) fn tells_of_unknown(&self) -> bool {
-        self.before_holds == BeforeHolds::Partial || !self.unknown_value.is_empty()
+        self.before_holds == BeforeHolds::Partial || !self.unknown_value.is_empty() || self.format.is_some_and(Format::has_rows)
     }
 }

@@ -1,14 +1,25 @@
 //! Values that the source does not carry, where it writes a text in their place (`unknown_value` of a layout).
 
 use crate::json::token::peek;
-use crate::layout::{EventLayout, Pointer};
-use crate::value::Value;
+use crate::layout::{EventLayout, Format, Pointer};
+use crate::value::{Number, Scalar, Value};
 use memchr::memmem::Finder;
+
+/// What Debezium writes for a geometry, a geography and a point that it does not carry: their bytes in base64.
+const PLACES: [&str; 3] =
+    ["AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==", "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==", "AQEAAAAAAAD8g9eXwQAAAPyD15fB"];
+
+/// Whether a value is such a place.
+fn is_place(value: &Value) -> bool {
+    value.get("wkb").and_then(Value::as_str).is_some_and(|bytes| PLACES.contains(&bytes))
+}
 
 /// The texts that stand for a value which the source does not carry, ready to be searched for.
 #[derive(Debug)]
 pub(crate) struct Unavailable {
     texts: Box<[Box<str>]>,
+    /// Whether Debezium writes them, which has more forms of them.
+    is_debezium: bool,
     finders: Box<[Finder<'static>]>,
     /// The characters of ASCII in them, and at the end whether there are others: what an escape may spell.
     spelled: [bool; 129],
@@ -16,17 +27,31 @@ pub(crate) struct Unavailable {
 
 impl Unavailable {
     pub(crate) fn new(layout: &EventLayout) -> Unavailable {
+        let is_debezium = layout.format == Some(Format::Debezium);
+        let places = PLACES.iter().copied().filter(|_| is_debezium);
+        let texts: Vec<&str> = layout.unknown_value.iter().map(|text| &**text).chain(places).collect();
         let mut spelled = [false; 129];
-        for char in layout.unknown_value.iter().flat_map(|text| text.chars()) {
+        for char in texts.iter().flat_map(|text| text.chars()) {
             spelled[(char as usize).min(128)] = true;
         }
-        let finders = layout.unknown_value.iter().map(|text| Finder::new(text.as_bytes()).into_owned()).collect();
-        Unavailable { texts: layout.unknown_value.clone(), finders, spelled }
+        let finders = texts.iter().map(|text| Finder::new(text.as_bytes()).into_owned()).collect();
+        Unavailable { texts: layout.unknown_value.clone(), is_debezium, finders, spelled }
     }
 
     /// Whether a document may hold one of them.
     pub(super) fn may_be_in(&self, document: &[u8]) -> bool {
-        self.finders.iter().any(|finder| finder.find(document).is_some()) || self.is_spelled_in(document)
+        self.finders.iter().any(|finder| finder.find(document).is_some())
+            || self.is_spelled_in(document)
+            || self.is_debezium && self.may_be_numbers_in(document)
+    }
+
+    /// Whether a document may have an array of the bytes of one of them: one that is long, and has the first two.
+    fn may_be_numbers_in(&self, document: &[u8]) -> bool {
+        memchr::memchr(b'[', document).is_some_and(|at| {
+            let array = &document[at..];
+            let has = |byte: &u8| memchr::memmem::find(array, byte.to_string().as_bytes()).is_some();
+            self.texts.iter().any(|text| text.bytes().take(8).all(|byte| has(&byte)))
+        })
     }
 
     /// Whether an escape in a document spells a character of theirs.
@@ -57,14 +82,30 @@ impl Unavailable {
         self.texts.iter().any(|known| **known == *text)
     }
 
+    /// Whether it is one of them, or of Debezium a document in a text, as hstore is one under `hstore.handling.mode=json`.
+    fn is_in(&self, text: &str) -> bool {
+        self.is(text) || self.is_debezium && self.texts.iter().any(|known| text.contains(&format!("\"{known}\"")))
+    }
+
     /// Whether a value says of itself that it is unknown.
     fn is_unknown(&self, value: &Value) -> bool {
-        let is_text = |value: &Value| value.as_str().is_some_and(|text| self.is(text));
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| self.is_in(text));
         match value {
-            Value::Map(members) => members.iter().any(|(name, _)| self.is(name)),
-            Value::List(elements) => elements.iter().any(is_text),
+            Value::Map(members) => members.iter().any(|(name, _)| self.is(name)) || self.is_debezium && is_place(value),
+            Value::List(elements) => elements.iter().any(is_text) || self.is_debezium && self.is_spelled_by(elements),
             other => is_text(other),
         }
+    }
+
+    /// Whether an array of numbers has the bytes of one of them, as one of integers has them.
+    fn is_spelled_by(&self, elements: &[Value]) -> bool {
+        let is = |element: &Value, byte: u8| {
+            matches!(element, Value::Scalar(Scalar::Number(number)) if *number == Number::from_u64(byte.into()))
+        };
+        let spell = |text: &str| {
+            text.len() == elements.len() && elements.iter().zip(text.bytes()).all(|(element, byte)| is(element, byte))
+        };
+        self.texts.iter().any(|text| spell(text))
     }
 
     /// Add where a document says that a value is unknown; of one inside another only the outer. A way is written only of these.

@@ -1,7 +1,7 @@
 //! The documents of an event for whoever reads them whole (CEL): where they begin, and what of them the source did not carry.
 
 use super::flat::Flat;
-use super::records::document;
+use super::records::{document, end_of};
 use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, TOPIC, TS, TYPE, UNKNOWN};
 use crate::json::{self, ParseOptions};
 use crate::layout::{BeforeHolds, EventType, Pointer, decode_pointer, index};
@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub(crate) struct Unknown {
     /// The pointers, from the root of the event.
     pub(crate) pointers: Vec<Pointer>,
-    /// What is unknown of the document of a delete, where `before` is partial.
-    pub(crate) rest: Option<Rest>,
+    /// The documents of which no more is known than they hold.
+    pub(crate) rests: Vec<Rest>,
     /// Where `data` and `before` were found, or would stand.
     pub(crate) data_at: Option<Pointer>,
     pub(crate) before_at: Option<Pointer>,
@@ -75,12 +75,18 @@ impl<'a> Flat<'a> {
         let mut data_at = data_at.or_else(|| self.would_stand(DATA, &pointers));
         let before_at = found(self.before).or_else(|| self.would_stand(BEFORE, &pointers));
         let untold = self.entries.untold && !overlaps(&before_at);
-        let last = document(self.trie, self.entries, self.before).filter(|_| self.entries.is_partial_delete);
-        let rest =
-            last.map(|(entry, place)| Rest { at: place.pointer.clone(), held: Arc::new(self.held(entry, entry.end as usize)) });
-        if let (true, Some(at)) = (untold || self.entries.is_partial_delete && rest.is_none(), &before_at) {
-            pointers.push(at.clone());
-        }
+        let not_carried = self.entries.not_carried;
+        let rest_of = |is_known: bool, base: u16| {
+            let (entry, place) = document(self.trie, self.entries, base).filter(|_| !is_known)?;
+            Some(Rest { at: place.pointer.clone(), held: Arc::new(self.held(entry, end_of(entry, self.event))) })
+        };
+        let of_before = self.entries.is_partial_delete || not_carried.rest_of_before;
+        let rests: Vec<Rest> =
+            [rest_of(!of_before, self.before), rest_of(!not_carried.rest_of_data, self.data)].into_iter().flatten().collect();
+        let lacks_before = self.entries.is_partial_delete && self.before == ALWAYS;
+        let lacks_data = not_carried.data && !overlaps(&data_at);
+        pointers.extend(before_at.clone().filter(|_| untold || lacks_before));
+        pointers.extend(data_at.clone().filter(|_| lacks_data));
         let layout = &self.trie.layout;
         if let (BeforeHolds::Changed, false, Some(data_at), Some(before_at)) =
             (layout.before_holds, fell_back, &data_at, &before_at)
@@ -90,7 +96,7 @@ impl<'a> Flat<'a> {
         let covers = |part: usize| {
             let places = &self.trie.places[part];
             let is_hidden =
-                |at| rest.as_ref().is_some_and(|rest| rest.covers(at)) || pointers.iter().any(|pointer| is_prefix(pointer, at));
+                |at| rests.iter().any(|rest| rest.covers(at)) || pointers.iter().any(|pointer| is_prefix(pointer, at));
             places.iter().any(|place| is_hidden(&place.pointer))
         };
         let (event_type, ts, topic) = (covers(TYPE), covers(TS), covers(TOPIC));
@@ -104,7 +110,7 @@ impl<'a> Flat<'a> {
         if is_delete && !has_data && before_at.is_some() && is_before {
             data_at.clone_from(&before_at);
         }
-        Unknown { data_at, before_at, event_type, ts, topic, untold, pointers, rest }
+        Unknown { data_at, before_at, event_type, ts, topic, untold, pointers, rests }
     }
 
     fn unknown_pointers(&self, max_depth: usize) -> Vec<Pointer> {

@@ -38,7 +38,7 @@ use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::{Kind, Scalar, Value};
 use crate::watch::spend;
 pub(super) use parsed::{Parsed, ParsedSubscriptions};
-use tree::{UnknownTree, unknown_before};
+use tree::{UnknownTree, rests_before, unknown_before};
 
 /// An event with unknown values, both sides of it.
 pub(super) struct PartialEvent {
@@ -93,17 +93,17 @@ impl PartialEvent {
                     }
                 }
                 substitute(&mut old, data_at, before.unwrap_or_else(null));
-                // Where more of the document is unknown than has a pointer, the two places are one.
-                let tree = UnknownTree::new(&unknown_before(&unknown.pointers, data_at, before_at), unknown.rest.as_ref());
+                let pointers = unknown_before(&unknown.pointers, data_at, before_at);
+                let tree = UnknownTree::new(&pointers, &rests_before(&unknown.rests, data_at, before_at));
                 (old, tree)
             }
-            _ => (raw.clone(), UnknownTree::new(&unknown.pointers, None)),
+            _ => (raw.clone(), UnknownTree::new(&unknown.pointers, &[])),
         });
         let old = match old {
             Some((raw, tree)) => Some(PartialSide { raw, tree, flagged: programs.is_flagged(flag, Side::Old)? }),
             None => None,
         };
-        let tree = UnknownTree::new(&unknown.pointers, unknown.rest.as_ref());
+        let tree = UnknownTree::new(&unknown.pointers, &unknown.rests);
         let new = PartialSide { raw, tree, flagged: programs.is_flagged(flag, Side::New)? };
         let (event_type, topic) = (flat.parts().event_type, flat.parts().topic.map(Box::from));
         Ok(PartialEvent { unknown, event_type, topic, new, old, has_flag: flag.is_some() })

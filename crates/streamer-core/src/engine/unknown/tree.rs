@@ -24,13 +24,13 @@ pub(super) struct PointerNode {
 }
 
 impl UnknownTree {
-    pub fn new(pointers: &[Pointer], rest: Option<&Rest>) -> UnknownTree {
+    pub fn new(pointers: &[Pointer], rests: &[Rest]) -> UnknownTree {
         let mut tree = UnknownTree::default();
         for pointer in pointers {
             let at = tree.walk(pointer);
             tree.nodes[at as usize].is_end = true;
         }
-        if let Some(Rest { at, held }) = rest {
+        for Rest { at, held } in rests {
             let at = tree.walk(at);
             let end = tree.nodes.len() as u32;
             tree.nodes[at as usize].rest = Some((Arc::clone(held), end));
@@ -122,4 +122,11 @@ pub(super) fn unknown_before(pointers: &[Pointer], data_at: &Pointer, before_at:
         }
     }
     found
+}
+
+/// The documents of the old side of which no more is known than they hold.
+pub(super) fn rests_before(rests: &[Rest], data_at: &Pointer, before_at: &Pointer) -> Vec<Rest> {
+    // Of a delete that has one document the two places are one.
+    let of_before = rests.iter().filter(|rest| rest.at == *before_at);
+    of_before.map(|rest| Rest { at: data_at.clone(), held: Arc::clone(&rest.held) }).collect()
 }

@@ -1,0 +1,306 @@
+//! What a record of a wire format does not carry, though nothing stands in its place (semantics.md section 1, "Formats").
+//!
+//! ```text
+//!   debezium   {"op": "d", "before": {"id": 1, "name": null}}               name is unknown: PostgreSQL sent the key alone
+//!   maxwell    {"type": "update", "data": {"id": 1, "a": 2}, "old": {…}}    other columns are unknown: the row image may be minimal
+//!   dms        {"data": {"id": 1, "name": null}, …"operation": "delete"}    name is unknown
+//!   supabase   {"columns": […"body"…], "record": {"id": 1}}                 body is unknown: it was too large
+//! ```
+//!
+//! Contract: a value that the record may not carry is unknown, never null and never missing. Only what the record itself shows
+//! makes a blank value known.
+//!
+//! Cost: nothing for an insert with a document; the names of both documents for an update of Maxwell; a parse of the event for
+//! deletes, and for records of Supabase that list their columns.
+
+use super::entries::{Entries, Entry};
+use super::envelope::Resolved;
+use super::records::{Members, document, end_of, found};
+use super::trie::{DATA, PartPlace, PathTrie};
+use crate::error::EventError;
+use crate::json::{self, ParseOptions};
+use crate::layout::{BeforeHolds, EventType, Format, Pointer};
+use crate::value::{Kind, Number, Scalar, Value};
+use memchr::memmem;
+use std::collections::HashSet;
+
+/// What a record lacks that no pointer names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NotCarried {
+    /// The document after an insert or update.
+    pub(super) data: bool,
+    /// Every member that the document lacks.
+    pub(super) rest_of_data: bool,
+    /// Every member that the document before the change lacks.
+    pub(super) rest_of_before: bool,
+}
+
+impl NotCarried {
+    pub(super) fn any(self) -> bool {
+        self.data || self.rest_of_data || self.rest_of_before
+    }
+}
+
+/// Connectors of Debezium that write whole rows, so that a null in one is a null.
+const WHOLE: [&str; 6] = ["db2", "mariadb", "mongodb", "mysql", "oracle", "sqlserver"];
+/// What Debezium writes for a value that it has not, in a column that may not be null.
+const BLANKS: [&str; 14] = [
+    "",
+    "0",
+    "AA==",
+    "{}",
+    "[]",
+    "P0D",
+    "PT0S",
+    "1970-01-01",
+    "1970-01-01Z",
+    "00:00:00Z",
+    "00:00:00.000000Z",
+    "1970-01-01T00:00:00Z",
+    "1970-01-01T00:00:00.000000Z",
+    "00000000-0000-0000-0000-000000000000",
+];
+/// A primary key of MySQL has at most so many columns.
+const MOST_KEY_COLUMNS: usize = 16;
+
+/// Add what the record does not carry to *unknown*; returns what has no pointer.
+pub(super) fn find(
+    format: Format,
+    trie: &PathTrie,
+    entries: &Entries,
+    text: &[u8],
+    resolved: &Resolved,
+    unknown: &mut Vec<Pointer>,
+) -> Result<NotCarried, EventError> {
+    let event = Record { trie, entries, text, before: resolved.before, data: resolved.data };
+    let lacks_data = || event.data().is_none() && !trie.places[DATA].is_empty();
+    let mut not_carried = NotCarried::default();
+    match (format, resolved.event_type) {
+        (Format::Debezium, Some(EventType::Delete)) => event.debezium_delete(unknown)?,
+        (Format::Dms, Some(EventType::Delete)) => not_carried = event.dms_delete(unknown)?,
+        (Format::Maxwell, Some(EventType::Delete)) if !lacks_data() => {
+            not_carried.rest_of_data = !event.maxwell_is_whole(None)?;
+        }
+        (Format::Maxwell, Some(EventType::Update)) if !lacks_data() => {
+            let is_completed = trie.layout.before_holds == BeforeHolds::Changed;
+            let end = if is_completed { entries.before_end as usize } else { usize::MAX };
+            let old = event.before().map(|(entry, _)| event.names(entry, end));
+            let is_whole = old.map_or(Ok(false), |old| event.maxwell_is_whole(Some(&old)))?;
+            not_carried.rest_of_data = !is_whole;
+            // What `old` lacks is as in `data`.
+            not_carried.rest_of_before = !is_whole && is_completed;
+        }
+        (Format::Supabase, Some(_)) => not_carried.data = event.supabase(unknown)?,
+        (Format::Debezium, Some(_)) => event.yugabyte(unknown)?,
+        _ => {}
+    }
+    not_carried.data |= format.has_rows() && is_write(resolved.event_type) && lacks_data();
+    Ok(not_carried)
+}
+
+fn is_write(event_type: Option<EventType>) -> bool {
+    matches!(event_type, Some(EventType::Insert | EventType::Update))
+}
+
+/// A record, as far as it was read.
+struct Record<'r> {
+    trie: &'r PathTrie,
+    entries: &'r Entries,
+    text: &'r [u8],
+    data: u16,
+    before: u16,
+}
+
+impl<'r> Record<'r> {
+    fn data(&self) -> Option<(&'r Entry, &'r PartPlace)> {
+        document(self.trie, self.entries, self.data).filter(|_| self.data != self.before)
+    }
+
+    fn before(&self) -> Option<(&'r Entry, &'r PartPlace)> {
+        document(self.trie, self.entries, self.before)
+    }
+
+    fn parsed(&self, from: usize, to: usize) -> Result<Value, EventError> {
+        let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
+        json::parse::<Value>(&self.text[from..to], options)
+            .map_err(|error| EventError { offset: error.offset.map(|at| at + from), ..error })
+    }
+
+    fn whole(&self) -> Result<Value, EventError> {
+        self.parsed(0, self.text.len())
+    }
+
+    /// The members of a document.
+    fn row(&self, entry: &Entry) -> Result<Vec<(Box<str>, Value)>, EventError> {
+        match &mut self.parsed(entry.start as usize, end_of(entry, self.text))? {
+            Value::Map(members) => Ok(std::mem::take(members)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn names(&self, entry: &Entry, end: usize) -> HashSet<Box<str>> {
+        let members = Members::of(self.text, entry).map_while(Result::ok).take_while(|member| member.from < end);
+        members.map(|member| String::from_utf8_lossy(&member.name).into()).collect()
+    }
+
+    /// Of a deleted row PostgreSQL sends the key alone, unless the table has REPLICA IDENTITY FULL. Debezium fills the rest up.
+    fn debezium_delete(&self, unknown: &mut Vec<Pointer>) -> Result<(), EventError> {
+        let Some((entry, place)) = self.before() else { return Ok(()) };
+        let event = self.whole()?;
+        let root = root_of(&event, &place.pointer);
+        if connector(root).is_some_and(|name| WHOLE.contains(&name)) {
+            return Ok(());
+        }
+        let defaults = defaults(&event);
+        let is_default = |name: &str, value: &Value| {
+            defaults.iter().any(|(column, default)| *column == name && default.equals(value) == Some(true))
+        };
+        for (name, value) in &self.row(entry)? {
+            if !is_key(name) && (is_blank(value) || is_default(name, value)) {
+                unknown.push(below(&place.pointer, name));
+            }
+        }
+        Ok(())
+    }
+
+    /// YugabyteDB's connector writes a column as `{"value": …, "set": true}`, and null for one that was not changed.
+    fn yugabyte(&self, unknown: &mut Vec<Pointer>) -> Result<(), EventError> {
+        let Some((entry, place)) = self.data() else { return Ok(()) };
+        if memmem::find(self.text, b"\"yugabytedb\"").is_none() {
+            return Ok(());
+        }
+        let event = self.whole()?;
+        if connector(root_of(&event, &place.pointer)) != Some("yugabytedb") {
+            return Ok(());
+        }
+        let row = self.row(entry)?;
+        let nulls = row.iter().filter(|(_, value)| value.kind() == Kind::Null);
+        unknown.extend(nulls.map(|(name, _)| below(&place.pointer, name)));
+        Ok(())
+    }
+
+    /// AWS DMS writes the key of a deleted row, and null for the rest or nothing; the row may stand in `before-image`.
+    fn dms_delete(&self, unknown: &mut Vec<Pointer>) -> Result<NotCarried, EventError> {
+        let data = found(self.trie, self.entries, DATA).next();
+        let written = data.map_or(Ok(Vec::new()), |(_, entry)| self.row(entry))?;
+        let Some((entry, place)) = self.before() else {
+            if let Some((place, _)) = data {
+                let nulls = written.iter().filter(|(_, value)| value.kind() == Kind::Null);
+                unknown.extend(nulls.map(|(name, _)| below(&place.pointer, name)));
+            }
+            return Ok(NotCarried { rest_of_data: data.is_some(), ..NotCarried::default() });
+        };
+        if let Some((place, _)) = data {
+            unknown.push(place.pointer.clone());
+        }
+        let is_written =
+            |name: &str| written.iter().any(|(column, value)| **column == *name && value.kind() != Kind::Null);
+        let image = self.row(entry)?;
+        // An image that has more than the key is of the whole row.
+        let is_whole = image.iter().any(|(name, value)| value.kind() != Kind::Null && !is_written(name));
+        if !is_whole {
+            let nulls = image.iter().filter(|(_, value)| value.kind() == Kind::Null);
+            unknown.extend(nulls.map(|(name, _)| below(&place.pointer, name)));
+        }
+        Ok(NotCarried::default())
+    }
+
+    /// Whether a row of Maxwell shows that it has all columns, and not those alone that `binlog_row_image=MINIMAL` writes: the key,
+    /// and what was changed. *changed* are the columns in `old`; None for a delete, of which the key alone is written.
+    fn maxwell_is_whole(&self, changed: Option<&HashSet<Box<str>>>) -> Result<bool, EventError> {
+        let Some((entry, _)) = self.data() else { return Ok(true) };
+        let row = self.row(entry)?;
+        let rest: Vec<_> = row.iter().filter(|(name, _)| changed.is_none_or(|changed| !changed.contains(name))).collect();
+        if rest.len() > MOST_KEY_COLUMNS {
+            return Ok(true);
+        }
+        // No column of a key is null, a document, or true or false.
+        if rest.iter().any(|(_, value)| matches!(value.kind(), Kind::Null | Kind::Bool | Kind::List | Kind::Map)) {
+            return Ok(true);
+        }
+        if memmem::find(self.text, b"\"primary_key_columns\"").is_none() {
+            return Ok(false);
+        }
+        let event = self.whole()?;
+        let Some(Value::List(key)) = event.get("primary_key_columns") else { return Ok(false) };
+        Ok(!key.is_empty() && rest.iter().any(|(name, _)| !key.iter().any(|column| column.as_str() == Some(name))))
+    }
+
+    /// Supabase's Realtime lists the columns of a table, and leaves values out that are too large, or that nobody may see.
+    fn supabase(&self, unknown: &mut Vec<Pointer>) -> Result<bool, EventError> {
+        let has = |name: &[u8]| memmem::find(self.text, name).is_some();
+        if !has(b"columns") && !has(b"errors") && !has(b"\\u") {
+            return Ok(false);
+        }
+        let event = self.whole()?;
+        let columns: Vec<&str> = match event.get("columns") {
+            Some(Value::List(columns)) => columns.iter().filter_map(|column| column.get("name")?.as_str()).collect(),
+            _ => Vec::new(),
+        };
+        let failed = matches!(event.get("errors"), Some(Value::List(errors)) if !errors.is_empty());
+        for document in [self.data(), self.before()].into_iter().flatten() {
+            let (entry, place) = document;
+            let held = self.names(entry, usize::MAX);
+            if failed && columns.is_empty() && held.is_empty() {
+                unknown.push(place.pointer.clone());
+            }
+            let lacking = columns.iter().filter(|name| !held.contains(**name));
+            unknown.extend(lacking.map(|name| below(&place.pointer, name)));
+        }
+        Ok(false)
+    }
+}
+
+fn below(place: &Pointer, name: &str) -> Pointer {
+    [&place[..], &[Box::from(name)]].concat().into()
+}
+
+/// Members that name a key wherever they stand: the record itself does not say which columns are.
+fn is_key(name: &str) -> bool {
+    matches!(name, "id" | "_id")
+}
+
+/// The record that a document stands in, below the schema and payload of Kafka Connect or not.
+fn root_of<'v>(event: &'v Value, document: &Pointer) -> &'v Value {
+    match &document[..] {
+        [payload, _] => event.get(payload).unwrap_or(event),
+        _ => event,
+    }
+}
+
+fn connector(root: &Value) -> Option<&str> {
+    root.get("source")?.get("connector")?.as_str()
+}
+
+/// The defaults of columns, as the schema beside the payload has them.
+fn defaults<'v>(event: &'v Value) -> Vec<(&'v str, &'v Value)> {
+    let fields = |of: Option<&'v Value>| match of.and_then(|of| of.get("fields")) {
+        Some(Value::List(fields)) => &fields[..],
+        _ => &[],
+    };
+    let is_before = |field: &&Value| field.get("field").and_then(Value::as_str) == Some("before");
+    let columns = fields(fields(event.get("schema")).iter().find(is_before));
+    columns.iter().filter_map(|column| Some((column.get("field")?.as_str()?, column.get("default")?))).collect()
+}
+
+/// Whether a value is what Debezium writes for one that it has not.
+fn is_blank(value: &Value) -> bool {
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        let is_blank = match value {
+            Value::Scalar(Scalar::Null | Scalar::Bool(false)) => true,
+            Value::Scalar(Scalar::String(text)) => BLANKS.contains(&&**text),
+            Value::Scalar(Scalar::Number(number)) => *number == Number::from_i64(0),
+            Value::List(elements) => elements.is_empty(),
+            Value::Map(members) => {
+                open.extend(members.iter().map(|(_, member)| member));
+                true
+            }
+            Value::Scalar(Scalar::Bool(true)) | Value::BeyondFloat(_) => false,
+        };
+        if !is_blank {
+            return false;
+        }
+    }
+    true
+}

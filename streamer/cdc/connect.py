@@ -1,0 +1,160 @@
+"""Values as the schema of Kafka Connect types them, which its JSON converter writes next to the payload.
+
+```
+{"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}   "YbI="    250.10
+{"type": "int32", "name": "io.debezium.time.Date"}                                                 20484     "2026-01-31"
+{"type": "string", "name": "io.debezium.data.Json"}                                                "{…}"     the JSON in it
+```
+
+Decimals become exact numbers of any size, dates and times become text as RFC 3339 has it, JSON becomes JSON. Bytes stay base64,
+and every other value stays as it is. So does a value that is not what its schema says.
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from streamer.cdc.json import number, parsed
+from streamer.errors import EventError
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: A number with a larger scale is longer than any database writes it.
+_LARGEST_SCALE: Final = 20_000
+#: No value of a database nests as deep.
+_DEEPEST: Final = 64
+
+
+def row(value: Any, schema: Any) -> Any:
+    """Return a row with the values of its columns as a schema types them; the row itself if there is no schema."""
+    columns = columns_of(schema)
+    if not columns or not isinstance(value, Mapping):
+        return value
+    return {name: typed(member, columns[name]) if name in columns else member for name, member in value.items()}
+
+
+def columns_of(schema: Any) -> dict[str, Mapping[str, Any]]:
+    """Return the schemas of the members of a struct, by name; empty for what is no struct."""
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    if not isinstance(fields, list):
+        return {}
+    return {field["field"]: field for field in fields if isinstance(field, Mapping) and isinstance(field.get("field"), str)}
+
+
+def typed(value: Any, schema: Mapping[str, Any], depth: int = 0) -> Any:
+    """Return a value as its schema types it."""
+    if value is None or depth > _DEEPEST:
+        return value
+    name = schema.get("name")
+    read = _LOGICAL.get(name) if isinstance(name, str) else None
+    if read is not None:
+        return read(value, schema)
+    kind = schema.get("type")
+    if kind == "array" and isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
+        return [typed(item, items, depth + 1) for item in value]
+    if kind == "map" and isinstance(value, Mapping) and isinstance(values := schema.get("values"), Mapping):
+        return {key: typed(member, values, depth + 1) for key, member in value.items()}
+    if kind == "struct" and isinstance(value, Mapping):
+        columns = columns_of(schema)
+        return {key: typed(member, columns[key], depth + 1) if key in columns else member for key, member in value.items()}
+    return value
+
+
+def decimal(encoded: Any, scale: Any) -> Any:
+    """Return the number of a decimal in base64, a big-endian integer in two's complement; None if it is none."""
+    if isinstance(scale, str) and scale.lstrip("-").isdecimal():
+        scale = int(scale)
+    if not isinstance(encoded, str) or not isinstance(scale, int) or not -_LARGEST_SCALE <= scale <= _LARGEST_SCALE:
+        return None
+    try:
+        unscaled = int.from_bytes(base64.b64decode(encoded, validate=True), "big", signed=True)
+        digits = str(abs(unscaled))
+    except (binascii.Error, ValueError):  # no base64, or more digits than Python writes
+        return None
+    if scale > 0:
+        digits = digits.rjust(scale + 1, "0")
+        digits = f"{digits[:-scale]}.{digits[-scale:]}"
+    elif unscaled:
+        digits += "0" * -scale
+    return number(f"-{digits}" if unscaled < 0 else digits)
+
+
+def _decimal(value: Any, schema: Mapping[str, Any]) -> Any:
+    parameters = schema.get("parameters")
+    found = decimal(value, parameters.get("scale") if isinstance(parameters, Mapping) else None)
+    return value if found is None else found
+
+
+def variable_decimal(value: Any, _: Any = None) -> Any:
+    """Return the number of a decimal that carries its scale, as `{"scale": 1, "value": "AQ=="}`; any other value as it is."""
+    if not isinstance(value, Mapping) or value.keys() != {"scale", "value"} or type(value["scale"]) is not int:
+        return value
+    found = decimal(value["value"], value["scale"])
+    return value if found is None else found
+
+
+def _json(value: Any, _: Any) -> Any:
+    try:
+        return parsed(value, "") if isinstance(value, str) else value
+    except EventError:
+        return value
+
+
+def _integer(read: Callable[[int], str]) -> Callable[[Any, Any], Any]:
+    def reading(value: Any, _: Any) -> Any:
+        try:
+            return read(value) if type(value) is int else value
+        except OverflowError:  # beyond the years 1 to 9999
+            return value
+
+    return reading
+
+
+def _date(days: int) -> str:
+    return (_EPOCH + timedelta(days=days)).date().isoformat()
+
+
+def _time(units: int) -> Callable[[int], str]:
+    def read(value: int) -> str:
+        seconds, rest = divmod(value, units)
+        if not 0 <= seconds <= 86_400:
+            raise OverflowError
+        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{_fraction(rest, units)}"
+
+    return read
+
+
+def _timestamp(units: int) -> Callable[[int], str]:
+    def read(value: int) -> str:
+        seconds, rest = divmod(value, units)
+        moment = (_EPOCH + timedelta(seconds=seconds)).strftime("%H:%M:%S")
+        return f"{_date(seconds // 86_400)}T{moment}{_fraction(rest, units)}Z"
+
+    return read
+
+
+def _fraction(rest: int, units: int) -> str:
+    return f".{str(rest).rjust(len(str(units)) - 1, '0').rstrip('0')}" if rest else ""
+
+
+_THOUSANDTHS, _MILLIONTHS, _BILLIONTHS = 10**3, 10**6, 10**9
+#: By the name of a schema, what becomes of a value.
+_LOGICAL: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "org.apache.kafka.connect.data.Decimal": _decimal,
+    "io.debezium.data.VariableScaleDecimal": variable_decimal,
+    "io.debezium.data.Json": _json,
+    "org.apache.kafka.connect.data.Date": _integer(_date),
+    "io.debezium.time.Date": _integer(_date),
+    "org.apache.kafka.connect.data.Time": _integer(_time(_THOUSANDTHS)),
+    "io.debezium.time.Time": _integer(_time(_THOUSANDTHS)),
+    "io.debezium.time.MicroTime": _integer(_time(_MILLIONTHS)),
+    "io.debezium.time.NanoTime": _integer(_time(_BILLIONTHS)),
+    "org.apache.kafka.connect.data.Timestamp": _integer(_timestamp(_THOUSANDTHS)),
+    "io.debezium.time.Timestamp": _integer(_timestamp(_THOUSANDTHS)),
+    "io.debezium.time.MicroTimestamp": _integer(_timestamp(_MILLIONTHS)),
+    "io.debezium.time.NanoTimestamp": _integer(_timestamp(_BILLIONTHS)),
+}

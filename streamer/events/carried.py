@@ -1,0 +1,164 @@
+"""What a record of a wire format does not carry, though nothing stands in its place (semantics.md section 1, "Formats").
+
+Contract: a value that the record may not carry is unknown, never null and never missing. Only what the record itself shows makes
+a blank value known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from streamer.model import REST, BeyondFloat64, Pointer
+
+#: Connectors of Debezium that write whole rows, so that a null in one is a null.
+WHOLE: Final = frozenset(("db2", "mariadb", "mongodb", "mysql", "oracle", "sqlserver"))
+#: What Debezium writes for a value that it does not have, in a column that may not be null; as well as zero, false and nothing.
+BLANKS: Final = frozenset(
+    (
+        *("0", "AA==", "{}", "[]", "P0D", "PT0S", "1970-01-01", "1970-01-01Z", "00:00:00Z", "00:00:00.000000Z"),
+        *("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z", "00000000-0000-0000-0000-000000000000"),
+    )
+)
+#: Members that name a key wherever they stand: the record itself does not say which columns are its key.
+KEYS: Final = ("id", "_id")
+#: A primary key of MySQL has at most this many columns.
+_MOST_KEY_COLUMNS: Final = 16
+
+
+class Record(NamedTuple):
+    """A record as its layout reads it; *held* are the members of `before` as the record has them."""
+
+    raw: Mapping[str, Any]
+    type: str | None
+    data_at: Pointer | None
+    data: Mapping[str, Any] | None
+    before_at: Pointer | None
+    before: Mapping[str, Any] | None
+    held: Collection[str]
+
+
+def not_carried(format_: str | None, record: Record) -> Iterator[Pointer]:
+    """Yield what a record of a format may not carry, from the event's root; a pointer may end in `REST`."""
+    rule = _RULES.get((format_, record.type))
+    if rule is not None:
+        yield from rule(record)
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a value is what Debezium writes for one that it does not have."""
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            pending += value.values()
+        elif isinstance(value, BeyondFloat64) or (value and not (isinstance(value, str) and value in BLANKS)):
+            return False
+    return True
+
+
+def column_defaults(schema: Any) -> Mapping[str, Any]:
+    """Return the defaults of columns, as the schema of Kafka Connect has them that stands beside a payload."""
+    before = next((field for field in _fields(schema) if field.get("field") == "before"), None)
+    return {str(column.get("field")): column["default"] for column in _fields(before) if "default" in column}
+
+
+def _fields(schema: Any) -> list[Mapping[str, Any]]:
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
+
+
+def _debezium_delete(record: Record) -> Iterator[Pointer]:
+    """Yield what PostgreSQL sends only with REPLICA IDENTITY FULL. Debezium fills the columns up that it does not have."""
+    if record.before is None or record.before_at is None or _connector(record, record.before_at) in WHOLE:
+        return
+    defaults = column_defaults(record.raw.get("schema"))
+    for name, value in record.before.items():
+        if name not in KEYS and (is_blank(value) or (name in defaults and equals(value, defaults[name]))):
+            yield (*record.before_at, name)
+
+
+def _debezium_write(record: Record) -> Iterator[Pointer]:
+    """Yield the columns that YugabyteDB did not change: it writes `{"value": …, "set": true}` for the others."""
+    if record.data is not None and record.data_at is not None and _connector(record, record.data_at) == "yugabytedb":
+        yield from ((*record.data_at, name) for name, value in record.data.items() if value is None)
+
+
+def _connector(record: Record, document_at: Pointer) -> Any:
+    root: Any = record.raw
+    if len(document_at) == 2:
+        root = root.get(document_at[0])
+    source = root.get("source") if isinstance(root, Mapping) else None
+    return source.get("connector") if isinstance(source, Mapping) else None
+
+
+def _dms_delete(record: Record) -> Iterator[Pointer]:
+    """Yield what AWS DMS may not carry of a deleted row: it writes the key, and null for the rest or nothing."""
+    if record.before is None or record.before_at is None:
+        if record.data is not None and record.data_at is not None:
+            yield from ((*record.data_at, name) for name, value in record.data.items() if value is None)
+            yield (*record.data_at, REST)
+        return
+    written = {name for name, value in (record.data or {}).items() if value is not None}
+    if record.data_at is not None:
+        yield record.data_at
+    # An image that has more than the key is of the whole row.
+    if not any(value is not None and name not in written for name, value in record.before.items()):
+        yield from ((*record.before_at, name) for name, value in record.before.items() if value is None)
+
+
+def _maxwell_update(record: Record) -> Iterator[Pointer]:
+    if record.data is None or record.data_at is None:
+        return
+    if record.before is None or not _has_all_columns(record, [name for name in record.data if name not in record.held]):
+        yield (*record.data_at, REST)
+
+
+def _maxwell_delete(record: Record) -> Iterator[Pointer]:
+    if record.data is not None and record.data_at is not None and not _has_all_columns(record, list(record.data)):
+        yield (*record.data_at, REST)
+
+
+def _has_all_columns(record: Record, unchanged: list[str]) -> bool:
+    """Whether a row shows that it has all columns, and not only those that `binlog_row_image=MINIMAL` writes: key and changes."""
+    assert record.data is not None
+    # No column of a key is null, a document, or true or false.
+    if len(unchanged) > _MOST_KEY_COLUMNS or any(
+        record.data[name] is None or isinstance(record.data[name], bool | list | Mapping) for name in unchanged
+    ):
+        return True
+    key = record.raw.get("primary_key_columns")
+    return isinstance(key, list) and bool(key) and any(name not in key for name in unchanged)
+
+
+def _supabase(record: Record) -> Iterator[Pointer]:
+    """Yield the columns that Realtime lists and leaves out: they are too large, or this reader may not see them."""
+    listed = record.raw.get("columns")
+    columns = [column.get("name") for column in listed if isinstance(column, Mapping)] if isinstance(listed, list) else []
+    names = [name for name in columns if isinstance(name, str)]
+    errors = record.raw.get("errors")
+    failed = isinstance(errors, list) and bool(errors)
+    for at, row in ((record.data_at, record.data), (record.before_at, record.before)):
+        if at is None or row is None:
+            continue
+        if failed and not names and not row:
+            yield at
+        yield from ((*at, name) for name in names if name not in row)
+
+
+def equals(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal: numbers by value, and true is not 1."""
+    return type(one) is type(other) and one == other if isinstance(one, bool) or isinstance(other, bool) else one == other
+
+
+_RULES: Final[Mapping[tuple[str | None, str | None], Callable[[Record], Iterator[Pointer]]]] = {
+    ("debezium", "insert"): _debezium_write,
+    ("debezium", "update"): _debezium_write,
+    ("debezium", "delete"): _debezium_delete,
+    ("dms", "delete"): _dms_delete,
+    ("maxwell", "update"): _maxwell_update,
+    ("maxwell", "delete"): _maxwell_delete,
+    ("supabase", "insert"): _supabase,
+    ("supabase", "update"): _supabase,
+    ("supabase", "delete"): _supabase,
+}
