@@ -193,8 +193,7 @@ impl<'r> Record<'r> {
         if let Some((place, _)) = data {
             unknown.push(place.pointer.clone());
         }
-        let is_written =
-            |name: &str| written.iter().any(|(column, value)| **column == *name && value.kind() != Kind::Null);
+        let is_written = |name: &str| written.iter().any(|(column, value)| **column == *name && value.kind() != Kind::Null);
         let image = self.row(entry)?;
         // An image that has more than the key is of the whole row.
         let is_whole = image.iter().any(|(name, value)| value.kind() != Kind::Null && !is_written(name));

@@ -8,7 +8,9 @@ use super::timestamps::{in_range, rfc3339};
 use super::trie::{ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PartPlace, PathTrie, TENANT, TOPIC, TS, TYPE, UNKNOWN};
 use crate::error::{EventCode, EventError, Ignored};
 use crate::json::{self, ParseOptions, Tree};
-use crate::layout::{EventType, Format, Part, Piece, Pointer, Template, TimestampFormat, TypeMeaning, decode_pointer, encode_pointer};
+use crate::layout::{
+    EventType, Format, Part, Piece, Pointer, Template, TimestampFormat, TypeMeaning, decode_pointer, encode_pointer,
+};
 use crate::subscriptions::wording::{quote, shortened};
 use crate::value::{Kind, Scalar};
 

@@ -83,7 +83,11 @@ fn before(splices: &[Splice], offset: usize) -> usize {
 }
 
 /// The place of a part that is present and not null.
-pub(super) fn found<'r>(trie: &'r PathTrie, entries: &'r Entries, part: usize) -> impl Iterator<Item = (&'r PartPlace, &'r Entry)> {
+pub(super) fn found<'r>(
+    trie: &'r PathTrie,
+    entries: &'r Entries,
+    part: usize,
+) -> impl Iterator<Item = (&'r PartPlace, &'r Entry)> {
     let there = |place: &'r PartPlace| Some((place, entries.value(place.node).filter(|entry| entry.kind != Kind::Null)?));
     trie.places[part].iter().filter_map(there)
 }

@@ -99,9 +99,7 @@ impl Unavailable {
 
     /// Whether an array of numbers has the bytes of one of them, as one of integers has them.
     fn is_spelled_by(&self, elements: &[Value]) -> bool {
-        let is = |element: &Value, byte: u8| {
-            matches!(element, Value::Scalar(Scalar::Number(number)) if *number == Number::from_u64(byte.into()))
-        };
+        let is = |element: &Value, byte: u8| matches!(element, Value::Scalar(Scalar::Number(number)) if *number == Number::from_u64(byte.into()));
         let spell = |text: &str| {
             text.len() == elements.len() && elements.iter().zip(text.bytes()).all(|(element, byte)| is(element, byte))
         };
