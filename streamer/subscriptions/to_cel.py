@@ -44,7 +44,12 @@ EVERYTHING: Final = "true"
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 #: One word of a topic, as a regexp.
-_WORD: Final = {"amqp": "[^.]*", "mqtt": r"[^/+#\x00]*", "nats": r"[^.*>\x00 \t\n\f\r]+"}
+_WORD: Final = {
+    "amqp": "[^.]*",
+    "mqtt": r"[^/+#\x00]*",
+    # A token that is `*` or `>` is no topic's; any other may have them.
+    "nats": r"(?:[^.*>\x00 \t\n\f\r][^.\x00 \t\n\f\r]*|[*>][^.\x00 \t\n\f\r]+)",
+}
 
 #: The documents, whose paths patterns and CEL share.
 _DOCUMENTS: Final = ("data", "before")

@@ -64,11 +64,11 @@ def mqtt(pattern: list[str], levels: list[str]) -> bool:
 
 
 def nats_is(text: str, *, pattern: bool) -> bool:
-    """`term = (printable except dot, asterisk or gt)+`, but any character of UTF-8 that is no white space."""
+    """A token is any characters but white space; `*` and `>` are wildcards as whole tokens alone, as nats-server has it."""
     tokens = text.split(".")
     if pattern:
         tokens = [token for token in tokens[:-1] if token != "*"] + [tokens[-1]] * (tokens[-1] not in ("*", ">"))
-    return all(token and not set(token) & set("*> \t\n\f\r\0") for token in tokens)
+    return all(token and token not in ("*", ">") and not set(token) & set(" \t\n\f\r\0") for token in tokens)
 
 
 def nats(pattern: list[str], tokens: list[str]) -> bool:
