@@ -34,10 +34,15 @@ class Root(Enum):
 
 
 class Mode(Enum):
-    """What a path yields: the one value at it as CEL sees it, or every leaf at it, through arrays, as patterns see it."""
+    """What a path yields.
+
+    VALUE is the one value at it as CEL sees it, LEAF every leaf at it, through arrays, as patterns see it. MEMBER is what CEL's
+    macros go through: the elements of the list at it, or the names of the object. Only keys of the native core have it.
+    """
 
     VALUE = "value"
     LEAF = "leaf"
+    MEMBER = "member"
 
 
 class Kind(Enum):

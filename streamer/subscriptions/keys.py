@@ -413,7 +413,7 @@ def _omit_arrays(raw: Any, pointer: Pointer) -> Pointer:
 
 
 def _values(event: Event, path: Path, mode: Mode) -> Iterator[Any]:
-    """Yield every leaf at a path, through arrays; or, as filters see it, the one value that stands there."""
+    """Yield what a path yields in a mode."""
     start: Any = {
         Root.DATA: event.data,
         Root.BEFORE: event.before,
@@ -433,6 +433,9 @@ def _values(event: Event, path: Path, mode: Mode) -> Iterator[Any]:
         elif depth < len(names):
             if isinstance(value, Mapping) and names[depth] in value:
                 pending.append((value[names[depth]], depth + 1))
+        elif mode is Mode.MEMBER:
+            # Of a mapping, its names.
+            yield from value if isinstance(value, list | Mapping) else ()
         elif mode is Mode.VALUE or not isinstance(value, Mapping):
             yield value
 

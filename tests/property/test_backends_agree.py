@@ -1,7 +1,7 @@
 """The native engine says what the reference says, whatever is added, replaced, removed and merged in between.
 
-Each set is 20 subscriptions and 10 events, told by its number alone: `python -m tests.property.test_backends_agree 4711` runs
-that one. With `--seconds` it runs new sets until then and prints how many there were; `make fuzz` does so.
+Each set is 20 subscriptions, or 150, and 10 events, told by its number alone: `python -m tests.property.test_backends_agree
+4711` runs that one. With `--seconds` it runs new sets until then and prints how many there were; `make fuzz` does so.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from tests.parts import in_parts
 SETS = int(os.environ.get("SETS", "10000"))
 PARTS = 20
 SUBSCRIPTIONS, EVENTS = 20, 10
+#: One set in so many has so many subscriptions that those of a partition have an index.
+MANY, EVERY = 150, 16
 LAYOUTS = {
     name: EventLayout.from_dict({"preset": "change", "data": data or None, "before": before})
     for name, (data, before) in PLACES.items()
@@ -87,6 +89,7 @@ class Pair:
             self.layout = _of_records(self.places, *(rng.choice(choices) for choices in RECORDS.values()))
         options = Options(layout=self.layout, validation=rng.choice(["full", "lazy"]), soft_delete=self.soft_delete)
         self.core = NativeCore(options, PROGRAMS, ErrorLog())
+        self.size = MANY if rng.randrange(EVERY) == 0 else SUBSCRIPTIONS
         self.held: dict[str, CompiledSubscription] = {}
         self.tally = Tally()
         #: How often a write is followed by a merge of everything. What writes merge by themselves comes on top.
@@ -94,9 +97,9 @@ class Pair:
 
     def fill(self) -> None:
         """Add all subscriptions, in one write or in several, which are as many segments until they are merged."""
-        sources = [agreeing_subscription(self.rng, f"s{n}") for n in range(SUBSCRIPTIONS)]
-        at_once = self.rng.choice([1, 2, 7, SUBSCRIPTIONS])
-        for begin in range(0, SUBSCRIPTIONS, at_once):
+        sources = [agreeing_subscription(self.rng, f"s{n}") for n in range(self.size)]
+        at_once = self.rng.choice([1, 2, 7, self.size])
+        for begin in range(0, self.size, at_once):
             self.core.write([json.dumps(source).encode() for source in sources[begin : begin + at_once]], "add")
         self.held = {source["id"]: compile_subscription(source, programs=PROGRAMS) for source in sources}
         self.merge_perhaps()
@@ -109,7 +112,7 @@ class Pair:
     def change(self) -> None:
         """Add, replace or remove some."""
         rng = self.rng
-        names = rng.sample([f"s{n}" for n in range(SUBSCRIPTIONS)], rng.choice([1, 1, 2, 5, 10]))
+        names = rng.sample([f"s{n}" for n in range(self.size)], rng.choice([1, 1, 2, 5, 10]))
         sources = [agreeing_subscription(rng, name) for name in names]
         compiled = {source["id"]: compile_subscription(source, programs=PROGRAMS) for source in sources}
         made = [source if rng.random() < 0.1 else json.dumps(source).encode() for source in sources]

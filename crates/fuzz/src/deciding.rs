@@ -5,10 +5,10 @@ use super::flattening::{WATCHED, given, read_whole};
 use super::subscriptions::subscription;
 use std::collections::HashMap;
 use std::sync::Arc;
-use streamer_core::flatten::{Flattener, PathTrie, Validation};
+use streamer_core::flatten::{Flattener, Leaf, PathTrie, Validation};
 use streamer_core::limits::Limits;
 use streamer_core::naive;
-use streamer_core::subscriptions::normal_form::{Atom, Mode, NormalForm, Path};
+use streamer_core::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, Root};
 use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 use streamer_core::value::{Kind, Value};
@@ -43,6 +43,10 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
     let mut paths = HashMap::new();
     for (path, mode) in form.conjunctions.iter().flat_map(|c| &c.clauses).map(|c| (&c.path, c.mode)).chain(verified(&form)) {
         paths.insert(path.clone(), builder.want(path, mode));
+        let before = Path { root: Root::Before, names: path.names.clone() };
+        if mode == Mode::Changed && !paths.contains_key(&before) {
+            paths.insert(before.clone(), builder.want(&before, Mode::Scalar));
+        }
     }
     let trie = builder.build();
     let mut flattener = Flattener::new();
@@ -56,6 +60,14 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
                 Mode::Scalar => clause.atoms.iter().any(|atom| holds(atom, flat.value(path))),
                 Mode::AnyLeaf if flat.leaves(path).next().is_none() => clause.atoms.iter().any(|atom| holds(atom, None)),
                 Mode::AnyLeaf => flat.leaves(path).any(|leaf| clause.atoms.iter().any(|atom| holds(atom, Some(leaf)))),
+                Mode::Changed => {
+                    let before = Path { root: Root::Before, names: clause.path.names.clone() };
+                    match (flat.value(paths[&before]), flat.value(path)) {
+                        (Some(one), Some(other)) => whole(one).equals(&whole(other)) == Some(false),
+                        (one, other) => one.is_some() != other.is_some(),
+                    }
+                }
+                Mode::Element | Mode::Member => unreachable!("no filter has one"),
             }
         })
     });
@@ -70,12 +82,17 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
     Some(expected)
 }
 
+/// A value as a tree.
+fn whole(leaf: Leaf<'_>) -> Value {
+    leaf.scalar().map_or_else(|| read_whole(leaf.raw().as_bytes()).unwrap(), |scalar| Value::Scalar(scalar.to_scalar()))
+}
+
 fn verified(form: &NormalForm) -> impl Iterator<Item = (&Path, Mode)> {
     form.verify.iter().flat_map(|verify| &verify.paths).map(|(path, mode)| (path, *mode))
 }
 
 /// Whether an atom holds for what stands at a path, by the words of its documentation.
-fn holds(atom: &Atom, leaf: Option<streamer_core::flatten::Leaf<'_>>) -> bool {
+fn holds(atom: &Atom, leaf: Option<Leaf<'_>>) -> bool {
     use streamer_core::automaton::{folding::fold, places, wildcards::wildcard_matches};
     use streamer_core::regexps::CompiledRegexp;
     let Some(leaf) = leaf else {

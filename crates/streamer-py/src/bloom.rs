@@ -179,6 +179,7 @@ fn place((root, mode, names, kind): &PlaceTold) -> PyResult<ShippedPlace> {
     let mode = match mode.as_str() {
         "value" => Mode::Scalar,
         "leaf" => Mode::AnyLeaf,
+        "member" => Mode::Member,
         _ => return Err(PyValueError::new_err(format!("no mode {mode:?}"))),
     };
     let kind = KeyKind::parse(kind).ok_or_else(|| PyValueError::new_err(format!("no kind {kind:?}")))?;

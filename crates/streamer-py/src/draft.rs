@@ -13,7 +13,7 @@ use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::canonical as texts;
-use streamer_core::subscriptions::normal_form::{NormalForm, Path, Root};
+use streamer_core::subscriptions::normal_form::{Mode, NormalForm, Path, Root};
 use streamer_core::subscriptions::parse::{CelEvaluator, Defaults, OnUnknown};
 use streamer_core::subscriptions::topics::TopicDialect;
 use streamer_core::subscriptions::{Subscription, and_cel, normal_form};
@@ -109,7 +109,10 @@ fn mentions_before(form: &NormalForm, pointers: &[Pointer]) -> bool {
         Root::Raw => pointers.iter().any(|pointer| path.names.starts_with(pointer)),
         _ => false,
     };
-    form.conjunctions.iter().flat_map(|conjunction| &conjunction.clauses).any(|clause| looks(&clause.path))
+    form.conjunctions
+        .iter()
+        .flat_map(|conjunction| &conjunction.clauses)
+        .any(|clause| clause.mode == Mode::Changed || looks(&clause.path))
         || form.verify.as_ref().is_some_and(|verify| verify.paths.iter().any(|(path, _)| looks(path)))
 }
 

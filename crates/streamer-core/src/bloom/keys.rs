@@ -17,7 +17,9 @@
 //!   net, words of a topic                           yes       yes        0.99 | 0.30,  1.01 | 0.18
 //!   numbers between two bounds                      yes       yes        1.00 | 0.42
 //!   numbers beyond one bound; shorter ends          yes       no         most events carry them: a NO would become rare for all
-//!   three characters within a text; elements        yes       no         up to 62 probes a text; a list is parsed
+//!   three characters within a text; `contains`      yes       no         up to 62 probes a text
+//!   of an element of a list or a name of an object  yes       as above
+//!   whether a value changed; sizes                  no        no         most updates carry some of them
 //! ```
 //!
 //! A filter that is shipped has all of them ([`KeyScope::Shipping`]). A filter of the engine itself ([`KeyScope::Guarding`]) has only
@@ -48,8 +50,11 @@ pub enum KeyScope {
 
 impl KeyScope {
     /// What an atom at a part of the event asks for; see [`of_atom`].
-    fn probes<'a>(self, root: Root, atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
+    fn probes<'a>(self, (path, mode): &(Path, Mode), atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
+        let root = path.root;
         let has_keys = match (self, atom) {
+            // What every update has.
+            (_, _) if *mode == Mode::Changed => false,
             // To whom an event belongs is settled before a shipped filter is asked.
             (KeyScope::Shipping, _) => !matches!(root, Root::Collection | Root::Tenant),
             (KeyScope::Guarding, _) => is_guarded(atom),
@@ -67,7 +72,7 @@ fn is_guarded(atom: &AtomView<'_>) -> bool {
         | AtomView::PrefixIgnoreCase(_)
         | AtomView::SuffixIgnoreCase(_)
         | AtomView::Wildcard(_) => of_atom(atom, &mut |_| ()).is_some_and(|coarse| coarse <= rank::NARROW),
-        // Grams: one probe for each character of a text. Elements: a list is parsed for them.
+        // Grams: one probe for each character of a text. Elements are asked for beside them.
         AtomView::Substring(_) | AtomView::Element(_) => false,
         // All its keys, if it has any.
         _ => true,
@@ -126,6 +131,9 @@ pub fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Scalar => "value",
         Mode::AnyLeaf => "leaf",
+        Mode::Element => "element",
+        Mode::Member => "member",
+        Mode::Changed => "changed",
     }
 }
 
@@ -245,10 +253,11 @@ impl Access {
 /// Call *visit* with each key of a clause, and tell how telling it is; None where one of its atoms makes none.
 fn for_each_probe<'s>(store: &'s Store, scope: KeyScope, clause: u32, mut visit: impl FnMut(KeyProbe<'s>)) -> Option<u8> {
     let clause = store.clause(clause);
-    let root = store.paths.paths[clause.path as usize].0.root;
+    let place = &store.paths.paths[clause.path as usize];
+    let root = place.0.root;
     let mut coarse = rank::EXACT;
     for atom in clause.atoms {
-        coarse = coarse.max(scope.probes(root, &atom.view, &mut visit)?);
+        coarse = coarse.max(scope.probes(place, &atom.view, &mut visit)?);
     }
     // A clause without atoms has no key to tell of its place, where an unknown value makes it unknown.
     (clause.count > 0).then_some(if root == Root::Type { rank::TYPE } else { coarse })

@@ -395,8 +395,8 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> 
             let longest = pieces.rev().max_by_key(|piece| characters(piece))?;
             ask_gram(longest, visit)
         }
-        AtomView::Element(value) => {
-            let scalar = value.as_scalar()?;
+        AtomView::Element(mut equal) => {
+            let AtomView::Equal(scalar) = equal.next()?.view else { return None };
             visit(KeyProbe::Element(scalar));
             Some(rank_of(scalar).max(rank::NARROW))
         }

@@ -142,6 +142,13 @@ impl Shipped {
         self.places.iter().any(|place| match place.mode {
             Mode::Scalar => flat.value(place.path).is_some_and(|leaf| self.has(place, leaf, key)),
             Mode::AnyLeaf => flat.leaves(place.path).any(|leaf| self.has(place, leaf, key)),
+            Mode::Element | Mode::Member => flat.value(place.path).is_some_and(|leaf| {
+                let mut is_there = false;
+                let is_whole = leaf.for_each_element(place.mode == Mode::Member, |leaf| is_there |= self.has(place, leaf, key));
+                is_there || !is_whole
+            }),
+            // There is no key of this.
+            Mode::Changed => true,
         })
     }
 

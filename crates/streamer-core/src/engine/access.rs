@@ -1,6 +1,6 @@
 //! How quickly will a subscription be found? Told when it is added, from its conditions alone.
 
-use crate::subscriptions::normal_form::{Atom, Conjunction, NormalForm};
+use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm};
 use crate::subscriptions::topics::TopicWord;
 
 /// How quickly a subscription is found; see [`access_of`].
@@ -22,7 +22,11 @@ impl CostClass {
 }
 
 /// The cost class of a clause as access predicate: that of its worst atom.
-fn class_of_atoms(atoms: &[Atom]) -> CostClass {
+fn class_of(clause: &Clause) -> CostClass {
+    if clause.mode == Mode::Changed {
+        // Many fields may have changed.
+        return CostClass::Indexed;
+    }
     let class = |atom: &Atom| match atom {
         Atom::Equal(_) => CostClass::Keyed,
         Atom::Numbers(range) if range.low.is_none() && range.high.is_none() => CostClass::Unindexed,
@@ -30,17 +34,17 @@ fn class_of_atoms(atoms: &[Atom]) -> CostClass {
         Atom::Prefix(text) | Atom::Suffix(text) | Atom::Substring(text) if text.is_empty() => CostClass::Unindexed,
         Atom::Wildcard(pieces) if pieces.iter().all(|piece| piece.is_empty()) => CostClass::Unindexed,
         Atom::Topic(pattern) if !pattern.words.iter().any(|word| matches!(word, TopicWord::Word(_))) => CostClass::Unindexed,
-        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) | Atom::Size(..) => CostClass::Unindexed,
+        Atom::Element(value) if value.as_scalar().is_some() => CostClass::Keyed,
+        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) => CostClass::Unindexed,
         _ => CostClass::Indexed,
     };
-    atoms.iter().map(class).max().unwrap_or(CostClass::Keyed)
+    clause.atoms.iter().map(class).max().unwrap_or(CostClass::Keyed)
 }
 
 /// The clause of a conjunction that serves best as access predicate, by kind alone, and its cost class. What others
 /// subscribe to may make another clause of the same class better.
 pub fn access_of(conjunction: &Conjunction) -> (Option<usize>, CostClass) {
-    let classes =
-        conjunction.clauses.iter().enumerate().map(|(at, clause)| (class_of_atoms(&clause.atoms), clause.atoms.len(), at));
+    let classes = conjunction.clauses.iter().enumerate().map(|(at, clause)| (class_of(clause), clause.atoms.len(), at));
     match classes.min() {
         Some((CostClass::Unindexed, ..)) | None => (None, CostClass::Unindexed),
         Some((class, _, at)) => (Some(at), class),

@@ -5,11 +5,12 @@ use crate::automaton::folding::fold;
 use crate::automaton::places::topic_matches;
 use crate::automaton::ranges::NumberCut;
 use crate::automaton::wildcards::wildcard_matches;
-use crate::engine::encoded::AtomView;
+use crate::engine::encoded::{AtomView, Atoms};
 use crate::engine::values::{SeenValue, Values};
 use crate::json::{Element, Elements};
 use crate::value::{Kind, ScalarRef, Value};
 use crate::watch::spend;
+use std::borrow::Cow;
 
 /// The bytes of a text that are looked at in a unit of work.
 const A_UNIT: usize = 1 << 10;
@@ -28,7 +29,7 @@ pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
             let point = NumberCut::before(number);
             from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
         }),
-        (AtomView::Size(least, most), _) => size_of(values, at).is_some_and(|size| (*least..=*most).contains(&size)),
+        (AtomView::Size(least, most), _) => values.size(at).is_some_and(|size| (*least..=*most).contains(&size)),
         (AtomView::Kinds(kinds), _) => kinds.has(seen.kind),
         (AtomView::Other(kinds, none_of), _) => {
             kinds.has(seen.kind) && none_of.into_iter().all(|atom| atom_fails(&atom.view, values, at))
@@ -39,10 +40,10 @@ pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
                 && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true))
         }
         (AtomView::Element(element), _) => {
-            if let Some(mut long) = long_list(values, at) {
-                return long.any(|one| one.equals(element) == Some(true));
+            if let (Some(mut long), Some(element)) = (long_list(values, at), operand(*element)) {
+                return long.any(|one| one.equals(&element) == Some(true));
             }
-            elements_of(values, at).is_some_and(|elements| elements.iter().any(|one| one.equals(element) == Some(true)))
+            elements_of(values, at).is_some_and(|elements| elements.iter().any(|one| equals(one, *element) == Some(true)))
         }
         (atom, Some(ScalarRef::String(text))) => text_atom_holds(atom, text),
         _ => false,
@@ -59,11 +60,11 @@ pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
                 || values.tree(at).is_some_and(|value| value.equals(tree) == Some(false))
         }
         AtomView::Element(element) => {
-            if let Some(mut long) = long_list(values, at) {
-                return long.all(|one| one.equals(element) == Some(false));
+            if let (Some(mut long), Some(element)) = (long_list(values, at), operand(*element)) {
+                return long.all(|one| one.equals(&element) == Some(false));
             }
             match elements_of(values, at) {
-                Some(elements) => elements.iter().all(|one| one.equals(element) == Some(false)),
+                Some(elements) => elements.iter().all(|one| equals(one, *element) == Some(false)),
                 None => values.get(at).kind != Kind::List,
             }
         }
@@ -76,6 +77,25 @@ pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
 fn count(text: &str) {
     if text.len() >= A_UNIT {
         spend(text.len() / A_UNIT);
+    }
+}
+
+/// The value that an element must equal by an atom of an equality.
+fn operand(mut element: Atoms<'_>) -> Option<Cow<'_, Value>> {
+    match element.next()?.view {
+        AtomView::Equal(scalar) => Some(Cow::Owned(Value::Scalar(scalar.to_scalar()))),
+        AtomView::EqualTree(tree) => Some(Cow::Borrowed(tree)),
+        _ => None,
+    }
+}
+
+/// Whether an element is what an atom of an equality says; see [`Value::equals`].
+fn equals(one: &Value, mut element: Atoms<'_>) -> Option<bool> {
+    match (element.next()?.view, one) {
+        (_, Value::BeyondFloat(_)) => None,
+        (AtomView::Equal(scalar), one) => Some(one.as_scalar() == Some(scalar)),
+        (AtomView::EqualTree(tree), one) => one.equals(tree),
+        _ => Some(false),
     }
 }
 
@@ -100,26 +120,6 @@ pub(super) fn long_list<'f>(values: &Values<'f>, at: usize) -> Option<impl Itera
 fn is_longer(values: &Values<'_>, at: usize, tree: &Value) -> bool {
     let Value::List(elements) = tree else { return false };
     long_list(values, at).is_some_and(|long| long.take(elements.len() + 1).count() > elements.len())
-}
-
-/// How many characters, elements or members a value has.
-fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
-    let size = match values.get(at).scalar {
-        Some(ScalarRef::String(text)) => {
-            count(text);
-            text.chars().count()
-        }
-        Some(_) => return None,
-        None => match long_list(values, at) {
-            Some(long) => long.count(),
-            None => match values.tree(at)? {
-                Value::List(elements) => elements.len(),
-                Value::Map(members) => members.len(),
-                _ => return None,
-            },
-        },
-    };
-    u32::try_from(size).ok()
 }
 
 fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {

@@ -24,8 +24,9 @@ use crate::engine::buckets::{
 };
 use crate::engine::checks::{self, Wanted};
 use crate::engine::encoded::{AtomView, CannotBuild, ClauseView, EncodedAtom, FastHash};
-use crate::engine::matchers::{Class, Matcher, Recipe, RecipeBuilder, class_of};
-use crate::engine::store::{Store, flags};
+use crate::engine::matchers::{Class, Matcher, Recipe, RecipeBuilder, class_of, size_cuts};
+use crate::engine::store::{Store, element_mode, flags};
+use crate::subscriptions::normal_form::{Mode, Path};
 use crate::value::{Kind, ScalarRef, Seed};
 use std::collections::HashMap;
 
@@ -138,6 +139,7 @@ impl<'s> Builder<'s> {
             matchers: Vec::new(),
             recipe: RecipeBuilder::default(),
             unkeyed: 0,
+            elements: elements(store),
             places: vec![u32::MAX; store.len()],
             placed: 0,
         };
@@ -199,6 +201,8 @@ struct Builder<'s> {
     matchers: Vec<Matcher>,
     recipe: RecipeBuilder,
     unkeyed: u32,
+    /// Of each path that of the elements of the list there, or NO_PATH.
+    elements: Vec<u32>,
     places: Vec<u32>,
     placed: u32,
 }
@@ -294,22 +298,46 @@ impl<'s> Builder<'s> {
                     continue;
                 }
                 for atom in clause.atoms {
+                    let (path, atom) = self.filing(clause.path, atom);
                     let number = keys.all.len() as u32;
-                    let number = *keys.by_encoding.entry((clause.path, atom.encoded)).or_insert(number);
+                    let number = *keys.by_encoding.entry((path, atom.encoded)).or_insert(number);
                     if number as usize == keys.all.len() {
                         let (class, exact) = class_of(&atom.view);
-                        keys.all.push(FilingKey { class, path: clause.path, atom, count: 0, exact });
+                        keys.all.push(FilingKey { class, path, atom, count: 0, exact });
                     }
                     keys.all[number as usize].count += 1;
-                    if let AtomView::Numbers(from, to) | AtomView::Times(_, from, to) = atom.view {
+                    let cuts = match atom.view {
+                        AtomView::Numbers(from, to) | AtomView::Times(_, from, to) => Some((from, to)),
+                        AtomView::Size(least, most) => Some(size_cuts(least, most)),
+                        _ => None,
+                    };
+                    if let Some((from, to)) = cuts {
                         let (class, _) = class_of(&atom.view);
-                        keys.cuts.entry((clause.path, class)).or_default().extend(from.into_iter().chain(to));
+                        keys.cuts.entry((path, class)).or_default().extend(from.into_iter().chain(to));
                     }
                 }
             }
         }
         keys.cuts.values_mut().for_each(|cuts| cuts.sort_unstable());
         keys
+    }
+
+    /// Where an atom of a clause on *path* is filed: one that asks for an element of a list among the elements there. Those of a list in a
+    /// list are among its leaves.
+    fn filing(&self, path: u32, atom: EncodedAtom<'s>) -> (u32, EncodedAtom<'s>) {
+        let AtomView::Element(equal) = atom.view else { return (path, atom) };
+        match (self.elements[path as usize], equal.into_iter().next()) {
+            (NO_PATH, _) => (path, atom),
+            (elements, Some(equal @ EncodedAtom { view: AtomView::Equal(_), .. })) => (elements, equal),
+            _ => (path, atom),
+        }
+    }
+
+    /// The number of the key that an atom of a clause on *path* is filed under, and whether being found there says all that it says.
+    fn key(&self, keys: &FilingKeys<'s>, path: u32, atom: EncodedAtom<'s>) -> (u32, bool) {
+        let (place, filed) = self.filing(path, atom);
+        let number = keys.by_encoding[&(place, filed.encoded)];
+        (number, keys.all[number as usize].exact && (place == path || self.store.mode(path) == Mode::Scalar))
     }
 
     /// File an item under the atoms of its cheapest clause, or put it with the few that are verified one by one.
@@ -320,10 +348,7 @@ impl<'s> Builder<'s> {
             if level > 0 && clause.count.saturating_mul(item.copies) > COPIES {
                 continue;
             }
-            let cost = clause
-                .atoms
-                .map(|atom| cost(keys, &keys.all[keys.by_encoding[&(clause.path, atom.encoded)] as usize], all))
-                .sum();
+            let cost = clause.atoms.map(|atom| cost(keys, &keys.all[self.key(keys, clause.path, atom).0 as usize], all)).sum();
             if best.is_none_or(|(least, _, path)| (cost, clause.path) < (least, path)) {
                 best = Some((cost, bit, clause.path));
             }
@@ -336,14 +361,18 @@ impl<'s> Builder<'s> {
             self.unkeyed += 1;
         }
         let clause = self.store.clause(self.store.clauses(item.conjunction)[bit as usize]);
-        let mut found: Vec<u32> = clause.atoms.map(|atom| keys.by_encoding[&(clause.path, atom.encoded)]).collect();
+        let mut found: Vec<(u32, bool)> = clause.atoms.map(|atom| self.key(keys, clause.path, atom)).collect();
         found.sort_unstable();
-        found.dedup();
-        let disjoint = found.iter().all(|key| keys.all[*key as usize].class == Class::Equal);
-        for key in &found {
-            let known = if keys.all[*key as usize].exact { 1 << bit } else { 0 };
+        // The first of a key that is found twice is the one that says less.
+        found.dedup_by_key(|(key, _)| *key);
+        // Of one value one equality holds, and a text has no elements.
+        let others = found.iter().filter(|(key, _)| keys.all[*key as usize].class != Class::Equal).count();
+        let is_one_place = found.iter().all(|(key, _)| keys.all[*key as usize].path == clause.path);
+        let disjoint = if is_one_place { others == 0 } else { is_text_or_element(self.store, clause) };
+        for &(key, exact) in &found {
+            let known = if exact { 1 << bit } else { 0 };
             filed.push((
-                *key,
+                key,
                 Item {
                     unknown: item.unknown & !known,
                     filed: item.unknown & known,
@@ -381,6 +410,10 @@ impl<'s> Builder<'s> {
             }),
             Class::Timestamps | Class::Durations => self.ranges(keys, group, level, |view| match view {
                 AtomView::Times(_, from, to) => (*from, *to),
+                _ => (None, None),
+            }),
+            Class::Sizes => self.ranges(keys, group, level, |view| match view {
+                AtomView::Size(least, most) => size_cuts(*least, *most),
                 _ => (None, None),
             }),
             Class::Strings => self.ranges(keys, group, level, |view| match view {
@@ -499,6 +532,33 @@ impl<'s> Builder<'s> {
     }
 }
 
+/// No path.
+const NO_PATH: u32 = u32::MAX;
+
+/// Of each path of a store where the elements of the lists there are.
+fn elements(store: &Store) -> Vec<u32> {
+    let paths = &store.paths.paths;
+    let among = |mode: Mode| element_mode(mode).is_some() || mode == Mode::Element || mode == Mode::AnyLeaf;
+    let mut elements = vec![NO_PATH; paths.len()];
+    if paths.iter().any(|(_, mode)| matches!(mode, Mode::Element | Mode::Member)) {
+        let known: HashMap<(&Path, Mode), u32, FastHash> =
+            (0..).zip(paths).filter(|(_, (_, mode))| among(*mode)).map(|(at, (path, mode))| ((path, *mode), at)).collect();
+        for (at, (path, mode)) in paths.iter().enumerate() {
+            let found = element_mode(*mode).and_then(|mode| known.get(&(path, mode)));
+            elements[at] = found.copied().unwrap_or(NO_PATH);
+        }
+    }
+    elements
+}
+
+/// Whether a clause asks for a part of a text or an element of a list: of one value no more than one of both holds.
+fn is_text_or_element(store: &Store, clause: ClauseView<'_>) -> bool {
+    let count = |is: fn(&AtomView<'_>) -> bool| clause.atoms.filter(|atom| is(&atom.view)).count();
+    let texts = count(|view| matches!(view, AtomView::Substring(_)));
+    let elements = count(|view| matches!(view, AtomView::Element(_)));
+    store.mode(clause.path) == Mode::Scalar && texts <= 1 && texts + elements == clause.count as usize
+}
+
 fn same_probe(keys: &FilingKeys<'_>, left: &FiledItem, right: &FiledItem) -> bool {
     let (left, right) = (&keys.all[left.0 as usize], &keys.all[right.0 as usize]);
     (left.path, left.class) == (right.path, right.class)
@@ -521,16 +581,17 @@ fn cost(keys: &FilingKeys<'_>, key: &FilingKey<'_>, all: u64) -> u64 {
         1..3 => 64 + PENALTY * count,
         _ => 8 + PENALTY * count,
     };
+    let range = |from: Option<NumberCut>, to: Option<NumberCut>| match keys.cuts.get(&(key.path, key.class)) {
+        Some(cuts) => {
+            let start = from.map_or(0, |from| cuts.partition_point(|cut| *cut < from));
+            let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| *cut < to));
+            PENALTY * (1 + end.saturating_sub(start) as u64)
+        }
+        None => all,
+    };
     match key.atom.view {
         AtomView::Equal(_) => count,
-        AtomView::Numbers(from, to) | AtomView::Times(_, from, to) => match keys.cuts.get(&(key.path, key.class)) {
-            Some(cuts) => {
-                let start = from.map_or(0, |from| cuts.partition_point(|cut| *cut < from));
-                let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| *cut < to));
-                PENALTY * (1 + end.saturating_sub(start) as u64)
-            }
-            None => all,
-        },
+        AtomView::Numbers(from, to) | AtomView::Times(_, from, to) => range(from, to),
         AtomView::Strings(from, to) => {
             if from.is_some() && to.is_some() {
                 16 + PENALTY * count
@@ -554,6 +615,12 @@ fn cost(keys: &FilingKeys<'_>, key: &FilingKey<'_>, all: u64) -> u64 {
         }
         AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => all + 2,
         AtomView::Other(..) => all + 1,
-        AtomView::Kinds(_) | AtomView::EqualTree(_) | AtomView::Element(_) | AtomView::Size(..) => all,
+        // What is not filed among the elements is about a list in a list, and few events have those.
+        AtomView::Element(equal) if equal.into_iter().all(|atom| matches!(atom.view, AtomView::Equal(_))) => 64 + PENALTY * count,
+        AtomView::Kinds(_) | AtomView::EqualTree(_) | AtomView::Element(_) => all,
+        AtomView::Size(least, most) => {
+            let (from, to) = size_cuts(least, most);
+            range(from, to)
+        }
     }
 }

@@ -33,7 +33,7 @@ use crate::engine::version::Version;
 use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Range};
 use crate::subscriptions::topics::TopicPattern;
-use crate::value::{Kinds, Number, Seed};
+use crate::value::{Kinds, Number, Seed, Value};
 use crate::watch::spend;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -207,8 +207,14 @@ impl Dump<'_> {
         let Indexed { segment, index, recipe, .. } = indexed;
         let store = &segment.store;
         let (path, mode) = &store.paths.paths[probe.path as usize];
-        let leaves = if *mode == Mode::AnyLeaf { " (any leaf)" } else { "" };
-        let mut head = |what| self.line(3, &format!("asks {path}{leaves} for {what}"));
+        let how = match mode {
+            Mode::Scalar => "",
+            Mode::AnyLeaf => " (any leaf)",
+            Mode::Element => " (any element)",
+            Mode::Member => " (any element or name)",
+            Mode::Changed => " (whether it changed)",
+        };
+        let mut head = |what| self.line(3, &format!("asks {path}{how} for {what}"));
         if probe.matcher == EQUALITIES {
             head("equal values");
             let found = indexed.equalities.get(&(bucket, probe.path)).map_or(&[][..], |found| found);
@@ -379,7 +385,11 @@ fn owned(view: &AtomView<'_>) -> Atom {
         AtomView::Wildcard(pieces) => Atom::Wildcard(pieces.to_vec().into()),
         AtomView::Regexp(program) => Atom::Regexp(Regexp { expression: program.expression().into(), size: program.size() }),
         AtomView::Cidr(net) => Atom::Cidr(*net),
-        AtomView::Element(value) => Atom::Element(Arc::clone(value)),
+        AtomView::Element(equal) => match equal.into_iter().next().map(|atom| owned(&atom.view)) {
+            Some(Atom::Equal(scalar)) => Atom::Element(Arc::new(Value::Scalar(scalar))),
+            Some(Atom::EqualTree(value)) => Atom::Element(value),
+            _ => unreachable!("an element equals a value"),
+        },
         AtomView::Kinds(kinds) => Atom::Kinds(*kinds),
         AtomView::Other(kinds, none_of) => {
             Atom::Other { kinds: *kinds, none_of: none_of.take(VALUES).map(|atom| owned(&atom.view)).collect() }
@@ -395,6 +405,7 @@ impl Matcher {
             Matcher::Numbers { .. } => "ranges of numbers",
             Matcher::Strings { .. } => "ranges of strings",
             Matcher::Times { .. } => "ranges of times",
+            Matcher::Sizes { .. } => "ranges of sizes",
             Matcher::Prefixes(_) => "prefixes",
             Matcher::Suffixes(_) => "suffixes",
             Matcher::IgnoreCase(_) => "texts in any case",

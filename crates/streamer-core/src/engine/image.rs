@@ -35,7 +35,7 @@ use std::ops::Range;
 
 /// What images of this core are for: the version of their form in the low half, a mark that only the same order of bytes reads
 /// alike in the high half.
-pub const KIND: u64 = u64::from_ne_bytes(*b"\x06\0\0\0Imge");
+pub const KIND: u64 = u64::from_ne_bytes(*b"\x07\0\0\0Imge");
 
 /// The numbers of the head, the arrays after it, and which of those is the pack.
 const NUMBERS: usize = 4;

@@ -22,7 +22,7 @@ use crate::engine::encoded::{AtomView, EncodedClauses};
 use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter};
 use crate::subscriptions::topics::TopicDialect;
-use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
+use crate::value::{Kind, Kinds, Number, Scalar, ScalarRef, Seed};
 use bytemuck::CheckedBitPattern;
 use std::sync::Arc;
 
@@ -37,6 +37,7 @@ pub(super) enum Class {
     Strings,
     Timestamps,
     Durations,
+    Sizes,
     Prefix,
     Suffix,
     IgnoreCase,
@@ -63,6 +64,7 @@ pub(super) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
         AtomView::Strings(..) => Class::Strings,
         AtomView::Times(Times::Timestamps, ..) => Class::Timestamps,
         AtomView::Times(Times::Durations, ..) => Class::Durations,
+        AtomView::Size(..) => Class::Sizes,
         AtomView::Prefix(_) => Class::Prefix,
         AtomView::Suffix(_) => Class::Suffix,
         AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => Class::IgnoreCase,
@@ -79,7 +81,7 @@ pub(super) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
         }
         AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => Class::Missing,
         AtomView::Kinds(_) => Class::Kinds,
-        AtomView::EqualTree(_) | AtomView::Element(_) | AtomView::Size(..) => return (Class::Kinds, false),
+        AtomView::EqualTree(_) | AtomView::Element(_) => return (Class::Kinds, false),
     };
     (class, true)
 }
@@ -90,7 +92,6 @@ fn kinds_of(view: &AtomView<'_>) -> Kinds {
         AtomView::Kinds(kinds) | AtomView::Other(kinds, _) => *kinds,
         AtomView::EqualTree(tree) => Kinds::of(tree.kind()),
         AtomView::Element(_) => Kinds::of(Kind::List),
-        AtomView::Size(..) => Kinds::of(Kind::String).or(Kinds::of(Kind::List)).or(Kinds::of(Kind::Map)),
         _ => Kinds::PRESENT,
     }
 }
@@ -111,6 +112,11 @@ pub(super) enum Matcher {
         answers: Ranges<NumberCut>,
         others: Ranges<NumberCut>,
     },
+    /// How many characters, elements or members there are.
+    Sizes {
+        answers: Ranges<NumberCut>,
+        others: Ranges<NumberCut>,
+    },
     Prefixes(Prefixes),
     Suffixes(Suffixes),
     IgnoreCase(IgnoreCase),
@@ -119,7 +125,7 @@ pub(super) enum Matcher {
     Nets(Nets),
     /// One for each dialect that there is.
     Topics(Box<[Topics]>),
-    Kinds(Box<[(Kinds, u32)]>),
+    Kinds(Box<[(Kinds, Box<[u32]>)]>),
     AnythingBut(Box<[(Kinds, AnythingBut)]>),
 }
 
@@ -155,6 +161,17 @@ impl Matcher {
                 };
                 let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
                 Matcher::Times { of, answers: ranges(answers)?, others: ranges(others)? }
+            }
+            Class::Sizes => {
+                let range = |[at, id]: &[u32; 2]| match view(clauses, *at)? {
+                    AtomView::Size(least, most) => {
+                        let (from, to) = size_cuts(least, most);
+                        Some(CutRange { from, to, id: *id })
+                    }
+                    _ => None,
+                };
+                let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
+                Matcher::Sizes { answers: ranges(answers)?, others: ranges(others)? }
             }
             Class::Strings => {
                 let range = |[at, id]: &[u32; 2]| match view(clauses, *at)? {
@@ -197,7 +214,9 @@ impl Matcher {
     /// The arrays of those that may be large.
     pub(super) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
         match self {
-            Matcher::Numbers { answers, others } | Matcher::Times { answers, others, .. } => {
+            Matcher::Numbers { answers, others }
+            | Matcher::Times { answers, others, .. }
+            | Matcher::Sizes { answers, others } => {
                 answers.each_array(visit);
                 others.each_array(visit);
             }
@@ -215,7 +234,7 @@ impl Matcher {
     /// Heap bytes held, those of automata over texts only in part.
     pub(super) fn bytes(&self) -> usize {
         let held = match self {
-            Matcher::Numbers { answers, others } => answers.bytes() + others.bytes(),
+            Matcher::Numbers { answers, others } | Matcher::Sizes { answers, others } => answers.bytes() + others.bytes(),
             Matcher::Strings { answers, others } => answers.bytes() + others.bytes(),
             Matcher::Times { answers, others, .. } => answers.bytes() + others.bytes(),
             Matcher::Prefixes(prefixes) => prefixes.bytes(),
@@ -227,6 +246,12 @@ impl Matcher {
         };
         size_of::<Matcher>() + held
     }
+}
+
+/// The cuts of a range of sizes, whose greatest bound is none.
+pub(super) fn size_cuts(least: u32, most: u32) -> (Option<NumberCut>, Option<NumberCut>) {
+    let number = |size: u32| Number::from_u64(size.into());
+    ((least > 0).then(|| NumberCut::before(number(least))), (most < u32::MAX).then(|| NumberCut::after(number(most))))
 }
 
 /// What the matchers of an index are made of: for each its class, and where its atoms begin, the atoms of others than answers
@@ -344,6 +369,16 @@ fn of_texts<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Ma
             });
             Matcher::AnythingBut(built.collect())
         }
-        _ => Matcher::Kinds(next.iter().map(|(view, next)| (kinds_of(view), *next)).collect()),
+        _ => {
+            let mut by_kinds: Vec<(crate::value::Kinds, Vec<u32>)> = Vec::new();
+            for (view, next) in &next {
+                let kinds = kinds_of(view);
+                match by_kinds.iter_mut().find(|(other, _)| *other == kinds) {
+                    Some((_, same)) => same.push(*next),
+                    None => by_kinds.push((kinds, vec![*next])),
+                }
+            }
+            Matcher::Kinds(by_kinds.into_iter().map(|(kinds, next)| (kinds, next.into())).collect())
+        }
     }
 }

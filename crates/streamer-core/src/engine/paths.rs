@@ -41,7 +41,7 @@ impl PathSet {
     pub(super) fn pack(&self, pack: &mut Packer) {
         pack.several(self.paths.iter(), |pack, (path, mode)| {
             pack.number(Root::ALL.iter().position(|root| *root == path.root).unwrap_or(Root::ALL.len()));
-            pack.number(usize::from(*mode == Mode::AnyLeaf));
+            pack.number(*mode as usize);
             pack.several(path.names.iter(), |pack, name| pack.text(name));
         });
     }
@@ -50,7 +50,7 @@ impl PathSet {
     pub(super) fn unpack(pack: &mut Unpacker<'_>) -> Option<Vec<(Path, Mode)>> {
         pack.several(|path| {
             let root = Root::ALL[path.below(Root::ALL.len())? as usize];
-            let mode = if path.below(2)? == 1 { Mode::AnyLeaf } else { Mode::Scalar };
+            let mode = Mode::ALL[path.below(Mode::ALL.len())? as usize];
             Some((Path { root, names: path.several(|name| name.text().map(Box::from))?.into() }, mode))
         })
     }
@@ -100,18 +100,24 @@ pub struct View {
 pub struct PathMap {
     /// For each path of the set its path id.
     pub ids: Box<[PathId]>,
-    /// For each path id the paths of the set that it stands for, as a scalar and as leaves, or `u32::MAX`; empty for a set
-    /// of few paths, which asks them all anyway.
-    pub positions: Box<[[u32; 2]]>,
+    /// For each path id the paths of the set that it stands for, or `u32::MAX`; empty for a set of few paths, which asks them all
+    /// anyway.
+    pub positions: Box<[Positions]>,
 }
 
+/// The paths of a set that a path id stands for: one for each mode, and last the one of which it is the side before.
+pub type Positions = [u32; Mode::ALL.len() + 1];
+
 impl PathMap {
-    fn new(set: &PathSet, ids: Box<[PathId]>, all: usize) -> PathMap {
+    fn new(set: &PathSet, ids: Box<[PathId]>, trie: &PathTrie) -> PathMap {
         let mut positions = Vec::new();
         if set.paths.len() > MANY_PATHS {
-            positions.resize(all, [u32::MAX; 2]);
+            positions.resize(trie.paths(), [u32::MAX; Mode::ALL.len() + 1]);
             for (at, (id, (_, mode))) in ids.iter().zip(&set.paths).enumerate() {
-                positions[id.0 as usize][usize::from(*mode == Mode::AnyLeaf)] = at as u32;
+                positions[id.0 as usize][*mode as usize] = at as u32;
+                if let (Mode::Changed, Some(before)) = (mode, trie.lookups[id.0 as usize].before) {
+                    positions[before.0 as usize][Mode::ALL.len()] = at as u32;
+                }
             }
         }
         PathMap { ids, positions: positions.into() }
@@ -228,8 +234,9 @@ impl Views {
         let flag = flag.map(|path| builder.want(path, Mode::Scalar));
         let all = builder.len();
         let weight = 16 + all + ids.iter().map(|ids| ids.len()).sum::<usize>();
-        let maps = sets.zip(ids).map(|(set, ids)| PathMap::new(set, ids, all)).collect();
-        let view = Arc::new(View { trie: builder.build(), maps, flag });
+        let trie = builder.build();
+        let maps = sets.zip(ids).map(|(set, ids)| PathMap::new(set, ids, &trie)).collect();
+        let view = Arc::new(View { trie, maps, flag });
         if self.weight + weight > MOST {
             self.known.clear();
             self.weight = 0;

@@ -11,12 +11,13 @@ use crate::engine::buckets::{ANSWER, Brief, CANDIDATE, EQUALITIES, Index, NamedV
 use crate::engine::checks::{Check, CheckRecord, UNNAMED, Wanted, is_other, next_check};
 use crate::engine::encoded::FastHash;
 use crate::engine::matchers::Matcher;
-use crate::engine::paths::MANY_PATHS;
+use crate::engine::paths::{MANY_PATHS, Positions};
 use crate::engine::store::{Store, flags};
 use crate::engine::values::{SeenValue, Values};
 use crate::engine::verify;
 use crate::flatten::PathId;
-use crate::value::{Kind, Kinds, ScalarRef, Seed};
+use crate::subscriptions::normal_form::Mode;
+use crate::value::{Kind, Kinds, Number, ScalarRef, Seed};
 use crate::watch::spend;
 use std::collections::{HashMap, HashSet};
 
@@ -53,8 +54,8 @@ pub(super) struct Search<'s, 'v, 'f> {
     pub store: &'s Store,
     pub index: &'s Index,
     pub map: &'s [PathId],
-    /// For each path id: the segment's paths that it stands for, as a scalar and as leaves; only where there are many.
-    pub positions: &'s [[u32; 2]],
+    /// For each path id: the segment's paths that it stands for; only where there are many.
+    pub positions: &'s [Positions],
     pub values: &'v mut Values<'f>,
     pub seed: &'s Seed,
     pub found: &'v mut Found,
@@ -63,6 +64,10 @@ pub(super) struct Search<'s, 'v, 'f> {
 
 /// Of so many values at a path the memory is asked for before it is needed.
 const PREFETCHED_VALUES: usize = 4;
+
+/// Places among [`Positions`]: of a path that is asked whether it changed, and of what it was before.
+const CHANGED: usize = Mode::Changed as usize;
+const GONE: usize = Mode::ALL.len();
 
 /// What an event has at a path is few up to here: to look again costs less than to remember.
 const MANY_VALUES: usize = 256;
@@ -144,13 +149,27 @@ impl Search<'_, '_, '_> {
         self.values.find_present();
         for at in 0..self.values.present().len() {
             let path = self.values.present()[at];
-            for position in self.positions[path.0 as usize] {
+            for (mode, position) in self.positions[path.0 as usize].into_iter().enumerate() {
+                let is_asked = position != u32::MAX
+                    && match mode {
+                        CHANGED => self.is_present(position),
+                        GONE => !self.is_present(position),
+                        _ => true,
+                    };
+                if !is_asked {
+                    continue;
+                }
                 let start = paths.partition_point(|probe| probe.path < position);
                 for probe in paths[start..].iter().take_while(|probe| probe.path == position) {
                     self.probe(number, *probe, again);
                 }
             }
         }
+    }
+
+    /// Whether a path has a value now. Whether it changed is asked once: if so there, else where it was before.
+    fn is_present(&mut self, path: u32) -> bool {
+        !self.values.at(self.map[path as usize], Mode::Scalar).is_empty()
     }
 
     fn probe(&mut self, bucket: u32, probe: Probe, again: bool) {
@@ -180,7 +199,7 @@ impl Search<'_, '_, '_> {
             let seen = self.values.get(at);
             let mut hits = std::mem::take(&mut self.scratch.hits);
             let start = hits.len();
-            self.matcher(matcher, &seen, again, &mut hits);
+            self.matcher(matcher, at, &seen, again, &mut hits);
             // Following a hit may ask other matchers, which append to the same list and take back what they appended.
             self.scratch.hits = hits;
             let end = self.scratch.hits.len();
@@ -226,7 +245,7 @@ impl Search<'_, '_, '_> {
         start..numbers.len()
     }
 
-    fn kinds(&mut self, kinds: &[(Kinds, u32)], values: std::ops::Range<usize>, again: bool) {
+    fn kinds(&mut self, kinds: &[(Kinds, Box<[u32]>)], values: std::ops::Range<usize>, again: bool) {
         let mut all = Kinds::NONE;
         for at in values.clone() {
             all = all.or(Kinds::of(self.values.get(at).kind));
@@ -236,13 +255,13 @@ impl Search<'_, '_, '_> {
         }
         for (wanted, next) in kinds {
             if !wanted.and(all).is_empty() {
-                self.follow(Next(*next), again);
+                next.iter().for_each(|next| self.follow(Next(*next), again));
             }
         }
     }
 
     /// Ask one matcher about one value: answers are handed out, all else is appended to *hits*.
-    fn matcher(&mut self, matcher: &Matcher, seen: &SeenValue<'_>, again: bool, hits: &mut Vec<u32>) {
+    fn matcher(&mut self, matcher: &Matcher, at: usize, seen: &SeenValue<'_>, again: bool, hits: &mut Vec<u32>) {
         let Found { once, several, candidates } = &mut *self.found;
         let answer = if again { several } else { once };
         let before = answer.len();
@@ -256,6 +275,12 @@ impl Search<'_, '_, '_> {
                 if let Some(number) = seen.leaf.time(*of) {
                     answers.query_number(number, answer);
                     others.query_number(number, hits);
+                }
+            }
+            (Matcher::Sizes { answers, others }, _) => {
+                if let Some(size) = self.values.size(at) {
+                    answers.query_number(Number::from_u64(size.into()), answer);
+                    others.query_number(Number::from_u64(size.into()), hits);
                 }
             }
             (Matcher::AnythingBut(sets), scalar) => {

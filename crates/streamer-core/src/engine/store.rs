@@ -18,7 +18,7 @@ use crate::engine::verifications::{Verification, Verifications, VerificationsBui
 use crate::engine::wide::{WIDE, Wide};
 use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter, is_rows};
-use crate::subscriptions::normal_form::{Mode, NormalForm, Path, Verify};
+use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, Verify};
 use crate::value::Seed;
 use hashbrown::HashTable;
 use std::collections::HashMap;
@@ -255,6 +255,15 @@ impl Store {
     }
 }
 
+/// Where a clause in a mode that asks for an element of a list is filed: among the elements of the list, or the leaves of lists in the list.
+pub(super) fn element_mode(mode: Mode) -> Option<Mode> {
+    match mode {
+        Mode::Scalar => Some(Mode::Element),
+        Mode::Element | Mode::Member => Some(Mode::AnyLeaf),
+        Mode::AnyLeaf | Mode::Changed => None,
+    }
+}
+
 /// Fills a [`Store`].
 #[derive(Debug, Default)]
 pub struct StoreBuilder {
@@ -345,6 +354,10 @@ impl StoreBuilder {
             clauses.clear();
             for clause in &conjunction.clauses {
                 begin_clause(self.path(&clause.path, clause.mode), clause.atoms.len(), &mut words)?;
+                let is_filed_there = |atom: &Atom| matches!(atom, Atom::Element(value) if value.as_scalar().is_some());
+                if let Some(elements) = element_mode(clause.mode).filter(|_| clause.atoms.iter().any(is_filed_there)) {
+                    self.path(&clause.path, elements);
+                }
                 for atom in &clause.atoms {
                     self.writer.atom(atom, &mut words)?;
                 }

@@ -13,8 +13,8 @@ use crate::subscriptions::normal_form::{
 };
 use crate::subscriptions::topics::{TopicDialect, TopicPattern, TopicWord};
 use crate::value::{Kind, Kinds, Number, Scalar, ScalarRef, Value};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock};
 
 fn child<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     match value {
@@ -67,6 +67,35 @@ fn values<'v>(event: &'v Value, path: &Path, mode: Mode) -> Vec<(&'v Value, Chai
             leaves(root, &path.names, &Chain::new(), &mut found);
             found
         }
+        Mode::Element | Mode::Member => match path.names.iter().try_fold(root, |value, name| child(value, name)) {
+            Some(Value::List(elements)) => elements.iter().map(|value| (value, Chain::new())).collect(),
+            // The only name that an object here has.
+            Some(Value::Map(members)) if mode == Mode::Member => {
+                members.iter().map(|(name, _)| (text_of(name), Chain::new())).collect()
+            }
+            _ => Vec::new(),
+        },
+        Mode::Changed => unreachable!("it is told apart"),
+    }
+}
+
+/// The names that objects have here, as values.
+fn text_of(name: &str) -> &'static Value {
+    static NAMES: LazyLock<HashMap<&str, Value>> = LazyLock::new(|| {
+        ["a", "d", "x", "y"].into_iter().map(|name| (name, Value::Scalar(Scalar::String(name.into())))).collect()
+    });
+    &NAMES[name]
+}
+
+fn clause_holds(event: &Value, clause: &Clause) -> bool {
+    if clause.mode != Mode::Changed {
+        return any_holds(&clause.atoms, &values(event, &clause.path, clause.mode));
+    }
+    let read =
+        |root| values(event, &Path { root, names: clause.path.names.clone() }, Mode::Scalar).first().map(|(value, _)| *value);
+    match (read(Root::Before), read(Root::Data)) {
+        (Some(left), Some(right)) => left.equals(right) == Some(false),
+        (left, right) => left.is_some() != right.is_some(),
     }
 }
 
@@ -96,8 +125,13 @@ fn holds(atom: &Atom, value: &Value) -> bool {
         Atom::Kinds(kinds) => kinds.has(value.kind()),
         Atom::Other { kinds, none_of } => kinds.has(value.kind()) && !none_of.iter().any(|atom| holds(atom, value)),
         Atom::Topic(pattern) => text.is_some_and(|text| pattern.matches(text)),
+        Atom::Size(least, most) => match value {
+            Value::List(elements) => (*least..=*most).contains(&(elements.len() as u32)),
+            Value::Map(members) => (*least..=*most).contains(&(members.len() as u32)),
+            _ => text.is_some_and(|text| (*least..=*most).contains(&(text.chars().count() as u32))),
+        },
         // Only CEL makes these: see the differential tests of what is lowered.
-        Atom::Times(..) | Atom::Size(..) => unreachable!("no form here has one"),
+        Atom::Times(..) => unreachable!("no form here has one"),
     }
 }
 
@@ -136,9 +170,7 @@ fn chosen(event: &Value, verify: &Verify, fields: &[(u32, Box<[Atom]>)], before:
 }
 
 fn matches(form: &NormalForm, event: &Value) -> bool {
-    let conjunction_holds = |conjunction: &Conjunction| {
-        conjunction.clauses.iter().all(|clause| any_holds(&clause.atoms, &values(event, &clause.path, clause.mode)))
-    };
+    let conjunction_holds = |conjunction: &Conjunction| conjunction.clauses.iter().all(|clause| clause_holds(event, clause));
     let verify_holds = |verify: &Arc<Verify>| {
         verify.changed.iter().all(|(left, right)| {
             let read = |at: u32| values(event, &verify.paths[at as usize].0, Mode::Scalar).first().map(|(value, _)| *value);
@@ -189,7 +221,11 @@ fn atom(dice: &mut Dice, topic: bool) -> Atom {
         return Atom::Topic(TopicPattern { dialect: *dice.pick(&TopicDialect::ALL), words });
     }
     let text = |dice: &mut Dice| -> Box<str> { dice.text(LETTERS, 2).into() };
-    match dice.below(24) {
+    match dice.below(26) {
+        24 => {
+            let least = dice.below(4) as u32;
+            Atom::Size(least, *dice.pick(&[least, least + 1, u32::MAX]))
+        }
         0..6 => Atom::Equal(scalar(dice)),
         6 => Atom::Numbers(range(dice, |dice| Number::from_i64(dice.below(6) as i64))),
         7 => Atom::Numbers(range(dice, |dice| Number::from_f64(dice.below(12) as f64 / 2.0).unwrap())),
@@ -230,11 +266,20 @@ fn clause(dice: &mut Dice, leaf: bool) -> Clause {
     let (path, mode, topic) = match dice.below(20) {
         0 => (Path::part(Root::Topic), Mode::Scalar, true),
         1 => (Path::new(Root::Before, ["a"]), Mode::Scalar, false),
+        2 => return Clause::changed(Path::new(Root::Data, *dice.pick(&SCALARS))),
+        3..6 => (Path::new(Root::Data, *dice.pick(&SCALARS)), *dice.pick(&[Mode::Element, Mode::Member]), false),
         _ if leaf => (Path::new(Root::Raw, *dice.pick(&LEAVES)), Mode::AnyLeaf, false),
         _ => (Path::new(Root::Data, *dice.pick(&SCALARS)), Mode::Scalar, false),
     };
     let count = [1, 1, 1, 2, 3][dice.below(5) as usize];
     let many = if dice.chance(3) { 12 } else { count };
+    if mode == Mode::Scalar && dice.chance(10) {
+        // As filters and CEL have it.
+        let value = scalar(dice);
+        let text = if let Scalar::String(text) = &value { Some(Atom::Substring(text.clone())) } else { None };
+        let element = Atom::Element(Arc::new(Value::Scalar(value)));
+        return Clause { path, mode, atoms: [element].into_iter().chain(text).collect() };
+    }
     Clause { path, mode, atoms: (0..many).map(|_| atom(dice, topic)).collect() }
 }
 

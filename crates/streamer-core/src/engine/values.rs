@@ -2,10 +2,14 @@
 
 use crate::automaton::literals;
 use crate::engine::choosing::ChoiceScratch;
+use crate::engine::encoded::FastHash;
+use crate::engine::verification::differ;
 use crate::flatten::{Flat, Leaf, PathId};
 use crate::json;
 use crate::subscriptions::normal_form::Mode;
 use crate::value::{Kind, ScalarRef, Seed, Value};
+use crate::watch::spend;
+use hashbrown::HashTable;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -55,6 +59,7 @@ pub struct Values<'f> {
     present_is_known: bool,
     /// Made when the first one is asked for.
     trees: Option<HashMap<usize, Option<Rc<Value>>>>,
+    sizes: HashMap<usize, Option<u32>, FastHash>,
     /// Scratch of automata over texts.
     pub(super) literals: literals::SeenLiterals,
     /// Scratch of patterns over arrays.
@@ -65,8 +70,8 @@ impl<'f> Values<'f> {
     /// Begin with an event; give the scratch back with [`Values::end`].
     pub fn begin(flat: &'f Flat<'f>, seed: &'f Seed, scratch: &mut ValuesScratch) -> Values<'f> {
         let mut asked = std::mem::take(&mut scratch.asked);
-        if asked.len() < flat.paths() * 2 {
-            asked.resize(flat.paths() * 2, ValuesAt::default());
+        if asked.len() < flat.paths() * Mode::ALL.len() {
+            asked.resize(flat.paths() * Mode::ALL.len(), ValuesAt::default());
         }
         scratch.stamp += 1;
         Values {
@@ -78,6 +83,7 @@ impl<'f> Values<'f> {
             present: std::mem::take(&mut scratch.present),
             present_is_known: false,
             trees: None,
+            sizes: HashMap::default(),
             literals: std::mem::take(&mut scratch.literals),
             choice: std::mem::take(&mut scratch.choice),
         }
@@ -102,10 +108,10 @@ impl<'f> Values<'f> {
         self.flat
     }
 
-    /// The values at a path, as positions for [`Values::get`]: at most one as a scalar, any number of leaves.
+    /// The values at a path, as positions for [`Values::get`]: at most one as a scalar, any number of leaves or elements.
     #[inline]
     pub fn at(&mut self, path: PathId, mode: Mode) -> Range<usize> {
-        let asked = self.asked[path.0 as usize * 2 + usize::from(mode == Mode::AnyLeaf)];
+        let asked = self.asked[place(path, mode)];
         if asked.stamp == self.stamp { asked.start as usize..asked.end as usize } else { self.read(path, mode) }
     }
 
@@ -113,10 +119,12 @@ impl<'f> Values<'f> {
     #[inline]
     pub fn names_to_array(&mut self, path: PathId) -> u32 {
         self.at(path, Mode::AnyLeaf);
-        self.asked[path.0 as usize * 2 + 1].names_to_array
+        self.asked[place(path, Mode::AnyLeaf)].names_to_array
     }
 
     fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
+        // To tell it reads other paths.
+        let is_changed = mode == Mode::Changed && self.has_changed(path);
         let start = self.seen.len();
         let seed = self.seed;
         let seen = |leaf: Leaf<'f>| {
@@ -126,13 +134,30 @@ impl<'f> Values<'f> {
         match mode {
             Mode::Scalar => self.seen.extend(self.flat.value(path).map(seen)),
             Mode::AnyLeaf => self.seen.extend(self.flat.leaves(path).map(seen)),
+            Mode::Element | Mode::Member => {
+                if let Some(leaf) = self.flat.value(path) {
+                    read_elements(leaf, mode == Mode::Member, &mut self.seen, seed, seen);
+                }
+            }
+            Mode::Changed => {
+                if is_changed {
+                    self.seen.push(seen(self.flat.yes()));
+                }
+            }
         }
         let end = self.seen.len();
         let names = |seen: &SeenValue<'f>| self.flat.names_to_array(seen.leaf.position());
-        let names_to_array = self.seen[start..].iter().map(names).min().unwrap_or(u32::MAX);
-        self.asked[path.0 as usize * 2 + usize::from(mode == Mode::AnyLeaf)] =
-            ValuesAt { stamp: self.stamp, start: start as u32, end: end as u32, names_to_array };
+        let leaves = if mode == Mode::AnyLeaf { &self.seen[start..] } else { &[] };
+        let names_to_array = leaves.iter().map(names).min().unwrap_or(u32::MAX);
+        self.asked[place(path, mode)] = ValuesAt { stamp: self.stamp, start: start as u32, end: end as u32, names_to_array };
         start..end
+    }
+
+    /// Whether the document and the one before differ at a path that is asked for that.
+    fn has_changed(&mut self, path: PathId) -> bool {
+        let Some(before) = self.flat.before_of(path) else { return false };
+        let (before, now) = (self.at(before, Mode::Scalar), self.at(path, Mode::Scalar));
+        differ(before, now, self)
     }
 
     /// A value by its position.
@@ -161,6 +186,32 @@ impl<'f> Values<'f> {
         self.trees.get_or_insert_default().entry(position).or_insert_with(read)
     }
 
+    /// How many characters, elements or members a value has; None where it is something else, or lazily read and malformed.
+    pub fn size(&mut self, position: usize) -> Option<u32> {
+        if let Some(known) = self.sizes.get(&position) {
+            return *known;
+        }
+        let SeenValue { kind, scalar, leaf, .. } = self.seen[position];
+        let size = match (kind, scalar) {
+            (Kind::String, Some(ScalarRef::String(text))) => {
+                spend(text.len() >> 10);
+                Some(text.chars().count())
+            }
+            (Kind::List, _) => {
+                let mut count = 0;
+                leaf.for_each_element(false, |_| count += 1).then_some(count)
+            }
+            // A name may stand twice.
+            (Kind::Map, _) => {
+                self.tree(position).and_then(|tree| if let Value::Map(members) = tree { Some(members.len()) } else { None })
+            }
+            _ => None,
+        };
+        let size = size.and_then(|size| u32::try_from(size).ok());
+        self.sizes.insert(position, size);
+        size
+    }
+
     /// Find the paths at which there is anything, for [`Values::present`].
     pub fn find_present(&mut self) {
         if !self.present_is_known {
@@ -174,6 +225,76 @@ impl<'f> Values<'f> {
     /// The paths at which there is anything.
     pub fn present(&self) -> &[PathId] {
         &self.present
+    }
+}
+
+/// Where it stands which values there are at a path in a mode.
+#[inline]
+fn place(path: PathId, mode: Mode) -> usize {
+    path.0 as usize * Mode::ALL.len() + mode as usize
+}
+
+/// Append the elements of a list to *all*, or what stands for them: equal ones once where there are many.
+fn read_elements<'f>(
+    list: Leaf<'f>,
+    names: bool,
+    all: &mut Vec<SeenValue<'f>>,
+    seed: &Seed,
+    read: impl Fn(Leaf<'f>) -> SeenValue<'f>,
+) {
+    let start = all.len();
+    let (mut known, mut count, mut last) = (KnownElements::default(), 0, None);
+    let is_whole = list.for_each_element(names, |element| {
+        count += 1;
+        // As it was written just before.
+        let written = Some((element.kind(), element.raw()));
+        if written == last {
+            return;
+        }
+        last = written;
+        let element = read(element);
+        if known.is_new(&element, &all[start..], seed) {
+            all.push(element);
+        }
+    });
+    if !is_whole {
+        all.truncate(start);
+    }
+    spend(count / 16);
+}
+
+/// The elements of a list that were seen: of thousands that are equal one is looked for.
+#[derive(Default)]
+struct KnownElements(HashTable<(u64, u32)>);
+
+/// A list of so few elements is looked for as it is.
+const FEW_ELEMENTS: usize = 32;
+
+impl KnownElements {
+    /// Whether *element* equals none of those before, which are *others*.
+    fn is_new(&mut self, element: &SeenValue<'_>, others: &[SeenValue<'_>], seed: &Seed) -> bool {
+        if others.len() < FEW_ELEMENTS {
+            return true;
+        }
+        let hash = |one: &SeenValue<'_>| match one.scalar {
+            Some(_) => one.hash,
+            None => seed.hash_bytes(one.leaf.raw().as_bytes()),
+        };
+        let is_same = |other: &SeenValue<'_>| match (element.scalar, other.scalar) {
+            (None, None) => element.leaf.raw() == other.leaf.raw(),
+            (one, other) => one == other,
+        };
+        if self.0.is_empty() {
+            for (at, other) in (0..).zip(others) {
+                self.0.insert_unique(hash(other), (hash(other), at), |(hash, _)| *hash);
+            }
+        }
+        let wanted = hash(element);
+        let is_new = self.0.find(wanted, |(_, at)| is_same(&others[*at as usize])).is_none();
+        if is_new {
+            self.0.insert_unique(wanted, (wanted, others.len() as u32), |(hash, _)| *hash);
+        }
+        is_new
     }
 }
 

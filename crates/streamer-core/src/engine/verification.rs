@@ -28,7 +28,7 @@ pub(super) fn verification_holds(
     let changed = verification.changed.iter().all(|(before, now)| {
         let before = values.at(map[*before as usize], store.mode(*before));
         let now = values.at(map[*now as usize], store.mode(*now));
-        differ(before.start..before.end, now.start..now.end, values)
+        differ(before, now, values)
     });
     let holds = changed
         && verification.compared.iter().all(|(one, relation, other)| {
@@ -73,7 +73,7 @@ fn compares(one: usize, relation: Relation, other: usize, values: &mut Values<'_
 }
 
 /// Whether two values, each at most one, differ; a number beyond float64 cannot be compared.
-fn differ(one: Range<usize>, other: Range<usize>, values: &mut Values<'_>) -> bool {
+pub(super) fn differ(one: Range<usize>, other: Range<usize>, values: &mut Values<'_>) -> bool {
     if one.is_empty() || other.is_empty() {
         return one.is_empty() != other.is_empty();
     }

@@ -27,6 +27,8 @@
 use super::carried::NotCarried;
 use crate::layout::Pointer;
 use crate::value::Kind;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// In which element of which arrays a value lies; [`Position::NONE`] is in no array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,6 +88,8 @@ pub struct Entries {
     pub(crate) elements: Vec<ArrayElement>,
     /// Unescaped strings, one after the other.
     pub(crate) plain: Vec<u8>,
+    /// Unescaped strings of lists whose elements were asked for.
+    pub(crate) kept: KeptTexts,
     pub(crate) stamp: u64,
     /// Unknown values that the layout tells of; whether it is an update without `before` that may have had one, or a delete of whose
     /// document no more is known than `before` holds; whether nothing else than `before` has unknown values.
@@ -105,6 +109,7 @@ impl Entries {
         self.elements.clear();
         self.elements.push(ArrayElement::NONE);
         self.plain.clear();
+        self.kept.clear();
         self.unknown.clear();
         (self.untold, self.is_partial_delete, self.only_before, self.before_end) = (false, false, false, 0);
         self.not_carried = NotCarried::default();
@@ -184,5 +189,47 @@ impl Entries {
     #[inline]
     pub(crate) fn value(&self, node: u32) -> Option<&Entry> {
         self.first(node).filter(|entry| entry.position == Position::NONE)
+    }
+}
+
+/// Texts that stay where they are as long as all do: kept through a shared reference. Shelf n has room for 2^n.
+#[derive(Debug, Default)]
+pub(crate) struct KeptTexts {
+    count: AtomicUsize,
+    shelves: [OnceLock<Box<[OnceLock<Box<str>>]>>; SHELVES],
+}
+
+/// An event is not so long that it has more than 2^32 lists.
+const SHELVES: usize = 32;
+
+impl KeptTexts {
+    fn clear(&mut self) {
+        if *self.count.get_mut() > 0 {
+            *self = KeptTexts::default();
+        }
+    }
+
+    /// Keep a text.
+    pub(crate) fn keep(&self, text: Box<str>) -> &str {
+        let place = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let shelf = place.ilog2();
+        let room = || (0..1 << shelf).map(|_| OnceLock::new()).collect();
+        let slots = self.shelves[shelf as usize].get_or_init(room);
+        slots[place - (1 << shelf)].get_or_init(|| text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KeptTexts;
+
+    #[test]
+    fn kept_texts_stay_where_they_are() {
+        let mut kept = KeptTexts::default();
+        for _ in 0..2 {
+            let texts: Vec<&str> = (0..100).map(|at| kept.keep(at.to_string().into())).collect();
+            assert!(texts.iter().enumerate().all(|(at, text)| *text == at.to_string()));
+            kept.clear();
+        }
     }
 }

@@ -3,6 +3,8 @@
 use super::entries::{DEAD, Entries, Entry, Position};
 use super::trie::{ALWAYS, DATA, FALLBACK, PathId, PathTrie, VALUE};
 use crate::cel::Times;
+use crate::json::skip;
+use crate::json::token::{self, JsonFault, Strings, peek, space};
 use crate::layout::EventType;
 use crate::subscriptions::normal_form::Root;
 use crate::value::{Kind, Number, ScalarRef};
@@ -84,6 +86,8 @@ pub struct Leaf<'f> {
 enum LeafAt<'f> {
     Entry(&'f Entry),
     Text(&'f str),
+    /// An element of a list, as it is written. Strings are texts.
+    Element(&'f str, Kind),
 }
 
 impl<'a> Flat<'a> {
@@ -140,6 +144,16 @@ impl<'a> Flat<'a> {
             Ok(node) => Leaves { flat: self, entry: self.entries.first(node), text: None },
             Err(text) => Leaves { flat: self, entry: None, text },
         }
+    }
+
+    /// The path in the document before of a path that is asked whether it changed.
+    pub(crate) fn before_of(&self, path: PathId) -> Option<PathId> {
+        self.trie.lookups[path.0 as usize].before
+    }
+
+    /// A `true` that is not written in the event.
+    pub(crate) fn yes(&self) -> Leaf<'_> {
+        Leaf { flat: self, found: LeafAt::Element("true", Kind::Bool) }
     }
 
     /// Whether any value lies in an array. If none does, leaves are always consistent.
@@ -268,6 +282,7 @@ impl<'f> Leaf<'f> {
         match self.found {
             LeafAt::Entry(entry) => entry.kind,
             LeafAt::Text(_) => Kind::String,
+            LeafAt::Element(_, kind) => kind,
         }
     }
 
@@ -276,15 +291,15 @@ impl<'f> Leaf<'f> {
     pub fn position(&self) -> Position {
         match self.found {
             LeafAt::Entry(entry) => entry.position,
-            LeafAt::Text(_) => Position::NONE,
+            LeafAt::Text(_) | LeafAt::Element(..) => Position::NONE,
         }
     }
 
-    /// The value as it is written in the event; of a part, its text.
+    /// The value as it is written in the event; of a part, or a string in a list, its text.
     pub fn raw(&self) -> &'f str {
         match self.found {
             LeafAt::Entry(entry) => &self.flat.text[entry.start as usize..entry.end as usize],
-            LeafAt::Text(text) => text,
+            LeafAt::Text(text) | LeafAt::Element(text, _) => text,
         }
     }
 
@@ -293,6 +308,7 @@ impl<'f> Leaf<'f> {
     pub fn text(&self) -> Option<&'f str> {
         match self.found {
             LeafAt::Text(text) => Some(text),
+            LeafAt::Element(..) => None,
             LeafAt::Entry(entry) if entry.kind != Kind::String => None,
             LeafAt::Entry(entry) if entry.plain != 0 => {
                 Some(&self.flat.plain[entry.plain as usize - 1..][..entry.plain_length as usize])
@@ -324,4 +340,72 @@ impl<'f> Leaf<'f> {
             Kind::Missing | Kind::BeyondFloat | Kind::List | Kind::Map => None,
         }
     }
+}
+
+impl<'f> Leaf<'f> {
+    /// Call *visit* with each element of the list that it is, in order, or with the name of each member of the object that it is, if *names*.
+    /// False where it was read lazily and is malformed: then those before were no elements.
+    pub(crate) fn for_each_element(&self, names: bool, visit: impl FnMut(Leaf<'f>)) -> bool {
+        match self.kind() {
+            Kind::List => self.read_elements(false, visit).is_ok(),
+            Kind::Map if names => self.read_elements(true, visit).is_ok(),
+            _ => true,
+        }
+    }
+
+    fn read_elements(&self, names: bool, mut visit: impl FnMut(Leaf<'f>)) -> Result<(), JsonFault> {
+        let (flat, raw) = (self.flat, self.raw());
+        let text = raw.as_bytes();
+        let (mut strings, mut open) = (Strings::default(), Vec::new());
+        let mut at = space(text, 1);
+        let mut is_done = matches!(peek(text, at), b']' | b'}');
+        while !is_done {
+            let (start, first) = (at, peek(text, at));
+            let found = if first == b'"' {
+                let (end, escaped) = strings.read(text, at)?;
+                at = end;
+                LeafAt::Text(if escaped { self.unescaped(&text[start + 1..end - 1]) } else { &raw[start + 1..end - 1] })
+            } else {
+                let kind = skip_value(text, &mut at, &mut strings, &mut open)?;
+                LeafAt::Element(&raw[start..at], kind)
+            };
+            visit(Leaf { flat, found });
+            if names {
+                at = space(text, at);
+                at = space(text, at + 1);
+                skip_value(text, &mut at, &mut strings, &mut open)?;
+            }
+            at = space(text, at);
+            is_done = peek(text, at) != b',';
+            at = space(text, at + 1);
+        }
+        Ok(())
+    }
+
+    /// The plain text of the inside of a string with escapes.
+    #[cold]
+    fn unescaped(&self, inside: &[u8]) -> &'f str {
+        let mut plain = Vec::with_capacity(inside.len());
+        token::unescape(inside, &mut plain);
+        // Unescaped it is as well-formed as it was.
+        self.flat.entries.kept.keep(String::from_utf8(plain).unwrap_or_default().into())
+    }
+}
+
+/// Pass over the value at *at*, and say of what kind it is.
+fn skip_value(text: &[u8], at: &mut usize, strings: &mut Strings, open: &mut Vec<u64>) -> Result<Kind, JsonFault> {
+    let start = *at;
+    let kind;
+    (*at, kind) = match peek(text, start) {
+        b'"' => (strings.read(text, start)?.0, Kind::String),
+        b'[' => (skip::checked(text, start, 0, usize::MAX, open)?, Kind::List),
+        b'{' => (skip::checked(text, start, 0, usize::MAX, open)?, Kind::Map),
+        b'-' | b'0'..=b'9' => {
+            let (end, beyond) = token::number(text, start)?;
+            let is_beyond = beyond && Number::parse(&text[start..end]).is_none();
+            (end, if is_beyond { Kind::BeyondFloat } else { Kind::Number })
+        }
+        first => (token::literal(text, start)?, if first == b'n' { Kind::Null } else { Kind::Bool }),
+    };
+    Ok(kind)
 }

@@ -101,6 +101,8 @@ pub(crate) struct Lookup {
     pub(crate) root: Root,
     /// The first of its nodes in `PathTrie::nodes_of`, one for each base of its root.
     pub(crate) nodes: u32,
+    /// Of one that is asked whether it changed, the path in the document before.
+    pub(crate) before: Option<PathId>,
 }
 
 /// Where a part may stand: a pointer of the layout, with each token that may be an index taken as one thing or the other.
@@ -157,15 +159,23 @@ pub struct PathTrieBuilder {
     layout: Arc<EventLayout>,
     wants: Vec<(Path, u8)>,
     ids: HashMap<Path, PathId>,
+    /// Of each path that is asked whether it changed, the path in the document before.
+    before: HashMap<PathId, PathId>,
 }
 
 impl PathTrieBuilder {
     /// Want a path in a mode. A path has one id, whatever the modes.
     pub fn want(&mut self, path: &Path, mode: Mode) -> PathId {
         let flag = match mode {
-            Mode::Scalar => VALUE,
             Mode::AnyLeaf => LEAVES,
+            Mode::Scalar | Mode::Element | Mode::Member | Mode::Changed => VALUE,
         };
+        if mode == Mode::Changed {
+            let before = self.want(&Path { root: Root::Before, names: path.names.clone() }, Mode::Scalar);
+            let now = self.want(path, Mode::Scalar);
+            self.before.insert(now, before);
+            return now;
+        }
         if let Some(id) = self.ids.get(path) {
             self.wants[id.0 as usize].1 |= flag;
             return *id;
@@ -188,7 +198,9 @@ impl PathTrieBuilder {
 
     /// Make the trie.
     pub fn build(self) -> PathTrie {
-        Growing::new(self.layout).grow(&self.wants)
+        let mut trie = Growing::new(self.layout).grow(&self.wants);
+        self.before.iter().for_each(|(now, before)| trie.lookups[now.0 as usize].before = Some(*before));
+        trie
     }
 }
 
@@ -274,7 +286,7 @@ impl Growing {
                 }
             };
             wanted_before |= path.root == Root::Before;
-            lookups.push(Lookup { root: path.root, nodes: nodes_of.len() as u32 });
+            lookups.push(Lookup { root: path.root, nodes: nodes_of.len() as u32, before: None });
             for (index, base) in bases.iter().enumerate() {
                 let node = self.walk(*base, &path.names);
                 self.flags[node as usize] |= flag;
@@ -405,7 +417,7 @@ fn part_index(root: Root) -> usize {
 impl PathTrie {
     /// Begin a trie for events of *layout*.
     pub fn builder(layout: Arc<EventLayout>) -> PathTrieBuilder {
-        PathTrieBuilder { layout, wants: Vec::new(), ids: HashMap::new() }
+        PathTrieBuilder { layout, wants: Vec::new(), ids: HashMap::new(), before: HashMap::new() }
     }
 
     /// How many paths there are; ids are below it.

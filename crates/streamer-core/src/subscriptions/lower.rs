@@ -17,7 +17,6 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     let parts = usize::from(subscription.types.is_some()) + usize::from(subscription.topic.is_some());
     let mut clauses = Vec::with_capacity(parts + subscription.filters.len());
     let mut paths = Paths::default();
-    let mut changed = Vec::new();
     if let Some(types) = &subscription.types {
         let atoms = types.iter().map(|kind| Atom::Equal(Scalar::String(kind.as_str().into()))).collect();
         clauses.push(Clause { path: Path::part(Root::Type), mode: Mode::Scalar, atoms });
@@ -29,12 +28,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
         clauses.push(Clause { path: Path::part(Root::Topic), mode: Mode::Scalar, atoms });
     }
     for filter in &subscription.filters {
-        let row = filter.op.row();
-        clauses.append(&mut (row.clauses)(filter));
-        if row.differs {
-            let (before, data) = (Path::new(Root::Before, &filter.path), Path::new(Root::Data, &filter.path));
-            changed.push((paths.index(before, Mode::Scalar), paths.index(data, Mode::Scalar)));
-        }
+        clauses.append(&mut (filter.op.row().clauses)(filter));
     }
     // A conjunction that nothing meets stays: of an event with unknown values nobody knows.
     simplify(&mut clauses);
@@ -66,8 +60,8 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
             })
             .collect();
     }
-    let verify = Verify { paths: paths.paths.into(), changed: changed.into(), compared: Box::default(), pattern: tree, is_cut };
-    let verify = (!verify.changed.is_empty() || verify.pattern.is_some()).then(|| Arc::new(verify));
+    let verify =
+        tree.map(|tree| Arc::new(Verify { paths: paths.paths.into(), pattern: Some(tree), is_cut, ..Verify::default() }));
     NormalForm { conjunctions, verify }
 }
 

@@ -83,6 +83,18 @@ pub enum Mode {
     /// Any leaf at the path as patterns see it: arrays on the way and at the end are gone through, and objects and empty
     /// arrays have no leaf. A clause holds if an atom holds for some leaf; [`Kind::Missing`] stands for no leaf at all.
     AnyLeaf,
+    /// Any element of the list that stands at the path, as `contains` and an index by number see it. Of what is no list there is none.
+    Element,
+    /// Any of what CEL's `in` and its macros go through: the elements of the list at the path, or the names of the object there.
+    Member,
+    /// `true` where the document and the one before differ at the path, which begins at [`Root::Data`]: one value, or none. They
+    /// differ where a value stands on one side only, or where both can be compared and are unequal by [`Value::equals`].
+    Changed,
+}
+
+impl Mode {
+    /// All, in the order in which images number them.
+    pub(crate) const ALL: [Mode; 5] = [Mode::Scalar, Mode::AnyLeaf, Mode::Element, Mode::Member, Mode::Changed];
 }
 
 /// One OR of atoms about one path.
@@ -94,6 +106,13 @@ pub struct Clause {
     pub mode: Mode,
     /// What may hold there; none: the clause never holds.
     pub atoms: Vec<Atom>,
+}
+
+impl Clause {
+    /// The document and the one before differ at *path*.
+    pub fn changed(path: Path) -> Clause {
+        Clause { path, mode: Mode::Changed, atoms: vec![Atom::Equal(Scalar::Bool(true))] }
+    }
 }
 
 /// One AND of clauses; without any it always holds.

@@ -7,7 +7,7 @@
 //! | `<` and so on | `data.a.b` in a range of its own type |
 //! | `exists` false | `data.a.b` is missing, and `data.a` is no number beyond float64 (to look into one is an error) |
 //! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal; `before.a` as above |
-//! | `changed` | verified; `data.a` and `before.a` as above |
+//! | `changed` | `data.a.b` differs from before; `data.a` and `before.a` as above |
 //!
 //! A row of [`OPERATORS`] is all that the engine knows of an operator. The index answers by its clauses. Of an event with unknown
 //! values its CEL is evaluated, over the names of [`Condition`]. What it means is stated once more, by hand, by the
@@ -20,6 +20,7 @@ use crate::fork;
 use crate::json::Tree;
 use crate::regexps::{CompiledRegexp, Regexp};
 use crate::value::{Kinds, Scalar, Value};
+use std::iter;
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
@@ -154,14 +155,12 @@ pub struct Row {
     pub cel: &'static str,
     /// What must hold, all of it.
     pub clauses: Clauses,
-    /// Whether the document and the one before must differ at the path besides, which no clause says.
-    pub differs: bool,
 }
 
 type Clauses = fn(&Filter) -> Vec<Clause>;
 
 const fn row(op: Operator, name: &'static str, operand: Operand, cel: &'static str, clauses: Clauses) -> Row {
-    Row { op, name, operand, cel, clauses, differs: matches!(op, Operator::Changed) }
+    Row { op, name, operand, cel, clauses }
 }
 
 /// In the order in which errors list them, which is that of the enum.
@@ -198,7 +197,8 @@ pub const OPERATORS: [Row; 16] = [
         any(filter, filter.regexp.iter().cloned().map(Atom::Regexp).collect())
     }),
     row(Operator::Changed, "changed", Operand::Nothing, "has_now && has_then ? then != now : has_now || has_then", |filter| {
-        readable_way(filter, Root::Data).chain(readable_way(filter, Root::Before)).collect()
+        let changed = Clause::changed(Path::new(Root::Data, &filter.path));
+        iter::once(changed).chain(readable_way(filter, Root::Data)).chain(readable_way(filter, Root::Before)).collect()
     }),
     row(
         Operator::ChangedTo,

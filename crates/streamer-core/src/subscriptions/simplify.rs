@@ -72,7 +72,9 @@ fn place(clause: &Clause) -> (&Path, Mode) {
 fn sort_of(clause: &Clause) -> Option<(Discriminant<Atom>, Option<Times>)> {
     match &clause.atoms[..] {
         [atom @ Atom::Times(of, _)] => Some((std::mem::discriminant(atom), Some(*of))),
-        [atom @ (Atom::Kinds(_) | Atom::Numbers(_) | Atom::Strings(_))] => Some((std::mem::discriminant(atom), None)),
+        [atom @ (Atom::Kinds(_) | Atom::Numbers(_) | Atom::Strings(_) | Atom::Size(..))] => {
+            Some((std::mem::discriminant(atom), None))
+        }
         _ => None,
     }
 }
@@ -103,6 +105,11 @@ fn narrow(atom: &mut Atom, other: &Atom) -> bool {
         }
         (Atom::Numbers(range), Atom::Numbers(other)) | (Atom::Times(_, range), Atom::Times(_, other)) => meet(range, other),
         (Atom::Strings(range), Atom::Strings(other)) => meet(range, other),
+        (Atom::Size(least, most), Atom::Size(other_least, other_most)) => {
+            *least = u32::max(*least, *other_least);
+            *most = u32::min(*most, *other_most);
+            *least <= *most
+        }
         _ => false,
     }
 }

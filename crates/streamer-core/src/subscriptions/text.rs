@@ -7,7 +7,17 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 impl fmt::Display for Clause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{} ", self.path, if self.mode == Mode::AnyLeaf { " any leaf" } else { "" })?;
+        let how = match self.mode {
+            Mode::Scalar => "",
+            Mode::AnyLeaf => " any leaf",
+            Mode::Element => " any element",
+            Mode::Member => " any element or name",
+            Mode::Changed => {
+                let before = Path { root: Root::Before, names: self.path.names.clone() };
+                return write!(f, "{before} differs from {}", self.path);
+            }
+        };
+        write!(f, "{}{how} ", self.path)?;
         if self.atoms.is_empty() {
             return f.write_str("never");
         }

@@ -8,13 +8,13 @@
 
 use super::operators::{bounds, mirrored, opposite, text_atom};
 use super::reads::{
-    BOOL, EventRead, LIST, MAP, NUMBER, STRING, below, clause, constant, is, name_of, path_of, read, steps_from, text_of, unwrap,
+    BOOL, EventRead, LIST, MAP, NUMBER, STRING, Scope, below, clause, constant, is, name_of, path_of, read, steps_from, text_of,
+    unwrap,
 };
 use super::sets::EventSet;
 use super::times::{self, Moment};
 use super::{elements, strict};
-use crate::cel::ast::{Ast, BinaryOp, Constant, Function, Meaning, Node, NodeId, Step, TypeName, UnaryOp};
-use crate::cel::program::Program;
+use crate::cel::ast::{BinaryOp, Constant, Function, Meaning, Node, NodeId, Step, TypeName, UnaryOp};
 use crate::subscriptions::normal_form::{Atom, Clause, Path, Range, Relation, Root};
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::sync::Arc;
@@ -32,8 +32,8 @@ fn one_of(path: Path, atoms: Vec<Atom>, kinds: Kinds, wanted: bool) -> EventSet 
 // --- comparisons
 
 /// The events of which a comparison is *wanted*; `None` where clauses cannot say so.
-pub(super) fn comparison(program: &Program, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
-    let ast = &program.ast;
+pub(super) fn comparison(scope: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
+    let ast = scope;
     if op == BinaryOp::In {
         return membership(ast, left, right, wanted);
     }
@@ -41,6 +41,9 @@ pub(super) fn comparison(program: &Program, op: BinaryOp, left: NodeId, right: N
         return Some(set);
     }
     let (read, value, op) = match (read(ast, left), read(ast, right)) {
+        (Some(EventRead::Path(one)), Some(EventRead::Path(other))) if op == BinaryOp::Equal && !wanted => {
+            return changed(one, other);
+        }
         (Some(read), None) => (read, constant(ast, right)?, op),
         (None, Some(read)) => (read, constant(ast, left)?, mirrored(op)),
         _ => return None,
@@ -59,6 +62,16 @@ pub(super) fn comparison(program: &Program, op: BinaryOp, left: NodeId, right: N
         }
         EventRead::Document(_) => None,
     }
+}
+
+/// `data.a != before.a`: what can be compared and is unequal.
+fn changed(one: Path, other: Path) -> Option<EventSet> {
+    let (data, before) = if one.root == Root::Data { (&one, &other) } else { (&other, &one) };
+    if (data.root, before.root) != (Root::Data, Root::Before) || data.names != before.names {
+        return None;
+    }
+    let changed = Clause::changed(data.clone());
+    Some(EventSet { any_of: vec![vec![is(one, Kinds::READABLE), is(other, Kinds::READABLE), changed]], is_exact: true })
 }
 
 /// Equal to one of *values*, or to none.
@@ -92,7 +105,7 @@ fn or_missing(root: Root, mut atoms: Vec<Atom>, empty: bool) -> EventSet {
     if atoms.is_empty() { EventSet::none() } else { EventSet::clause(clause(Path::part(root), atoms)) }
 }
 
-fn membership(ast: &Ast, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
+fn membership(ast: &Scope<'_>, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
     if let Node::List(items) = &ast[unwrap(ast, right)] {
         let values = items.iter().map(|item| constant(ast, *item)).collect::<Option<Vec<_>>>()?;
         return equality(read(ast, left)?, values, wanted);
@@ -101,7 +114,7 @@ fn membership(ast: &Ast, left: NodeId, right: NodeId, wanted: bool) -> Option<Ev
     let name = value.as_str().map(Box::<str>::from);
     match (read(ast, right)?, name) {
         (EventRead::Document(root), Some(name)) => Some(has(Path::new(root, [name]), Path::part(root), wanted)),
-        (EventRead::Path(path), name) if wanted => Some(element_or_key(path, vec![value], name.as_deref())),
+        (EventRead::Path(path), _) if wanted => Some(EventSet::clause(elements::any_of(path, vec![Atom::equal(&value)]))),
         (EventRead::Path(path), Some(name)) => {
             let mut set = has(below(&path, &name), path.clone(), false);
             set.any_of.push(vec![clause(path, vec![without(value)])]);
@@ -121,16 +134,6 @@ fn without(value: Value) -> Atom {
     Atom::Other { kinds: LIST, none_of: [Atom::Element(Arc::new(value))].into() }
 }
 
-/// A list with an element equal to one of *values*, or a map with the key *name*.
-fn element_or_key(path: Path, values: Vec<Value>, name: Option<&str>) -> EventSet {
-    let mut set = EventSet::none();
-    if let Some(name) = name {
-        set.any_of.push(vec![is(below(&path, name), Kinds::PRESENT)]);
-    }
-    set.any_of.push(vec![clause(path, values.into_iter().map(|value| Atom::Element(Arc::new(value))).collect())]);
-    set
-}
-
 /// A map with, or without, the member at *path*.
 fn has(path: Path, map: Path, wanted: bool) -> EventSet {
     if wanted {
@@ -140,7 +143,7 @@ fn has(path: Path, map: Path, wanted: bool) -> EventSet {
 }
 
 /// `size(data.a)` beside a number, `type(data.a)` beside a type, `timestamp(data.a)` and `duration(data.a)` beside a time.
-fn special(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
+fn special(ast: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
     if let Some(set) = time(ast, op, left, right, wanted) {
         return Some(set);
     }
@@ -167,7 +170,7 @@ fn special(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -
     }
 }
 
-fn size(ast: &Ast, op: BinaryOp, id: NodeId, bound: i64, wanted: bool) -> Option<EventSet> {
+fn size(ast: &Scope<'_>, op: BinaryOp, id: NodeId, bound: i64, wanted: bool) -> Option<EventSet> {
     let path = match &ast[id] {
         Node::Call { function: Function::Size, args } => path_of(ast, *args.first()?)?,
         Node::Chain { base, steps } => {
@@ -204,7 +207,7 @@ fn sizes(path: Path, op: Option<BinaryOp>, bound: i64) -> Option<EventSet> {
     Some(one_of(path, atoms, Kinds::NONE, true))
 }
 
-fn time(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
+fn time(ast: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
     let read = |id: NodeId| match &ast[unwrap(ast, id)] {
         Node::Call { function, args } => match (times::function(*function), &args[..]) {
             (Some(of), [argument]) => Some((of, path_of(ast, *argument)?)),
@@ -247,7 +250,7 @@ pub(super) struct ComparedPaths {
 }
 
 /// `data.a != before.a`, `data.a < data.b` and the like, or their negation, which are verified on candidates.
-pub(super) fn pair(ast: &Ast, id: NodeId, wanted: bool) -> Option<ComparedPaths> {
+pub(super) fn pair(ast: &Scope<'_>, id: NodeId, wanted: bool) -> Option<ComparedPaths> {
     let (first, one) = match &ast[unwrap(ast, id)] {
         Node::Unary { op: UnaryOp::Not, count, operand } => return pair(ast, *operand, wanted ^ (count % 2 == 1)),
         Node::Operation { first, rest } => match &rest[..] {
@@ -266,6 +269,10 @@ pub(super) fn pair(ast: &Ast, id: NodeId, wanted: bool) -> Option<ComparedPaths>
         (BinaryOp::GreaterOrEqual, true) | (BinaryOp::Less, false) => (true, Some(Relation::LessOrEqual)),
         _ => return None,
     };
+    // By that it can be found.
+    if relation.is_none() && changed(left.clone(), right.clone()).is_some() {
+        return None;
+    }
     let kinds = match relation {
         None | Some(Relation::Equal) => Kinds::READABLE,
         Some(Relation::Less | Relation::LessOrEqual) => NUMBER.or(STRING).or(BOOL),
@@ -278,8 +285,8 @@ pub(super) fn pair(ast: &Ast, id: NodeId, wanted: bool) -> Option<ComparedPaths>
 // --- tests
 
 /// The events of which an expression that is no operation is *wanted*.
-pub(super) fn condition(program: &Program, id: NodeId, wanted: bool) -> EventSet {
-    let ast = &program.ast;
+pub(super) fn condition(scope: &Scope<'_>, id: NodeId, wanted: bool) -> EventSet {
+    let ast = scope;
     let found = match &ast[id] {
         Node::Literal(Constant::Bool(value)) => Some(if *value == wanted { EventSet::all() } else { EventSet::none() }),
         Node::Literal(_) => Some(EventSet::none()),
@@ -291,15 +298,15 @@ pub(super) fn condition(program: &Program, id: NodeId, wanted: bool) -> EventSet
         Node::Call { function: Function::Matches, args } => args
             .first()
             .and_then(|target| read(ast, *target))
-            .and_then(|target| text_test(program, target, Function::Matches, &args[1..], wanted)),
-        Node::Chain { base, steps } => chain(program, id, *base, steps, wanted),
+            .and_then(|target| text_test(scope, target, Function::Matches, &args[1..], wanted)),
+        Node::Chain { base, steps } => chain(scope, id, *base, steps, wanted),
         _ => None,
     };
     found.unwrap_or_else(|| strict::value_of(ast, id))
 }
 
-fn chain(program: &Program, id: NodeId, base: NodeId, steps: &[Step], wanted: bool) -> Option<EventSet> {
-    let ast = &program.ast;
+fn chain(scope: &Scope<'_>, id: NodeId, base: NodeId, steps: &[Step], wanted: bool) -> Option<EventSet> {
+    let ast = scope;
     let base = read(ast, base)?;
     let (last, steps) = steps.split_last()?;
     if name_of(ast, last).is_some() {
@@ -308,7 +315,7 @@ fn chain(program: &Program, id: NodeId, base: NodeId, steps: &[Step], wanted: bo
         return Some(EventSet::clause(clause(path, vec![Atom::Equal(Scalar::Bool(wanted))])));
     }
     let Some(target) = steps_from(base, ast, steps) else {
-        return if wanted { elements::indexed_test(program, id, last) } else { None };
+        return if wanted { elements::indexed_test(scope, id, last) } else { None };
     };
     match (last, target) {
         (Step::Method { function: Function::Contains, args, .. }, EventRead::Path(path)) => {
@@ -320,16 +327,15 @@ fn chain(program: &Program, id: NodeId, base: NodeId, steps: &[Step], wanted: bo
             let no_substring = substring.map(|atom| Atom::Other { kinds: STRING, none_of: [atom].into() });
             Some(EventSet::clause(clause(path, no_substring.into_iter().chain([without(value)]).collect())))
         }
-        (Step::Method { function, args, .. }, target) => text_test(program, target, *function, args, wanted),
-        (Step::Macro(step), EventRead::Path(path)) if wanted => Some(elements::exists(program, step, path)),
+        (Step::Method { function, args, .. }, target) => text_test(scope, target, *function, args, wanted),
         _ => None,
     }
 }
 
 /// A test of a string with a constant.
-fn text_test(program: &Program, target: EventRead, function: Function, args: &[NodeId], wanted: bool) -> Option<EventSet> {
-    let text = text_of(&program.ast, *args.first()?)?;
-    let (atom, empty) = text_atom(program, function, text)?;
+fn text_test(scope: &Scope<'_>, target: EventRead, function: Function, args: &[NodeId], wanted: bool) -> Option<EventSet> {
+    let text = text_of(scope, *args.first()?)?;
+    let (atom, empty) = text_atom(scope, function, text)?;
     match target {
         EventRead::Path(path) => Some(one_of(path, vec![atom], STRING, wanted)),
         EventRead::Text(root) => Some(of_text(root, vec![atom], empty, wanted)),

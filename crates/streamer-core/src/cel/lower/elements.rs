@@ -1,55 +1,96 @@
 //! Macros over the elements of a list, as clauses.
 //!
-//! `data.tags.exists(t, t == 'vip')` asks for an element, and a clause can ask that: of a list the element, of a map the key.
-//! `data.lines.exists(l, l.sku == 'x' && l.qty > 2)` asks one element for two things. Clauses about any leaf at `data.lines.sku`
-//! and at `data.lines.qty` ask the same of some elements each, which is more; so the program is evaluated where both hold.
+//! ```text
+//!   data.tags.exists(t, t == 'vip' || t.startsWith('v-'))      data.tags, any element or name: = 'vip', begins with 'v-'
+//!   data.lines.exists(l, l.sku == 'x' && l.qty > 2)            data.lines.sku, any leaf: = 'x'    data.lines.qty, any leaf: > 2
+//! ```
+//!
+//! What is asked of the variable is lowered as if the element were a document, and then said of any element. A macro that asks one
+//! element for two things becomes clauses which some element each may satisfy, which is more; so the program is evaluated where all hold.
+//! So it is with members of an element: any leaf there may be another element's.
 
 use super::operators::{bounds, mirrored, opposite, text_atom};
-use super::reads::{EventRead, LIST, MAP, MAX_STEPS, below, clause, constant, flatten, is, name_of, read, text_of, unwrap};
+use super::reads::{EventRead, LIST, MAP, MAX_STEPS, Scope, VARIABLE, constant, is, name_of, read, steps_from, text_of, unwrap};
 use super::sets::EventSet;
-use crate::cel::ast::{Ast, BinaryOp, Constant, Function, Macro, MacroKind, Meaning, Node, NodeId, Step};
-use crate::cel::program::Program;
+use crate::cel::ast::{BinaryOp, Constant, Function, Macro, MacroKind, Node, NodeId, Step};
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path};
-use crate::value::{Kinds, Value};
-use std::sync::Arc;
+use crate::subscriptions::simplify::simplify;
+use crate::value::Kinds;
 
-/// The events of which a macro over a list or map is true, or more.
-pub(super) fn exists(program: &Program, step: &Macro, path: Path) -> EventSet {
-    let ast = &program.ast;
-    let over = || EventSet::within(vec![is(path.clone(), LIST.or(MAP))]);
-    let (MacroKind::Exists | MacroKind::ExistsOne, [_], Some(body)) = (step.kind, &step.names[..], step.condition) else {
-        return over();
+/// The condition of a macro that asks for one element: of which it is true, or, of `all`, false.
+pub(super) fn condition_of(step: &Macro, wanted: bool) -> Option<(NodeId, bool)> {
+    let is_one = match step.kind {
+        MacroKind::Exists | MacroKind::ExistsOne => wanted,
+        MacroKind::All => !wanted,
+        _ => false,
     };
-    let is_variable =
-        |id: NodeId| matches!(ast[unwrap(ast, id)], Node::Ident { meaning: Meaning::Local(slot), .. } if slot == step.slot);
-    if let Some(values) = equal_to(ast, body, is_variable) {
-        let mut set = EventSet::none();
-        for value in &values {
-            if let Some(name) = value.as_str() {
-                set.any_of.push(vec![is(below(&path, name), Kinds::PRESENT)]);
+    let [_] = &step.names[..] else { return None };
+    step.condition.filter(|_| is_one).map(|condition| (condition, wanted))
+}
+
+/// A macro over what stands at a path.
+pub(super) fn find<'p>(scope: &Scope<'p>, id: NodeId) -> Option<(&'p Macro, Path)> {
+    let Node::Chain { base, steps } = &scope.program.ast[id] else { return None };
+    let (Step::Macro(step), steps) = steps.split_last()? else { return None };
+    match steps_from(read(scope, *base)?, scope, steps)? {
+        EventRead::Path(path) => Some((step, path)),
+        _ => None,
+    }
+}
+
+/// The events that have a list or an object at *path*.
+pub(super) fn over(path: Path) -> EventSet {
+    EventSet::within(vec![is(path, LIST.or(MAP))])
+}
+
+/// The events of which an element of the list at *path*, or a name of the object there, is in *elements*: a set in which the
+/// element is the document of [`VARIABLE`].
+pub(super) fn some(path: &Path, elements: EventSet) -> EventSet {
+    let mut whole = EventSet { any_of: Vec::new(), is_exact: elements.is_exact };
+    for mut clauses in elements.any_of {
+        // They are about one element.
+        if !simplify(&mut clauses) {
+            continue;
+        }
+        let (mut found, mut conditions, mut is_bound) = (Vec::with_capacity(clauses.len()), 0, false);
+        for clause in clauses {
+            if clause.path.root != VARIABLE {
+                found.push(clause);
+                continue;
             }
+            conditions += 1;
+            let is_leaf = clause.atoms.iter().fold(Kinds::NONE, |kinds, atom| kinds.or(atom.kinds()));
+            let is_leaf = is_leaf.and(Kinds::LEAVES) == is_leaf && matches!(clause.mode, Mode::Scalar | Mode::AnyLeaf);
+            if clause.path.names.is_empty() && clause.mode == Mode::Scalar {
+                found.push(any_of(path.clone(), clause.atoms));
+            } else if is_leaf && path.names.len() + clause.path.names.len() <= MAX_STEPS {
+                // Through lists, which one may be another one than that for which the rest holds.
+                let names = path.names.iter().chain(&clause.path.names);
+                found.push(Clause { path: Path::new(path.root, names), mode: Mode::AnyLeaf, atoms: clause.atoms });
+                whole.is_exact = false;
+            } else {
+                whole.is_exact = false;
+                continue;
+            }
+            is_bound = true;
         }
-        if !values.is_empty() {
-            let atoms = values.into_iter().map(|value| Atom::Element(Arc::new(value))).collect();
-            set.any_of.push(vec![clause(path.clone(), atoms)]);
+        if !is_bound {
+            found.push(is(path.clone(), LIST.or(MAP)));
         }
-        return EventSet { is_exact: step.kind == MacroKind::Exists, ..set };
+        // One element has it all, where each clause may find another one.
+        whole.is_exact &= conditions == 1;
+        whole.any_of.push(found);
     }
-    // Some element has them all; so each is found somewhere.
-    let mut clauses = Vec::new();
-    let mut operands = Vec::new();
-    flatten(ast, body, &mut operands);
-    for operand in operands {
-        if let Some((names, atoms)) = of_element(program, operand, is_variable) {
-            let names = path.names.iter().map(|name| &**name).chain(names);
-            clauses.push(Clause { path: Path::new(path.root, names), mode: Mode::AnyLeaf, atoms });
-        }
-    }
-    if clauses.is_empty() { over() } else { EventSet::within(clauses) }
+    whole
+}
+
+/// A list of which one of *atoms* holds for an element, or an object of which one holds for a name.
+pub(super) fn any_of(path: Path, atoms: Vec<Atom>) -> Clause {
+    Clause { path, mode: Mode::Member, atoms }
 }
 
 /// The member names of a path through lists, such as `data.lines[0].sku`, whose steps by number are left out.
-fn through_lists(ast: &Ast, base: NodeId, steps: &[Step]) -> Option<Path> {
+fn through_lists(ast: &Scope<'_>, base: NodeId, steps: &[Step]) -> Option<Path> {
     let is_by_name = |step: &&Step| match step {
         Step::Index { key, .. } => {
             !matches!(ast[*key], Node::Literal(Constant::Int(_) | Constant::Uint(_) | Constant::Double(_)))
@@ -66,7 +107,7 @@ fn through_lists(ast: &Ast, base: NodeId, steps: &[Step]) -> Option<Path> {
 }
 
 /// `data.a[0] == 1` and the like: some leaf at `data.a`, through lists, is so. Which one is for the program to say.
-pub(super) fn indexed(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
+pub(super) fn indexed(ast: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
     let path = |id: NodeId| match &ast[unwrap(ast, id)] {
         Node::Chain { base, steps } if steps.iter().any(|step| name_of(ast, step).is_none()) => through_lists(ast, *base, steps),
         _ => None,
@@ -89,73 +130,17 @@ pub(super) fn indexed(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, want
 }
 
 /// `data.a[0].startsWith('x')` and the like: some leaf at `data.a`, through lists, is so. Which one is for the program to say.
-pub(super) fn indexed_test(program: &Program, id: NodeId, last: &Step) -> Option<EventSet> {
-    let ast = &program.ast;
+pub(super) fn indexed_test(scope: &Scope<'_>, id: NodeId, last: &Step) -> Option<EventSet> {
+    let ast = scope;
     let (Node::Chain { base, steps }, Step::Method { function, args, .. }) = (&ast[id], last) else { return None };
     if *function == Function::Contains {
         return None; // a list may contain it too, in a list of its own
     }
     let path = through_lists(ast, *base, &steps[..steps.len() - 1])?;
-    let (atom, _) = text_atom(program, *function, text_of(ast, *args.first()?)?)?;
+    let (atom, _) = text_atom(scope, *function, text_of(ast, *args.first()?)?)?;
     Some(within_leaves(path, vec![atom]))
 }
 
 fn within_leaves(path: Path, atoms: Vec<Atom>) -> EventSet {
     if atoms.is_empty() { EventSet::none() } else { EventSet::within(vec![Clause { path, mode: Mode::AnyLeaf, atoms }]) }
-}
-
-/// The values of which a macro's variable must be one: `x == 1`, `x in [1, 2]`.
-fn equal_to(ast: &Ast, body: NodeId, is_variable: impl Fn(NodeId) -> bool) -> Option<Vec<Value>> {
-    let Node::Operation { first, rest } = &ast[unwrap(ast, body)] else { return None };
-    let [one] = &rest[..] else { return None };
-    match one.op {
-        BinaryOp::Equal if is_variable(*first) => Some(vec![constant(ast, one.operand)?]),
-        BinaryOp::Equal if is_variable(one.operand) => Some(vec![constant(ast, *first)?]),
-        BinaryOp::In if is_variable(*first) => match &ast[unwrap(ast, one.operand)] {
-            Node::List(items) => items.iter().map(|item| constant(ast, *item)).collect(),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// What a condition asks of a member of a macro's variable: its names and atoms.
-fn of_element(program: &Program, id: NodeId, is_variable: impl Fn(NodeId) -> bool) -> Option<(Vec<&str>, Vec<Atom>)> {
-    let ast = &program.ast;
-    let member = |id: NodeId| {
-        let Node::Chain { base, steps } = &ast[unwrap(ast, id)] else { return None };
-        let names = steps.iter().map(|step| name_of(ast, step)).collect::<Option<Vec<_>>>()?;
-        (is_variable(*base) && (1..=MAX_STEPS).contains(&names.len())).then_some(names)
-    };
-    match &ast[unwrap(ast, id)] {
-        Node::Operation { first, rest } => {
-            let [one] = &rest[..] else { return None };
-            if let (BinaryOp::In, Node::List(items)) = (one.op, &ast[unwrap(ast, one.operand)]) {
-                let scalar = |item: &NodeId| {
-                    constant(ast, *item).filter(|value| value.as_scalar().is_some()).map(|value| Atom::equal(&value))
-                };
-                return Some((member(*first)?, items.iter().map(scalar).collect::<Option<_>>()?));
-            }
-            let (names, value, op) = match (member(*first), member(one.operand)) {
-                (Some(names), None) => (names, constant(ast, one.operand)?, one.op),
-                (None, Some(names)) => (names, constant(ast, *first)?, mirrored(one.op)),
-                _ => return None,
-            };
-            value.as_scalar()?;
-            let atoms = match op {
-                BinaryOp::Equal => vec![Atom::equal(&value)],
-                op => bounds(op).map(|(low, high)| Atom::ordered(&value, low, high))?,
-            };
-            Some((names, atoms))
-        }
-        Node::Chain { base, steps } if is_variable(*base) => {
-            let (Step::Method { function, args, .. }, steps) = steps.split_last()? else { return None };
-            let names = steps.iter().map(|step| name_of(ast, step)).collect::<Option<Vec<_>>>()?;
-            if names.is_empty() || names.len() > MAX_STEPS || *function == Function::Contains {
-                return None; // a list may contain it too, in a list of its own
-            }
-            Some((names, vec![text_atom(program, *function, text_of(ast, *args.first()?)?)?.0]))
-        }
-        _ => None,
-    }
 }

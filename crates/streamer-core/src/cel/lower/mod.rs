@@ -25,12 +25,12 @@ mod sets;
 mod strict;
 mod times;
 
-use crate::cel::ast::{BinaryOp, Function, LogicOp, Node, NodeId, UnaryOp};
+use crate::cel::ast::{BinaryOp, Function, LogicOp, MacroKind, Node, NodeId, UnaryOp};
 use crate::cel::program::Program;
 use crate::subscriptions::normal_form::{Clause, Path, Relation};
 use crate::subscriptions::simplify::simplify;
 use atoms::ComparedPaths;
-use reads::flatten;
+use reads::{Scope, flatten};
 use sets::EventSet;
 
 /// A program as clauses.
@@ -51,13 +51,13 @@ const MAX_WORK: usize = 100_000;
 
 /// Lower a program into at most *limit* alternatives.
 pub fn lower(program: &Program, limit: usize) -> Lowered {
-    let mut lowering = Lowering { program, limit, work: 0 };
+    let mut lowering = Lowering { scope: Scope { program, variable: None }, limit, work: 0 };
     let mut operands = Vec::new();
     flatten(&program.ast, program.ast.root(), &mut operands);
     let (mut changed, mut compared) = (Vec::new(), Vec::new());
     let mut all = EventSet::all();
     for operand in operands {
-        let truth = match atoms::pair(&program.ast, operand, true) {
+        let truth = match atoms::pair(&lowering.scope, operand, true) {
             Some(ComparedPaths { one, relation, other, clauses }) => {
                 match relation {
                     None => changed.push((one, other)),
@@ -76,7 +76,7 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
 }
 
 struct Lowering<'p> {
-    program: &'p Program,
+    scope: Scope<'p>,
     limit: usize,
     work: usize,
 }
@@ -98,7 +98,7 @@ impl Lowering<'_> {
 
     fn set_of(&mut self, id: NodeId, wanted: bool) -> EventSet {
         let limit = self.limit;
-        match &self.program.ast[id] {
+        match &self.scope.program.ast[id] {
             Node::Paren(inner) => self.set(*inner, wanted),
             Node::Call { function: Function::Dyn, args } if args.len() == 1 => self.set(args[0], wanted),
             Node::Unary { op: UnaryOp::Not, count, operand } => self.set(*operand, wanted ^ (count % 2 == 1)),
@@ -126,17 +126,31 @@ impl Lowering<'_> {
             }
             Node::Operation { first, rest } => match &rest[..] {
                 [one] => self.comparison(one.op, *first, one.operand, wanted, id),
-                _ => strict::value_of(&self.program.ast, id),
+                _ => strict::value_of(&self.scope, id),
             },
-            _ => atoms::condition(self.program, id, wanted),
+            _ => self.any_element(id, wanted).unwrap_or_else(|| atoms::condition(&self.scope, id, wanted)),
         }
     }
 
     fn comparison(&mut self, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool, id: NodeId) -> EventSet {
         match op {
-            BinaryOp::NotEqual => atoms::comparison(self.program, BinaryOp::Equal, left, right, !wanted),
-            op => atoms::comparison(self.program, op, left, right, wanted),
+            BinaryOp::NotEqual => atoms::comparison(&self.scope, BinaryOp::Equal, left, right, !wanted),
+            op => atoms::comparison(&self.scope, op, left, right, wanted),
         }
-        .unwrap_or_else(|| strict::value_of(&self.program.ast, id))
+        .unwrap_or_else(|| strict::value_of(&self.scope, id))
+    }
+
+    /// The events of which a macro over the elements of a list is *wanted*.
+    fn any_element(&mut self, id: NodeId, wanted: bool) -> Option<EventSet> {
+        let (step, path) = elements::find(&self.scope, id)?;
+        // Of a list in a list no clause says which elements.
+        let Some((condition, wanted)) = elements::condition_of(step, wanted).filter(|_| self.scope.variable.is_none()) else {
+            return Some(elements::over(path));
+        };
+        self.scope.variable = Some(step.slot);
+        let elements = self.set(condition, wanted);
+        self.scope.variable = None;
+        let found = elements::some(&path, elements);
+        Some(EventSet { is_exact: found.is_exact && step.kind != MacroKind::ExistsOne, ..found })
     }
 }

@@ -1,7 +1,7 @@
 //! What an operator or a function asks of a value beside a constant.
 
+use super::reads::Scope;
 use crate::cel::ast::{BinaryOp, Function};
-use crate::cel::program::Program;
 use crate::regexps::CompiledRegexp;
 use crate::subscriptions::normal_form::Atom;
 
@@ -40,15 +40,15 @@ pub(super) fn bounds(op: BinaryOp) -> Option<(Option<bool>, Option<bool>)> {
 }
 
 /// The atom of a test with a constant, and what it says of an empty string.
-pub(super) fn text_atom(program: &Program, function: Function, text: Box<str>) -> Option<(Atom, bool)> {
+pub(super) fn text_atom(scope: &Scope<'_>, function: Function, text: Box<str>) -> Option<(Atom, bool)> {
     let empty = text.is_empty();
     Some(match function {
         Function::StartsWith => (Atom::Prefix(text), empty),
         Function::EndsWith => (Atom::Suffix(text), empty),
         Function::Contains => (Atom::Substring(text), empty),
         Function::Matches => {
-            let at = program.regexps.binary_search_by(|(source, _)| source.cmp(&text)).ok()?;
-            let regexp = &program.regexps[at].1;
+            let at = scope.program.regexps.binary_search_by(|(source, _)| source.cmp(&text)).ok()?;
+            let regexp = &scope.program.regexps[at].1;
             // One that is too large for an automaton, or may take long for a text, is not for the index, which has no budget.
             if regexp.size > MAX_REGEXP_SIZE {
                 return None;

@@ -1,9 +1,11 @@
 //! What an expression reads of an event, and its constants.
 
 use crate::cel::ast::{Ast, Constant, Function, LogicOp, Meaning, Node, NodeId, Step, Variable};
+use crate::cel::program::Program;
 use crate::json::Build;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path, Root};
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
+use std::ops::Deref;
 
 /// Longer paths are read by the program.
 pub(super) const MAX_STEPS: usize = 512;
@@ -14,9 +16,28 @@ pub(super) const MAP: Kinds = Kinds::of(Kind::Map);
 pub(super) const NUMBER: Kinds = Kinds::of(Kind::Number);
 pub(super) const BOOL: Kinds = Kinds::of(Kind::Bool);
 
+/// What the names of an expression stand for.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'p> {
+    pub program: &'p Program,
+    /// The variable of the macro whose condition is looked at: it is read as the document of [`VARIABLE`].
+    pub variable: Option<u32>,
+}
+
+/// Where the paths of a macro's variable begin: no program reads anything else there.
+pub(super) const VARIABLE: Root = Root::Raw;
+
+impl Deref for Scope<'_> {
+    type Target = Ast;
+
+    fn deref(&self) -> &Ast {
+        &self.program.ast
+    }
+}
+
 /// Something of an event that an expression reads.
 pub(super) enum EventRead {
-    /// A member of `data` or `before`, by one name at least.
+    /// A member of `data` or `before`, by one name at least, or a macro's variable or a member of it.
     Path(Path),
     /// `data` or `before` itself.
     Document(Root),
@@ -34,8 +55,11 @@ pub(super) fn unwrap(ast: &Ast, mut id: NodeId) -> NodeId {
     }
 }
 
-pub(super) fn read(ast: &Ast, id: NodeId) -> Option<EventRead> {
+pub(super) fn read(ast: &Scope<'_>, id: NodeId) -> Option<EventRead> {
     match &ast[unwrap(ast, id)] {
+        Node::Ident { meaning: Meaning::Local(slot), .. } if ast.variable == Some(*slot) => {
+            Some(EventRead::Path(Path::part(VARIABLE)))
+        }
         Node::Ident { meaning: Meaning::Variable(variable), .. } => Some(match variable {
             Variable::Data => EventRead::Document(Root::Data),
             Variable::Before => EventRead::Document(Root::Before),
@@ -78,7 +102,7 @@ pub(super) fn steps_from(base: EventRead, ast: &Ast, steps: &[Step]) -> Option<E
     (names.len() <= MAX_STEPS).then(|| EventRead::Path(Path::new(root, names)))
 }
 
-pub(super) fn path_of(ast: &Ast, id: NodeId) -> Option<Path> {
+pub(super) fn path_of(ast: &Scope<'_>, id: NodeId) -> Option<Path> {
     match read(ast, id) {
         Some(EventRead::Path(path)) => Some(path),
         _ => None,

@@ -1,20 +1,20 @@
 //! What an expression that comes to a value has read: a condition that no clause expresses is still only evaluated for events
 //! that have what it is strict in, of kinds that it takes. `data.b - data.c > 50` needs two numbers.
 
-use super::reads::{BOOL, EventRead, LIST, MAP, NUMBER, STRING, is, name_of, read, steps_from};
+use super::reads::{BOOL, EventRead, LIST, MAP, NUMBER, STRING, Scope, is, name_of, read, steps_from};
 use super::sets::EventSet;
-use crate::cel::ast::{Ast, BinaryOp, Function, Node, NodeId, Step, UnaryOp};
+use crate::cel::ast::{BinaryOp, Function, Node, NodeId, Step, UnaryOp};
 use crate::subscriptions::normal_form::Clause;
 use crate::value::Kinds;
 
 /// Events of which an expression comes to a value at all: what it is strict in is there, and of kinds that it takes.
-pub(super) fn value_of(ast: &Ast, id: NodeId) -> EventSet {
+pub(super) fn value_of(ast: &Scope<'_>, id: NodeId) -> EventSet {
     let mut clauses = Vec::new();
     strict(ast, id, Kinds::READABLE, &mut clauses);
     EventSet::within(clauses)
 }
 
-fn strict(ast: &Ast, id: NodeId, kinds: Kinds, clauses: &mut Vec<Clause>) {
+fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, clauses: &mut Vec<Clause>) {
     let mut all = |ids: &[NodeId], kinds: Kinds| ids.iter().for_each(|id| strict(ast, *id, kinds, clauses));
     match &ast[id] {
         Node::Literal(_) | Node::Ident { .. } | Node::Logic { .. } => {}
@@ -39,7 +39,7 @@ fn strict(ast: &Ast, id: NodeId, kinds: Kinds, clauses: &mut Vec<Clause>) {
     }
 }
 
-fn of_chain(ast: &Ast, base: NodeId, steps: &[Step], kinds: Kinds, clauses: &mut Vec<Clause>) {
+fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, clauses: &mut Vec<Clause>) {
     let named = steps.iter().take_while(|step| name_of(ast, step).is_some()).count();
     let kinds_of_named = match steps.get(named) {
         None => kinds,

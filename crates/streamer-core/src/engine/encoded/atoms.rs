@@ -74,7 +74,8 @@ pub enum AtomView<'a> {
     Wildcard(Texts<'a>),
     Regexp(&'a Arc<CompiledRegexp>),
     Cidr(Cidr),
-    Element(&'a Arc<Value>),
+    /// It equals what the one atom says.
+    Element(Atoms<'a>),
     Kinds(Kinds),
     Other(Kinds, Atoms<'a>),
     Topic(TopicDialect, Words<'a>),
@@ -267,7 +268,10 @@ impl Pool {
                 let bits = words[1..5].iter().rev().fold(0, |bits, word| bits << 32 | u128::from(*word));
                 (Cidr(self::Cidr::V6(bits, (head >> 8) as u8)), 5)
             }
-            tag::ELEMENT => (Element(&self.trees[words[1] as usize]), 2),
+            tag::ELEMENT => {
+                let (_, length) = self.atom(&words[1..]);
+                (Element(self.atoms(&words[1..1 + length], 1)), 1 + length)
+            }
             tag::KINDS => (Kinds(self::Kinds::from_bits((head >> 8) as u8)), 1),
             tag::OTHER => {
                 let (count, length) = (words[1], words[2] as usize);
@@ -323,7 +327,7 @@ impl Pool {
                 tag::NULL | tag::FALSE | tag::TRUE | tag::KINDS => (1, 0..0),
                 tag::NUMBER | tag::SIZE => (3, 0..0),
                 tag::TEXT | tag::PREFIX..=tag::EQUAL_FOLDED => (2, 1..2),
-                tag::TREE | tag::ELEMENT => (2, if (*words.get(1)? as usize) < self.trees.len() { 0..0 } else { return None }),
+                tag::TREE => (2, if (*words.get(1)? as usize) < self.trees.len() { 0..0 } else { return None }),
                 tag::REGEXP => (2, if (*words.get(1)? as usize) < self.programs.len() { 0..0 } else { return None }),
                 tag::NUMBERS | tag::TIMESTAMPS | tag::DURATIONS => (1 + 3 * ends, 0..0),
                 tag::STRINGS => (1 + ends, 1..1 + ends),
@@ -336,6 +340,9 @@ impl Pool {
                         return None;
                     }
                     (2 + row.len(), 0..0)
+                }
+                tag::ELEMENT if matches!(words.get(1)? & 0xff, tag::NULL..=tag::TREE) => {
+                    (1 + self.check(&words[1..], 1, true)?, 0..0)
                 }
                 tag::OTHER if !none_of => {
                     let row = words.get(3..)?.get(..*words.get(2)? as usize)?;

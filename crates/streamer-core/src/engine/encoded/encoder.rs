@@ -164,7 +164,13 @@ impl ClauseEncoder {
                 out.extend([tag::REGEXP, self.program(program)]);
             }
             Atom::Cidr(net) => self.cidr(*net, out),
-            Atom::Element(tree) => out.extend([tag::ELEMENT, self.tree(tree)]),
+            Atom::Element(value) => {
+                out.push(tag::ELEMENT);
+                match &**value {
+                    Value::Scalar(scalar) => self.scalar(scalar.as_ref(), out)?,
+                    _ => out.extend([tag::TREE, self.tree(value)]),
+                }
+            }
             Atom::Kinds(kinds) => out.push(tag::KINDS | u32::from(kinds.bits()) << 8),
             Atom::Other { kinds, none_of } => {
                 let start = out.len();
@@ -213,7 +219,12 @@ impl ClauseEncoder {
             }
             AtomView::Regexp(program) => out.extend([tag::REGEXP, self.program(program.clone())]),
             AtomView::Cidr(net) => self.cidr(net, out),
-            AtomView::Element(tree) => out.extend([tag::ELEMENT, self.tree(tree)]),
+            AtomView::Element(equal) => {
+                out.push(tag::ELEMENT);
+                for atom in equal {
+                    self.copy(atom.view, out)?;
+                }
+            }
             AtomView::Kinds(kinds) => out.push(tag::KINDS | u32::from(kinds.bits()) << 8),
             AtomView::Other(kinds, none_of) => {
                 let start = out.len();

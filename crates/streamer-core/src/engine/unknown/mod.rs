@@ -155,6 +155,7 @@ impl PartialEvent {
         let (unknown, tree) = (&self.unknown, &self.new.tree);
         let below = |at: &Option<Pointer>| at.as_ref().is_some_and(|at| tree.meets(at.iter().chain(&path.names)));
         match path.root {
+            Root::Data if *mode == Mode::Changed => below(&unknown.data_at) || below(&unknown.before_at),
             Root::Data => below(&unknown.data_at),
             Root::Before => below(&unknown.before_at),
             Root::Type => unknown.event_type,
@@ -288,10 +289,21 @@ fn may_be_true(store: &Store, clause: u32, touched: &[bool], map: &[PathId], val
         return true;
     }
     let mode = store.mode(view.path);
-    if mode == Mode::AnyLeaf {
-        return false;
+    let path = map[view.path as usize];
+    match mode {
+        Mode::Scalar => {}
+        Mode::AnyLeaf => return false,
+        // An error, or unequal to each element: that is known where all can be compared.
+        Mode::Element | Mode::Member => {
+            let is_equality =
+                view.atoms.into_iter().all(|atom| matches!(atom.view, AtomView::Equal(operand) if operand.kind() != Kind::Bool));
+            let kind = values.at(path, Mode::Scalar).next().map(|at| values.get(at).kind);
+            let is_container = kind == Some(Kind::List) || kind == Some(Kind::Map) && mode == Mode::Member;
+            return !(is_equality && is_container && values.at(path, mode).all(|at| values.get(at).scalar.is_some()));
+        }
+        Mode::Changed => return true,
     }
-    let mut found = values.at(map[view.path as usize], mode);
+    let mut found = values.at(path, mode);
     let Some(seen) = found.next().map(|at| values.get(at)) else { return true };
     let kind = seen.kind;
     let is_scalar = !matches!(kind, Kind::Missing | Kind::BeyondFloat | Kind::List | Kind::Map);
