@@ -196,8 +196,11 @@ impl Entries {
 #[derive(Debug, Default)]
 pub(crate) struct KeptTexts {
     count: AtomicUsize,
-    shelves: [OnceLock<Box<[OnceLock<Box<str>>]>>; SHELVES],
+    shelves: [OnceLock<Shelf>; SHELVES],
 }
+
+/// Room for texts.
+type Shelf = Box<[OnceLock<Box<str>>]>;
 
 /// An event is not so long that it has more than 2^32 lists.
 const SHELVES: usize = 32;
