@@ -237,7 +237,6 @@ OTHER = [
     (FindingCode.ALWAYS_MATCHES, {"cel": "data.a == 1 || true"}),
     (FindingCode.ALWAYS_MATCHES, {"pattern": {"a": [{"exists": True}, {"exists": False}]}}),
     (FindingCode.SLOW, filters(("a", "!=", 1))),
-    (FindingCode.SLOW, filters(("a", "changed", None))),
     (FindingCode.SLOW, {"pattern": {"a": [{"anything-but": "x"}]}}),
     (FindingCode.SLOW, {"pattern": {"a": ["x", {"wildcard": "*"}]}}),
     (FindingCode.SLOW, {"topic": "*.#"}),
