@@ -131,15 +131,23 @@ class Pipeline:
             if self._is_paused and not self._park(feed):
                 return
             try:
-                batch = feed.source.read(WAIT)
+                self._pass_on(feed)
             except EndOfSource:
                 return
-            if batch is not None:
-                self._read_at[feed.name] = time.monotonic()
-                faults.point("source.read")
-                for part in self._matched(feed, batch):
-                    self._waiting.put(part)
-                    faults.point("pipeline.queued")
+
+    def _pass_on(self, feed: Feed) -> None:
+        """Read a batch and put its parts into the queue. The batch is freed before the next one is read.
+
+        Raises:
+            EndOfSource: there are no more.
+        """
+        batch = feed.source.read(WAIT)
+        if batch is not None:
+            self._read_at[feed.name] = time.monotonic()
+            faults.point("source.read")
+            for part in self._matched(feed, batch):
+                self._waiting.put(part)
+                faults.point("pipeline.queued")
 
     def _matched(self, feed: Feed, batch: Batch, only: int | None = None) -> Iterator[Part]:
         setup = self._setup
@@ -217,6 +225,8 @@ class Pipeline:
                 self._delivering_since = time.monotonic()
                 self._hold(parts)
                 self._delivering_since = None
+                # They may be large, and it may be long until the next ones come.
+                del parts
             self.rejected.rest(is_over=True)
         finally:
             self._spool.complete()

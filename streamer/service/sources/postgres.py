@@ -44,6 +44,8 @@ from streamer.service.sources.snapshot import rows_of
 
 #: A server is told that its log may go at most this often, in seconds, unless it asks.
 _TELL: Final = 1.0
+#: A server needs about so many seconds to find out that a connection was closed.
+_CLOSING: Final = 0.1
 #: A slot or its log is gone, its publication is not there in what is read, a file of the log is gone.
 _NOT_READY, _UNDEFINED, _NO_FILE = "55000", "42704", "58P01"
 #: No right, no plugin, and what this server does not know: waiting does not help.
@@ -320,6 +322,7 @@ class PostgresChanges:
         # What the store has of a transaction that was begun holds until that one is over.
         end, begun, done = self._place
         transaction, index, skip = self._transaction, self._index, self._skip
+        is_swollen = self._stream is not None and self._stream.is_swollen
         for each in received:
             if isinstance(each, Keepalive):
                 # In a transaction it tells of the log before its commit.
@@ -346,6 +349,9 @@ class PostgresChanges:
                 end, transaction = found.end, None
                 if found.lsn >= begun:
                     begun = done = 0
+                if is_swollen:
+                    # The next connection brings the rest.
+                    break
                 continue
             if found is not None:
                 # Of wal2json, messages that belong to no transaction: they are no changes, and have no place.
@@ -360,6 +366,9 @@ class PostgresChanges:
         place = Place(end, begun, done) if transaction is None else Place(end, transaction, max(index, skip))
         if place != self._place:
             self._place, self._failures = place, 0
+        if is_swollen and transaction is None:
+            # Within a transaction the large message would come again, and swell the next connection.
+            self._shrink()
         if not records and not self._is_due():
             return None
         self._emitted, self._emitted_at = self._place, time.monotonic()
@@ -370,6 +379,15 @@ class PostgresChanges:
         if self._place == self._emitted or (self._place and self._place.transaction):
             return False
         return self._is_asked or time.monotonic() - self._emitted_at >= self._interval
+
+    def _shrink(self) -> None:
+        """Close the connection, which frees its memory; the next one reads on from the place that was reached."""
+        assert self._stream is not None
+        _LOGGER.debug("slot %s: connects again, to free the memory of a large message", self._slot)
+        self._tell()
+        self._stream.close()
+        self._stream = None
+        self._retry_at = time.monotonic() + _CLOSING
 
     def _lose_connection(self, error: psycopg.Error | _InUseError) -> None:
         if self._stream is not None:

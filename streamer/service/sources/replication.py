@@ -44,6 +44,10 @@ _STATUS: Final = Struct(">cQQQqB")
 #: So often libpq is asked to read on where no message was whole: TLS may hold more than one reading takes, and then the socket
 #: has nothing that could be waited for.
 _IN_VAIN: Final = 2
+#: libpq's buffer has room for the largest message so far, as long as the connection lives. A message past so many bytes is large.
+_LARGE: Final = 16 * 1024 * 1024
+#: A connection stays swollen for so many seconds after its last large message: more of them may follow.
+_SETTLED: Final = 1.0
 #: It shuts down, has crashed, or starts.
 _NOT_NOW: Final = frozenset({"57P01", "57P02", "57P03"})
 _OF_TLS: Final = re.compile("SSL|certificate")
@@ -148,6 +152,7 @@ class Replication:
         self._connection = connect(dsn, replication=streams)
         self._libpq = self._connection.pgconn
         self._turn = Lock()
+        self._large_at: float | None = None
         self._ready = select.poll()
         self._ready.register(self._connection.fileno(), select.POLLIN)
 
@@ -188,6 +193,8 @@ class Replication:
                 count, frame = self._libpq.get_copy_data(1)
                 if count > 0:
                     size, in_vain = size + count, 0
+                    if count > _LARGE:
+                        self._large_at = time.monotonic()
                     if frame[0] == _DATA:
                         found.append(Data(bytes(frame[25:])))
                     elif frame[0] == _KEEPALIVE:
@@ -202,6 +209,11 @@ class Replication:
                     self._libpq.consume_input()
                     in_vain += 1
         return found
+
+    @property
+    def is_swollen(self) -> bool:
+        """Whether it keeps the memory of a large message, and no other one came lately. Only `close` frees that."""
+        return self._large_at is not None and time.monotonic() - self._large_at >= _SETTLED
 
     def wait(self, seconds: float) -> bool:
         """Tell whether there is something to receive, after so long at most."""
