@@ -56,7 +56,7 @@ test-integration: $(VENV)/.dev-$(KIND) $(if $(TEST),,spark-versions) ## what tes
 	STREAMER_BACKEND=$(or $(BACKEND),auto) $(PY) -m pytest -q -m integration $(TEST)
 
 # Rust needs an interpreter and no packages, so on a new machine it is tested while they are installed.
-static:
+static: ## types, Rust and lint, two at a time
 	@$(PAIRED) types rust lint
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting

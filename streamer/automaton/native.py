@@ -52,6 +52,9 @@ class Host:
         """Tell whether a value is a number that no float64 holds."""
         return isinstance(value, BeyondFloat64)
 
+    def bare(self, _: bytes) -> None:
+        """Take note of an event without type and document: a pattern's event has neither."""
+
     def cel_error(self, *_: object) -> None:
         """Take note of what went past its budget: it does not match, and there is no count of it here."""
 
