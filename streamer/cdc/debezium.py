@@ -82,7 +82,7 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     if kind is None:
         return _ignored(_NO_CHANGES[op])
     source = needed(body, "source", Mapping, _WHAT)
-    connector = source.get("connector")
+    connector = part(source, "connector", str, _WHAT, "/source")
     data, before = _row(body, "after", connector), _row(body, "before", connector)
     names = _key(key)
     if before is not None and kind == "delete" and connector not in WHOLE:

@@ -24,7 +24,7 @@ def app() -> None:
 @DATA_DIR
 @PLAIN_FORMAT
 def list_command(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
-    """List the partitions of all sources with their positions, also while the service runs."""
+    """List where each source is, also while the service runs."""
     from streamer.service.store.opened import beside
 
     try:
@@ -48,7 +48,7 @@ def list_command(config: str | None, data_dir: Path | None, report: PlainFormat)
 @CONFIG
 @DATA_DIR
 def move(old: str, new: str, dry_run: bool, config: str | None, data_dir: Path | None) -> None:
-    """Have the source NEW go on where OLD was confirmed, and show what changes. The service must not run meanwhile.
+    """Continue source NEW where OLD was confirmed, and show what changes. The service must not run meanwhile.
 
     A partition that both have gets the position of OLD. Dead letters of OLD's records become NEW's.
     """

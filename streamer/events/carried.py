@@ -89,7 +89,8 @@ def _connector(record: Record, document_at: Pointer) -> Any:
     if len(document_at) == 2:
         root = root.get(document_at[0])
     source = root.get("source") if isinstance(root, Mapping) else None
-    return source.get("connector") if isinstance(source, Mapping) else None
+    connector = source.get("connector") if isinstance(source, Mapping) else None
+    return connector if isinstance(connector, str) else None
 
 
 def _dms_delete(record: Record) -> Iterator[Pointer]:

@@ -126,6 +126,8 @@ def _kind(layout: EventLayout, part: str) -> Schema:
         unit = NANOSECONDS[layout.ts_format]
         return {"type": ["integer", "null"], "minimum": -(-EARLIEST_NS // unit), "maximum": LATEST_NS // unit}
     if part in ("data", "before"):
+        if layout.format == "cloudevents":
+            return {}
         if layout.encoded is None:
             return {"type": ["object", "null"]}
         return {"type": ["object", "string", "null"], "contentMediaType": "application/json"}

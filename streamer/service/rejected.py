@@ -12,9 +12,8 @@ from streamer.terminal import printable
 
 #: Seconds between two lines about one source and reason.
 EVERY: Final = 10.0
-#: Characters of the reason, and of the record, that a line has.
-_REASON: Final = 300
-_RECORD: Final = 120
+#: Characters of a reason that a line has.
+_REASON: Final = 120
 
 
 @final
@@ -49,10 +48,10 @@ class Rejected:
         letter = self._last[key]
         number = self._number(letter)
         what = "1 record was" if count == 1 else f"{count:,} records were"
-        example = printable(letter.record[:_RECORD].decode(errors="replace"))
+        # The code and the place of the error. What follows may quote the record, whose values do not belong into a log.
+        reason = printable(letter.reason.partition(": ")[0][:_REASON])
         self._log(
-            "sources.%s: %s rejected; the last one at %s %s: %s: %s%s; streamer dead-letters %s shows %s",
-            *(letter.source, what, printable(letter.partition), letter.position, printable(letter.reason[:_REASON]), example),
-            "…" if len(letter.record) > _RECORD else "",
+            "sources.%s: %s rejected; for example the one at %s %s: %s; streamer dead-letters %s shows %s",
+            *(letter.source, what, printable(letter.partition), letter.position, reason),
             *(("list", "them") if number is None else (f"show {number}", "it")),
         )

@@ -139,7 +139,7 @@ def billing_of(api: Api, name: str, **headers: str) -> Any:
         ({"url": "https://example.com/", "secrets": ["hidden"]}, "secrets[0]"),
         ({"url": "https://example.com/", "secrets": [{"env": "HOME"}]}, "secrets[0]"),
         ({"url": "https://example.com/", "secrets": "hidden"}, "secrets"),
-        ({"hidden": 1}, ""),
+        ({"nonsense": 1}, "nonsense"),
     ],
 )
 def test_what_cannot_be_a_gateway_is_refused_with_its_place_and_without_what_it_hides(

@@ -73,17 +73,16 @@ def test_a_line_has_count_example_and_the_command_that_shows_it(
     rejected.add([letter(stage="deliver", sink="hooks")])
     rejected.rest()
     assert len(caplog.messages) == 3
-    assert caplog.messages[0].startswith(
-        "sources.orders: 2 records were rejected; the last one at 0 8: malformed_json at byte 3: expected a value: "
-        '{"a\\x1b[31mxxx'
+    assert caplog.messages[0] == (
+        "sources.orders: 2 records were rejected; for example the one at 0 8: malformed_json at byte 3; "
+        "streamer dead-letters show 17 shows it"
     )
-    assert caplog.messages[0].endswith("x…; streamer dead-letters show 17 shows it")
     assert all(len(each) < 700 and each.isprintable() for each in caplog.messages)
-    assert caplog.messages[1].startswith("sources.orders: 1 record was rejected; the last one at 0 7")
+    assert caplog.messages[1].startswith("sources.orders: 1 record was rejected; for example the one at 0 7")
     clock.now = 10.0
     rejected.rest()
     assert len(caplog.messages) == 4
-    assert caplog.messages[3].startswith("sources.orders: 100 records were rejected; the last one at 0 9")
+    assert caplog.messages[3].startswith("sources.orders: 100 records were rejected; for example the one at 0 9")
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
@@ -99,7 +98,7 @@ def test_a_service_logs_what_it_rejects_and_the_command_names_the_letter(
     assert 2 <= len(lines) <= 3
     assert sum(int(re.search(r"orders: ([\d,]+) record", each)[1].replace(",", "")) for each in lines) == 3001  # type: ignore[index]
     (line,) = [each for each in lines if "malformed_json" in each]
-    assert '{"not": "whole' in line
+    assert "whole" not in line
     found = re.search(r"streamer dead-letters show (\d+) shows it", line)
     assert found is not None
     store = Store(tmp_path / "data")

@@ -12,9 +12,11 @@ def made(section: Source, max_event_bytes: int) -> protocols.Source:
     """Return the source that a section describes, not opened yet. Raises ServiceError where its driver is not installed."""
     match section:
         case FileSource():
-            return FileLines(section.path, follow=section.follow, poll=section.poll.total_seconds(), max_bytes=max_event_bytes)
+            poll = section.poll.total_seconds()
+            is_json = section.format == "json"
+            return FileLines(section.path, follow=section.follow, poll=poll, max_bytes=max_event_bytes, is_json=is_json)
         case StdinSource():
-            return StdinLines(max_bytes=max_event_bytes)
+            return StdinLines(max_bytes=max_event_bytes, is_json=section.format == "json")
         case PostgresSource():
             try:
                 with needed("reading PostgreSQL needs psycopg", "postgres"):

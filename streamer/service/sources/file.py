@@ -91,11 +91,12 @@ class FileLines:
 
     is_shared: Final = False
 
-    def __init__(self, path: Path, *, follow: bool, poll: float, max_bytes: int) -> None:
+    def __init__(self, path: Path, *, follow: bool, poll: float, max_bytes: int, is_json: bool = True) -> None:
         self._path = path
         self._follow = follow
         self._poll = poll
         self._max_bytes = max_bytes
+        self._is_json = is_json  # a line of another format may be an array
         self._reading: deque[_Reading] = deque()
         self._gone: deque[str] = deque()
         self._is_waiting = False
@@ -206,7 +207,7 @@ class FileLines:
             if offset == 0 and may_be_compressed(chunk):
                 self._inflate(reading)
             else:
-                if offset == 0 and (what := foreign(chunk[:LOOKS], is_all=True)):
+                if self._is_json and offset == 0 and (what := foreign(chunk[:LOOKS], is_all=True)):
                     raise ServiceError(f"{self._path}: {what}")
                 if len(reading.head) < HEAD and offset == len(reading.head):
                     reading.head += chunk[: HEAD - len(reading.head)]

@@ -27,11 +27,12 @@ class StdinLines:
 
     is_shared: Final = False
 
-    def __init__(self, *, max_bytes: int) -> None:
+    def __init__(self, *, max_bytes: int, is_json: bool = True) -> None:
         self._lines = Lines(max_bytes)
         self._partition = secrets.token_hex(8)
         self._inflated: Iterator[bytes] | None = None
         self._is_begun = False
+        self._is_json = is_json  # a line of another format may be an array
 
     def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
         """See `Source`."""
@@ -68,7 +69,7 @@ class StdinLines:
         file = sys.stdin.fileno()
         chunk = os.read(file, CHUNK)
         if self._is_begun or not may_be_compressed(chunk):
-            if not self._is_begun and (what := foreign(chunk[:LOOKS], is_all=True)):
+            if self._is_json and not self._is_begun and (what := foreign(chunk[:LOOKS], is_all=True)):
                 raise ServiceError(f"standard input: {what}")
             self._is_begun = True
             return chunk
