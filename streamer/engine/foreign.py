@@ -45,6 +45,7 @@ _ENCODINGS: Final = (
     (codecs.BOM_UTF16_LE, "UTF-16"),
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: Of text without a mark, by which of its first four bytes are zero.
 _ZEROS: Final = {
     (False, True, True, True): "UTF-32LE",
@@ -65,6 +66,8 @@ def foreign(head: bytes, *, is_all: bool) -> str | None:
         is_all: whether there is no more, or enough to tell.
     """
     if len(head) < 4 and not is_all and (b"\0" in head or _may_be_binary(head)):
+        return None
+    if head.startswith(_UTF16) and not is_all and b"\0" not in head and b"\n" not in head:
         return None
     if (found := no_text(head)) is not None:
         return found
@@ -90,7 +93,9 @@ def no_text(head: bytes) -> str | None:
     for magic, what, advice in _MAGICS:
         if head.startswith(magic):
             return _said(what, advice)
-    marked = next((name for mark, name in _ENCODINGS if head.startswith(mark)), None)
+    # Two bytes alone may be damage: UTF-16 has a NUL in each line, in its end if nowhere else.
+    is_marked = not head.startswith(_UTF16) or b"\0" in head or len(head) == 2
+    marked = next((name for mark, name in _ENCODINGS if head.startswith(mark)), None) if is_marked else None
     name = marked or (_ZEROS.get(tuple(byte == 0 for byte in head[:4])) if len(head) >= 4 else None)  # type: ignore[arg-type]
     return None if name is None else _said(f"text in {name}", f"convert it: `iconv -f {name} -t UTF-8 FILE`")
 

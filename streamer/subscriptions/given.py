@@ -24,6 +24,9 @@ MAX_DEPTH: Final = Limits().max_depth
 MAX_LABELS_BYTES: Final = 16 * 1024 * 1024
 #: Longer integers are kept as digits: Python takes the square of their number in time to read them, and refuses to.
 MAX_DIGITS: Final = 4300
+_READABLE: Final = 10**MAX_DIGITS
+#: After so many lists and objects it is looked at whether they are the same ones, many times.
+_MANY: Final = 10_000
 
 
 def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -34,7 +37,7 @@ def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
             than `MAX_DEPTH` or in itself, or longer than `MAX_LABELS_BYTES`; with its place.
     """
     result: dict[str, Any] = {}
-    size = 0
+    size, containers, is_checked = 0, 1, False
     # What is still to be filled: source, copy, place, depth. The subscription itself is the first level.
     pending: list[tuple[Any, Any, Place, int]] = [(labels, result, Place(None, place), 2)]
     while pending:
@@ -55,6 +58,10 @@ def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
                     raise SubscriptionError(f"nested deeper than {MAX_DEPTH} levels, or in itself", place=place)
                 made = {} if isinstance(item, Mapping) else []
                 pending.append((item, made, where, depth + 1))
+                containers += 1
+                if containers > _MANY and not is_checked:
+                    is_checked = True
+                    _check_shared(labels, place)
             else:
                 made, length = _label(item, where)
                 size += length
@@ -65,6 +72,34 @@ def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
             else:
                 copy.append(made)
     return result
+
+
+def _check_shared(labels: Mapping[str, Any], place: str) -> None:
+    """Refuse labels within themselves, and whose JSON text is too long even without its strings and long numbers.
+
+    Each list and object is looked at once: one may hold another twice, which holds another twice, and so on.
+    Raises SubscriptionError.
+    """
+    # With the original, so that no other object gets its id while this runs; 0 until all that it holds is known.
+    lengths: dict[int, tuple[Any, int]] = {}
+    pending: list[tuple[Any, list[Any] | None]] = [(labels, None)]
+    while pending and len(lengths) * 2 <= MAX_LABELS_BYTES:
+        source, values = pending.pop()
+        if values is not None:
+            # Brackets, commas, quotes and colons of names, and each value.
+            length = 2 + max(len(values) - 1, 0) + (3 * len(values) if isinstance(source, Mapping) else 0)
+            length += sum(lengths[id(each)][1] if id(each) in lengths else 1 for each in values)
+            lengths[id(source)] = source, length
+        elif id(source) in lengths:
+            if not lengths[id(source)][1]:
+                raise SubscriptionError(f"nested deeper than {MAX_DEPTH} levels, or in itself", place=place)
+        else:
+            lengths[id(source)] = source, 0
+            values = list(source.values() if isinstance(source, Mapping) else source)
+            pending.append((source, values))
+            pending += [(each, None) for each in values if isinstance(each, Mapping | list | tuple)]
+    if pending or lengths[id(labels)][1] > MAX_LABELS_BYTES:
+        raise SubscriptionError(f"more than {MAX_LABELS_BYTES} bytes of JSON text", place=place)
 
 
 def _label(value: Any, where: Place) -> tuple[Any, int]:
@@ -89,7 +124,7 @@ def _integer(value: int, where: Place) -> tuple[int | BeyondFloat64, int]:
     # Log10 of 2 is a little more than 0.301.
     if (digits := value.bit_length() * 301 // 1000) > MAX_LABELS_BYTES:
         raise SubscriptionError(f"more than {MAX_LABELS_BYTES} bytes of JSON text", place=str(where))
-    if abs(value) < 10**MAX_DIGITS:
+    if abs(value) < _READABLE:
         return value, digits + 2
     # Decimal, unlike str(), writes integers of any length.
     return BeyondFloat64(text := str(Decimal(value))), len(text)

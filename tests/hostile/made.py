@@ -170,7 +170,7 @@ def _python_events() -> Iterator[Row]:
         "bytes": b"x",
         "a set": {1},
         "an object": object(),
-        "a mapping that is no dict": types.MappingProxyType({}),
+        "a view of a dict": {}.keys(),
         "a complex number": 1j,
     }.items():
         yield Row(
@@ -185,6 +185,7 @@ def _python_events() -> Iterator[Row]:
         yield Row(f"{name} for an event", event=event, event_error={"code": "not_an_object"})
     yield Row("an object for an event", event=object(), event_error={"code": "bad_value"})
     yield Row("a str with half of a surrogate pair", event='{"a":"\ud800"}', event_error={"code": "lone_surrogate", "offset": 6})
+    yield Row("a mapping that is no dict in a dict", event={"data": {"a": types.MappingProxyType({})}}, expect=True)
     yield Row("bytes that can be changed", event=bytearray(b"{}"), expect=True)
     yield Row("a view of every second byte", event=memoryview(b"{ } ")[::2], expect=True)
     yield Row("an ordered dict", event=OrderedDict(data=OrderedDict(a=1)), expect=True)
@@ -293,16 +294,34 @@ def _python_subscriptions() -> Iterator[Row]:
     def filtered(value: Any) -> dict[str, Any]:
         return {"id": "s", "filters": [{"field": "a", "op": "==", "value": value}]}
 
-    yield Row("labels that hold themselves", subscription={"id": "s", "labels": cyclic}, event=b"{}", expect=True)
+    yield Row(
+        "labels that hold themselves",
+        subscription={"id": "s", "labels": cyclic},
+        subscription_error={"place": "labels", "contains": "in itself"},
+    )
+    beside: list[Any] = [[1]] * 20_000
+    beside.append(beside)
+    yield Row(
+        "a list of labels that holds itself beside 20,000 others",
+        subscription={"id": "s", "labels": {"a": beside}},
+        subscription_error={"place": "labels", "contains": "in itself"},
+    )
     yield Row(
         "labels 100,000 levels deep",
         later_on_the_reference=True,
         subscription={"id": "s", "labels": deep},
-        event=b"{}",
-        expect=True,
+        subscription_error={"place": "labels", "contains": "deeper than 512 levels"},
     )
-    yield Row("labels of 2^40 values", subscription={"id": "s", "labels": {"a": shared}}, event=b"{}", expect=True)
-    yield Row("labels that no JSON holds", subscription={"id": "s", "labels": {"a": object()}}, event=b"{}", expect=True)
+    yield Row(
+        "labels of 2^40 values",
+        subscription={"id": "s", "labels": {"a": shared}},
+        subscription_error={"place": "labels", "contains": "more than 16777216 bytes"},
+    )
+    yield Row(
+        "labels that no JSON holds",
+        subscription={"id": "s", "labels": {"a": object()}},
+        subscription_error={"place": "labels.a", "contains": "not object"},
+    )
     yield Row("a value that holds itself", subscription=filtered(circle), subscription_error={"contains": "deep"})
     yield Row(
         "a value 100,000 levels deep",

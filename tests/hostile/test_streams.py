@@ -66,7 +66,7 @@ def filled(engine: Callable[..., Engine]) -> Engine:
         ),
         pytest.param(b"{}\r{}\n" + GOOD, [(1, "malformed_json"), (2, "1")], id="a line that ends in CR"),
         pytest.param(b'{"a":"' + b"x" * (1 << 20) + b'"}\n' + GOOD, [(1, "too_long"), (2, "1")], id="a line that is too long"),
-        pytest.param(b"[" * 100_000 + b"\n" + GOOD, [(1, "too_deep"), (2, "1")], id="a line that is too deep"),
+        pytest.param(GOOD + b"[" * 100_000 + b"\n" + GOOD, [(1, "1"), (2, "too_deep"), (3, "1")], id="a line that is too deep"),
         pytest.param(b"\x1f", [(1, "malformed_json")], id="half of gzip's first bytes"),
         pytest.param(ZSTD_MAGIC[:3], [(1, "malformed_json")], id="three of zstd's first bytes"),
         pytest.param(gzip.compress(GOOD) + bytes(5000), [(1, "1")], id="gzip padded with zeros"),

@@ -323,7 +323,7 @@ def test_a_path_is_text(engine: MakeEngine, path: Any) -> None:
 
 def test_a_snapshot_is_a_file(engine: MakeEngine, tmp_path: Path) -> None:
     """The error names the path that was given, and nothing is left beside it."""
-    with pytest.raises(IsADirectoryError, match="a snapshot is a file, and this is a directory") as error:
+    with pytest.raises(IsADirectoryError, match="expected a regular file or a new name, and this is a directory") as error:
         engine().save(tmp_path)
     assert error.value.filename == str(tmp_path)
     with pytest.raises(FileNotFoundError) as missing:
