@@ -254,7 +254,7 @@ def test_a_dictionary_json_nulls_and_whatever_exports_itself_is_read(filled: Eng
 )
 def test_anything_else_is_a_type_error(filled: Engine, given: Any) -> None:
     for ask in (filled.match_arrow, filled.locate_arrow):
-        with pytest.raises(TypeError, match="events are (an|one) "):
+        with pytest.raises(TypeError, match=r"events are (an|one) "):
             ask(given)
 
 
