@@ -16,7 +16,7 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, show
 
 @click.group(name="positions", short_help="Look after the positions of sources.", no_args_is_help=True)
 def app() -> None:
-    """List where sources were confirmed, and have one that was renamed go on where it was."""
+    """List where sources were confirmed, and let one that was renamed continue where it was."""
 
 
 @app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
