@@ -319,7 +319,7 @@ def test_the_interpreter_ends_while_the_merging_thread_is_at_work() -> None:
         import streamer, threading
         e = streamer.Engine()
         for k in range(12):
-            e.add_many({"id": f"s{k}-{n}", "labels": {"n": {1}}, "pattern": {"data": {"a": [n]}}} for n in range(3000))
+            e.add_many({"id": f"s{k}-{n}", "labels": {"n": 2**70}, "pattern": {"data": {"a": [n]}}} for n in range(3000))
         threading.Thread(target=lambda: [e.match_batch([b'{"data": {"a": 1}}'] * 100) for _ in range(20)], daemon=True).start()
         matches = e.match(b'{"data": {"a": 1}}')
         print(len(matches))
