@@ -23,6 +23,7 @@ from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, Int
 from streamer.native.core import COMPILED, COMPILED_BYTES, NativeCore, Recent
 from streamer.telemetry import BOUNDS, REJECTIONS, SIZES
 from tests.tools.hooks import hooks
+from tests.tools.marked import MarkedLabels
 
 MakeEngine = Callable[..., Engine]
 
@@ -188,32 +189,23 @@ def test_memory_returns_after_10000_single_rounds(engine: MakeEngine) -> None:
     assert e.match_ids(EVENT) == ["stays"]
 
 
-#: Begins a list in labels that is looked for among all objects.
-MARK = "a label that is looked for"
-
-
-def labels_alive() -> int:
-    """Return how many labels with a mark are held anywhere."""
-    gc.collect()
-    return sum(type(each) is list and each[:1] == [MARK] for each in gc.get_objects())
-
-
 def test_what_text_does_not_say_is_kept_as_it_is_and_let_go(engine: MakeEngine) -> None:
+    marked = MarkedLabels()
     e = engine()
-    e.add(Subscription(id="s", labels={"label": [MARK, 2**70]}, pattern=b'{"data": {"a": [1]}}'))
+    e.add(Subscription(id="s", labels=marked.new(), pattern=b'{"data": {"a": [1]}}'))
     matches = e.match(EVENT)
-    assert matches[0].labels == {"label": [MARK, 2**70]}
+    assert matches[0].labels == marked.new()
     held = e.get("s")
     assert held == Subscription(id="s", labels=matches[0].labels, pattern=b'{"data": {"a": [1]}}')
     assert held.labels is matches[0].labels
     del held
     e.remove("s")
-    assert matches[0].labels == {"label": [MARK, 2**70]}
-    assert labels_alive() == 1
+    assert matches[0].labels == marked.new()
+    assert marked.alive() == 1
     del matches
     for n in range(3):
         e.add({"id": f"other{n}"})
-    assert labels_alive() == 0
+    assert marked.alive() == 0
 
 
 def test_the_collector_walks_through_results_only_where_they_may_lead_back_to_themselves(engine: MakeEngine) -> None:

@@ -15,6 +15,7 @@ import pytest
 from streamer import Engine
 from streamer.reference import core as reference_core
 from tests.tools.hooks import hooks
+from tests.tools.marked import MarkedLabels
 
 MakeEngine = Callable[..., Engine]
 
@@ -264,32 +265,22 @@ def test_1000_rounds_of_adding_and_removing_leave_nothing_behind(engine: MakeEng
     assert e.match_ids(EVENT) == ["stays"]
 
 
-#: Begins lists in labels that are looked for among all objects.
-MARK = "a label that is looked for"
-
-
-def labels_alive() -> int:
-    """Return how many labels with a mark are held anywhere."""
-    gc.collect()
-    return sum(type(each) is list and each[:1] == [MARK] for each in gc.get_objects())
-
-
 def test_a_dropped_result_lets_go_of_what_it_saw(engine: MakeEngine) -> None:
+    marked = MarkedLabels()
     e = engine()
-    # Natively an object is held only where JSON text of 64-bit numbers does not say all of it.
-    e.add_many({"id": f"s{n}", "filters": ONE, "labels": {"label": [MARK, 2**70]}} for n in range(500))
-    assert labels_alive() == 500
+    e.add_many({"id": f"s{n}", "filters": ONE, "labels": marked.new()} for n in range(500))
+    assert marked.alive() == 500
     matches = e.match(EVENT)
     e.apply([])
     e.add({"id": "later"})
-    assert labels_alive() == 500
+    assert marked.alive() == 500
     assert len(matches.ids()) == 500
-    assert all(match.labels == {"label": [MARK, 2**70]} for match in matches)
+    assert all(match.labels == marked.new() for match in matches)
     del matches
     # What is no longer wanted goes with one of the writes that follow.
     for n in range(3):
         e.add({"id": f"later{n}"})
-    assert labels_alive() == 0
+    assert marked.alive() == 0
 
 
 def test_writers_take_turns(engine: MakeEngine) -> None:
