@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections import Counter
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
-from cel_expr_python import cel
 
 from streamer.cel_eval import Program, compile_cel, evaluate_cel
 from streamer.cel_eval.parse import MACROS
 from streamer.cel_eval.types import FUNCTIONS, METHODS
 from streamer.errors import CelError
 from streamer.model import Event, Limits
+from tests.differential import google
 from tests.differential.cel_expressions import Expressions
 from tests.differential.records import record
 
-DIFFERENCES: list[dict[str, str]] = tomllib.loads((Path(__file__).parent / "known_differences.toml").read_text("utf-8"))[
-    "difference"
-]
 LIMITS = Limits()
-
-
-@cache
-def _theirs() -> Any:
-    return cel.NewEnv(variables={"data": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)})
 
 
 def _compiled(source: str) -> Program | None:
@@ -36,33 +23,6 @@ def _compiled(source: str) -> Program | None:
         return compile_cel(source, LIMITS)
     except CelError:
         return None
-
-
-def _accepted_by_them(source: str) -> bool:
-    try:
-        _theirs().compile(source)
-    except RuntimeError:
-        return False
-    return True
-
-
-def _their_verdict(expression: Any, document: dict[str, Any]) -> str:
-    try:
-        value = expression.eval(data={"data": document})
-    except RuntimeError:
-        return "error"
-    # A result that is no bool is an error to us.
-    return str(value.value()).lower() if value.type() == cel.Type.BOOL else "error"
-
-
-def _is_listed(kind: str, ours: str, theirs: str, source: str, document: dict[str, Any] | None = None) -> bool:
-    return any(
-        known["kind"] == kind
-        and re.search(known["pattern"], f"{source} {document}")
-        and known.get("ours", ours) == ours
-        and known.get("theirs", theirs) == theirs
-        for known in DIFFERENCES
-    )
 
 
 COVERED = sorted(
@@ -81,21 +41,20 @@ def _compare(seeds: range, covered: Counter[str] | None = None) -> Counter[str]:
         source = made.program()
         program = _compiled(source)
         if program is None:
-            accepted = _accepted_by_them(source)
-            assert not accepted or _is_listed("refusal", "refused", "accepted", source), f"seed {seed}: {source!r}"
+            accepted = google.is_accepted(source)
+            assert not accepted or google.is_listed("refusal", "refused", "accepted", source), f"seed {seed}: {source!r}"
             counted["refused by both" if not accepted else "listed refusal"] += 1
             continue
         if covered is not None:
             covered.update(used for used in COVERED if used in source)
-        # Their checker refuses comparisons that the contract accepts.
-        expression = _theirs().compile(source, disable_check=True)
+        expression = google.compiled(source)
         for _ in range(3):
             document = made.document()
             event = Event(raw={"data": document}, tenant="t", data=document)
             ours = evaluate_cel(program, event, LIMITS.cel_budget).verdict.value
-            theirs = _their_verdict(expression, document)
+            theirs = google.verdict_of(expression, document)
             if ours != theirs:
-                listed = _is_listed("verdict", ours, theirs, source, document)
+                listed = google.is_listed("verdict", ours, theirs, source, document)
                 assert listed, f"seed {seed}: {source!r} on {document!r}: {ours}, {theirs}"
             counted[ours if ours == theirs else "listed verdict"] += 1
     return counted
@@ -141,6 +100,6 @@ def test_the_expressions_use_every_function_and_every_operator() -> None:
 def test_each_listed_difference_of_verdicts_is_real(source: str, ours: str) -> None:
     program = compile_cel(source, LIMITS)
     assert evaluate_cel(program, Event(raw={}, tenant="t"), LIMITS.cel_budget).verdict.value == ours
-    theirs = _their_verdict(_theirs().compile(source, disable_check=True), {})
+    theirs = google.verdict_of(google.compiled(source), {})
     assert theirs != ours
-    assert _is_listed("verdict", ours, theirs, source)
+    assert google.is_listed("verdict", ours, theirs, source)
