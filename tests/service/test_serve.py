@@ -63,7 +63,11 @@ def test_what_was_delivered_is_not_delivered_again(make: Make, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["gzip", "zstd", "plain"])
-def test_a_whole_file_may_be_compressed_and_is_read_on_where_it_was_confirmed(make: Make, tmp_path: Path, kind: str) -> None:
+def test_a_whole_file_may_be_compressed_and_is_read_on_where_it_was_confirmed(
+    make: Make, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One part of the file at most waits for delivery, so the first commit has one part.
+    monkeypatch.setattr("streamer.service.waiting.MOST_BYTES", 1)
     compress = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress, "plain": bytes}[kind]
     text = b"\n".join(event(number, pad="x" * 500) for number in range(3000)) + b"\n"
     (tmp_path / "in.jsonl").write_bytes(compress(text))
