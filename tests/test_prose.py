@@ -32,7 +32,8 @@ def prose(page: str) -> str:
     page = re.sub(r"^```.*?^```\s*?$|<!--.*?-->|<[^>\n]*>", "", page, flags=re.M | re.S)
     page = re.sub(r"`[^`\n]*`", "`", page)  # one sign stays, so that a sentence still begins with something
     page = re.sub(r"\]\([^)\s]*\)", "]", page)
-    page = re.sub(r"^[#>*\s-]+|^\|[-:| ]+\|$", "", page, flags=re.M)
+    page = re.sub(r"^\s*(?:[-*>]|\d+\.|#+) +", "\n", page, flags=re.M)
+    page = re.sub(r"^\|[-:| ]+\|$", "", page, flags=re.M)
     # Join the lines of a paragraph; each row of a table stays a line of its own.
     return re.sub(r"(?<!\|)\n(?=[^\n|])", " ", page)
 
