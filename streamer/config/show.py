@@ -97,7 +97,7 @@ def table() -> str:
 def _tables(section: type[Section], above: tuple[str, ...], defaults: Mapping[str, Any], kind: str = "") -> Iterator[str]:
     own = {name: info for name, info in section.model_fields.items() if section_of(info) is None}
     if own:
-        yield f"### `{'.'.join(above)}`{kind}\n" if above else "### Beside `matching`\n"
+        yield f"### `{'.'.join(above)}`{kind}\n" if above else "### The top level\n"
         if above:
             yield f"{_first_line(section)}\n"
         yield "| field | default | reload | meaning |\n|---|---|---|---|"

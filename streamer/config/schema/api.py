@@ -1,4 +1,4 @@
-"""The HTTP API: who may ask, how much, and how it is served."""
+"""The HTTP API: its tokens, limits and connections."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from streamer.config.units import Duration, Size
 
 @final
 class ApiTokens(Section):
-    """Who may use the API."""
+    """The tokens of the API."""
 
     file: File | None = None
     """The file that `streamer tokens` writes; relative to the configuration file. It is read again when it changes. The API is
-    served where it is named, or with `streamer serve --dev`."""
+    served if you set it, or with `streamer serve --dev`."""
 
 
 @final
@@ -35,7 +35,7 @@ class ApiTls(Section):
     certificate: File | None = None
     """Certificates in PEM, the server's own first; null for HTTP without TLS. It is relative to the configuration file."""
     key: File | None = None
-    """The private key in PEM; relative to the configuration file. It may stand in the file of the certificate."""
+    """The private key in PEM; relative to the configuration file. The file of the certificate may contain it."""
 
     def claims(self) -> Iterator[Claim]:
         """See `Section`."""
@@ -44,7 +44,7 @@ class ApiTls(Section):
 
 @final
 class ApiLimits(Section):
-    """What a connection or a request may cost. Past it the request is refused, or the connection closed."""
+    """Limits of a connection or a request. Beyond them the request is refused, or the connection closed."""
 
     body: Size = 1024**2
     """Length of the body of a request."""
@@ -53,37 +53,37 @@ class ApiLimits(Section):
     head: Size = 16 * 1024
     """Length of a request's line and headers."""
     head_time: Duration = timedelta(seconds=10)
-    """How long the line and the headers of a request may take to come, from its first byte or from the connection on."""
+    """Longest time to receive the line and the headers of a request, from its first byte or from the connection on."""
     body_time: Duration = timedelta(seconds=30)
-    """How long the body of a request may take to come."""
+    """Longest time to receive the body of a request."""
     idle_time: Duration = timedelta(seconds=60)
-    """How long a connection may wait for its next request, and for its peer to take some of an answer."""
+    """How long a connection may wait for its next request, and for its peer to read some of an answer."""
     connections: Whole = 512
-    """Connections at once. The one that has waited longest without a whole request gives way to a new one."""
+    """Simultaneous connections. A new one replaces the one that has waited longest without a whole request."""
     connections_of_a_peer: Whole = 256
-    """Connections from one address at once; as of `connections`."""
+    """Simultaneous connections from one address, with the same rule."""
     requests: Whole = 64
-    """Requests that are answered at once."""
+    """Requests that are answered simultaneously."""
     requests_of_a_token: Whole = 8
-    """Requests with one token that are answered at once."""
+    """Requests with one token that are answered simultaneously."""
     streams: Whole = 256
-    """Streams of matches at once, each of which is a connection."""
+    """Simultaneous streams of matches; each is a connection."""
     heartbeat: Duration = timedelta(seconds=15)
-    """A stream that has nothing to send for so long is sent a comment, so that nobody takes it for dead."""
+    """Time without data after which a stream sends a comment, so that the client sees that it is alive."""
 
 
 @final
 class ApiQuotas(Section):
-    """How much a tenant may have and ask. Requests past it are refused, and others are left alone."""
+    """Quotas of a tenant. Requests beyond them are refused, without effect on other tenants."""
 
     subscriptions: Whole = 1_000_000
     """Subscriptions of a tenant."""
     unindexed: Whole = 1000
-    """Of those, how many no condition can be looked up of, so that they are candidates for every event of their collection."""
+    """Subscriptions of a tenant without any indexable condition: they are candidates for every event of their collection."""
     texts: Size = 1024**3
-    """Bytes of a tenant's subscriptions together, as they were written."""
+    """Bytes of all subscriptions of a tenant, as they were written."""
     history: Size = 256 * 1024**2
-    """Bytes of what is known of the changes of a tenant's subscriptions, `service.history`; the oldest ones leave it."""
+    """Bytes of the history of a tenant's subscriptions, `service.history`; the oldest entries leave it."""
     requests_a_second: Whole = 100
     """Requests of a tenant a second; twice as many may come at once."""
     gateways: Annotated[int, Field(ge=0, le=10_000), BeforeValidator(number)] = 100
@@ -91,8 +91,8 @@ class ApiQuotas(Section):
     streams: Whole = 64
     """Streams of matches of a tenant at once."""
     spool: Size = 256 * 1024**2
-    """Bytes of messages that a tenant's own gateways hold together: those that wait, and those kept for streams. When it is
-    full the oldest ones kept for streams leave it, and then the oldest that wait become dead letters. Others wait for nobody."""
+    """Bytes of messages of all gateways of a tenant: those that wait, and those kept for streams. When it is full the oldest ones
+    kept for streams leave it first, then the oldest waiting ones become dead letters. Other tenants are not delayed."""
 
 
 @final
@@ -102,11 +102,12 @@ class Api(Section):
     address: Annotated[str, AfterValidator(checked_address)] = "127.0.0.1"
     """IP address or name of a host to listen at; `0.0.0.0` for every address of this machine."""
     port: Annotated[int, Field(ge=0, le=65_535), BeforeValidator(number)] = 8474
-    """Port to listen at; 0 for any that is free."""
+    """Port to listen at; 0 for any free port."""
     hosts: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
-    """Names by which clients know the server, as a list. Addresses, `localhost` and `address` are taken as they are."""
+    """Names of the server for clients, as a list. Addresses, `localhost` and `address` are always accepted."""
     origins: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
-    """Origins of pages that may use the API from a browser besides the server's own, as `https://console.example.com`."""
+    """Origins of pages that may use the API from a browser in addition to the server's own, for example
+    `https://console.example.com`."""
     console: bool = True
     """Whether the server has the console, pages for a browser under `/console/` (docs/console.md)."""
     tokens: ApiTokens = Field(default_factory=ApiTokens)

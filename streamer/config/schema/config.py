@@ -1,4 +1,4 @@
-"""All sections together, and what must fit between them."""
+"""All sections together, and the rules between them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Config(Section):
 
     matching: Matching = Field(default_factory=Matching)
     subscriptions: Files = ()
-    """One path or a list: JSON lines of subscriptions to begin with, plain, gzip or zstd; relative to the configuration file."""
+    """One path or a list: JSON lines of the first subscriptions, plain, gzip or zstd; relative to the configuration file."""
     sources: Annotated[dict[Name, AnySource], BeforeValidator(as_names)] = Field(
         default_factory=dict, json_schema_extra={"additionalProperties": False}
     )
-    """Where `streamer serve` reads events, by names that you choose; none is standard input."""
+    """The sources of `streamer serve`, by names that you choose; without any it reads standard input."""
     sinks: Annotated[dict[Name, AnySink], BeforeValidator(as_names)] = Field(
         default_factory=dict, json_schema_extra={"additionalProperties": False}
     )
-    """Where `streamer serve` delivers matches, by names that you choose; none is standard output."""
+    """The sinks of `streamer serve`, by names that you choose; without any it writes standard output."""
     routes: Annotated[tuple[Route, ...], BeforeValidator(as_list)] = ()
-    """A list of `{gateway: NAME, sink: NAME}`; the first that fits a match decides. It may be left out if there is one sink."""
+    """A list of `{gateway: NAME, sink: NAME}`; the first that fits a match decides. With a single sink you need none."""
     delivery: Delivery = Field(default_factory=Delivery)
     service: Service = Field(default_factory=Service)
     store: SharedStore = Field(default_factory=SharedStore)

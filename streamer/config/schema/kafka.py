@@ -81,14 +81,14 @@ Topics: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_topics)], ...
 
 @final
 class Sasl(Section):
-    """Who one is for the brokers of Kafka."""
+    """The login at the brokers of Kafka."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    """How it is proved; null for not at all."""
+    """The mechanism; null for no login."""
     user: str | None = None
     """The name."""
     password: Secret | None = None
-    """The password: where it stands, never itself."""
+    """The password, as a variable or a file that contains it."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> Self:
@@ -100,21 +100,21 @@ class Sasl(Section):
 
 
 class Kafka(Section):
-    """How brokers of Kafka are reached."""
+    """The connection to brokers of Kafka."""
 
     brokers: Brokers
-    """Brokers to begin with, as `host:9092` or a list; they name the others."""
+    """The first brokers, as `host:9092` or a list; they name the others."""
     tls: Bool = False
-    """Whether to speak TLS. The names of the brokers are checked."""
+    """Whether to use TLS. The names of the brokers are checked."""
     ca: File | None = None
-    """Certificates to trust in place of the system's, in PEM; relative to the configuration file."""
+    """Trusted certificates that replace the system's, in PEM; relative to the configuration file."""
     certificate: File | None = None
-    """A certificate of the client in PEM, where brokers want one; relative to the configuration file."""
+    """A certificate of the client in PEM, if brokers require one; relative to the configuration file."""
     key: File | None = None
     """Its private key in PEM; relative to the configuration file."""
     sasl: Sasl = Field(default_factory=Sasl)
     options: Annotated[dict[str, str | int | float | bool], BeforeValidator(as_names)] = Field(default_factory=dict)
-    """Settings of librdkafka, by their names (docs/service.md says which)."""
+    """Settings of librdkafka, by their names (docs/service.md lists them)."""
 
     #: Which options there may be.
     ALLOWED: ClassVar[frozenset[str]] = OF_CLIENTS

@@ -1,4 +1,4 @@
-"""What an engine matches with: the shape of events, phase 1, CEL, and what all of it may cost."""
+"""How an engine matches: the shape of events, phase 1, CEL, and their limits."""
 
 from __future__ import annotations
 
@@ -120,20 +120,20 @@ Layout: TypeAlias = Annotated[
 
 @final
 class Bloom(Section):
-    """Phase 1: can an event match anything of its collection at all? Zero false negatives, whatever stands here."""
+    """Phase 1: can an event match anything of its collection at all? Zero false negatives with all settings."""
 
     enabled: Bool = _BLOOM.enabled
-    """Whether events are asked of the filters first. Matches are the same either way."""
+    """Whether the filters are queried first. Matches are the same either way."""
     fp_rate: Share = _BLOOM.fp_rate
-    """Share of the events without any key that is subscribed to that may pass all the same, from 0 to 1."""
+    """Share of events without any subscribed key that may pass nevertheless, from 0 to 1."""
     initial_capacity: Whole = _BLOOM.initial_capacity
-    """Keys that a new filter has room for at least."""
+    """Least number of keys that a new filter has room for."""
     rebuild_interval: Duration | None = _BLOOM.rebuild_interval
-    """Age at which a filter is built anew, whatever its state; null for never."""
+    """Age at which a filter is rebuilt in any state; null for never."""
     rebuild_fp_threshold: Share | None = _BLOOM.rebuild_fp_threshold
-    """Measured share, as of `fp_rate`, from which a filter is built anew; null for twice `fp_rate`."""
+    """Measured share, like `fp_rate`, from which a filter is rebuilt; null for twice `fp_rate`."""
     rebuild_cooldown: Duration = _BLOOM.rebuild_cooldown
-    """Least time between two rebuilds of one filter for its measured share."""
+    """Shortest time between two rebuilds of one filter for its measured share."""
 
     @model_validator(mode="after")
     def _as_an_engine_takes_it(self) -> Bloom:
@@ -153,11 +153,11 @@ class Cel(Section):
     """Phase 2b: CEL expressions."""
 
     evaluator: CelEvaluator = "native"
-    """What evaluates expressions of subscriptions without `cel_evaluator`: the engine itself, or cel-python (docs/cel.md)."""
+    """The evaluator of subscriptions without `cel_evaluator`: the engine itself, or cel-python (docs/cel.md)."""
     cache_size: Whole = 10_000
     """Compiled programs that are kept for reuse."""
     evaluation_timeout: Duration = _LIMITS.evaluation_timeout_us * MICROSECOND
-    """What one evaluation may cost, in cost units, ten to a microsecond: equal on every machine (semantics.md 4.18). For
+    """The budget of one evaluation, in cost units, ten to a microsecond: equal on every machine (semantics.md 4.18). For
     cel-python it also limits the processor's time."""
 
     @field_validator("evaluation_timeout")
@@ -172,7 +172,7 @@ class Cel(Section):
 
 @final
 class LimitsSection(Section):
-    """What a subscription or an event may cost. Past it, it is refused with an error that says so."""
+    """Limits of a subscription or an event. Beyond them it is refused with an error that names the limit."""
 
     max_depth: Whole = _LIMITS.max_depth
     """Levels of objects and lists in an event."""
@@ -187,15 +187,15 @@ class LimitsSection(Section):
     max_pattern_states: Whole = _LIMITS.max_pattern_states
     """States of the automata of one pattern."""
     max_regexp_size: Whole = _LIMITS.max_regexp_size
-    """Size of a regexp of a filter or a pattern, which is looked for in texts of up to 16 MB divided by it."""
+    """Size of a regexp of a filter or a pattern, which is searched in texts of up to 16 MB divided by it."""
     max_conjunctions: Whole = _LIMITS.max_conjunctions
-    """Alternatives that a subscription is expanded to; past it, it is evaluated as written."""
+    """Alternatives that a subscription is expanded to; beyond them it is evaluated as written."""
     max_cel_bytes: Size = _LIMITS.max_cel_bytes
     """Length of a CEL expression."""
     max_cel_depth: Annotated[int, Field(ge=1, le=MAX_CEL_DEPTH), BeforeValidator(number)] = _LIMITS.max_cel_depth
-    """Levels of brackets, calls and the like in a CEL expression."""
+    """Levels of brackets, calls and similar in a CEL expression."""
     allow_unindexed: Bool = _LIMITS.allow_unindexed
-    """Whether subscriptions are taken of which no condition can be looked up, so that they are candidates for every event."""
+    """Whether subscriptions without any indexable condition are accepted. They are candidates for every event."""
 
 
 @final
@@ -203,20 +203,20 @@ class Matching(Section):
     """How events are read and matched."""
 
     layout: Layout = EventLayout()
-    """Where an event's parts stand: a preset, or a mapping of parts to JSON Pointers (docs/engine.md)."""
+    """The layout of events: a preset, or a mapping of parts to JSON Pointers (docs/engine.md)."""
     default_tenant: Annotated[str, AfterValidator(_tenant)] | None = "default"
-    """Tenant of events and subscriptions that name none; null makes it an error to name none."""
+    """Tenant of events and subscriptions without one; null makes a missing tenant an error."""
     topic_dialect: TopicDialect = "amqp"
-    """Dialect of topic patterns of subscriptions that name none: words at `.` as AMQP, levels at `/` as MQTT, tokens as NATS."""
+    """Dialect of topic patterns of subscriptions without one: words at `.` as AMQP, levels at `/` as MQTT, tokens as NATS."""
     validation: Literal["full", "lazy"] = "full"
-    """`full` checks the whole of each event, `lazy` only what is walked."""
+    """`full` checks the whole of each event, `lazy` only the parts that are read."""
     soft_delete: Annotated[str, AfterValidator(_path_in_data)] | None = None
     """Dotted path in `data` of the field that flags a document as deleted."""
     batch_size: Whole | None = _DEFAULTS.batch_size
-    """Events matched at once, at most; null for what suits: 100 lines of a stream, or 2,000 for each of several threads, on
-    Spark what makes about 65,536 matches."""
+    """Most events matched at once; null for a good size: 100 lines of a stream, or 2,000 for each of several threads, on Spark as
+    many as give about 65,536 matches."""
     threads: Whole = _DEFAULTS.threads
-    """Threads that match the events of a batch, of lines and of Arrow arrays, where a call does not say how many."""
+    """Threads that match the events of a batch, of lines and of Arrow arrays, if a call does not set them."""
     bloom: Bloom = Field(default_factory=Bloom)
     cel: Cel = Field(default_factory=Cel)
     limits: LimitsSection = Field(default_factory=LimitsSection)

@@ -40,60 +40,60 @@ def _shard(text: str) -> str:
 
 @final
 class Route(Section):
-    """Which sink gets the matches of a gateway."""
+    """The sink for the matches of a gateway."""
 
     gateway: Annotated[str, Field(min_length=1)]
-    """The `gateway_id` of subscriptions; `*` for any, and for those that name none."""
+    """The `gateway_id` of subscriptions; `*` for any, and for subscriptions without one."""
     sink: str
     """A name under `sinks`."""
 
 
 @final
 class Retry(Section):
-    """When a message that an endpoint did not take is sent again."""
+    """When a failed message is retried."""
 
     first: Duration = timedelta(seconds=1)
-    """How long to wait before the second attempt, and twice as long before each one that follows, less a random part."""
+    """Time before the second attempt, and twice as long before each further one, less a random part."""
     most: Duration = timedelta(minutes=10)
-    """How long to wait between two attempts at most, also where an endpoint asks for more."""
+    """Longest time between two attempts, even if an endpoint requests a longer one."""
     attempts: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = 12
-    """After so many a message is given up, and a dead letter."""
+    """Attempts after which a message becomes a dead letter."""
 
 
 @final
 class SpoolSection(Section):
-    """Where messages wait for endpoints: in the store."""
+    """The spool: messages that wait for endpoints, in the store."""
 
     bytes: Size = 1024**3
     """Room for the messages of each sink."""
     when_full: Literal["pause", "dead_letter"] = "pause"
-    """Where a sink has no more room: `pause` lets the sources wait, `dead_letter` gives up its oldest messages."""
+    """When a sink is out of room: `pause` makes the sources wait, `dead_letter` turns its oldest messages into dead letters."""
 
 
 @final
 class Gateways(Section):
-    """Tenants' own gateways, which are written by the API: where their webhooks may be, and what is kept for streams."""
+    """Tenants' own gateways, which the API writes: allowed addresses of their webhooks, and the history of their streams."""
 
     timeout: Duration = timedelta(seconds=10)
-    """How long a request may take, from its connection to its response."""
+    """Longest time of a request, from its connection to its response."""
     connect_timeout: Duration = timedelta(seconds=5)
-    """How long its connection may take, TLS included."""
+    """Longest time of its connection, TLS included."""
     concurrency: Annotated[int, Field(ge=1, le=64), BeforeValidator(number)] = 4
     """Requests at once to one gateway."""
     concurrency_of_a_tenant: Annotated[int, Field(ge=1, le=128), BeforeValidator(number)] = 16
     """Requests at once to all gateways of a tenant."""
     allow_http: Bool = False
-    """Whether a URL may be without TLS: what it is sent can then be read and changed on its way."""
+    """Whether a URL may be without TLS. Others can then read and change its messages in transit."""
     ports: Ports = (443,)
     """Ports that a URL may name; without TLS 80 is one, too."""
     networks: Networks = ()
-    """Networks besides the public ones that any tenant's endpoint may be in. No other private address is connected to."""
+    """Networks for tenants' endpoints, in addition to the public ones. All other private addresses are refused."""
     ca: File | None = None
-    """Certificates to trust in place of the system's, in PEM; relative to the configuration file."""
+    """Trusted certificates that replace the system's, in PEM; relative to the configuration file."""
     history: Size = 16 * 1024**2
-    """Room for the matches of a gateway without a URL, from which its streams begin again; the oldest ones leave it."""
+    """Room for the matches of a gateway without a URL, which its streams can replay; the oldest ones leave it first."""
     history_time: Duration = timedelta(days=1)
-    """How long they stay there."""
+    """How long they stay in it."""
 
     def claims(self) -> Iterator[Claim]:
         """See `Section`."""
@@ -102,56 +102,57 @@ class Gateways(Section):
 
 @final
 class Delivery(Section):
-    """How matches are delivered, and what becomes of what cannot be."""
+    """How matches are delivered, and what happens to failed messages."""
 
     retry: Retry = Field(default_factory=Retry)
     on_exhausted: Literal["dead_letter", "block"] = "dead_letter"
-    """What becomes of the key of a message that was given up: it goes on, or waits until the letter is replayed or dropped."""
+    """What happens to the key of a dead letter: `dead_letter` continues with its next message, `block` waits until the letter is
+    replayed or dropped."""
     dead_letter: str | None = None
-    """A name under `sinks`, which gets a message about each dead letter; null for none. They are in the store either way."""
+    """A name under `sinks`, which gets a message about each dead letter; null for none. The store always has them."""
     spool: SpoolSection = Field(default_factory=SpoolSection)
     gateways: Gateways = Field(default_factory=Gateways)
     dead_letter_bytes: Size = 1024**3
-    """Room for dead letters. When it is full the oldest ones of tenants' own gateways are forgotten. Where there are none the
-    service ends, since it may lose no other: see `streamer dead-letters`."""
+    """Room for dead letters. When it is full the oldest ones of tenants' own gateways are deleted. If there are none the service
+    ends, because it must keep all others: see `streamer dead-letters`."""
 
 
 @final
 class SharedStore(Section):
-    """Where several processes keep what they must not lose together: in PostgreSQL (docs/service.md)."""
+    """The store that several processes share, in PostgreSQL (docs/service.md)."""
 
     dsn: Secret | None = None
-    """How to connect, as `postgresql://user:password@host/database` or `host=… dbname=…`: where it stands, never itself. Null
-    is a store of this process alone, in `service.data_dir`."""
+    """How to connect, for example `postgresql://user:password@host/database` or `host=… dbname=…`, as a variable or a file that
+    contains it. Null is a store of only this process, in `service.data_dir`."""
     namespace: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$", max_length=63)] = "streamer"
-    """The schema of its tables, which are made if they are not there. Processes that name one share a store."""
+    """The schema of its tables; missing tables are created. Processes with the same schema share a store."""
 
 
 @final
 class Shard(Section):
-    """Which subscriptions this process matches, where several that share a store divide them."""
+    """The part of the subscriptions that this process matches, if several processes with one store divide them."""
 
     tenants: Annotated[str, AfterValidator(_shard)] | None = None
-    """As `1/4`: those of the tenants of the first of four shards; null is those of all."""
+    """For example `1/4`: those of the tenants of the first of four shards; null for all tenants."""
 
 
 @final
 class Service(Section):
-    """What `streamer serve` keeps."""
+    """The data that `streamer serve` keeps."""
 
     data_dir: File | None = None
     """Directory of the store: subscriptions, positions, dead letters. It is relative to the configuration file; null is
     `streamer-data` in the working directory. One process uses it at a time."""
     watch: File | None = None
     """Directory whose files `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` are read like those of `subscriptions`. All of them are
-    read again when one changes. Names that begin with a dot are passed over. It is relative to the configuration file."""
+    read again when one changes. Names that begin with a dot are skipped. It is relative to the configuration file."""
     history: Duration = timedelta(days=30)
-    """How long it is known who changed a subscription, when, and to what. The last 20 changes of each are known at most.
-    Each takes the room of the text that it replaced."""
+    """How long the history of a subscription is kept: who changed it, when, and to what. It has the last 20 changes at most. Each
+    takes the room of the text that it replaced."""
     match_counts: Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(number)] = 500_000
-    """How many counts are kept in memory to tell how often a subscription matched: one for each minute of the last three hours,
-    and each subscription that matched in it. Where they are more, the oldest minutes are forgotten first. A count takes at most
-    70 bytes, and a subscription that was ever counted 130 more, once. 0 counts nothing."""
+    """Counts in memory of how often a subscription matched: one for each minute of the last three hours, and each subscription
+    that matched in it. Beyond this number, the oldest minutes are dropped first. A count takes at most 70 bytes, and a
+    subscription that was ever counted 130 more, once. 0 turns counting off."""
 
     @property
     def directory(self) -> Path:

@@ -1,4 +1,4 @@
-"""Where matches go: a section for each kind of sink, and what a URL may be that is posted to."""
+"""The sections of sinks: one for each kind, and the rules for a URL of a webhook."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Spooled:
 
 
 class Sink(Section):
-    """Where matches go."""
+    """A sink of matches."""
 
     type: str
-    """What kind of sink it is; it decides which fields there are."""
+    """The kind of sink; it decides which other fields exist."""
     event: Literal["full", "reference", "none"] = "full"
-    """What a message says of its event: all of it, where it came from, or nothing."""
+    """The part of the event in a message: all of it, a reference to its position, or none."""
     per: Literal["match", "gateway"] = "match"
-    """Whether a message tells of one match, or of all that an event has for one gateway."""
+    """Whether a message reports one match, or all matches of an event for one gateway."""
 
     @abstractmethod
     def claims(self) -> Iterable[Claim]:
@@ -76,10 +76,10 @@ class Sink(Section):
 
 @final
 class FileSink(Sink):
-    """A file that JSON lines are appended to; they are on the disk before the source is told."""
+    """A file to which JSON lines are appended; they are on the disk before the source confirms."""
 
     type: Literal["file"]
-    """What kind of sink it is."""
+    """The kind of sink."""
     path: File
     """The file; relative to the configuration file."""
 
@@ -93,7 +93,7 @@ class StdoutSink(Sink):
     """Standard output, JSON lines."""
 
     type: Literal["stdout"]
-    """What kind of sink it is."""
+    """The kind of sink."""
 
     def claims(self) -> Iterator[Claim]:
         """See `Sink`."""
@@ -169,32 +169,33 @@ Secrets: TypeAlias = Annotated[
 
 @final
 class WebhookSink(Sink):
-    """An endpoint that messages are posted to over HTTP. They wait for it in the spool, so it may be down."""
+    """An HTTP endpoint that receives messages by POST. They wait in the spool, so it may be down."""
 
     type: Literal["webhook"]
-    """What kind of sink it is."""
+    """The kind of sink."""
     url: Url
-    """Where to post: `https://HOST/PATH`."""
+    """The target: `https://HOST/PATH`."""
     secret: Secrets = ()
-    """What requests are signed with, as Standard Webhooks have it: `whsec_` and base64. Two while one takes another's place."""
+    """The secret that signs requests, as in Standard Webhooks: `whsec_` and base64. Two while you replace one."""
     batch: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = 1
-    """Messages of a request at most. With more than 1 the body is a JSON array, even of one message."""
+    """Most messages of a request. With more than 1 the body is a JSON array, even of one message."""
     batch_bytes: Size = 1024**2
-    """Bytes of the messages of a request, unless it has one."""
+    """Most bytes of the messages of a request, unless it has only one."""
     concurrency: Annotated[int, Field(ge=1, le=64), BeforeValidator(number)] = 8
-    """Requests at once."""
+    """Simultaneous requests."""
     timeout: Duration = timedelta(seconds=30)
-    """How long a request may take, from its connection to its response."""
+    """Longest time of a request, from its connection to its response."""
     connect_timeout: Duration = timedelta(seconds=10)
-    """How long its connection may take, TLS included."""
+    """Longest time of its connection, TLS included."""
     allow_http: Bool = False
-    """Whether the URL may be without TLS: what it is sent can then be read and changed on its way."""
+    """Whether the URL may be without TLS. Others can then read and change the messages in transit."""
     ports: Ports = (443,)
     """Ports that the URL may name; without TLS 80 is one, too."""
     networks: Networks = ()
-    """Networks besides the public ones that it may be in, such as `[10.0.0.0/8]`. No other private address is connected to."""
+    """Networks for the endpoint in addition to the public ones, such as `[10.0.0.0/8]`. All other private addresses are
+    refused."""
     ca: File | None = None
-    """Certificates to trust in place of the system's, in PEM; relative to the configuration file."""
+    """Trusted certificates that replace the system's, in PEM; relative to the configuration file."""
 
     @model_validator(mode="after")
     def _may_be_posted_to(self) -> Self:
@@ -236,14 +237,14 @@ def refused(url: str, ports: Sequence[int] | None, *, allow_http: bool) -> str |
 
 @final
 class KafkaSink(Kafka, Sink):
-    """A topic of Kafka. Messages are held once all replicas in sync have them."""
+    """A topic of Kafka. A message counts as delivered when all replicas in sync have it."""
 
     type: Literal["kafka"]
-    """What kind of sink it is."""
+    """The kind of sink."""
     topic: Annotated[str, AfterValidator(checked_topic)]
-    """The topic; you make it."""
+    """The topic; you create it."""
     timeout: Duration = timedelta(minutes=5)
-    """How long brokers may take to hold what was sent, retries included. Then the service ends, and nothing is lost."""
+    """How long brokers may take to confirm a message, retries included. Then the service ends, without loss."""
 
     ALLOWED = OF_PRODUCERS
 

@@ -1,4 +1,4 @@
-"""Where events come from: a section for each kind of source."""
+"""The sections of sources: one for each kind."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SourceFormat: TypeAlias = Literal[
 
 
 class Source(Section):
-    """Where events come from."""
+    """A source of events."""
 
     type: str
-    """What kind of source it is; it decides which fields there are."""
+    """The kind of source; it decides which other fields exist."""
 
     @abstractmethod
     def claims(self) -> Iterable[Claim]:
@@ -55,7 +55,7 @@ class LinesSource(Source):
     """Where lines come from, or messages whose values are read as lines are."""
 
     format: SourceFormat = "json"
-    """What a line is: `json` is an event as `matching.layout` says; the others are messages for a decoder (docs/sources.md)."""
+    """The format of a line: `json` is an event in `matching.layout`; the others are messages for a decoder (docs/sources.md)."""
 
     @property
     def record_format(self) -> SourceFormat:
@@ -65,16 +65,16 @@ class LinesSource(Source):
 
 @final
 class FileSource(LinesSource):
-    """A file of JSON lines, read from where the last run was confirmed."""
+    """A file of JSON lines, read from the last confirmed position."""
 
     type: Literal["file"]
-    """What kind of source it is."""
+    """The kind of source."""
     path: File
     """The file; relative to the configuration file."""
     follow: Bool = True
-    """Whether to wait for lines that are appended, through rotations; if not, the end of the file is the end of the source."""
+    """Whether to wait for appended lines, through rotations; if not, the source ends at the end of the file."""
     poll: Duration = timedelta(milliseconds=250)
-    """How often to look for new lines where there were none."""
+    """Time between two looks for new lines at the end of the file."""
 
     def claims(self) -> Iterator[Claim]:
         """See `Source`. Under the names that begin as its own it looks for a file that was rotated."""
@@ -85,10 +85,11 @@ class FileSource(LinesSource):
 
 @final
 class StdinSource(LinesSource):
-    """Standard input, JSON lines. It cannot be read again: what was read and not delivered when the process dies is lost."""
+    """Standard input, JSON lines. It cannot be read again: if the process dies, lines that it has read and not delivered are
+    lost."""
 
     type: Literal["stdin"]
-    """What kind of source it is."""
+    """The kind of source."""
 
     def claims(self) -> Iterator[Claim]:
         """See `Source`."""
@@ -102,19 +103,21 @@ class PostgresSource(Source):
     """Changes of tables of PostgreSQL, read from a logical replication slot (docs/service.md)."""
 
     type: Literal["postgres"]
-    """What kind of source it is."""
+    """The kind of source."""
     dsn: Secret
-    """How to connect, as `postgresql://user:password@host/database` or `host=… dbname=…`: where it stands, never itself."""
+    """How to connect, for example `postgresql://user:password@host/database` or `host=… dbname=…`, as a variable or a file that
+    contains it."""
     slot: Annotated[str, Field(pattern=r"^[a-z0-9_]+$", max_length=63)] = "streamer"
-    """The replication slot; it is made if it is not there. One process reads a slot."""
+    """The replication slot; a missing one is created. One process reads a slot."""
     publication: Annotated[str, Field(min_length=1, max_length=63)] = "streamer"
-    """The publication, which says what tables are read; you make it. `wal2json` reads all tables, and asks for none."""
+    """The publication, which lists the tables to read; you create it. `wal2json` reads all tables without one."""
     plugin: Literal["pgoutput", "wal2json"] = "pgoutput"
-    """What writes the changes on the server: `pgoutput` is a part of PostgreSQL, `wal2json` is installed there."""
+    """The output plugin on the server: `pgoutput` is part of PostgreSQL, `wal2json` must be installed."""
     on_lost: Literal["fail", "resnapshot", "skip"] = "fail"
-    """Where unread changes are gone: end; read all rows of the tables as inserts; or go on with what comes from then on."""
+    """If unread changes are lost: end; read all rows of the tables as inserts; or continue with the changes from then on."""
     status_interval: Duration = timedelta(seconds=10)
-    """How often the server is told how far changes are delivered, and so may forget them; more often if it waits for less."""
+    """Time between two reports of the delivered position, up to which the server may drop changes; less if the server waits for
+    less."""
 
     def claims(self) -> Iterator[Claim]:
         """See `Source`."""
@@ -136,15 +139,16 @@ class KafkaSource(Kafka, LinesSource):
     """Messages of topics of Kafka, shared with other processes of one consumer group (docs/service.md)."""
 
     type: Literal["kafka"]
-    """What kind of source it is."""
+    """The kind of source."""
     topics: Topics
     """Names of topics, or patterns that begin with `^`, such as `^shop\\..*`; one, or a list."""
     group: Annotated[str, Field(min_length=1, max_length=249)] = "streamer"
-    """The consumer group: processes that name one share the partitions."""
+    """The consumer group: processes of one group share the partitions."""
     start: Literal["earliest", "latest"] = "earliest"
-    """Where a topic is begun that neither the store nor the group has a position of: at its beginning, or with what comes now."""
+    """The start in a topic without a position in the store or the group: at its beginning, or with messages from now on."""
     on_lost: Literal["fail", "skip"] = "fail"
-    """Where unread messages are gone, as after retention or where a topic is made anew: end; or go on with what is there."""
+    """If unread messages are lost, for example after retention or when a topic is recreated: end; or continue with the remaining
+    ones."""
 
     ALLOWED = OF_CONSUMERS
 

@@ -1,4 +1,4 @@
-"""What may be seen of a process: metrics and logs."""
+"""The metrics and logs of a process."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def checked_address(text: str) -> str:
 
 @final
 class Metrics(Section):
-    """What Prometheus is served (docs/metrics.md) by `Engine.from_config` and by `streamer match`."""
+    """The Prometheus metrics (docs/metrics.md) of `Engine.from_config` and `streamer match`."""
 
     enabled: Bool = False
     """Whether metrics are served over HTTP, at `/metrics`."""
     address: Annotated[str, AfterValidator(checked_address)] = "127.0.0.1"
     """IP address or name of a host to listen at; `0.0.0.0` for every address of this machine."""
     port: Annotated[int, Field(ge=0, le=65_535), BeforeValidator(number)] = 9464
-    """Port to listen at; 0 for any that is free."""
+    """Port to listen at; 0 for any free port."""
     name: str | None = None
     """Value of the label `engine`; null for a number."""
     collections: Whole = 20
-    """Collections that have series of their own; all others are `other`."""
+    """Number of collections with series of their own; all others are `other`."""
     tenants: Bool = False
-    """Whether series are labelled by tenant too."""
+    """Whether series also have the label `tenant`."""
 
     def claims(self) -> Iterator[Claim]:
         """See `Section`."""
@@ -52,7 +52,7 @@ class Metrics(Section):
 
 @final
 class Logging(Section):
-    """What the command line says on standard error; a program that embeds an engine sets up its own logging."""
+    """The log of the command line on standard error; a program that embeds an engine sets up its own logging."""
 
     level: Literal["debug", "info", "warning", "error"] = "warning"
-    """Least severe messages of `streamer` that are shown."""
+    """Lowest level of the messages of `streamer` that are shown."""
