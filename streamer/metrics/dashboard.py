@@ -125,7 +125,7 @@ ROWS: Final = (
                 "short",
                 names.REBUILDS.help,
             ),
-            Panel("Time asking filters", _quantiles(names.BLOOM_SECONDS), "s", names.BLOOM_SECONDS.help),
+            Panel("Time querying filters", _quantiles(names.BLOOM_SECONDS), "s", names.BLOOM_SECONDS.help),
             Panel("Fill", _collections(names.BLOOM_FILL), "percentunit", names.BLOOM_FILL.help),
             Panel(
                 "Keys, room and stale keys",
@@ -138,7 +138,7 @@ ROWS: Final = (
                 names.BLOOM_KEYS.help,
             ),
             Panel(
-                "Subscriptions guarded and beside the filter",
+                "Subscriptions inside and outside the filter",
                 (
                     (_held(names.BLOOM_SUBSCRIPTIONS), "{{job}} {{engine}} {{collection}} guarded"),
                     (_held(names.BLOOM_UNKEYED), "{{job}} {{engine}} {{collection}} beside"),
@@ -147,7 +147,7 @@ ROWS: Final = (
                 names.BLOOM_UNKEYED.help,
             ),
             Panel(
-                "Keys asked for an event",
+                "Keys looked up for an event",
                 (
                     (
                         f"{_rate(names.BLOOM_PROBES, 'job, engine, collection')} / ({_HITS} + {_MISSES})",
@@ -177,7 +177,7 @@ ROWS: Final = (
                 "Errors by reason", ((_rate(names.CEL_ERRORS, "reason") + " > 0", "{{reason}}"),), "ops", names.CEL_ERRORS.help
             ),
             Panel(
-                "Programs found compiled",
+                "Programs found in the cache",
                 (
                     (
                         f"{_rate(names.CEL_HITS)} / ({_rate(names.CEL_HITS)} + {_rate(names.CEL_MISSES)})",
@@ -203,7 +203,7 @@ ROWS: Final = (
         ),
     ),
     (
-        "What is held",
+        "Contents",
         (
             Panel(
                 "Subscriptions", ((_only(names.SUBSCRIPTIONS), "{{instance}} {{engine}}"),), "short", names.SUBSCRIPTIONS.help, 6
@@ -233,7 +233,7 @@ ROWS: Final = (
             ),
             Panel("Merges", ((_rate(names.MERGES), "{{job}} {{engine}}"),), "ops", names.MERGES.help, 6),
             Panel(
-                "Last reload good",
+                "Last reload succeeded",
                 ((_only(names.RELOAD_GOOD), "{{instance}} {{engine}}"),),
                 "bool_yes_no",
                 names.RELOAD_GOOD.help,
@@ -249,7 +249,7 @@ ROWS: Final = (
                 "stat",
             ),
             Panel(
-                "What runs",
+                "Version",
                 ((_only(names.BUILD), "{{instance}} {{engine}}: {{version}}, {{backend}}, Python {{python}}"),),
                 "short",
                 names.BUILD.help,
@@ -288,7 +288,7 @@ def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
             "legend": {"displayMode": "list", "placement": "bottom"},
             "tooltip": {"mode": "multi", "sort": "desc"},
         }
-    if panel.kind == "stat" and panel.title == "What runs":
+    if panel.kind == "stat" and panel.title == "Version":
         shown["options"] = {"textMode": "name"}
     if panel.kind == "heatmap":
         shown["options"] = {"calculate": False, "yAxis": {"unit": "s"}}

@@ -26,7 +26,7 @@ class Metric:
 
     Attributes:
         name: without the ending that its kind adds to samples.
-        labels: its labels besides `engine`.
+        labels: its labels in addition to `engine`.
         help: what it counts, in a sentence.
         together: what becomes of the gauges of several processes.
         bounds: of a histogram, upper bounds of its buckets as the engine counts them.
@@ -68,13 +68,14 @@ def _how_many(name: str, meaning: str) -> Metric:
     return Metric(name, "histogram", (), meaning, bounds=SIZES)
 
 
-EVENTS = Metric(
-    "streamer_events", "counter", (), "Events that came in and were settled: matched + unmatched + ignored + rejected."
-)
+EVENTS = Metric("streamer_events", "counter", (), "Events with an outcome: matched + unmatched + ignored + rejected.")
 MATCHED = Metric("streamer_events_matched", "counter", (), "Events that matched at least one subscription.")
 UNMATCHED = Metric("streamer_events_unmatched", "counter", (), "Events that matched no subscription.")
 IGNORED = Metric(
-    "streamer_events_ignored", "counter", ("reason",), "Events that match nobody whatever is subscribed, by reason: no errors."
+    "streamer_events_ignored",
+    "counter",
+    ("reason",),
+    "Valid events that cannot match, by reason: for example heartbeats and tombstones.",
 )
 BARE = Metric(
     "streamer_events_bare",
@@ -83,29 +84,25 @@ BARE = Metric(
     "Matched and unmatched events in which the layout finds no collection, type or document.",
 )
 REJECTED = Metric("streamer_events_rejected", "counter", ("code",), "Events that could not be read, by the code of the error.")
-EVENT_SECONDS = _seconds(
-    "streamer_event_duration_seconds", "Time from an event's text to what it matches, of a sample of events."
-)
+EVENT_SECONDS = _seconds("streamer_event_duration_seconds", "Time from an event's text to its matches, for a sample of events.")
 
 MATCHES = Metric("streamer_matches", "counter", (), "Matches found: subscriptions that matched, summed over events.")
-EVENT_MATCHES = _how_many("streamer_event_matches", "Matches of an event, of all events that could be read.")
-UNCERTAIN = Metric(
-    "streamer_matches_uncertain", "counter", (), "Matches found that are not certain, since the source left values out."
-)
-CANDIDATES = Metric("streamer_candidates", "counter", (), "Candidates that the exact phase looked at.")
+EVENT_MATCHES = _how_many("streamer_event_matches", "Matches of an event, for all events that could be read.")
+UNCERTAIN = Metric("streamer_matches_uncertain", "counter", (), "Uncertain matches, because the source left values out.")
+CANDIDATES = Metric("streamer_candidates", "counter", (), "Candidates that the exact phase examined.")
 EVENT_CANDIDATES = _how_many(
-    "streamer_event_candidates", "Candidates that the exact phase looked at for an event, of all events that could be read."
+    "streamer_event_candidates", "Candidates that the exact phase examined for an event, for all events that could be read."
 )
 
-BLOOM_SECONDS = _seconds("streamer_bloom_duration_seconds", "Time an event spent asking filters, of a sample of events.")
+BLOOM_SECONDS = _seconds("streamer_bloom_duration_seconds", "Time to query the filters for an event, for a sample of events.")
 BLOOM_HITS = Metric("streamer_bloom_hits", "counter", _BLOOM, "Events that a filter let pass (MAYBE).")
 BLOOM_MISSES = Metric("streamer_bloom_misses", "counter", _BLOOM, "Events that a filter stopped (NO).")
-BLOOM_PROBES = Metric("streamer_bloom_probes", "counter", _BLOOM, "Keys that filters were asked for.")
+BLOOM_PROBES = Metric("streamer_bloom_probes", "counter", _BLOOM, "Keys that were looked up in filters.")
 BLOOM_RATE = Metric(
     "streamer_bloom_false_positive_ratio",
     "gauge",
     _BLOOM,
-    "Share of sampled events without any live key that passed all the same.",
+    "Share of sampled events without any live key that passed nevertheless.",
     "max",
 )
 BLOOM_VERSION = Metric(
@@ -114,57 +111,61 @@ BLOOM_VERSION = Metric(
 BLOOM_KEYS = Metric("streamer_bloom_filter_keys", "gauge", _BLOOM, "Keys set in the filter since it was built.", "max")
 BLOOM_CAPACITY = Metric("streamer_bloom_filter_capacity_keys", "gauge", _BLOOM, "Keys that the filter was sized for.", "max")
 BLOOM_STALE = Metric(
-    "streamer_bloom_filter_stale_keys", "gauge", _BLOOM, "Keys in the filter of subscriptions that were removed, at most.", "max"
+    "streamer_bloom_filter_stale_keys",
+    "gauge",
+    _BLOOM,
+    "Upper bound of keys in the filter whose subscriptions were removed.",
+    "max",
 )
 BLOOM_BYTES = Metric("streamer_bloom_filter_size_bytes", "gauge", _BLOOM, "Memory of the filter's bits.")
 BLOOM_FILL = Metric("streamer_bloom_filter_fill_ratio", "gauge", _BLOOM, "Share of the filter's bits that are set.", "max")
 BLOOM_SATURATED = Metric(
-    "streamer_bloom_filter_saturated", "gauge", _BLOOM, "Filters that pass too much at any size that was tried.", "max"
+    "streamer_bloom_filter_saturated", "gauge", _BLOOM, "Filters that pass too many events at every size that was tried.", "max"
 )
 BLOOM_SUBSCRIPTIONS = Metric(
     "streamer_bloom_filter_subscriptions", "gauge", _BLOOM, "Subscriptions that the filter guards.", "max"
 )
 BLOOM_UNKEYED = Metric(
-    "streamer_bloom_unkeyed_subscriptions", "gauge", _BLOOM, "Subscriptions beside the filter, evaluated for every event.", "max"
+    "streamer_bloom_unkeyed_subscriptions", "gauge", _BLOOM, "Subscriptions outside the filter, evaluated for every event.", "max"
 )
 REBUILDS = Metric("streamer_bloom_rebuilds", "counter", (*_BLOOM, "reason"), "Rebuilds of filters, by reason.")
 REBUILD_FAILURES = Metric(
-    "streamer_bloom_rebuild_failures", "counter", _BLOOM, "Rebuilds of filters that failed; the filter before stayed."
+    "streamer_bloom_rebuild_failures", "counter", _BLOOM, "Rebuilds of filters that failed; the previous filter stays in use."
 )
 
-CEL_SECONDS = _seconds("streamer_cel_duration_seconds", "Time an event spent in CEL programs, of a sample of events.")
+CEL_SECONDS = _seconds("streamer_cel_duration_seconds", "Time of CEL programs for an event, for a sample of events.")
 CEL_ERRORS = Metric(
     "streamer_cel_errors", "counter", ("reason",), "Evaluations of CEL programs that ended in an error, by reason."
 )
-CEL_HITS = Metric("streamer_cel_cache_hits", "counter", (), "CEL programs that were found compiled.")
+CEL_HITS = Metric("streamer_cel_cache_hits", "counter", (), "CEL programs that were found in the cache.")
 CEL_MISSES = Metric("streamer_cel_cache_misses", "counter", (), "CEL programs that had to be compiled.")
-CEL_PROGRAMS = Metric("streamer_cel_cache_programs", "gauge", (), "Compiled CEL programs kept.", "max")
+CEL_PROGRAMS = Metric("streamer_cel_cache_programs", "gauge", (), "Compiled CEL programs in the cache.", "max")
 CEL_PORTABLE_PROGRAMS = Metric(
-    "streamer_cel_portable_programs", "gauge", (), "Of the compiled CEL programs kept, those that cel-python evaluates.", "max"
+    "streamer_cel_portable_programs", "gauge", (), "Compiled CEL programs in the cache that cel-python evaluates.", "max"
 )
 CEL_PORTABLE_SECONDS = _seconds(
     "streamer_cel_portable_duration_seconds",
     "Time of each evaluation of a CEL program by cel-python, functions in Python included.",
 )
 
-SUBSCRIPTIONS = Metric("streamer_subscriptions", "gauge", (), "Subscriptions held.", "max")
-PARTITIONS = Metric("streamer_partitions", "gauge", (), "Pairs of tenant and collection that hold subscriptions.", "max")
+SUBSCRIPTIONS = Metric("streamer_subscriptions", "gauge", (), "Subscriptions of the engine.", "max")
+PARTITIONS = Metric("streamer_partitions", "gauge", (), "Pairs of tenant and collection that have subscriptions.", "max")
 SEGMENTS = Metric("streamer_segments", "gauge", (), "Segments of the index.", "max")
 MERGES = Metric("streamer_merges", "counter", (), "Merges of segments.")
 SUBSCRIPTION_BYTES = Metric("streamer_subscriptions_size_bytes", "gauge", (), "Memory of the subscriptions' conditions.")
 INDEX_BYTES = Metric("streamer_index_size_bytes", "gauge", (), "Memory of the index.")
-RECORD_BYTES = Metric("streamer_records_size_bytes", "gauge", (), "Memory of ids and of what else is known of each subscription.")
+RECORD_BYTES = Metric("streamer_records_size_bytes", "gauge", (), "Memory of ids and of other data of each subscription.")
 TEXT_BYTES = Metric("streamer_texts_size_bytes", "gauge", (), "Memory of the subscriptions' texts.")
 
-BUILD = Metric("streamer_build_info", "gauge", ("version", "backend", "python"), "1, labelled with what runs.", "max")
+BUILD = Metric("streamer_build_info", "gauge", ("version", "backend", "python"), "1, labelled with the running version.", "max")
 RELOAD_GOOD = Metric(
-    "streamer_config_last_reload_successful", "gauge", (), "Whether the last configuration that was tried was taken.", "min"
+    "streamer_config_last_reload_successful", "gauge", (), "1 if the last configuration that was tried is in use, else 0.", "min"
 )
 RELOAD_AT = Metric(
     "streamer_config_last_reload_success_timestamp_seconds",
     "gauge",
     (),
-    "When a configuration was taken last, since the epoch.",
+    "When a configuration was last accepted, since the epoch.",
     "min",
 )
 

@@ -93,7 +93,7 @@ ALERTS: Final = (
         "30m",
         "warning",
         "No event has come for half an hour",
-        f"{_WHO} runs and is given nothing.",
+        f"{_WHO} runs and receives no events.",
     ),
     Alert(
         "StreamerRejectsEvents",
@@ -101,7 +101,7 @@ ALERTS: Final = (
         "10m",
         "critical",
         "More than 1 % of the events cannot be read",
-        f"{_WHO} rejects {{{{ $value | humanizePercentage }}}} of its events. Their codes tell why: {names.REJECTED.sample}.",
+        f"{_WHO} rejects {{{{ $value | humanizePercentage }}}} of its events. The codes show why: {names.REJECTED.sample}.",
     ),
     Alert(
         "StreamerFails",
@@ -125,7 +125,7 @@ ALERTS: Final = (
         "30m",
         "warning",
         "CEL programs end in errors for more than a tenth of the events",
-        f"{_WHO}: an error is no match, so subscriptions may miss what they were meant for. "
+        f"{_WHO}: an error is no match, so subscriptions may miss events. "
         f"{names.CEL_ERRORS.sample} has the reasons, engine.stats() the subscriptions.",
     ),
     Alert(
@@ -133,8 +133,8 @@ ALERTS: Final = (
         f'increase({names.CEL_ERRORS.sample}{{reason=~".*budget"}}[10m]) > 0',
         "0m",
         "warning",
-        "CEL programs, patterns, topics or regexps were stopped for what they cost",
-        f"{_WHO}: {{{{ $value | humanize }}}} evaluations went past their budget ({{{{ $labels.reason }}}}): no match.",
+        "CEL programs, patterns, topics or regexps were stopped by their budget",
+        f"{_WHO}: {{{{ $value | humanize }}}} evaluations exceeded their budget ({{{{ $labels.reason }}}}): no match.",
     ),
     Alert(
         "StreamerFilterSaturated",
@@ -142,7 +142,7 @@ ALERTS: Final = (
         "30m",
         "warning",
         "A Bloom filter passes too much at any size",
-        f"{_WHERE}: matches stay exact, phase 1 saves less.",
+        f"{_WHERE}: matches stay exact, phase 1 saves less time.",
     ),
     Alert(
         "StreamerRebuildsFail",
@@ -150,7 +150,7 @@ ALERTS: Final = (
         "0m",
         "warning",
         "Rebuilding a Bloom filter failed",
-        f"{_WHERE}: the filter before stays in force.",
+        f"{_WHERE}: the previous filter stays in use.",
     ),
     Alert(
         "StreamerRebuildsTooOften",
@@ -166,7 +166,7 @@ ALERTS: Final = (
         "5m",
         "warning",
         "The last configuration was refused",
-        f"{_WHO} runs on the one before. Its log, and `streamer config check`, tell what is wrong.",
+        f"{_WHO} runs with the previous one. Its log, and `streamer config check`, list the errors.",
     ),
 )
 

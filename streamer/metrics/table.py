@@ -12,7 +12,7 @@ END: Final = "<!-- end -->"
 
 def table() -> str:
     """Return the table as Markdown."""
-    lines = ["| metric | kind | labels besides `engine` | meaning |", "|---|---|---|---|"]
+    lines = ["| metric | kind | labels in addition to `engine` | meaning |", "|---|---|---|---|"]
     for metric in METRICS:
         name = metric.name if metric.kind == "histogram" else metric.sample
         labels = ", ".join(f"`{label}`" for label in metric.labels) or "none"

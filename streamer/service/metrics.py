@@ -21,32 +21,35 @@ from streamer.service.waiting import Part
 _SOURCE, _SINK, _RESULT = ("source",), ("sink",), ("sink", "result")
 READ = Metric("streamer_service_events_read", "counter", _SOURCE, "Events that were read: matched + unmatched + rejected.")
 MATCHED = Metric("streamer_service_events_matched", "counter", _SOURCE, "Events that matched at least one subscription.")
-UNMATCHED = Metric("streamer_service_events_unmatched", "counter", _SOURCE, "Events that matched none, ignored ones among them.")
+UNMATCHED = Metric(
+    "streamer_service_events_unmatched", "counter", _SOURCE, "Events that matched no subscription, including ignored ones."
+)
 REJECTED = Metric("streamer_service_events_rejected", "counter", _SOURCE, "Events that could not be read; they are dead letters.")
 MATCHES = Metric(
     *("streamer_service_matches", "counter", ()),
-    "Matches found, and those that stood in the spool at the start: delivered + dead + dropped + pending.",
+    "Matches found, and those in the spool at the start: delivered + dead + dropped + pending.",
 )
-DELIVERED = Metric("streamer_service_matches_delivered", "counter", _SINK, "Matches that their sink holds.")
-DEAD = Metric("streamer_service_matches_dead", "counter", _SINK, "Matches that their sink would not take; they are dead letters.")
+DELIVERED = Metric("streamer_service_matches_delivered", "counter", _SINK, "Matches that their sink has confirmed.")
+DEAD = Metric("streamer_service_matches_dead", "counter", _SINK, "Matches that their sink refused; they are dead letters.")
 DROPPED = Metric(
-    *("streamer_service_matches_dropped", "counter", ()), "Matches of gateways without a route, and messages that were forgotten."
+    *("streamer_service_matches_dropped", "counter", ()), "Matches of gateways without a route, and messages that were deleted."
 )
 PENDING = Metric("streamer_service_matches_pending", "gauge", (), "Matches that wait for their sinks.")
 LETTERS = Metric("streamer_service_dead_letters", "gauge", (), "Dead letters in the store.")
 SPOOLED = Metric("streamer_service_spool_messages", "gauge", _SINK, "Messages in the spool.")
 SPOOLED_BYTES = Metric("streamer_service_spool_bytes", "gauge", _SINK, "Bytes of the messages in the spool.")
-OLDEST = Metric("streamer_service_spool_oldest_seconds", "gauge", _SINK, "How long the oldest message is in the spool.")
+OLDEST = Metric("streamer_service_spool_oldest_seconds", "gauge", _SINK, "Age of the oldest message in the spool.")
 BLOCKED = Metric("streamer_service_spool_blocked_keys", "gauge", _SINK, "Keys that wait for another attempt.")
 STUCK = Metric(
     *("streamer_service_spool_stuck_messages", "gauge", _SINK),
-    "Messages that would be given up, and are tried on since there is no room for their dead letters.",
+    "Messages beyond their last attempt, retried because the store has no room for their dead letters.",
 )
 ATTEMPTS = Metric(
     *("streamer_service_attempts", "counter", _RESULT), "Requests, by result: `delivered`, `retried`, `refused`, `gone`."
 )
 BREAKER = Metric(
-    *("streamer_service_breaker", "gauge", _SINK), "Whether an endpoint is asked: 0 yes, 1 to find out, 2 not now, 3 no more."
+    *("streamer_service_breaker", "gauge", _SINK),
+    "State of an endpoint: 0 closed; 1 probing, 2 open (it is failing); 3 disabled after HTTP 410.",
 )
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

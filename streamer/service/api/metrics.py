@@ -15,11 +15,16 @@ from streamer.service.subscriptions import Subscriptions
 
 REQUESTS = Metric("streamer_service_api_requests", "counter", ("route", "status"), "Requests that were answered.")
 CONNECTIONS = Metric("streamer_service_api_connections", "gauge", (), "Connections that are open.")
-CLOSED = Metric("streamer_service_api_connections_closed", "counter", ("reason",), "Connections that were too slow, or too many.")
-HELD = Metric("streamer_service_subscriptions", "gauge", (), "Subscriptions in the store, paused ones among them.")
+CLOSED = Metric(
+    "streamer_service_api_connections_closed",
+    "counter",
+    ("reason",),
+    "Connections that were closed because they were too slow or too many.",
+)
+HELD = Metric("streamer_service_subscriptions", "gauge", (), "Subscriptions in the store, including paused ones.")
 PAUSED = Metric("streamer_service_subscriptions_paused", "gauge", (), "Subscriptions that are paused.")
 EXPIRED = Metric(
-    "streamer_service_subscriptions_expired", "counter", (), "Subscriptions that are gone since their lease was over."
+    "streamer_service_subscriptions_expired", "counter", (), "Subscriptions that were deleted at the end of their lease."
 )
 GATEWAYS = Metric("streamer_service_gateways", "gauge", ("state",), "Tenants' own gateways.")
 STREAMS = Metric("streamer_service_streams", "gauge", (), "Streams of matches that are open.")

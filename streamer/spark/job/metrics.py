@@ -24,23 +24,25 @@ from streamer.metrics.names import Metric
 from streamer.spark.job.report import Batch, Part
 
 _BY = ("collection",)
-EVENTS = Metric("streamer_spark_events", "counter", _BY, "Events that were settled: matched + unmatched + ignored + rejected.")
+EVENTS = Metric("streamer_spark_events", "counter", _BY, "Events with an outcome: matched + unmatched + ignored + rejected.")
 MATCHED = Metric("streamer_spark_events_matched", "counter", _BY, "Events that matched at least one subscription.")
 MATCHES = Metric("streamer_spark_matches", "counter", _BY, "Matches found.")
 PRUNED = Metric("streamer_spark_events_pruned", "counter", _BY, "Events that a Bloom filter stopped; they are unmatched.")
-IGNORED = Metric("streamer_spark_events_ignored", "counter", (), "Events that match nobody whatever is subscribed: no errors.")
+IGNORED = Metric(
+    "streamer_spark_events_ignored", "counter", (), "Valid events that cannot match, for example heartbeats and tombstones."
+)
 REJECTED = Metric(
     "streamer_spark_events_rejected", "counter", ("code",), "Events that could not be read, by the code of the error."
 )
 SKEW = Metric("streamer_spark_skew_ratio", "gauge", (), "Events of the largest collection over the mean of all.")
 BATCHES = Metric("streamer_spark_batches", "counter", (), "Micro-batches that were written.")
-BATCH_SECONDS = Metric("streamer_spark_last_batch_duration_seconds", "gauge", (), "How long the last micro-batch took.")
-REFUSED = Metric("streamer_spark_snapshots_refused", "counter", (), "Snapshots that were passed over, since they were bad.")
+BATCH_SECONDS = Metric("streamer_spark_last_batch_duration_seconds", "gauge", (), "Duration of the last micro-batch.")
+REFUSED = Metric("streamer_spark_snapshots_refused", "counter", (), "Snapshots that were skipped because they were invalid.")
 VERSION = Metric("streamer_spark_snapshot_info", "gauge", ("digest",), "1, labelled with the snapshot in use.")
 SUBSCRIPTIONS = Metric("streamer_spark_subscriptions", "gauge", (), "Subscriptions of the snapshot in use.")
-SECONDS = Metric("streamer_spark_duration_seconds", "gauge", (), "How long the job has run, or ran.")
+SECONDS = Metric("streamer_spark_duration_seconds", "gauge", (), "Run time of the job.")
 SUCCESS = Metric(
-    "streamer_spark_last_success_timestamp_seconds", "gauge", (), "When the job, or its last micro-batch, ended well."
+    "streamer_spark_last_success_timestamp_seconds", "gauge", (), "When the job, or its last micro-batch, last succeeded."
 )
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
