@@ -70,7 +70,7 @@ def test_a_token_that_is_none_signs_nobody_in(browser: Browser) -> None:
     for token in ("", "nonsense", "strm_00000000_" + "a" * 43, "ü", "a b", "\r\nx: y"):
         reply = browser.sign_in(token)
         assert (reply.status, "set-cookie" in reply.headers) == (403, False)
-        assert b"no token that is in force" in reply.body
+        assert b"This token is invalid" in reply.body
     assert browser.ask("GET", "/console/").status == 303
 
 
@@ -328,7 +328,7 @@ def test_pages_are_counted_with_the_requests_of_the_api(browser: Browser, admin:
 
 def test_the_overview_says_what_is_wrong_first(browser: Browser, api: Api, admin: str) -> None:
     browser.sign_in(admin)
-    assert "There are no subscriptions, so nothing matches." in browser.get("/console/")
+    assert "There are no subscriptions, so no event matches." in browser.get("/console/")
     api.ask("PUT", "/v1/subscriptions/big", BIG)
     assert "All is well." in browser.get("/console/")
     api.read(order(), b'{"<script>"')

@@ -118,7 +118,7 @@ def test_what_somebody_wrote_runs_no_script(window: Window, api: Api) -> None:
 def test_the_overview_tells_itself_anew_and_can_be_paused(window: Window, shown: Api) -> None:
     page = window.sign_in(shown.token)
     page.get_by_role("button", name="Pause").click()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     page.evaluate("document.activeElement.blur()")
     before = page.locator("#live time").first.get_attribute("datetime")
     page.wait_for_function("before => document.querySelector('#live time').dateTime !== before", arg=before)
@@ -150,7 +150,7 @@ def test_an_example_of_a_format_is_taken_and_tried(chromium: Any, shown: Api, ha
     page.get_by_role("button", name="Take it").press("Enter")
     assert page.get_by_label("Format", exact=True).input_value() == "debezium"
     page.get_by_role("button", name="Try it").press("Enter")
-    page.get_by_role("heading", name="1 of what is held matches").wait_for()
+    page.get_by_role("heading", name="1 subscription matches").wait_for()
     made = page.get_by_role("region", name="What a source makes of it")
     assert '"collection": "public.orders"' in made.inner_text()
     page.get_by_label("Begin with an example").select_option(label="canal: an update of two rows")
@@ -180,9 +180,9 @@ def test_somebody_writes_a_subscription_tries_it_and_pauses_it(window: Window, s
     page.get_by_role("button", name="Check and try it").click()
     page.get_by_text("it would have matched").wait_for()
     page.get_by_role("button", name="Save").click()
-    page.get_by_text("mine is held").wait_for()
+    page.get_by_text("mine is saved").wait_for()
     page.get_by_role("button", name="Pause").click()
-    page.get_by_text("matches nothing until it is resumed").wait_for()
+    page.get_by_text("has no matches until it is resumed").wait_for()
     page.get_by_role("button", name="Resume").click()
     page.get_by_text("matches again").wait_for()
     assert window.findings() == []
@@ -274,7 +274,7 @@ def test_a_subscription_is_written_by_the_form_without_a_script(chromium: Any, s
     page.get_by_role("button", name="Check and try it").click()
     page.get_by_text("it would have matched").wait_for()
     page.get_by_role("button", name="Save").click()
-    page.get_by_text("mine is held").wait_for()
+    page.get_by_text("mine is saved").wait_for()
     window.close()
     held = shown.ask("GET", "/v1/subscriptions/mine?tenant=acme").json["subscription"]
     assert held["filters"] == [{"field": "country", "op": "==", "value": "12"}]
@@ -325,7 +325,7 @@ def test_somebody_watches_pauses_steps_and_asks_why(window: Window, shown: Api) 
     page.get_by_text("1 wait").wait_for()
     assert log.get_by_text("90003").is_visible()
     assert log.get_by_text("90004").count() == 0
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     log.get_by_text("90004").wait_for()
     for width in ("narrow", "wide"):
         for scheme in ("dark", "light"):
@@ -352,7 +352,7 @@ def test_a_long_event_that_comes_can_be_opened_whole(window: Window, shown: Api)
     opened = summary.locator("xpath=..")
     assert "U+202E" in opened.locator("pre").inner_text()
     assert "<img src=x" in opened.locator("pre").inner_text()
-    opened.get_by_text("characters more, which the API tells").wait_for()
+    opened.get_by_text("characters more; use the API to read them").wait_for()
     page.evaluate("document.activeElement.blur()")
     for number in range(4):
         come(shown, *(order(91_000 + 10 * number + at) for at in range(9)))

@@ -47,14 +47,14 @@ def test_one_of_them_is_explained_with_its_way(browser: Browser) -> None:
     page = browser.get(link)
     assert "Read from orders" in page
     assert "routed by its gateway <bdi>billing</bdi>" in page
-    assert "1 of what is held matches" in page
+    assert "1 subscription matches" in page
     assert page.index('id="way"') < page.index('id="matches"') < page.index('id="trying"'), "the answer stands first"
-    assert "To a sink of the service, of which who runs it sees the attempts" in page
+    assert "To a sink of the service. Its operator sees the attempts" in page
     operator = Browser(browser.api)
     operator.sign_in(browser.api.make_token(None, "admin"))
     assert "Written to the sink out, a file" in operator.get(link)
     gone = browser.ask("GET", "/console/try?number=99999")
-    assert (gone.status, b"not among the last events any more" in gone.body) == (422, True)
+    assert (gone.status, b"no longer among the last events" in gone.body) == (422, True)
 
 
 def test_its_way_ends_with_the_attempts_to_deliver_it(tmp_path: Path, backend: str) -> None:
@@ -81,7 +81,7 @@ def test_one_of_the_last_events_is_chosen_to_be_tried(browser: Browser) -> None:
     assert chosen.count("<li>") == 2
     assert "<script>" not in chosen
     link = chosen.partition('href="')[2].partition('"')[0].replace("&amp;", "&")
-    assert "Nothing that is held matches" in browser.get(link), "the newest is the small one"
+    assert "No subscription matches this event" in browser.get(link), "the newest is the small one"
     reader = Browser(browser.api)
     reader.sign_in(browser.api.make_token("acme", "read"))
     assert 'id="last"' not in reader.get("/console/try")

@@ -56,12 +56,12 @@ def test_a_text_is_checked_and_nothing_is_changed(browser: Browser) -> None:
 def test_a_reload_is_taken_or_says_why_not(browser: Browser, api: Api) -> None:
     api.config["delivery"] = {"dead_letter_bytes": "5MiB"}
     assert browser.post("/console/configuration", do="reload").status == 303
-    assert "It was taken: 1 field changed." in browser.get("/console/configuration")
-    assert "It was taken" not in browser.get("/console/configuration")
+    assert "It was accepted: 1 field changed." in browser.get("/console/configuration")
+    assert "It was accepted" not in browser.get("/console/configuration")
     api.config["sinks"] = {"out": {"type": "<b>"}}
     reply = browser.post("/console/configuration", do="reload")
     assert reply.status == 422
-    assert b"nothing was changed" in reply.body
+    assert b"The current configuration stays in use" in reply.body
     assert b"<b>" not in reply.body
 
 
@@ -72,7 +72,7 @@ def test_metrics_are_drawn_with_their_table(browser: Browser, api: Api) -> None:
     assert page.count('<svg class="chart"') == page.count("<summary>Table</summary>")
     assert "streamer_segments" not in page
     assert "streamer_segments" in browser.get("/console/metrics?show=all&minutes=15")
-    assert "nothing of this name" in browser.get("/console/metrics?name=nosuch&minutes=x")
+    assert "no values of this name" in browser.get("/console/metrics?name=nosuch&minutes=x")
 
 
 def test_filters_are_drawn_over_time(browser: Browser, api: Api) -> None:

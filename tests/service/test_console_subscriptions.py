@@ -75,7 +75,7 @@ def test_it_is_tried_and_then_saved(browser: Browser) -> None:
     page = send(browser, 200, do="try", text=SMALL, etag=tag(browser))
     assert "What would change" in page
     assert "&#34;op&#34;: &#34;&lt;&#34;" in page
-    assert "is held, and each later event" in send(browser, 303, do="save", text=SMALL, etag=tag(browser))
+    assert "is saved, and matches every later event" in send(browser, 303, do="save", text=SMALL, etag=tag(browser))
     assert browser.api.ask("GET", "/v1/subscriptions/big").json["subscription"]["filters"][0]["op"] == "<"
     assert "expected a value" in send(browser, 422, do="save", text='{"cel": "1 +"}', etag=tag(browser))
     assert "line" in send(browser, 200, do="try", text='{"cel": \n"1 +"}', etag=tag(browser))
@@ -89,11 +89,11 @@ def test_who_would_write_over_somebody_elses_change_sees_it_first(browser: Brows
     assert "other" in page
     assert 'op": "<' not in str(browser.api.ask("GET", "/v1/subscriptions/big").json)
     # A new one takes no other's place, either.
-    assert "It is not taken" in send(browser, 422, do="save", text=SMALL)
+    assert "It has errors" in send(browser, 422, do="save", text=SMALL)
 
 
 def test_it_is_paused_resumed_and_deleted(browser: Browser) -> None:
-    assert "matches nothing until" in send(browser, 303, do="pause")
+    assert "has no matches until" in send(browser, 303, do="pause")
     assert "paused" in browser.get(ONE)
     assert "matches again" in send(browser, 303, do="resume")
     assert "is deleted" in send(browser, 303, do="delete", etag=tag(browser))
@@ -217,7 +217,7 @@ def test_a_form_is_saved_and_an_error_is_shown_where_it_is(browser: Browser) -> 
     wrong = send(browser, 200, **form | {"do": "try", "op.0": "near", "cel": "1 +"}, etag=tag(browser))
     assert 'aria-invalid="true"' in wrong
     assert re.search(r"<mark>.*near.*</mark>", wrong)
-    assert "is held" in send(browser, 303, **form | {"do": "save"}, etag=tag(browser))
+    assert "is saved" in send(browser, 303, **form | {"do": "save"}, etag=tag(browser))
     assert b"9007199254740993" in browser.api.ask("GET", "/v1/subscriptions/big").body
     assert "expected a number" in send(browser, 422, **form | {"do": "save", "value.0": "<b>"}, etag=tag(browser))
 

@@ -41,12 +41,12 @@ def test_what_matches_is_explained_and_what_fails_by_one_condition_is_named(brow
     page = tried(browser)
     assert page.index('id="trying"') < page.index('id="matches"')
     matches, _, near = page.partition('id="near"')
-    assert "1 of what is held matches" in matches
+    assert "1 subscription matches" in matches
     assert "data.amount &gt; 100<" in matches
     assert "data.amount &gt; 1000" not in matches
     assert "data.amount &gt; 1000" in near
     assert "huge" in near
-    assert "does not hold" in near
+    assert "</span> false</span>" in near
 
 
 def test_one_subscription_is_asked_about(browser: Browser) -> None:
@@ -103,7 +103,7 @@ def test_a_record_is_tried_as_the_event_that_a_source_makes_of_it(browser: Brows
     assert browser.api.ask("PUT", "/v1/subscriptions/paid", paid).status == 201
     record = example(browser, "debezium.2")
     page = tried(browser, event=record, format="debezium")
-    assert "1 of what is held matches" in page
+    assert "1 subscription matches" in page
     assert "&#34;collection&#34;: &#34;public.orders&#34;" in page.partition('id="read"')[2].partition("</section>")[0]
     assert "as <code>enter</code>" in page
     assert "matches" in tried(browser, event=record, format="debezium", id="paid")
@@ -113,7 +113,7 @@ def test_a_record_is_tried_as_the_event_that_a_source_makes_of_it(browser: Brows
 
 def test_what_is_no_change_and_what_cannot_be_decoded_is_said(browser: Browser) -> None:
     page = tried(browser, event=example(browser, "debezium.4"), format="debezium")
-    assert "It is no change, and matches nothing: a truncate." in page
+    assert "It is not a change, so it has no matches: a truncate." in page
     assert 'id="near"' not in page
     assert "a tombstone" in tried(browser, event="null", format="debezium")
     wrong = tried(browser, 422, event='{"op": "<b>\u202e", "source": {}}', format="debezium").partition('role="alert"')[2]
@@ -174,4 +174,4 @@ def test_another_tenant_learns_nothing(browser: Browser) -> None:
     other.sign_in(browser.api.make_token("other", "read"))
     page = tried(other)
     assert "big" not in page
-    assert "Nothing that is held matches" in page
+    assert "No subscription matches this event" in page

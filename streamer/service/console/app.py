@@ -141,7 +141,7 @@ class Console:
             token = self.sessions.lend(form["code"])
             wrong = "The link was used already, or is older than 10 minutes. Sign in with a token."
         else:
-            token, wrong = form.get("token", "").strip(), "This is no token that is in force."
+            token, wrong = form.get("token", "").strip(), "This token is invalid."
         who = None if not token else await self._whose(request, token)
         if who is None:
             return await self._page("sign_in.html", {**values, "code": "", "wrong": wrong}, 403)
@@ -184,7 +184,7 @@ class Console:
             raise Apart
         if form is not None and not session.made(form.pop("form", "")):
             title = "This form is not of your session"
-            return await self._failed(403, title, "You have signed in anew since it was shown: open the page again.", session)
+            return await self._failed(403, title, "You have signed in again since the page was shown: open it again.", session)
         match path:
             case "sign-out":
                 self.sessions.end(cookie)

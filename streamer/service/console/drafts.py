@@ -131,7 +131,7 @@ def fields_of(text: str) -> Fields:
     except (RecursionError, ValueError):
         raise Unfit("The form is here again once the JSON can be read.") from None
     if not isinstance(members, dict):
-        raise Unfit("The form shows an object alone.")
+        raise Unfit("The form can only show an object.")
     pattern, filters = members.get("pattern"), members.get("filters", [])
     if not isinstance(filters, list) or len(filters) > MOST_ROWS or ("filters" in members and not filters):
         raise Unfit(f"The form shows a list of 1 to {MOST_ROWS} filters: edit them in the JSON.")
@@ -158,7 +158,7 @@ def _is_plain(value: str, keep: str = "") -> bool:
 
 def _row(given: Any) -> Row:
     if not isinstance(given, dict) or given.keys() != {"field", "op", "value"}:
-        raise Unfit("The form shows filters of field, op and value alone: edit these in the JSON.")
+        raise Unfit("The form can only show filters of field, op and value: edit these in the JSON.")
     field, op, value = given["field"], given["op"], given["value"]
     if type(field) is not str or type(op) is not str or not field or not (_is_plain(field) and _is_plain(op)):
         raise Unfit("The form cannot show the field or op of a filter: edit it in the JSON.")
@@ -201,7 +201,7 @@ def _json(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
-        raise ValueError("no JSON: it is nested too deep") from None
+        raise ValueError("not JSON: it is nested too deep") from None
 
 
 def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:
@@ -212,7 +212,7 @@ def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:
         if not isinstance(members, dict):
             raise ValueError("expected an object")
     except (RecursionError, ValueError) as error:
-        return text, [{"reason": f"the JSON beside the form cannot be read: {error}"}]
+        return text, [{"reason": f"the JSON next to the form cannot be read: {error}"}]
     parts: dict[str, Any] = {name: value for name, value in zip(TEXTS, fields.texts, strict=True) if value.strip()}
     if fields.pattern.strip():
         try:

@@ -100,7 +100,7 @@ def pipeline(status: Mapping[str, Any]) -> Markup:
     svg = Markup(
         '<svg class="pipeline" viewBox="0 0 {0} {1:.0f}" width="{0}" height="{1:.0f}" role="img" aria-label="{2}">{3}</svg>'
     )
-    return svg.format(whole, height, "The pipeline; the tables below say the same.", Markup("").join((*ways, *pieces)))
+    return svg.format(whole, height, "The pipeline; the tables below have the same values.", Markup("").join((*ways, *pieces)))
 
 
 def _few(boxes: list[Box], what: str) -> list[Box]:

@@ -31,7 +31,9 @@ def said(value: Any, most: int = SHOWN) -> Markup:
     cut = shown(text[:most])
     opened = shown(text[:OPENED], keep="\n\t")
     rest = len(text) - OPENED
-    more = Markup('<p class="muted">… and {} characters more, which the API tells</p>').format(number(rest)) if rest > 0 else ""
+    more = (
+        Markup('<p class="muted">… and {} characters more; use the API to read them</p>').format(number(rest)) if rest > 0 else ""
+    )
     return Markup(
         '<details class="said"><summary><bdi>{}…</bdi> <span class="muted">{} characters</span></summary>'
         '<pre class="wrap" tabindex="0"><bdi>{}</bdi></pre>{}</details>'

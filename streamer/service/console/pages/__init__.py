@@ -7,7 +7,7 @@ async def show(visit: Visit) -> Shown:                    # GET: it changes noth
 
 async def act(visit: Visit) -> Shown | Sent:              # POST: its anti-forgery value is checked already
     await visit.api.send("POST", f"/v1/things/{part(visit.form['id'])}:do")
-    return Sent("/console/things", "It was done.")
+    return Sent("/console/things", "Done.")
 
 THINGS: Final = View(path="things", title="Things", scope="read", show=show, act=act)
 ```

@@ -36,7 +36,7 @@ async def _reload(visit: Visit) -> Shown | Sent:
             raise
         return Shown("configuration.html", {**await _values(visit, is_all=False), "refused": refused.errors}, 422)
     changed = len(told["changed"])
-    return Sent("/console/configuration", f"It was taken: {changed} {'field' if changed == 1 else 'fields'} changed.")
+    return Sent("/console/configuration", f"It was accepted: {changed} {'field' if changed == 1 else 'fields'} changed.")
 
 
 async def _values(visit: Visit, is_all: bool) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ async def act(visit: Visit) -> Sent:
         case "replay":
             chosen = {each: visit.form[each] for each in _CHOSEN if visit.form.get(each)}
             told = (await visit.api.send("POST", "/v1/replays", chosen or {"all": True})).json
-            return Sent(back, f"{number(told['total'])} dead letters are sent again; how far that is stands below.")
+            return Sent(back, f"{number(told['total'])} dead letters are sent again; the progress is shown below.")
         case "replay_one":
             await visit.api.send("POST", f"/v1/dead-letters/{part(name)}:replay")
             return Sent(back, f"Dead letter {plain(name)} was sent again.")
@@ -62,7 +62,7 @@ async def act(visit: Visit) -> Sent:
             told = (await visit.api.send("POST", f"/v1/sinks/{part(name)}:test")).json
             said = f": {plain(told['reason'], 300)}" if told["reason"] else ""
             return Sent(back, f"A test to {plain(name)}: {told['result']} in {number(told['duration_ms'])} ms{said}.")
-    raise Refused(400, {"title": "There is no such thing to do", "detail": "expected replay, replay_one, drop_one or test"})
+    raise Refused(400, {"title": "Unknown action", "detail": "expected replay, replay_one, drop_one or test"})
 
 
 DELIVERIES: Final = View(path="deliveries", title="Deliveries", scope="admin", show=show, act=act)

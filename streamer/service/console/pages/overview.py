@@ -34,20 +34,20 @@ class Trouble:
 
 _WHOLE: Final[Mapping[str, tuple[str, str]]] = {
     "pipeline_failed": (
-        "The pipeline has ended on an error; nothing is read.",
-        "The log says why. Mend it and start the service again: it goes on where it was.",
+        "The pipeline has ended with an error, and no longer reads events.",
+        "The log has the reason. Fix it and start the service again: it continues at the same place.",
     ),
     "store_gone": (
-        "The store was deleted or replaced while the service runs, so nothing is confirmed.",
-        "The log says what is gone. Put it or a backup in its place, and start the service again.",
+        "The store was deleted or replaced while the service runs, so it confirms no position.",
+        "The log names the missing file or table. Put it or a backup in its place, and start the service again.",
     ),
     "store_not_writable": (
-        "The store cannot be written, so nothing is confirmed.",
-        "Look whether the disk of service.data_dir is full or read-only. The service goes on by itself once it can write.",
+        "The store cannot be written, so the service confirms no position.",
+        "Check whether the disk of service.data_dir is full or read-only. The service continues by itself once it can write.",
     ),
     "stalled": (
-        "The service is stalled: sinks do not take what they are given.",
-        "Look at the sinks below. Nothing is lost: sources wait.",
+        "The service is stalled: sinks do not confirm their messages.",
+        "Look at the sinks below. The sources wait, without loss.",
     ),
 }
 
@@ -62,9 +62,9 @@ async def act(visit: Visit) -> Sent:
     """Enable a sink again, or forget what waits for one that was taken out."""
     name, what = visit.form.get("name", ""), visit.form.get("do", "")
     if what not in ("enable", "forget"):
-        raise Refused(400, {"title": "There is no such thing to do", "detail": "expected enable or forget"})
+        raise Refused(400, {"title": "Unknown action", "detail": "expected enable or forget"})
     await visit.api.send("POST", f"/v1/sinks/{part(name)}:{what}")
-    done = "is asked again" if what == "enable" else "holds no messages any more"
+    done = "is enabled again" if what == "enable" else "has no more messages"
     return Sent("/console/", f"{plain(name)} {done}.")
 
 
@@ -76,23 +76,23 @@ def troubles(status: Mapping[str, Any]) -> Iterator[Trouble]:
 
 def _of_all(status: Mapping[str, Any]) -> Iterator[Trouble]:
     if (reason := status["reason"]) is not None:
-        what, advice = _WHOLE.get(reason, (f"The service is not ready: {plain(reason)}.", "The log says more."))
+        what, advice = _WHOLE.get(reason, (f"The service is not ready: {plain(reason)}.", "See the log."))
         yield Trouble(kind="bad", what=what, advice=advice)
     if not status["reload"]["good"]:
         yield Trouble(
             kind="warn",
-            what="The last reload was refused; what was in force before goes on.",
-            advice="Its errors stand below. Mend them, and reload again.",
+            what="The last reload was refused; the previous configuration stays in use.",
+            advice="Its errors are listed below. Fix them, and reload again.",
         )
     if count := status["dead_letters"]:
         yield Trouble(
             kind="warn",
             what=f"{number(count)} dead {'letter waits' if count == 1 else 'letters wait'}.",
-            advice="They are events that could not be read and messages that nobody took. Look why, then replay or drop them.",
+            advice="They are unreadable events and undeliverable messages. Check the reasons, then replay or drop them.",
         )
     if not status["subscriptions"]:
         yield Trouble(
-            kind="warn", what="There are no subscriptions, so nothing matches.", advice="Write some, by file or by the API."
+            kind="warn", what="There are no subscriptions, so no event matches.", advice="Add some in a file or with the API."
         )
 
 
@@ -104,8 +104,8 @@ def _of_sinks(status: Mapping[str, Any]) -> Iterator[Trouble]:
             case "disabled":
                 yield Trouble(
                     kind="bad",
-                    what=f"The endpoint of {name} wanted no more, and is not asked: {waits}.",
-                    advice="Ask who runs it. Once it wants messages again, enable it.",
+                    what=f"The endpoint of {name} answered 410, and is disabled: {waits}.",
+                    advice="Contact its operator. Once it accepts messages again, enable it.",
                     do=("enable", "Enable it"),
                     name=sink["name"],
                 )
@@ -113,20 +113,20 @@ def _of_sinks(status: Mapping[str, Any]) -> Iterator[Trouble]:
                 yield Trouble(
                     kind="bad",
                     what=f"Deliveries to {name} fail: {waits}.",
-                    advice="Look whether its endpoint answers. It is tried again by itself, and nothing is lost.",
+                    advice="Check whether its endpoint answers. Its messages are retried by themselves, without loss.",
                 )
             case "no_room":
                 yield Trouble(
                     kind="bad",
-                    what=f"What {name} does not take has no room among the dead letters: {waits}.",
+                    what=f"Failed messages of {name} have no room among the dead letters: {waits}.",
                     advice="Replay or drop dead letters, or raise delivery.dead_letter_bytes.",
                 )
             case "removed":
                 yield Trouble(
                     kind="warn",
-                    what=f"{name} was taken out of the configuration, and {number(spool['messages'])} messages are kept for it.",
-                    advice="Put it back to have them delivered, or forget them: they are gone then.",
-                    do=("forget", f"Forget {number(spool['messages'])} messages"),
+                    what=f"{name} is no longer in the configuration, and {number(spool['messages'])} messages are kept for it.",
+                    advice="Add it again to deliver them, or delete them for good.",
+                    do=("forget", f"Delete {number(spool['messages'])} messages"),
                     name=sink["name"],
                 )
 
@@ -139,7 +139,7 @@ def _of_sources(status: Mapping[str, Any]) -> Iterator[Trouble]:
             yield Trouble(
                 kind="warn",
                 what=f"{plain(source['name'], 60)} is behind by {amount}, for {span(lag['seconds'])}.",
-                advice="If its rate is that of what comes in, it does not catch up: look at sinks and matching.threads.",
+                advice="If its rate equals the rate of new events, it does not catch up: look at sinks and matching.threads.",
             )
 
 

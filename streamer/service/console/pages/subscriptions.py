@@ -44,7 +44,7 @@ async def show_one(visit: Visit) -> Shown:
     if not (name := visit.query.get("id", "")):
         return _form("", drafts.shown(_NEW))
     if (held := await _held(visit, name)) is None:
-        raise Refused(404, {"title": "There is no such subscription", "detail": "It was deleted, or nobody wrote it."})
+        raise Refused(404, {"title": "Unknown subscription", "detail": "It was deleted, or never existed."})
     draft = drafts.shown(neat(held["subscription"]))
     last = None
     if visit.who.may("consume"):
@@ -73,10 +73,10 @@ async def act(visit: Visit) -> Shown | Sent:
                 held = {"If-Match": tag} if tag else {"If-None-Match": "*"}
                 sent = {"Content-Type": "application/json", **held}
                 await visit.api.send("PUT", path, draft.text.encode(), headers=sent)
-                return Sent(address("subscription", id=name), f"{plain(name)} is held, and each later event is matched with it.")
+                return Sent(address("subscription", id=name), f"{plain(name)} is saved, and matches every later event.")
             case "pause" | "resume":
                 await visit.api.send("POST", f"{path}:{do}")
-                done = "matches nothing until it is resumed" if do == "pause" else "matches again"
+                done = "has no matches until it is resumed" if do == "pause" else "matches again"
                 return Sent(address("subscription", id=name), f"{plain(name)} {done}.")
             case "delete":
                 await visit.api.send("DELETE", path, headers={"If-Match": tag} if tag else {})
@@ -91,7 +91,7 @@ async def act(visit: Visit) -> Shown | Sent:
         # Saved again it takes the place of what is there now, which is shown beside.
         draft = draft if draft.text else drafts.shown(neat(now["subscription"]))
         return _form(name, draft, now, wrong=wrong, difference=_difference(neat(now["subscription"]), draft.text))
-    raise Refused(400, {"title": "There is no such thing to do", "detail": "expected try, save, pause, resume or delete"})
+    raise Refused(400, {"title": "Unknown action", "detail": "expected try, save, pause, resume or delete"})
 
 
 async def _tried(visit: Visit, name: str, draft: Draft, tag: str) -> Shown:

@@ -39,8 +39,8 @@
     button.type = "button";
     button.className = "quiet pause";
     let isPaused = false;
-    const say = () => { button.textContent = isPaused ? "Go on" : "Pause"; };
-    button.title = "This page is told anew every " + part.dataset.refresh + " seconds";
+    const say = () => { button.textContent = isPaused ? "Continue" : "Pause"; };
+    button.title = "This page refreshes every " + part.dataset.refresh + " seconds";
     button.addEventListener("click", () => { isPaused = !isPaused; say(); });
     say();
     part.before(button);
@@ -112,7 +112,7 @@
       whole.tabIndex = 0;
       made.append(whole);
       const rest = text.length - OPENED;
-      if (rest > 0) made.append(element("p", "muted", "… and " + rest.toLocaleString("en") + " characters more, which the API tells"));
+      if (rest > 0) made.append(element("p", "muted", "… and " + rest.toLocaleString("en") + " characters more; use the API to read them"));
     });
     return made;
   }
@@ -137,7 +137,7 @@
     log.setAttribute("aria-label", "Events as they come");
     pause.type = step.type = "button";
     const say = () => {
-      pause.textContent = isPaused ? "Go on" : "Pause";
+      pause.textContent = isPaused ? "Continue" : "Pause";
       step.disabled = !isPaused || waiting.length === 0;
       log.setAttribute("aria-live", isPaused ? "off" : "polite");
       if (isPaused) told.textContent = "Paused; " + waiting.length + " wait" + (left ? ", " + left + " were left out" : "") + ".";
@@ -199,7 +199,7 @@
       const all = rates.events_per_s === undefined ? "" : " " + rates.events_per_s.toLocaleString() + " are read a second.";
       told.textContent = "In the last second " + rates.shown + " were shown, " + rates.left_out + " left out." + all;
     });
-    source.addEventListener("error", () => { if (!isPaused) told.textContent = "The stream was interrupted; it is tried again, and the page can be loaded anew."; });
+    source.addEventListener("error", () => { if (!isPaused) told.textContent = "The stream was interrupted. It reconnects by itself; you can also reload the page."; });
     addEventListener("pagehide", () => source.close());
   }
 
