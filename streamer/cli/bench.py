@@ -47,14 +47,14 @@ SHOWN: Final = 10
 @CONFIG
 @click.argument("events", default="-", help="Events, one JSON object a line.  [default: -]")
 @PLAIN_FORMAT
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Also match at a fixed rate: so many events a second.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Also match at a fixed rate, in events a second.")
 @click.option("--seconds", type=click.FloatRange(0.01, 3600), default=3.0, show_default=True, help="How long each part measures.")
 @click.option(
     "--max-events",
     type=click.IntRange(1, 1_000_000),
     default=100_000,
     show_default=True,
-    help="Read so many lines at most; all are held.",
+    help="Read at most this number of lines; all are kept in memory.",
 )
 @LAYOUT
 @TENANT
@@ -161,7 +161,7 @@ def _text(
     yield from ("", "WHERE THE TIME OF AN EVENT GOES")
     yield f"{format_time(costs.reading):>9}  reading it, as an engine without subscriptions does"
     yield f"{format_time(costs.finding):>9}  finding what matches"
-    yield f"{format_time(costs.objects):>9}  a Match for each, where objects are asked for"
+    yield f"{format_time(costs.objects):>9}  a Match for each, if you read objects"
     yield from ("", f"{'COST':>9} {'HELD':>10} {'MATCHES':>9}  SUBSCRIPTIONS OF A KIND, BY THEMSELVES")
     for kind in costs.kinds:
         yield f"{format_time(kind.seconds):>9} {kind.subscriptions:>10,} {kind.matches:>9.3g}  {kind.kind}"

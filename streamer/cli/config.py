@@ -60,7 +60,7 @@ def _show_error(error: ConfigError, file: str, report: FaultFormat) -> None:
 
 
 @app.command(
-    name="show", short_help="Print what is in force, and where it comes from.", epilog=EXIT_CODES.replace(" 1 {one};", "")
+    name="show", short_help="Print the current values, and the origin of each.", epilog=EXIT_CODES.replace(" 1 {one};", "")
 )
 @FILE
 def show_command(file: str) -> None:

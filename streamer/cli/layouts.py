@@ -43,5 +43,5 @@ def detect_command(file: str) -> None:
         named = ", ".join(map(quoted, fit.collections[:SHOWN])) + (", ..." if len(fit.collections) > SHOWN else "")
         show(f"{fit.name:<21} {fit.events:>2} of {len(events)} events" + (f"   collections: {named}" if named else ""))
     if not fits:
-        note(f"{file}: no preset finds a document, its type and its collection; docs/sources.md says what to do then")
+        note(f"{file}: no preset finds a document, its type and its collection; see docs/sources.md")
         sys.exit(SOME_BAD)

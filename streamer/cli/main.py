@@ -122,7 +122,7 @@ for command in (
 @SOFT_DELETE
 @VALIDATION
 @click.option("--line-buffered", is_flag=True, help="Write each match at once.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no summary.")
+@click.option("-q", "--quiet", is_flag=True, help="Print neither progress nor summary.")
 def match(
     subscriptions: Sequence[str],
     config: str | None,
@@ -184,7 +184,7 @@ def match(
 
 
 @app.command(
-    short_help="Tell what an engine holds, and what its filters stop.",
+    short_help="Show the contents of an engine, and how much its filters stop.",
     epilog=EXIT_CODES.format(one="some events were bad, the others were matched"),
 )
 @SUBSCRIPTIONS
@@ -192,7 +192,7 @@ def match(
 @click.argument("events", required=False, help="Events to match first, one JSON object a line.")
 @PLAIN_FORMAT
 @click.option("--plot", metavar="FILE", type=PATH, help="Draw the filters while EVENTS are matched: .png, .svg, .pdf.")
-@click.option("--history", metavar="FILE", type=PATH, help="Write what is drawn as JSON lines; `streamer plot` draws it.")
+@click.option("--history", metavar="FILE", type=PATH, help="Write the samples as JSON lines, which `streamer plot` draws.")
 @LAYOUT
 @TENANT
 @COLLECTION
@@ -255,12 +255,14 @@ def stats(
         sys.exit(SOME_BAD)
 
 
-@app.command(short_help="Tell why a subscription matches an event, or why not.", epilog=EXIT_CODES.format(one="the event is bad"))
+@app.command(
+    short_help="Explain why a subscription matches an event, or why not.", epilog=EXIT_CODES.format(one="the event is bad")
+)
 @click.option("--id", metavar="ID", required=True, help="The subscription to explain.")
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("event", default="-", help="A file with one event, or with --line one event a line.  [default: -]")
-@click.option("--line", type=click.IntRange(min=1), help="Which line of EVENT holds the event.")
+@click.option("--line", type=click.IntRange(min=1), help="The line of EVENT with the event.")
 @PLAIN_FORMAT
 @LAYOUT
 @TENANT
@@ -288,7 +290,7 @@ def explain(
     try:
         told = engine.explain(text, id, tenant, collection)
     except EventError as error:
-        hint = "; does the file hold several events? --line chooses one" if line is None and b"\n" in text.strip() else ""
+        hint = "; does the file have several events? Choose one with --line" if line is None and b"\n" in text.strip() else ""
         note(f"{shown_name(event)}{f':{line}' if line else ''}: {error}{hint}")
         sys.exit(SOME_BAD)
     if report is PlainFormat.json:
@@ -298,7 +300,7 @@ def explain(
         print(told.text(colour=has_colour()))
 
 
-@app.command(short_help="Tell how each subscription is found and decided.", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@app.command(short_help="Show how each subscription is found and decided.", epilog=EXIT_CODES.replace(" 1 {one};", ""))
 @SUBSCRIPTIONS
 @CONFIG
 @click.option("--id", metavar="ID", help="Only this subscription.")
@@ -328,14 +330,14 @@ def plan(
 )
 @SUBSCRIPTIONS
 @CONFIG
-@click.option("--events", metavar="FILE", help="Find besides what none of these events has, one JSON object a line.")
+@click.option("--events", metavar="FILE", help="Also find what none of these events has, one JSON object a line.")
 @click.option(
     "--max-events",
     metavar="N",
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="Look at so many lines of them, at most.",
+    help="Read at most this number of their lines.",
 )
 @FAULT_FORMAT
 @LAYOUT
@@ -476,7 +478,7 @@ def save_snapshot(
     type=click.IntRange(min=0),
     default=1000,
     show_default=True,
-    help="Print at most so many subscriptions.",
+    help="Print at most this number of subscriptions.",
 )
 @DEFAULT_TENANT
 def index(

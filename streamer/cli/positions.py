@@ -44,7 +44,7 @@ def list_command(config: str | None, data_dir: Path | None, report: PlainFormat)
 @app.command(epilog=EXIT_CODES.format(one="the store has no position of OLD"))
 @click.argument("old", metavar="OLD", help="The name that the source had.")
 @click.argument("new", metavar="NEW", help="The name that it has now.")
-@click.option("--dry-run", is_flag=True, help="Show what it does, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only show the change.")
 @CONFIG
 @DATA_DIR
 def move(old: str, new: str, dry_run: bool, config: str | None, data_dir: Path | None) -> None:

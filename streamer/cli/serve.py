@@ -47,9 +47,9 @@ ALL: Final = click.option("--all", "every", is_flag=True, help="All there are.")
 @SUBSCRIPTIONS
 @CONFIG
 @DATA_DIR
-@click.option("--check", is_flag=True, help="Check all that it would open, print every fault, and change nothing.")
-@click.option("--dev", is_flag=True, help="Serve the API without tokens, to this machine alone.")
-@click.option("--enable", metavar="SINK", multiple=True, help="A webhook whose endpoint wanted no more: ask it again.")
+@click.option("--check", is_flag=True, help="Check everything that it would open, read-only, and print every fault.")
+@click.option("--dev", is_flag=True, help="Serve the API without tokens, only to this machine.")
+@click.option("--enable", metavar="SINK", multiple=True, help="Enable a webhook again whose endpoint answered 410.")
 def serve(
     subscriptions: Sequence[str], config: str | None, data_dir: Path | None, check: bool, dev: bool, enable: Sequence[str]
 ) -> None:
@@ -226,7 +226,7 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
 
 
 @spool_app.command(name="forget", epilog=SERVICE_EXIT_CODES.format(one="there is no message for a sink"))
-@click.argument("sinks", metavar="SINK...", nargs=-1, required=True, help="Names of sinks that were taken out.")
+@click.argument("sinks", metavar="SINK...", nargs=-1, required=True, help="Names of sinks that are no longer configured.")
 @CONFIG
 @DATA_DIR
 def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None) -> None:

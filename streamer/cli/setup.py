@@ -57,7 +57,7 @@ def format_option(default: StrEnum, help: str) -> Callable[[Command], Command]: 
 PATH: Final = click.Path(path_type=Path)
 
 #: Options that several commands take.
-CONFIG: Final = click.option("-c", "--config", metavar="FILE", help="A YAML file that says all of this; options win over it.")
+CONFIG: Final = click.option("-c", "--config", metavar="FILE", help="A YAML file with all of these; options override it.")
 SUBSCRIPTIONS: Final = click.option(
     "-s",
     "--subscriptions",
@@ -68,16 +68,18 @@ SUBSCRIPTIONS: Final = click.option(
 LAYOUT: Final = click.option(
     "--layout",
     metavar="NAME|FILE",
-    help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  [default: change]",
+    help="The layout of events: a preset (debezium, ...) or a JSON file.  [default: change]",
 )
 PLAIN_FORMAT: Final = format_option(PlainFormat.text, "text: for people; json: for programs.")
 FAULT_FORMAT: Final = format_option(FaultFormat.text, "text: for people; json: an object each; github: annotations.")
-TENANT: Final = click.option("--tenant", help="The tenant of every event; wins over what an event says.")
-COLLECTION: Final = click.option("--collection", help="The collection of every event; wins over what an event says.")
+TENANT: Final = click.option("--tenant", help="The tenant of every event; overrides that of an event.")
+COLLECTION: Final = click.option("--collection", help="The collection of every event; overrides that of an event.")
 DEFAULT_TENANT: Final = click.option("--default-tenant", help="The tenant of what names none.  [default: default]")
 SOFT_DELETE: Final = click.option("--soft-delete", metavar="FIELD", help="The field of `data` that flags a document as deleted.")
 VALIDATION: Final = click.option(
-    "--validation", type=click.Choice(Validation), help="full: check the whole event; lazy: what is walked.  [default: full]"
+    "--validation",
+    type=click.Choice(Validation),
+    help="full: check the whole event; lazy: the parts that are read.  [default: full]",
 )
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.command(
     name="why",
-    short_help="Tell over a file how often each condition held.",
+    short_help="Count over a file how often each condition was true.",
     epilog=EXIT_CODES.format(one="some events were bad, the others were looked at"),
 )
 @click.option("--id", "subscription_id", metavar="ID", required=True, help="The subscription to look at.")

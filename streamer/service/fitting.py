@@ -40,7 +40,7 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
         name, field = next(iter(decoded.items()))
         errors.append(loaded.error(("matching", "layout"), f"sources.{name}.{field} is decoded to a layout of its own"))
     if dev and config.api.address not in _LOOPBACK:
-        errors.append(loaded.error(("api", "address"), f"expected {' or '.join(_LOOPBACK)} where there are no tokens (--dev)"))
+        errors.append(loaded.error(("api", "address"), f"expected {' or '.join(_LOOPBACK)} if there are no tokens (--dev)"))
     if errors := [*errors, *(loaded.error(place, reason) for place, reason in conflicts(_claims(loaded, dev=dev)))]:
         raise BulkConfigError(errors)
 

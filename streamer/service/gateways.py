@@ -332,7 +332,7 @@ class Gateways:
             try:
                 yield
             except Moved:
-                raise Declined("busy", "another process changes this gateway; ask again") from None
+                raise Declined("busy", "another process changes this gateway; try again") from None
 
     def follow(self) -> None:
         """Have matches go where the store says. Raises ServiceError."""

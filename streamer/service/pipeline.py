@@ -218,7 +218,7 @@ class Pipeline:
     def _deliver(self) -> None:
         try:
             if not self._has_sinks():
-                _LOGGER.warning("not all sinks were there, so nothing was delivered; the next run delivers it")
+                _LOGGER.warning("some sinks were unavailable, so no message was delivered; the next run delivers them")
                 self._waiting.end(drop=True)
                 return
             while parts := self._waiting.take():
@@ -322,12 +322,12 @@ class Pipeline:
             if sink is None or sink not in self._setup.sinks or not told:
                 return
             if self.is_away(sink):
-                _LOGGER.warning("sinks.%s: it is away, and not told of %d dead letters", sink, len(told))
+                _LOGGER.warning("sinks.%s: it is unavailable, so messages about %d dead letters are lost", sink, len(told))
                 return
             for at, outcome in self._given(sink, [letters.message(letter)[1] for letter in told]):
                 of = told[at]
                 _LOGGER.warning(
-                    "sinks.%s: it is not told of a dead letter of %s, %s %s: %s",
+                    "sinks.%s: cannot send a message about a dead letter of %s, %s %s: %s",
                     *(sink, of.source, of.partition, of.position, outcome.reason),
                 )
 
@@ -588,7 +588,7 @@ class Pipeline:
         try:
             work()
         except SinkGone as gone:
-            _LOGGER.info("%s; nothing more is read", gone)
+            _LOGGER.info("%s; reading has ended", gone)
             self._give_up()
         except Exception as error:
             # The first one is what went wrong; others may follow from it.

@@ -201,7 +201,7 @@ class Service:
             _LOGGER.debug("%s", error)
         except Exception as error:
             # Whoever follows must go on: without that nothing that is due is delivered.
-            _LOGGER.exception("what other processes wrote cannot be taken: %s", type(error).__name__)
+            _LOGGER.exception("cannot apply the changes of other processes: %s", type(error).__name__)
 
     def stop(self) -> None:
         """Have it end as SIGTERM does; any thread may."""
@@ -259,7 +259,7 @@ class Service:
         opened.enter_context(closing(self.subscriptions))
         self.subscriptions.begin(self._loaded, self._found, self._places, is_held=True)
         if not len(self.engine):
-            _LOGGER.warning("there are no subscriptions, so nothing matches")
+            _LOGGER.warning("there are no subscriptions, so no event matches")
         return store
 
     def _open(self, absent: Absent, store: Store) -> None:
@@ -356,7 +356,9 @@ class Service:
                         "sinks.%s: the sources have ended, and %d messages wait; Ctrl-C leaves them in the spool", name, count
                     )
             if self._asked and deadline is None:
-                _LOGGER.info("%s: no more is read, and what was read is delivered", signal.Signals(self._asked[0]).name)
+                _LOGGER.info(
+                    "%s: reading has ended, and the events that were read are delivered", signal.Signals(self._asked[0]).name
+                )
                 pipeline.stop()
                 deadline = time.monotonic() + DRAIN
             if pipeline.failed is not None and deadline is None:
@@ -366,7 +368,7 @@ class Service:
                 if pipeline.failed is not None:
                     _LOGGER.error("%s", pipeline.failed)
                 else:
-                    _LOGGER.warning("not all was delivered in %d s; the next run delivers it", DRAIN)
+                    _LOGGER.warning("some messages were not delivered in %d s; the next run delivers them", DRAIN)
                 logging.shutdown()
                 os._exit(OK if pipeline.failed is None else code_of(pipeline.failed, is_start=False))
 
@@ -408,7 +410,7 @@ class Service:
                     raise ServiceError("the service is ending") from None
                 # The main thread waits until the server that was asked has answered.
                 if running.entrance.gives_way and asked.cancel():
-                    raise Declined("busy", "a reload changes the API; ask again") from None
+                    raise Declined("busy", "a reload changes the API; try again") from None
 
 
 def _handlers(service: Service, store: Store, status: Status) -> Handlers:

@@ -151,7 +151,7 @@ class Subscriptions:
     def _check_taken(self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
         taken = set(self._table.others(FILES))
         if clashes := [place for each, place in zip(found, places, strict=True) if (each.tenant, each.id) in taken]:
-            reason = "the API holds this id: delete it there, or name another"
+            reason = "the API has this id: delete it there, or choose another"
             raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
 
     def _active(self, *, but: str | None = None) -> Iterator[Written]:
@@ -383,7 +383,7 @@ class Subscriptions:
                 before = self._known(tenant, subscription_id, may)
                 wanted = before.lease if lease is None else lease
                 if wanted is None:
-                    raise Declined("precondition", "it has no lease yet: say how long it is to be")
+                    raise Declined("precondition", "it has no lease yet: set its length")
                 now = milliseconds()
                 (row,) = self._write([replace(before, lease=wanted, expires_at=now + wanted, updated=now)], [before], who=API)
                 self._upkeep.wake()
@@ -414,7 +414,7 @@ class Subscriptions:
             last, forgotten = self._table.last()
             if self._seen < forgotten:
                 # Some of what was taken out meanwhile is not known any more.
-                _LOGGER.warning("this process was away for so long that it reads all subscriptions anew")
+                _LOGGER.warning("this process was away too long, so it reads all subscriptions again")
                 self._engine.apply(each.held for each in self._active())
                 self._seen = last
                 self._counted.count(last)
@@ -432,7 +432,7 @@ class Subscriptions:
         texts = [written(row.text, row.tenant).held for row in put.values() if self.shard.holds(row.tenant)]
         for error in self._engine.add_many(texts, replace=True, on_error="skip").errors:
             # Another version of Streamer has accepted it.
-            _LOGGER.error("a subscription that another process accepted matches nothing here: %s", error)
+            _LOGGER.error("a subscription that another process accepted is invalid here: %s", error)
         self._counted.distrust(tenant for tenant, _ in changed)
         self._upkeep.wake()
 
@@ -468,7 +468,7 @@ class Subscriptions:
 
 def _check_origin(before: Stored | None) -> None:
     if before is not None and before.origin != API:
-        raise Declined("other_origin", "files hold this id, so that it is changed there")
+        raise Declined("other_origin", "this id is defined in files: change it there")
 
 
 def _next(each: Written, before: Stored | None, unindexed: bool, lease: int | None, now: int) -> Stored:

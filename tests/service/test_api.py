@@ -362,7 +362,7 @@ def test_what_files_hold_is_theirs(tmp_path: Path, backend: str) -> None:
         assert sorted(api.delivered()) == ["mine", "new"]
     (tmp_path / "subs.jsonl").write_text('{"id": "new", "tenant": "acme"}\n{"id": "mine", "tenant": "acme"}\n')
     with (
-        pytest.raises(Exception, match=r"subs\.jsonl:2: the API holds this id"),
+        pytest.raises(Exception, match=r"subs\.jsonl:2: the API has this id"),
         running(tmp_path, subscriptions=[str(tmp_path / "subs.jsonl")]),
     ):
         pass

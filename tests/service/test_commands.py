@@ -159,7 +159,7 @@ def test_a_signal_ends_it_once_what_was_read_is_delivered(start: Start, place: P
     until(lambda: written(place) == ["1", "2"])
     running.send_signal(number)
     assert running.wait(60) == 0
-    assert f"{number.name}: no more is read" in log(place)
+    assert f"{number.name}: reading has ended" in log(place)
     assert start("serve", "-c", "streamer.yaml").poll() is None
     until(lambda: log(place).count("started: ") == 2)
     assert written(place) == ["1", "2"]
@@ -175,7 +175,7 @@ def test_a_second_signal_ends_it_at_once(start: Start, place: Path) -> None:  # 
     running.stdin.flush()
     until(lambda: holds_something(reading))
     running.send_signal(signal.SIGTERM)
-    until(lambda: "no more is read" in log(place))
+    until(lambda: "reading has ended" in log(place))
     assert running.poll() is None
     running.send_signal(signal.SIGTERM)
     assert running.wait(60) == 128 + signal.SIGTERM
@@ -231,7 +231,9 @@ def test_a_sink_that_takes_nothing_is_waited_for_10_s_and_the_next_run_delivers(
         running.send_signal(signal.SIGTERM)
     assert running.wait(60) == (4 if fails else 0)
     assert 8 < time.monotonic() - began
-    assert ("in.jsonl: no file" if fails else "not all was delivered in 10 s; the next run delivers it") in log(place)
+    assert ("in.jsonl: no file" if fails else "some messages were not delivered in 10 s; the next run delivers them") in log(
+        place
+    )
     os.close(reading)
     if not fails:
         again = start("serve", "-c", "streamer.yaml", stdout=subprocess.PIPE)

@@ -572,7 +572,7 @@ def test_a_limit_that_is_lowered_while_messages_are_written_refuses_only_what_is
 
 def test_a_compacted_topic_is_refused(kafka: Broker) -> None:
     sink = KafkaTopic(KafkaSink(type="kafka", brokers=kafka.address, topic=kafka.topic(1, cleanup_policy="compact")))
-    with pytest.raises(ServiceError, match=r"keeps the last message of a key alone: expected cleanup\.policy=delete"):
+    with pytest.raises(ServiceError, match=r"keeps only the last message of a key: expected cleanup\.policy=delete"):
         sink.check()
 
 

@@ -94,7 +94,7 @@ def fail() -> None:
 def test_a_followed_file_is_not_compressed(make: Make, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(gzip.compress(event(1)))
     source = {"type": "file", "path": str(tmp_path / "in.jsonl")}
-    with pytest.raises(Exception, match="compressed, so that it cannot be followed; say follow: false"):
+    with pytest.raises(Exception, match="compressed, so it cannot be followed; set follow: false"):
         make(sources={"orders": source}).run()
 
 
@@ -404,8 +404,8 @@ def test_who_asks_for_a_reload_amid_one_gets_one_more_and_no_end(
     service.run()
     asking.join()
     assert reloads == [0, 1]
-    assert [each for each in caplog.messages if "no more is read" in each] == [
-        "SIGTERM: no more is read, and what was read is delivered"
+    assert [each for each in caplog.messages if "reading has ended" in each] == [
+        "SIGTERM: reading has ended, and the events that were read are delivered"
     ]
 
 

@@ -182,7 +182,7 @@ def test_files_do_not_take_an_id_that_another_process_writes_in_that_moment(
     monkeypatch.setattr(Table, "hold", late)
     lines = [json.dumps(BIG | {"id": name, "tenant": "acme", "filters": []}) + "\n" for name in ("small", "big")]
     (watched / "a.jsonl").write_text("".join(lines))
-    until(lambda: "a.jsonl:2: the API holds this id" in caplog.text)
+    until(lambda: "a.jsonl:2: the API has this id" in caplog.text)
     for each in (one, other):
         until(holds(each, "big"), 5)
         assert not each.service.engine.match(order(amount=1))

@@ -279,7 +279,7 @@ def test_one_process_delivers_at_a_time_and_another_takes_over(make: Make) -> No
     assert not other.lead(0.5)
     time.sleep(0.6)
     assert other.lead(30)
-    with pytest.raises(Fenced, match="another process delivers what the spool holds"):
+    with pytest.raises(Fenced, match="another process delivers the messages in the spool"):
         one.settle(Changes(delivered=[number]))
     assert other.held(other.lane("out"))[0] == 1
     assert not one.lead(30)

@@ -112,7 +112,7 @@ def test_checking_changes_nothing(path: Path) -> None:
     with pytest.raises(ServiceError, match="no sink has written this file"):
         FileAppender(path).check()
     assert path.read_bytes() == b"other's"
-    with pytest.raises(ServiceError, match="directory is not there"):
+    with pytest.raises(ServiceError, match="directory does not exist"):
         FileAppender(path.parent / "no" / "out").check()
     with pytest.raises(ServiceError, match="no regular file"):
         FileAppender(path.parent).check()

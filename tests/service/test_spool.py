@@ -355,7 +355,7 @@ def test_a_breaker_asks_one_request_at_a_time_whether_an_endpoint_is_back(place:
     place.wait()
     assert sorted(each for ids in endpoint.took for each in ids) == sorted(ids_of([f"k{number}" for number in range(200)], 2))
     told = [record.getMessage() for record in caplog.records]
-    assert any("sinks.out: does not answer as it should: HTTP status 503; asked again in " in text for text in told)
+    assert any("sinks.out: does not answer as it should: HTTP status 503; retried in " in text for text in told)
     assert "sinks.out: answers again" in told
     assert running.gauges()[0].attempts["delivered"] == 400
 
@@ -385,7 +385,7 @@ def test_an_endpoint_that_wants_no_more_is_not_asked_again_until_somebody_says_s
     assert len(gone.sent) == 1
     assert running.gauges()[0].state == "disabled"
     assert [each[0] for each in place.left()] == ["a-0000", "b-0000"]
-    assert "its endpoint wants no more (HTTP status 410)" in caplog.text
+    assert "its endpoint is disabled after its answer (HTTP status 410)" in caplog.text
     place.store.close()
     place.open()
     same = Endpoint(lambda *_: GOOD)

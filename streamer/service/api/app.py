@@ -167,7 +167,7 @@ class App:
             # An error's text may quote what a request says.
             where = "".join(traceback.format_tb(error.__traceback__))
             _LOGGER.error("a request ended in %s\n%s", type(error).__name__, where)
-            problem = Problem("internal", "the log says where")
+            problem = Problem("internal", "see the log for details")
         elif problem.kind == "unavailable" and (count := self._quiet.due()) is not None:
             # On a full disk each request of everybody ends so.
             _LOGGER.error("%s%s", error, f" ({count:,} requests so far)" if count > 1 else "")
@@ -315,7 +315,7 @@ def _decoded(value: bytes) -> str:
     try:
         return unquote_to_bytes(value).decode()
     except UnicodeDecodeError:
-        raise Problem("bad-request", "the path is no UTF-8") from None
+        raise Problem("bad-request", "the path is not UTF-8") from None
 
 
 def _query(request: Request, route: Route) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class Asking:
             none = {"matches": [], "more": False, "ignored": ignored}
             return self._explain_all(call, event) if ignored is None else answer(none)
         if ignored is not None:
-            raise Problem("event", f"the record is no change: {ignored}")
+            raise Problem("event", f"the record is not a change: {ignored}")
         whose = self._of_one(call)
         if "id" in question:
             each = self._held(whose, question["id"].value)
@@ -222,7 +222,7 @@ class Asking:
         given = members_as_sent(call.body)
         refuse_unknown(given, ("subscription", "text", "id"))
         if ("text" in given) == ("subscription" in given):
-            raise Problem("bad-request", "expected subscription or text, and id if it is held under another one")
+            raise Problem("bad-request", "expected subscription or text, and id if it is stored under another one")
         text = given["text"].value if "text" in given else given["subscription"].text.decode()
         if not isinstance(text, str) or not is_unicode(text):
             raise Problem("bad-request", "text: expected some text")

@@ -168,7 +168,7 @@ class Answer:
 Body: TypeAlias = Literal[
     "subscription", "subscriptions", "event", "question", "gateway", "configuration", "draft", "replay", "record"
 ]
-"""What a request says: its schema is in the document."""
+"""The parts of a request: its schema is in the document."""
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
@@ -184,7 +184,7 @@ def members_of(body: bytes, decode: Callable[[str], Any] = json.loads) -> dict[s
         raise Problem("bad-request", "the body is nested too deep") from None
     except ValueError:
         # A number of thousands of digits, too.
-        raise Problem("bad-request", "the body is no JSON in UTF-8") from None
+        raise Problem("bad-request", "the body is not JSON in UTF-8") from None
     if not isinstance(found, dict):
         raise Problem("bad-request", "expected an object")
     return found

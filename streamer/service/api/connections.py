@@ -157,7 +157,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, as all that cannot be done is answered."""
-        self._say(Problem("bad-request", "this is no HTTP, or its head is too long"))
+        self._say(Problem("bad-request", "this is not HTTP, or its head is too long"))
 
     def _look(self) -> None:
         """See which part of a request is coming now."""

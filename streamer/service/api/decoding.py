@@ -28,8 +28,8 @@ MOST_EVENTS: Final = 1000
 _WHY_IGNORED: Final = {
     "empty": "it is empty",
     "null": "it is null: a tombstone",
-    "type": "its type says that it is no change",
-    "no_change": "nothing in it tells of a change",
+    "type": "its type is not that of a change",
+    "no_change": "it has no parts of a change",
 }
 
 

@@ -124,7 +124,7 @@ class Delivering:
     def _job(self, call: Call) -> Replay:
         job = self._status.replays.find(call.path["id"])
         if job is None:
-            raise Problem("unknown", "no such replay since the service started")
+            raise Problem("unknown", "unknown replay")
         return job
 
 

@@ -38,7 +38,7 @@ class Limits:
             del self._buckets[next(iter(self._buckets))]
         self._buckets[tenant] = (max(level - 1, 0.0) if level >= 1 else level, now)
         if level < 1:
-            reason = f"a tenant may ask {rate:,} times a second"
+            reason = f"a tenant may send {rate:,} times a second"
             raise Problem("too-many", reason, headers={"Retry-After": str(max(1, round((1 - level) / rate)))})
 
     @contextmanager

@@ -45,13 +45,13 @@ _URL: Final = {
     "type": ["string", "null"],
     "maxLength": MOST_URL,
     "pattern": "^https?://[!-~]+$",
-    "description": "Where matches are posted; null where streams read them.",
+    "description": "The target of matches; null if streams read them.",
 }
 _SETTINGS: Final = {
     "url": _URL,
     "batch": {"type": "integer", "minimum": 1, "maximum": MOST_BATCH, "description": "Messages of a request at most."},
-    "per": {"enum": ["match", "gateway"], "description": "Whether a message tells of one match, or of all of an event."},
-    "event": {"enum": ["full", "reference", "none"], "description": "What a message says of its event."},
+    "per": {"enum": ["match", "gateway"], "description": "Whether a message reports one match, or all of an event."},
+    "event": {"enum": ["full", "reference", "none"], "description": "The part of the event in a message."},
     "enabled": {"type": "boolean", "description": "Whether matches are handed out; else they wait."},
 }
 _GIVEN: Final = {
@@ -91,7 +91,11 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "pending": _HELD,
             "history": _HELD,
             "delivered": {"type": "integer", "minimum": 0, "description": "Matches since the service started."},
-            "dead": {"type": "integer", "minimum": 0, "description": "Matches given up since the service started."},
+            "dead": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Matches that became dead letters since the service started.",
+            },
         },
         *("pending", "history"),
     ),
@@ -100,7 +104,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         {
             "tenant": TEXT,
             "id": TEXT,
-            "origin": {"enum": ["files", "api"], "description": "Who wrote it, and alone may change it."},
+            "origin": {"enum": ["files", "api"], "description": "Its writer, which is the only one that may change it."},
             "etag": TEXT,
             "created": TIME,
             "updated": TIME,
@@ -125,7 +129,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                         "what": {"enum": ["put", "delete", "pause", "resume"]},
                         "subscription": {
                             "anyOf": [ref("Subscription"), {"type": "null"}],
-                            "description": "What a `put` wrote; null for any other, and where it was too long to be kept.",
+                            "description": "The text of a `put`; null for any other change, and if it was too long to be kept.",
                         },
                     }
                 )
@@ -150,7 +154,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                 object_of({"tenant": TEXT, "id": TEXT, "gateway": MAYBE, "transition": TRANSITION, "certain": BOOL})
             ),
             "more": {"type": "boolean", "description": "Whether there are more than `limit`."},
-            "ignored": {"type": ["string", "null"], "description": "Why the event is no change; null where it is one."},
+            "ignored": {"type": ["string", "null"], "description": "Why the event is not a change; null if it is one."},
         }
     ),
     "Explanation": {
@@ -173,9 +177,9 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "events": list_of(
                 object_of(
                     {
-                        "event": {"type": ["object", "null"], "description": "Null where the record is no change."},
+                        "event": {"type": ["object", "null"], "description": "Null if the record is not a change."},
                         "key": MAYBE,
-                        "ignored": {"type": ["string", "null"], "description": "What the record is, if it is no change."},
+                        "ignored": {"type": ["string", "null"], "description": "The kind of the record, if it is not a change."},
                     }
                 )
             ),
@@ -191,7 +195,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                         "tenant": TEXT,
                         "id": TEXT,
                         "held": {"type": "integer", "description": "How many other conditions there are, none of which fails."},
-                        "distance": {"type": "number", "description": "From 0 to 1, which is said of what has none."},
+                        "distance": {"type": "number", "description": "From 0 to 1."},
                         "condition": {"type": "object"},
                     }
                 )
@@ -210,8 +214,8 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "plan": object_of(_PLAN),
             "tried": object_of(
                 {
-                    "events": {"type": "integer", "description": "So many of the last events were looked at."},
-                    "complete": {"type": "boolean", "description": "Whether those are all that are kept."},
+                    "events": {"type": "integer", "description": "Number of examined events."},
+                    "complete": {"type": "boolean", "description": "Whether the list is complete."},
                     "collection": MAYBE,
                     "is_held": {"type": "boolean", "description": "Whether there is one of its id, which it is compared with."},
                     **dict.fromkeys(("matched", "matched_before", "new", "no_longer"), COUNT),
@@ -439,7 +443,7 @@ def _conditions() -> list[dict[str, Any]]:
 _LAST_ID: Final = {
     "name": "Last-Event-ID",
     "in": "header",
-    "description": "The `id` of the last event that was seen: what follows it is sent, or an event `reset` where that is gone.",
+    "description": "The `id` of the last received event: the ones after it are sent, or an event `reset` if they are gone.",
     "schema": {"type": "string", "pattern": "^[0-9a-f]{8}-[0-9]{1,14}$"},
 }
 

@@ -22,22 +22,22 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "bad-request": (400, "The request cannot be read"),
     "no-token": (401, "A token is needed"),
     "not-allowed": (403, "The token does not allow this"),
-    "quota": (403, "The tenant holds as much as it may"),
+    "quota": (403, "The tenant has reached a quota"),
     "origin": (403, "Pages of this origin may not use the API"),
     "unknown": (404, "There is no such thing"),
     "method": (405, "There is no such method here"),
     "not-acceptable": (406, "The answer has another media type"),
     "too-slow": (408, "The request took too long to come"),
-    "other-origin": (409, "Files hold this subscription"),
+    "other-origin": (409, "The subscription is defined in files"),
     "not-replayable": (409, "The dead letter cannot be delivered again"),
     "no-stream": (409, "The gateway has no streams now"),
-    "no-test": (409, "There is nothing that a test could be sent to"),
+    "no-test": (409, "The gateway has no URL that a test could be sent to"),
     "precondition": (412, "It is not as the request has it"),
     "too-long": (413, "The request is too long"),
     "media-type": (415, "The body has another media type than one that is read"),
     "host": (421, "The server does not go by this name"),
     "elsewhere": (421, "Another process can do this"),
-    "configuration": (422, "The configuration was not taken, and nothing was changed"),
+    "configuration": (422, "The configuration was refused; the current one stays"),
     "subscription": (422, "The subscription cannot be accepted"),
     "gateway": (422, "The gateway cannot be accepted"),
     "event": (422, "The event cannot be read"),
@@ -100,7 +100,7 @@ def of(error: Exception) -> Problem | None:
         case EventError():
             return Problem("event", error.reason, errors=[members(error)])
         case ServiceError():
-            return Problem("unavailable", "the store cannot be used; nothing was changed", headers={"Retry-After": "1"})
+            return Problem("unavailable", "the store cannot be used; its data stays unchanged", headers={"Retry-After": "1"})
         case _:
             return None
 
@@ -108,7 +108,9 @@ def of(error: Exception) -> Problem | None:
 def refuse_elsewhere(shard: Shard, tenant: str | None) -> None:
     """Raise Problem where another process matches what a tenant subscribed to."""
     if tenant is not None and not shard.holds(tenant):
-        reason = f"this process matches for other tenants: ask one of shard {shard.of_tenant(tenant)}/{shard.count}"
+        reason = (
+            f"this process matches for other tenants: send the request to one of shard {shard.of_tenant(tenant)}/{shard.count}"
+        )
         raise Problem("elsewhere", reason)
 
 

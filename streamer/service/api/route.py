@@ -12,7 +12,7 @@ from streamer.service.api.tokens import Scope
 TENANT: Final = Param(
     "tenant", "Whose; only an administrator's token may name another one than its own.", {"type": "string", "minLength": 1}
 )
-CURSOR: Final = Param("cursor", "The `next` of the page before, of this list and of what was asked of it.")
+CURSOR: Final = Param("cursor", "The `next` of the previous page, for the same list and parameters.")
 
 
 def limit(default: int, most: int) -> Param:

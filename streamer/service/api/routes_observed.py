@@ -17,14 +17,14 @@ def _count(name: str, description: str, most: int) -> Param:
 
 #: Of events, where an administrator who names nobody is told of everybody's.
 _WHOSE: Final = Param(
-    "tenant", "Whose events; an administrator's token that names none is told of all.", {"type": "string", "minLength": 1}
+    "tenant", "The tenant of the events; an administrator's token that names none gets all.", {"type": "string", "minLength": 1}
 )
 _WATCHED: Final = (
     _WHOSE,
     Param("collection", "Only those of this collection."),
     Param("gateway", "Only those that matched for this gateway."),
     Param("subscription", "Only those that matched this subscription."),
-    Param("outcome", "Only those that matched something, or nothing.", {"type": "string", "enum": ("matched", "unmatched")}),
+    Param("outcome", "Only those with a match, or without.", {"type": "string", "enum": ("matched", "unmatched")}),
 )
 
 OBSERVED: Final[tuple[Route, ...]] = (
@@ -32,7 +32,7 @@ OBSERVED: Final[tuple[Route, ...]] = (
         method="GET",
         path="/v1/token",
         handler="show_token",
-        summary="Tell whose the token of the request is, and what it may do.",
+        summary="Show the tenant and the scopes of the request's token.",
         scope="any",
         answers={200: "Token"},
     ),
@@ -40,7 +40,7 @@ OBSERVED: Final[tuple[Route, ...]] = (
         method="GET",
         path="/v1/status",
         handler="status",
-        summary="Tell how it is with sources, sinks and the whole: rates of the last minute, lag, what waits, what failed last.",
+        summary="Show the state of sources, sinks and the whole: rates of the last minute, lag, waiting messages, last failures.",
         scope="admin",
         answers={200: "Status"},
     ),
@@ -48,7 +48,7 @@ OBSERVED: Final[tuple[Route, ...]] = (
         method="GET",
         path="/v1/metrics/history",
         handler="metrics_history",
-        summary="Tell the metrics of the last hours, counters as rates, histograms as quantiles.",
+        summary="Return the metrics of the last hours, counters as rates, histograms as quantiles.",
         scope="admin",
         params=(
             Param("name", "Only metrics whose names begin so; several with commas."),
@@ -61,7 +61,7 @@ OBSERVED: Final[tuple[Route, ...]] = (
         method="GET",
         path="/v1/filters",
         handler="filters",
-        summary="Tell how the Bloom filters are, those first that are asked most, and how they were.",
+        summary="Show the state of the Bloom filters, the most queried ones first, and their history.",
         scope="admin",
         params=(limit(20, 1000), _count("samples", "Moments at most; 60 by default.", 500)),
         answers={200: "Filters"},
@@ -84,7 +84,7 @@ OBSERVED: Final[tuple[Route, ...]] = (
         method="GET",
         path="/v1/config",
         handler="get_config",
-        summary="Show the configuration in force, and where each value comes from; secrets by their names.",
+        summary="Show the current configuration, and the origin of each value; secrets by their names.",
         scope="admin",
         answers={200: "Configuration"},
     ),
@@ -92,7 +92,7 @@ OBSERVED: Final[tuple[Route, ...]] = (
         method="POST",
         path="/v1/config:check",
         handler="check_config",
-        summary="Tell what is wrong in a configuration, or what it would change. Files that it names are not read.",
+        summary="Check a configuration: its errors, or its changes. Files that it names are not read.",
         scope="admin",
         body="configuration",
         consumes=(YAML,),
@@ -111,7 +111,7 @@ OBSERVED: Final[tuple[Route, ...]] = (
         method="GET",
         path="/v1/events/{number}",
         handler="get_event",
-        summary="Show one of the last events, where each of its matches went, and the attempts to deliver them.",
+        summary="Show one of the last events, the targets of its matches, and the attempts to deliver them.",
         scope="consume",
         params=(_WHOSE,),
         answers={200: "EventWithWays"},

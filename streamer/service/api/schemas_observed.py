@@ -29,7 +29,7 @@ _LAG: Final = {
             {
                 "positions": {"type": "integer", "minimum": 0, "description": "Bytes or messages that were not read yet."},
                 "unit": {"enum": ["bytes", "messages"]},
-                "seconds": {"type": "number", "description": "For so long there has been something to read; at least."},
+                "seconds": {"type": "number", "description": "The least time for which there has been unread input."},
             }
         ),
         {"type": "null", "description": "Nobody knows."},
@@ -134,7 +134,7 @@ OBSERVED: Final[Mapping[str, Any]] = {
                     {
                         "metric": TEXT,
                         "labels": {"type": "object", "additionalProperties": TEXT},
-                        "kind": {"enum": ["rate", "value", "quantile"], "description": "A rate is so many in a second."},
+                        "kind": {"enum": ["rate", "value", "quantile"], "description": "A rate is a number in a second."},
                         "quantile": NUMBER,
                         "values": list_of(MAYBE_NUMBER),
                     },
@@ -181,7 +181,7 @@ OBSERVED: Final[Mapping[str, Any]] = {
                 )
             ),
             "next": NEXT,
-            "looked_at": {"type": "integer", "minimum": 0, "description": "So many were looked at for this page."},
+            "looked_at": {"type": "integer", "minimum": 0, "description": "Number of items examined for this page."},
         }
     ),
     "Attempt": _ATTEMPT,
@@ -214,7 +214,7 @@ OBSERVED: Final[Mapping[str, Any]] = {
             "at": TIME,
             **dict.fromkeys(("source", "partition", "position"), TEXT),
             **dict.fromkeys(("tenant", "collection", "type"), MAYBE),
-            "ignored": {"type": ["string", "null"], "description": "Why it is no change; null where it is one."},
+            "ignored": {"type": ["string", "null"], "description": "Why it is not a change; null if it is one."},
             "size_bytes": COUNT,
             "matches": {"type": "integer", "minimum": 0, "description": "Among the first hundred."},
             "more_matches": {"type": "boolean", "description": "Whether there were more than a hundred."},
@@ -222,7 +222,7 @@ OBSERVED: Final[Mapping[str, Any]] = {
                 object_of({"tenant": TEXT, "id": TEXT, "gateway": MAYBE, "transition": TRANSITION, "certain": BOOL})
             ),
             "event": {},
-            "text": {"type": "string", "description": "In place of `event`, where readers of JSON would not read it."},
+            "text": {"type": "string", "description": "In place of `event`, if readers of JSON would refuse it."},
         },
         *("event", "text"),
     ),
@@ -230,7 +230,7 @@ OBSERVED: Final[Mapping[str, Any]] = {
         {
             "tenant": TEXT,
             "id": TEXT,
-            "since": MAYBE_TIME | {"description": "From when on it is counted; null where nothing is known."},
+            "since": MAYBE_TIME | {"description": "The beginning of the count; null if it is unknown."},
             "every_s": {"type": "integer", "description": "Seconds of each step."},
             "at": list_of({"type": "integer", "description": "When a step began, in seconds since the epoch."}),
             "matches": list_of({"type": ["integer", "null"], "minimum": 0, "description": "Of each step; null: not known."}),
@@ -238,9 +238,9 @@ OBSERVED: Final[Mapping[str, Any]] = {
             "one_of": {
                 "type": "integer",
                 "minimum": 1,
-                "description": "1: each match is counted. Else the counts are estimates, of one match in up to so many.",
+                "description": "1: each match is counted. Else the counts are estimates, from one match in up to this number.",
             },
-            "most_counts": {"type": "integer", "minimum": 0, "description": "`service.match_counts`; 0 counts nothing."},
+            "most_counts": {"type": "integer", "minimum": 0, "description": "`service.match_counts`; 0 turns counting off."},
         }
     ),
     "EventWithWays": {
@@ -256,7 +256,7 @@ OBSERVED: Final[Mapping[str, Any]] = {
                                 "gateway": MAYBE,
                                 "sink": {
                                     "type": ["string", "null"],
-                                    "description": "Null where no route leads to one, and where it is not the tenant's own.",
+                                    "description": "Null if no route leads to one, and if it is not the tenant's own.",
                                 },
                                 "kind": {"type": ["string", "null"], "description": "The type of the sink, or `stream`."},
                                 "message": {"type": ["string", "null"], "description": "The id of the message."},

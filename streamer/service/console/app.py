@@ -94,7 +94,7 @@ class Console:
         except Exception as error:
             # An error's text may quote what a page shows.
             _LOGGER.error("a page ended in %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
-            answer = await self._failed(500, "A defect of the console", "the log says where")
+            answer = await self._failed(500, "A defect of the console", "see the log for details")
         if isinstance(answer, tuple):
             client, piped = answer
             await self._pipe(client, piped, request, send)

@@ -43,7 +43,7 @@ class FileAppender:
                 finally:
                     os.close(file)
             elif not os.access(self._path.parent, os.W_OK | os.X_OK):
-                raise ServiceError(f"{self._path}: its directory is not there, or cannot be written")
+                raise ServiceError(f"{self._path}: its directory does not exist, or cannot be written")
 
     def open(self) -> None:
         """See `Sink`."""

@@ -69,7 +69,7 @@ class KafkaTopic:
             raise ServiceError(f"topic {topic}: this user may not write it")
         config = cluster.config(topic)
         if "compact" in config.get("cleanup.policy", ""):
-            raise ServiceError(f"topic {topic} keeps the last message of a key alone: expected cleanup.policy=delete")
+            raise ServiceError(f"topic {topic} keeps only the last message of a key: expected cleanup.policy=delete")
         self._settings = self._settled(config)
 
     def _settled(self, config: Any) -> dict[str, Any]:

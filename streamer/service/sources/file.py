@@ -229,7 +229,7 @@ class FileLines:
     def _inflate(self, reading: _Reading) -> None:
         """Read a compressed file as a whole. Raises ServiceError where it is to be followed."""
         if self._follow and not reading.is_ended:
-            raise ServiceError(f"{self._path}: compressed, so that it cannot be followed; say follow: false")
+            raise ServiceError(f"{self._path}: compressed, so it cannot be followed; set follow: false")
         reading.head = os.pread(reading.file, HEAD, 0)
         reading.offset, reading.skip = 0, reading.lines.taken
         reading.inflated = read_chunks(iter(partial(self._piece, reading, _COMPRESSED), b""))

@@ -529,8 +529,8 @@ class KafkaMessages:
     def _refuse(self, reason: str) -> None:
         """Say what is lost. Raises ServiceError where that must not be."""
         if self._section.on_lost == "fail":
-            raise Lost(f"{reason}. With on_lost: skip the service goes on with what is there")
-        _LOGGER.warning("%s; what is there is read", reason)
+            raise Lost(f"{reason}. With on_lost: skip the service continues with the remaining messages")
+        _LOGGER.warning("%s; the remaining messages are read", reason)
 
     def _reopen(self, partitions: Sequence[Partition], *, lost: bool) -> None:
         """Begin partitions of ours again, where they are to be begun now."""

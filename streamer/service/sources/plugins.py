@@ -39,7 +39,7 @@ class Wal2json:
                 return Begin(lsn(members["lsn"]), 0)
             return Commit(lsn(members["lsn"]), lsn(members["nextlsn"]))
         except (KeyError, TypeError, ValueError):
-            raise EventError(EventCode.BAD_VALUE, "wal2json: a transaction that does not say where it stands") from None
+            raise EventError(EventCode.BAD_VALUE, "wal2json: a transaction without its position") from None
 
 
 def plugged(

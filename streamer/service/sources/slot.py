@@ -90,7 +90,7 @@ def check_room(stream: Replication) -> None:
     """Raise ServiceError where the server has no slot left."""
     ((room,),) = stream.rows("SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)")
     if int(room or 0) <= 0:
-        raise ServiceError("the server has no slot left; raise max_replication_slots, or drop a slot that nobody uses")
+        raise ServiceError("the server has no slot left; raise max_replication_slots, or drop an unused slot")
 
 
 def primary_keys(stream: Replication) -> dict[str, list[str]]:

@@ -44,7 +44,9 @@ class StdinLines:
         self.check()
         if sys.stdin.isatty():
             _LOGGER.warning("reading from the terminal, one JSON object a line; Ctrl-D ends it")
-        _LOGGER.warning("standard input cannot be read again: what is read and not delivered when this process dies is lost")
+        _LOGGER.warning(
+            "standard input cannot be read again: if this process dies, lines that it has read and not delivered are lost"
+        )
         self._ready = select.poll()
         self._ready.register(sys.stdin.fileno(), select.POLLIN)
 

@@ -317,7 +317,7 @@ class Delivery:
             if self.breaker.bad(lines[0].name, now, outcome.after) and self._quiet.due("down") is not None:
                 self._is_told_down = True
                 wait = self.breaker.until - now
-                told = "%s: does not answer as it should: %s; asked again in %.1f s"
+                told = "%s: does not answer as it should: %s; retried in %.1f s"
                 self._log(logging.WARNING, told, outcome.reason, wait)
             self._failed(rows, lines, outcome, changes, now)
             return
@@ -333,7 +333,7 @@ class Delivery:
         elif outcome.result == "gone":
             self.is_gone = True
             changes.gone.append((self.name, self.target))
-            told = "%s: its endpoint wants no more (%s), so nothing is sent to it, and its messages wait"
+            told = "%s: its endpoint is disabled after its answer (%s), and its messages wait"
             self._log(logging.ERROR, f"{told}; give it another url, or start with --enable %s", outcome.reason, self.name)
             self._put_back(rows, lines)
         elif len(rows) > 1:
@@ -410,7 +410,7 @@ class Delivery:
         self._stuck.add(row.number)
         changes.tried.append((row.attempts, int((time.time() + self.terms.most) * 1000), row.number))
         if self._quiet.due("stuck") is not None:
-            told = "%s: there is no room for dead letters, so %d messages that would be given up wait, each with its key"
+            told = "%s: there is no room for dead letters, so %d failed messages wait, each with its key"
             self._log(logging.ERROR, f"{told}; streamer dead-letters shows, replays and drops them", len(self._stuck))
 
     def _bury(self, row: Waiting, code: str, reason: str, attempts: int, changes: Changes) -> None:
@@ -421,7 +421,7 @@ class Delivery:
 
     def _tell(self, reason: str) -> None:
         if self._quiet.due("given up") is not None:
-            self._log(logging.WARNING, "%s: a message is given up, and a dead letter: %s", reason)
+            self._log(logging.WARNING, "%s: a message became a dead letter: %s", reason)
 
     def _log(self, level: int, text: str, *values: object) -> None:
         _LOGGER.log(self._level or level, text, self._where, *values)

@@ -342,7 +342,7 @@ class Spool:
         self._settle()
         if (each := self._removed.get(name)) is not None:
             if each.requests:
-                raise ServiceError(f"sinks.{name}: requests to it are on their way; try again once they have ended")
+                raise ServiceError(f"sinks.{name}: requests to it are in flight; try again once they have ended")
             del self._removed[name]
             if self._leads:
                 self._counts.drop(each.matches)
@@ -494,7 +494,7 @@ class Spool:
 
     def _begin_to_lead(self, generation: int) -> None:
         """Deliver from what the store has, and from nothing else."""
-        _LOGGER.info("this process delivers what is in the spool from now on")
+        _LOGGER.info("this process now delivers the messages in the spool")
         self._generation = generation
         self._begin_anew()
         for each in self._deliveries.values():
@@ -502,7 +502,7 @@ class Spool:
 
     def _step_back(self) -> None:
         """Deliver no more, since another process does, or will."""
-        _LOGGER.info("this process delivers what is in the spool no more")
+        _LOGGER.info("this process no longer delivers the messages in the spool")
         self._generation = None
         # What it found here is found again by whoever delivers it.
         self._counts.delivered({SHARED: sum(each.matches for each in self._deliveries.values())})

@@ -327,7 +327,7 @@ class Postgres:
                 for _ in connection.notifies(timeout=LOOK, stop_after=1):
                     pass
             except (psycopg.Error, ServiceError) as error:
-                _LOGGER.debug("%s: nobody tells of changes: %s", self.name, error)
+                _LOGGER.debug("%s: cannot listen for changes: %s", self.name, error)
                 if connection is not None:
                     connection.close()
                 connection = None

@@ -428,11 +428,11 @@ class Store:
         return self.database.rows("SELECT name, mark, last FROM lanes", patient=True)
 
     def _leading(self, execute: Execute) -> None:
-        """Raise Fenced where another process delivers what the spool holds."""
+        """Raise Fenced where another process delivers the messages in the spool."""
         if self.database.is_shared:
             statement = "UPDATE leader SET until = until WHERE holder = ? AND generation = ?"
             if not execute(statement, (self._holder, self._leads or 0)).rowcount:
-                raise Fenced("another process delivers what the spool holds")
+                raise Fenced("another process delivers the messages in the spool")
 
     def enable(self, name: str) -> bool:
         """Deliver again to a sink whose endpoint wanted no more; tell whether it was so."""

@@ -175,7 +175,7 @@ def job(
     report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML page about it.")] = None,
     title: Annotated[str, typer.Option(help="Of the report.")] = "Streamer on Spark",
     log_level: Annotated[str, typer.Option(help="Spark's: OFF, ERROR, WARN, INFO.")] = "OFF",
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print neither progress nor summary.")] = False,
 ) -> None:
     """Match events against subscriptions on Spark."""
     try:
