@@ -24,13 +24,13 @@ WIDTH: Final = 80
 EXIT_CODES: Final = (
     "Exit codes: 0 all is well; 1 {one}; 2 wrong usage, a bad configuration, bad subscriptions, or files that cannot be read or "
     "written; 130 interrupted by Ctrl-C. "
-    "Where the reader of the output goes away, it ends quietly by SIGPIPE."
+    "If the reader of the output goes away, it ends quietly by SIGPIPE."
 )
 
 #: Of commands that use the store of a service, or what it reads and writes.
 SERVICE_EXIT_CODES: Final = EXIT_CODES.replace(
     "; 130",
-    "; 3 data that was not read is gone; 4 what may pass: a server that does not answer, a full disk, a store or a port that "
+    "; 3 unread data is lost; 4 a temporary failure: a server that does not answer, a full disk, a store or a port that "
     "another process uses, a crash; 130",
 )
 

@@ -232,7 +232,7 @@ class Manager:
                 if watch.growths == GROWTHS:
                     watch.saturated = True
                     logger.warning(
-                        "the filter of tenant %r, collection %r is saturated: version %d passes %.2g of what nobody wants",
+                        "the filter of tenant %r, collection %r is saturated: version %d passes %.2g of the unwanted events",
                         *state.name,
                         state.version,
                         state.measured_rate,

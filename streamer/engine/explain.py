@@ -171,5 +171,5 @@ def _note(compiled: CompiledSubscription, verdict: Verdict, matched: bool, optio
     if verdict is Verdict.UNKNOWN and not matched and compiled.subscription.on_unknown == "skip":
         return "the event does not carry enough to decide, and the subscription skips what is not certain"
     if verdict is not Verdict.TRUE and matched and verdict is not Verdict.UNKNOWN:
-        return "the document matched before, and the subscription asks for transitions"
+        return "the document matched before, and the subscription has transitions"
     return None

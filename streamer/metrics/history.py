@@ -62,7 +62,7 @@ class Sample:
         subscriptions: that are held.
         fp_rate: what the filters were to keep then, as of `BloomOptions`.
         threshold: the measured rate from which one is rebuilt.
-        filters: those that were asked most.
+        filters: those that were queried most.
         rebuilds: of all filters there are.
     """
 

@@ -79,7 +79,7 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
     figure = Figure(figsize=(max(7.2, 5.2 * len(shown)), 6.4), layout="constrained", dpi=150)
     _draw(figure, samples, shown)
     if len(shown) < len(asked):
-        figure.suptitle(f"{len(shown)} of {len(asked)} filters: those that were asked most", x=0.01, ha="left", fontsize=9)
+        figure.suptitle(f"{len(shown)} of {len(asked)} filters: those that were queried most", x=0.01, ha="left", fontsize=9)
     ending = os.fspath(path).rpartition(".")[2].lower()
     try:
         with replacing(path) as file:

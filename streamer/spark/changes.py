@@ -70,7 +70,7 @@ def changes_of(
         raise ValueError(f"feed: it has no column {', '.join(missing)}; read the table with the option readChangeFeed=true")
     names = [field_of(feed, name).name for name in ([key] if isinstance(key, str) else key)]
     if not names:
-        raise ValueError("key: expected names of columns that tell rows apart")
+        raise ValueError("key: expected names of columns that identify rows")
     row = F.struct(*(column(name) for name in feed.columns if name not in (KIND, VERSION, TIME))).alias(_ROW)
     commit = [column(VERSION), column(TIME)]
     # Under names of ours: those of the key may be any. A row that goes to another tenant is no pair: each sees its own part.

@@ -118,7 +118,7 @@ def _look_at(others: Sequence[str], missing: Sequence[str], extra: Extra) -> Non
     named = ", ".join(map(repr, others[:20])) + (f" and {len(others) - 20} more" if len(others) > 20 else "")
     if extra == "forbid":
         raise ValueError(f"subscriptions: no members are {named}; there are {', '.join(MEMBERS)}")
-    logger.warning("subscriptions: columns that are no members are left out: %s (extra='ignore' says that they may be)", named)
+    logger.warning("subscriptions: columns that are not members are left out: %s (extra='ignore' suppresses this warning)", named)
 
 
 def _is_variant(kind: DataType) -> bool:

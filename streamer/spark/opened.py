@@ -93,7 +93,7 @@ def travelled(name: str) -> str:
 
     path = SparkFiles.get(name)
     if not os.path.exists(path):
-        reason = "is not on this machine: what match_events returned was closed; compute what is made of it before that"
+        reason = "is not on this machine: the result of match_events was closed; compute everything before that"
         raise StreamerError(f"{name} {reason}")
     return path
 

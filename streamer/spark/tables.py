@@ -209,9 +209,7 @@ class TableWriter:
             # Over Spark Connect there is no way to ask.
             query = None
         if query is None and self.app_id is None:
-            reason = (
-                "nothing tells which stream this is, by which a batch is known again; give one, and another with a new checkpoint"
-            )
+            reason = "the stream has no name by which a repeated batch is recognized; pass one, and another with a new checkpoint"
             raise ConfigError(reason, place="app_id")
         return "-".join(filter(None, (self.app_id or "streamer", query)))
 

@@ -200,7 +200,7 @@ def test_a_picture_says_that_it_leaves_filters_out(tmp_path: Path) -> None:
         filters = [replace(STATE, collection=f"c{n}", asked=n) for n in range(count)]
         plot([sample(0.0, *filters), sample(1.0, *filters)], tmp_path / "a.svg")
         drawn = (tmp_path / "a.svg").read_text()
-        assert ("3 of 5 filters: those that were asked most" in drawn) is told
+        assert ("3 of 5 filters: those that were queried most" in drawn) is told
         assert "collection c0" in drawn or told
 
 

@@ -185,7 +185,7 @@ def test_a_batch_that_is_repeated_is_written_once(spark: SparkSession, kind: str
     spark.conf.unset("spark.sql.sources.default")
     once = expected(events(0, 50))
     assert pairs(read_table(spark, target)) == once + once + once
-    with pytest.raises(streamer.ConfigError, match="app_id: nothing tells which stream this is"):
+    with pytest.raises(streamer.ConfigError, match="app_id: the stream has no name"):
         match_batches(tmp_path / "versions", write_to_table(target))(given, 2)
 
 

@@ -378,7 +378,7 @@ def test_bad_subscriptions_are_told_line_by_line(strategy: str, files: Path) -> 
     done = run(files, "--events", "events.jsonl", "-s", "bad.jsonl", "--out", "out", "--strategy", strategy)
     assert done.exit_code == USAGE
     first, *lines = done.stderr[done.stderr.index("streamer: ") :].splitlines()
-    assert first == "streamer: bad subscriptions, nothing was matched:"
+    assert first == "streamer: bad subscriptions, so no event was matched:"
     assert lines[20:] == ["and 10 more"]
     assert any(line.startswith(f"{files / 'bad.jsonl'}:3: subscription 'bad0': filters: ") for line in lines), done.stderr
     assert "\\n" not in done.stderr
@@ -399,7 +399,7 @@ def test_a_stream_without_a_good_snapshot_says_so_without_stack_traces(files: Pa
 
 def test_the_help_keeps_what_is_in_brackets() -> None:
     told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).output
-    for default in ("OUT.rejected", "by name, else parquet", "what runs here", "as the snapshot says, or by their matches"):
+    for default in ("OUT.rejected", "by name, else parquet", "what runs here", "that of the snapshot, or by their matches"):
         assert f"[default: {default}]" in told
 
 

@@ -148,7 +148,7 @@ def test_columns_that_are_no_members_are_told_of(spark: SparkSession, caplog: py
     frame = spark.createDataFrame([("a", "orders", 7, "me")], "ID string, collection string, version int, `changed by` string")
     with caplog.at_level(logging.WARNING, "streamer.spark"):
         assert held(frame) == [of({"id": "a", "collection": "orders"})]
-    assert "columns that are no members are left out: 'version', 'changed by'" in caplog.text
+    assert "columns that are not members are left out: 'version', 'changed by'" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, "streamer.spark"):
         assert held(frame, extra="ignore") == [of({"id": "a", "collection": "orders"})]

@@ -108,7 +108,7 @@ def test_what_is_computed_too_late_says_so(spark: SparkSession) -> None:
     with match_events(events(spark), engine("too late")) as result:
         (name,) = {Path(path).name for path in carried() - before}
         assert travelled(name).endswith(name)
-    with pytest.raises(StreamerError, match=f"{name} is not on this machine: what match_events returned was closed"):
+    with pytest.raises(StreamerError, match=f"{name} is not on this machine: the result of match_events was closed"):
         travelled(name)
     with pytest.raises(StreamerError, match="this result was closed"):
         _ = result.matches

@@ -216,7 +216,7 @@ class WebhookSink(Sink):
     @property
     def caution(self) -> str | None:
         """See `Sink`."""
-        return None if self.secret else "no secret, so who receives its messages cannot tell who has sent them"
+        return None if self.secret else "no secret, so the receiver of its messages cannot verify the sender"
 
 
 def refused(url: str, ports: Sequence[int] | None, *, allow_http: bool) -> str | None:

@@ -23,7 +23,7 @@ class Strategy(StrEnum):
 
 
 class Extra(StrEnum):
-    """What becomes of columns of subscriptions that are no members."""
+    """How to treat columns of subscriptions that are not members."""
 
     warn = "warn"
     ignore = "ignore"
@@ -130,11 +130,11 @@ def check(asked: Asked) -> None:
     if asked.out.format is Format.kafka and asked.by_gateway:
         raise Bad("--by-gateway is for folders; in Kafka the gateway is a message's key")
     if asked.stream and asked.checkpoint is None:
-        raise Bad("--stream needs --checkpoint DIR, where it keeps how far it is")
+        raise Bad("--stream needs --checkpoint DIR, in which it records its progress")
     if not asked.stream and (asked.checkpoint is not None or asked.trigger is not None):
         raise Bad("--checkpoint and --trigger are for --stream")
     if asked.stream and asked.overwrite:
-        raise Bad("--overwrite is not for --stream, which adds to what is there")
+        raise Bad("--overwrite is not for --stream, which adds to existing data")
     if asked.trigger not in (None, "available-now") and not _EVERY.fullmatch(str(asked.trigger)):
         raise Bad(f"--trigger {asked.trigger}: expected a time as '10 seconds', or available-now")
     for path in (asked.metrics_file, asked.report):

@@ -80,7 +80,7 @@ def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
         if kafka and name in whole:
             return "user", f"{' or '.join(kafka)}: {what}"
     if "JAVA_GATEWAY_EXITED" in whole or "Java gateway process exited" in whole:
-        return "user", "Spark's JVM ended before it was ready: what it said of it is above (it needs a Java of 17 or later)"
+        return "user", "Spark's JVM ended before it was ready: see its output above (it needs a Java of 17 or later)"
     ours = _OURS.findall(whole)
     if ours:
         name, text = ours[-1]

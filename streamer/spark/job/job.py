@@ -104,36 +104,38 @@ def job(
     ],
     out: Annotated[str, typer.Option("-o", "--out", metavar="PLACE", help="A folder, kafka://BROKERS/TOPIC, or SCHEMA.TABLE.")],
     rejected: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Where events go that cannot be read.  \\[default: OUT.rejected]")
+        str | None, typer.Option(metavar="PLACE", help="The target of events that cannot be read.  \\[default: OUT.rejected]")
     ] = None,
-    events_format: Annotated[Format | None, typer.Option(help="If the name does not tell.")] = None,
+    events_format: Annotated[Format | None, typer.Option(help="If the name does not show it.")] = None,
     out_format: Annotated[Format | None, typer.Option(help="As of events.  \\[default: by name, else parquet]")] = None,
     event_col: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column that holds the events; '*' for the row itself.")
+        str, typer.Option(metavar="COLUMN", help="The column with the events; '*' for the row itself.")
     ] = "value",
     key: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN", help="Read what changed in a table of Delta, whose rows this column tells apart; may be repeated."
+            metavar="COLUMN", help="Read the changes of a Delta table whose rows this column identifies; may be repeated."
         ),
     ] = None,
     collection: Annotated[str | None, typer.Option(help="Of what changed.  \\[default: the table's name]")] = None,
     keep: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to carry along; may be repeated.")] = None,
     keep_event: Annotated[bool, typer.Option("--keep-event", help="With each match the event itself.")] = False,
     by_gateway: Annotated[bool, typer.Option("--by-gateway", help="A folder for each gateway.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing data at OUT.")] = False,
     layout: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE", help="Where an event's parts are, for JSON lines and Parquet of subscriptions."),
+        typer.Option(metavar="NAME|FILE", help="The layout of events, for JSON lines and Parquet of subscriptions."),
     ] = None,
-    default_tenant: Annotated[str | None, typer.Option(help="The tenant of what names none, where no snapshot says.")] = None,
+    default_tenant: Annotated[
+        str | None, typer.Option(help="The tenant of events and subscriptions without one, if no snapshot defines it.")
+    ] = None,
     soft_delete: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="The field that flags a document as deleted, where no snapshot says.")
+        str | None, typer.Option(metavar="FIELD", help="The field that flags a document as deleted, if no snapshot defines it.")
     ] = None,
     subscription_col: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column of Parquet that holds whole subscriptions as JSON.")
+        str | None, typer.Option(metavar="COLUMN", help="The column of Parquet with whole subscriptions as JSON.")
     ] = None,
-    extra: Annotated[Extra, typer.Option(help="What becomes of columns of subscriptions that are no members.")] = Extra.warn,
+    extra: Annotated[Extra, typer.Option(help="How to treat columns of subscriptions that are not members.")] = Extra.warn,
     strategy: Annotated[Strategy, typer.Option(help="How subscriptions reach the workers.")] = Strategy.auto,
     on_error: Annotated[OnError, typer.Option(help="What becomes of events that cannot be read.")] = OnError.reject,
     backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  \\[default: what runs here]")] = None,
@@ -143,11 +145,13 @@ def job(
             min=1,
             max=2**31 - 1,
             metavar="N",
-            help="Events that are matched at once, at most.  \\[default: as the snapshot says, or by their matches]",
+            help="Most events matched at once.  \\[default: that of the snapshot, or by their matches]",
         ),
     ] = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Go on as events come.")] = False,
-    checkpoint: Annotated[str | None, typer.Option(metavar="DIR", help="Where a stream keeps how far it is.")] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="Continue as events come.")] = False,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The directory in which a stream records its progress.")
+    ] = None,
     trigger: Annotated[
         str | None,
         typer.Option(
@@ -163,7 +167,7 @@ def job(
     ] = None,
     conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark; may be repeated.")] = None,
     master: Annotated[
-        str | None, typer.Option(help="Where Spark runs.  \\[default: what spark-submit says, else local[*]]")
+        str | None, typer.Option(help="The master of Spark.  \\[default: that of spark-submit, else local[*]]")
     ] = None,
     metrics_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write metrics as text, for the node exporter.")
@@ -171,7 +175,7 @@ def job(
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65_535, metavar="PORT", help="Serve metrics while it runs; 0 for any port.")
     ] = None,
-    metrics_addr: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to serve them.")] = "127.0.0.1",
+    metrics_addr: Annotated[str, typer.Option(metavar="ADDRESS", help="The address at which to serve them.")] = "127.0.0.1",
     report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML page about it.")] = None,
     title: Annotated[str, typer.Option(help="Of the report.")] = "Streamer on Spark",
     log_level: Annotated[str, typer.Option(help="Spark's: OFF, ERROR, WARN, INFO.")] = "OFF",
@@ -247,7 +251,7 @@ def _exit_code(
 def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
     """Print what is wrong with subscriptions, a line each and with their lines, where it was a file of lines that was read."""
     # Not how many: of a part that a worker looks through it tells no more than are shown.
-    note("streamer: bad subscriptions, nothing was matched:")
+    note("streamer: bad subscriptions, so no event was matched:")
     for error in bulk.errors[: bulk.SHOWN]:
         note(str(fault(path, error)) if is_read_here(path) else f"{path}: {error}")
     if len(bulk.errors) > bulk.SHOWN:

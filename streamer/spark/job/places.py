@@ -221,7 +221,7 @@ def read(spark: SparkSession, source: Place, *, stream: bool, keep: Sequence[str
         local = local_path(source.text)
         if local is not None and not _MAGIC.intersection(local) and not os.path.exists(local) and not exists(spark, source):
             raise Bad(f"--events {source}: no such file or directory")
-        raise Bad(f"--events {source}: its name does not tell what it is; say --events-format parquet or jsonl")
+        raise Bad(f"--events {source}: its name does not show its format; set --events-format parquet or jsonl")
     if source.format is Format.parquet:
         # A stream must know the columns before there is a file; a batch finds them by itself.
         return (reader.schema(spark.read.parquet(source.text).schema) if stream else reader).parquet(source.text)

@@ -157,7 +157,7 @@ def render(report: Report) -> str:
         f"<title>{escape(report.title)}</title>\n<style>{_style()}</style>\n</head>\n<body>\n<main>\n"
         f'<header><h1>{escape(report.title)}</h1><p class="when">{escape(began)}, {_duration(report.seconds)}</p></header>\n'
         + "\n".join(filter(None, sections))
-        + (f'\n<section><h2>What it was asked</h2><dl class="facts">{facts}</dl></section>' if facts else "")
+        + (f'\n<section><h2>Arguments</h2><dl class="facts">{facts}</dl></section>' if facts else "")
         + "\n</main>\n</body>\n</html>\n"
     )
 
@@ -192,7 +192,7 @@ def _outcomes(report: Report) -> str:
     matched, pruned, ignored, rejected = (report.total(name) for name in ("matched", "pruned", "ignored", "rejected"))
     parts = [
         ("matched", matched, "matched at least one subscription"),
-        ("looked", max(events - matched - pruned - ignored - rejected, 0), "were matched and found nothing"),
+        ("looked", max(events - matched - pruned - ignored - rejected, 0), "were matched without a match"),
         ("pruned", pruned, "were stopped by a Bloom filter"),
         ("ignored", ignored, "were ignored: no change, such as a tombstone or a heartbeat"),
         ("rejected", rejected, "could not be read"),
@@ -203,9 +203,9 @@ def _outcomes(report: Report) -> str:
             width = max(number / events * WIDTH, 3.0)
             bars.append(_bar(kind, left, 0, width - 2, 26, f"{number:,} {says}"))
             left += width
-    drawing = _drawing(26, "Where each event ended", *bars, width=max(left, WIDTH))
+    drawing = _drawing(26, "Outcome of each event", *bars, width=max(left, WIDTH))
     legend = _legend((kind, f"<b>{_share(number, events)}</b> {says}") for kind, number, says in parts if number)
-    return _section("Where the events ended", "", drawing, legend)
+    return _section("Outcomes of the events", "", drawing, legend)
 
 
 def _skew(report: Report) -> str:
