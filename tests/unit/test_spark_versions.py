@@ -21,12 +21,21 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["streamer/spark/compat.py", "streamer/spark/job/job.py", "tests/spark/test_every_version.py"])
-def test_any_change_of_what_runs_is_seen(root: Path, name: str) -> None:
+def test_any_change_of_code_is_seen(root: Path, name: str) -> None:
     before = spark_versions.digest(root)
     assert before == spark_versions.digest()
     with (root / name).open("a") as file:
-        file.write("\n")
+        file.write("\nNEW = 1\n")
     assert spark_versions.digest(root) != before
+
+
+def test_a_change_of_comments_and_docstrings_is_none(root: Path) -> None:
+    before = spark_versions.digest(root)
+    path = root / "streamer/spark/compat.py"
+    text = path.read_text()
+    assert text.startswith('"""')
+    path.write_text(text.replace('"""', '"""Another first line. ', 1) + "\n# A comment.\n")
+    assert spark_versions.digest(root) == before
 
 
 def test_a_module_that_is_renamed_or_new_is_seen(root: Path) -> None:
