@@ -1,8 +1,8 @@
-"""Sources and sinks whose server does not answer when the service starts: it may be starting, too.
+"""Sources and sinks whose server does not answer when the service starts, for example because it is starting, too.
 
-Each is opened by a thread of its own, so that nobody waits for long while a server says nothing. The thread that uses it tries
-again until its server answers. Until then a source reads nothing; where a sink is away, nothing is delivered, so nothing is
-confirmed, and what the sources have read waits in its bounded queue.
+A thread of its own opens each of them, so that the start does not wait for a silent server. The thread that uses it retries until
+its server answers. Until then a source reads no records. While a sink is away, messages are neither delivered nor confirmed, and
+records of the sources wait in its bounded queue.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from typing import Final, final
 from streamer.locks import Lock
 from streamer.service.protocols import Away
 
-#: How long to wait after the first failure in a row, and at most, in seconds; half of it is left to chance.
+#: The wait after the first failure in a row, and the longest wait, in seconds; half of it is random.
 FIRST, MOST = 0.25, 30.0
-#: How long all parts together are waited for at the start, in seconds: servers that are there mostly answer by then.
+#: How long the start waits for all parts together, in seconds: most available servers answer by then.
 PATIENCE: Final = 1.0
-#: How often one looks whether a part is wanted still, in seconds.
+#: The interval between checks whether a part is still needed, in seconds.
 _LOOK: Final = 0.1
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 def delay(failures: int) -> float:
-    """Return how long to wait after so many failures in a row before this one, in seconds."""
+    """Return the wait in seconds after a number of consecutive failures before this one."""
     longest: float = min(MOST, FIRST * 2 ** min(failures, 10))
     return longest * random.uniform(0.5, 1)
 
 
 @final
 class _Opening:
-    """A part that is being opened, or is to be tried again."""
+    """A part that is being opened, or is to be retried."""
 
     def __init__(self, part: object, opening: Callable[[], None]) -> None:
         self.part, self._opening = part, opening
         self._attempt: Future[None] | None = None
 
     def is_over(self, seconds: float) -> bool:
-        """Tell whether the part is open, after so long at most; an attempt begins where none is under way.
+        """Return whether the part is open, after at most *seconds*; begins an attempt if none is in progress.
 
         Raises:
-            Exception: what *opening* raises; the attempt is over then.
+            Exception: the one that *opening* raises; the attempt has ended then.
         """
         if self._attempt is None:
             self._attempt = Future()
@@ -67,7 +67,7 @@ class _Opening:
 
 @final
 class Absent:
-    """The parts that are away, by names such as `sources.orders`. Any thread may look; who uses a part waits for it."""
+    """The parts that are away, by names such as `sources.orders`. Any thread may check; the user of a part waits for it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -75,7 +75,7 @@ class Absent:
         self._patience = PATIENCE
 
     def open(self, name: str, part: object, opening: Callable[[], None]) -> None:
-        """Open a part, or note that it is away. Raises ServiceError where it is known soon that waiting would not help."""
+        """Open a part, or note that it is away. Raises ServiceError if an early error shows that waiting would not help."""
         found, began = _Opening(part, opening), time.monotonic()
         try:
             if found.is_over(max(self._patience, 0.0)):
@@ -91,17 +91,17 @@ class Absent:
         return bool(self._parts)
 
     def has(self, name: str, part: object) -> bool:
-        """Tell whether a part is away."""
+        """Return whether a part is away."""
         found = self._parts.get(name)
         return found is not None and found.part is part
 
     def retain(self, parts: Mapping[str, object]) -> None:
-        """Forget parts that are not among some, by their names: a reload has taken them out."""
+        """Forget parts that are not among these, by name: a reload has removed them."""
         with self._lock:
             self._parts = {name: found for name, found in self._parts.items() if parts.get(name) is found.part}
 
     def wait(self, name: str, part: object, is_wanted: Callable[[], bool]) -> bool:
-        """Return once a part is open, at once where it is not away; False where nobody wants it any more.
+        """Return True once a part is open, at once if it is not away; False if it is no longer needed.
 
         Raises:
             ServiceError: its server answers, and waiting would not help.

@@ -1,14 +1,15 @@
-"""Tenants' own gateways: written by the API while all runs, and where the matches of their subscriptions go.
+"""Tenants' own gateways: the API writes them while the service runs, and the matches of their subscriptions go there.
 
 ```
 API ──► checked ──► store: one commit ──► spool: an endpoint, or a history ──► speaker: matches go there
 ```
 
-Contract: a write is answered when matches go where it says. Of one event, all matches go by one state of all gateways. A deletion
-takes what is pending with it in one commit, and counts it as dropped; what was matched before and is held after is dropped, too.
-No tenant finds another's gateway, nor has its matches. What an endpoint may be is for who runs the service to say.
+Contract: a write is answered when matches go to its destination. All matches of one event use one state of all gateways. A
+deletion also deletes the pending messages in one commit, and counts them as dropped; messages that were matched earlier and
+stored later are dropped, too. A tenant never finds another tenant's gateway, and never gets its matches. The operator decides
+which endpoints are allowed.
 
-A gateway has a URL for all its life, or none: what waits for an endpoint and what streams were given are not of one kind.
+A gateway has a URL for all its life, or never: messages for an endpoint and the history of streams are of different kinds.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from streamer.service.store.gateways import GatewayTable, StoredGateway
 from streamer.service.store.rows import OWN, Spooled, milliseconds
 from streamer.service.store.store import Store
 
-#: Characters of an id, bytes of a URL, and messages of a request.
+#: The most characters of an id, bytes of a URL, and messages of a request.
 MOST_ID: Final = 255
 MOST_URL: Final = 2048
 MOST_BATCH: Final = 1000
@@ -54,7 +55,7 @@ class GatewayError(ValueError):
 
     Attributes:
         place: the member at fault.
-        reason: never with a URL or a secret.
+        reason: the cause, without a URL or a secret.
     """
 
     def __init__(self, place: str, reason: str) -> None:
@@ -65,13 +66,13 @@ class GatewayError(ValueError):
 @final
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a gateway says.
+    """The settings of a gateway.
 
     Attributes:
-        url: where matches are posted; None where streams read them.
-        batch: messages of a request at most.
+        url: the endpoint of its messages; None if streams read them.
+        batch: the most messages of a request.
         event, per: the shape of messages.
-        enabled: whether they are handed out; else they wait.
+        enabled: whether messages are delivered; otherwise they wait.
     """
 
     url: str | None = None
@@ -84,7 +85,7 @@ class Settings:
 @final
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A secret that the store has."""
+    """A secret that is in the store."""
 
     text: str = field(repr=False)
 
@@ -93,12 +94,12 @@ class _Kept:
 
 
 def sink_of(tenant: str, gateway_id: str) -> str:
-    """Return the name of the sink of a tenant's own gateway, which no other has, and no sink of a configuration."""
+    """Return the name of the sink of a tenant's own gateway, which is unique, also among the sinks of configurations."""
     return f"{OWN}{quote(tenant, safe='')}/{quote(gateway_id, safe='')}"
 
 
 def read(members: Mapping[str, Any], config: Config) -> tuple[Settings, tuple[str, ...] | None]:
-    """Read what somebody writes; the secrets are None where it names none, so that those that are there stay.
+    """Read the members of a write; the secrets are None if it names none, so that the stored ones stay.
 
     Raises:
         GatewayError: it cannot be accepted.
@@ -126,7 +127,7 @@ def read(members: Mapping[str, Any], config: Config) -> tuple[Settings, tuple[st
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """Return which of the names that there are was meant, or all of them."""
+    """Return which existing name was probably meant, or all of them."""
     near = get_close_matches(name[:100], known, 1)
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
 
@@ -156,7 +157,7 @@ def _secrets(value: Any) -> tuple[str, ...]:
         raise GatewayError("secrets", f"expected a list of {MOST_SECRETS} at most")
     for number, secret in enumerate(value):
         try:
-            # A mapping would be where a configuration says that a secret is: no tenant may have the service look there.
+            # In a configuration a mapping names the place of a secret; a tenant must not make the service read there.
             if not isinstance(secret, str) or not secret.isascii():
                 raise ConfigError("expected a secret of Standard Webhooks: whsec_ and base64")
             signing_key(secret)
@@ -173,7 +174,7 @@ class Gateways:
         self.store, self._table, self._spool, self._speaker = store, GatewayTable(store), spool, speaker
         self.config = config
         self._lock = Lock()
-        # One for as long as the process runs: requests of a gateway that was deleted are still on their way.
+        # An owner exists for as long as the process runs, because requests of a deleted gateway may still be in flight.
         self._owners: dict[str, Owner] = {}
         self._held: dict[str, dict[str, StoredGateway]] = {}
         self._forgotten: Callable[[History, str], None] = lambda *_: None
@@ -181,27 +182,27 @@ class Gateways:
         self._mark = (0, 0)
         self.follow()
 
-    # Looking
+    # Reading
 
     def get(self, tenant: str, gateway_id: str) -> StoredGateway | None:
-        """Return one."""
+        """Return a gateway; None if it does not exist."""
         return self._held.get(tenant, {}).get(gateway_id)
 
     def find(self, tenant: str, gateway_id: str) -> StoredGateway:
-        """Return one. Raises Declined: there is none."""
+        """Return a gateway. Raises Declined if it does not exist."""
         if (row := self.get(tenant, gateway_id)) is None:
             raise Declined("unknown", "no such gateway")
         return row
 
     def page(self, tenant: str, after: str, most: int) -> list[StoredGateway]:
-        """Return those of a tenant in the order of their ids, from the first after one."""
+        """Return the gateways of a tenant in the order of their ids, from the first after *after*."""
         held = dict(self._held.get(tenant, {}))
         return [held[gateway_id] for gateway_id in sorted(held) if gateway_id > after][:most]
 
     def way(self, tenant: str, gateway_id: str | None) -> tuple[Way | None, str | None]:
-        """Return where the matches of a gateway go, be it the tenant's own or one of the routes, and of what kind that is.
+        """Return the way of a gateway's matches, by the tenant's own gateway or by a route, and its kind.
 
-        The kind is `stream`, or the type of a sink; both are None where no route leads to one.
+        The kind is `stream`, or the type of a sink; both are None if no route leads to a sink.
         """
         way = self._speaker.way(tenant, gateway_id)
         if gateway_id is not None and way is not None and way.sink == sink_of(tenant, gateway_id):
@@ -213,11 +214,13 @@ class Gateways:
         return way, "stdout" if section is None else section.type
 
     def history(self, row: StoredGateway) -> History | None:
-        """Return what streams of a gateway read; None where it has a URL."""
+        """Return the history that streams of a gateway read; None if it has a URL."""
         return self._spool.histories.get(sink_of(row.tenant, row.id))
 
     def seen(self, row: StoredGateway) -> dict[str, Any]:
-        """Return how it stands with one: `state`, what is held, and what was delivered and given up since the start."""
+        """Return the status of a gateway: `state`, its messages, and the counts of delivered messages and dead letters since the
+        start.
+        """
         sink, settings = sink_of(row.tenant, row.id), settings_of(row)
         if (history := self._spool.histories.get(sink)) is not None:
             held = {"messages": history.messages, "bytes": history.bytes, "oldest_s": round(self._spool.age(history), 3)}
@@ -246,14 +249,14 @@ class Gateways:
     def put(
         self, tenant: str, gateway_id: str, settings: Settings, secrets: tuple[str, ...] | None, may: Condition
     ) -> tuple[StoredGateway, StoredGateway | None]:
-        """Hold one, or put it in the place of the one that is there; return it, and the one that was there.
+        """Store a gateway, in place of the existing one if there is one; return it, and the previous one.
 
-        An endpoint that wanted no more is asked again.
+        A disabled endpoint gets messages again.
 
         Raises:
             GatewayError: it cannot be accepted.
-            Declined: it may not be now.
-            ServiceError: the store failed, or the service is ending. In all three cases nothing was changed.
+            Declined: the change is not allowed now.
+            ServiceError: the store failed, or the service is ending. In all three cases the change was refused whole.
         """
         for place, text in (("id", gateway_id), ("tenant", tenant)):
             if not 0 < len(text) <= MOST_ID or "\0" in text or not is_unicode(text):
@@ -275,7 +278,7 @@ class Gateways:
             if before is not None and (before.settings, before.secrets) == (text, secrets):
                 row = before
             else:
-                # The lane first: what can fail for want of room fails here, with nothing changed.
+                # The lane first: a lack of room is found here, before any change.
                 self.store.lane(sink_of(tenant, gateway_id))
                 row = self._table.write(row, before, most)
                 self._marked(int(before is None), row.version)
@@ -284,7 +287,7 @@ class Gateways:
             return row, before
 
     def _hold(self, row: StoredGateway, *, again: bool) -> None:
-        """Let what matches go there."""
+        """Let matches go to a gateway."""
         way = self._open(row, again=again)
         self._held = {**self._held, row.tenant: {**self._held.get(row.tenant, {}), row.id: row}}
         self._speaker.own = {**self._speaker.own, (row.tenant, row.id): way}
@@ -292,7 +295,7 @@ class Gateways:
             self._forgotten(history, "off")
 
     def remove(self, tenant: str, gateway_id: str, may: Condition) -> None:
-        """Hold one no more, and drop what is pending for it. Raises Declined and ServiceError; nothing was changed then."""
+        """Delete a gateway and its pending messages. Raises Declined and ServiceError, and then leaves it unchanged."""
         with self._current():
             row = self.find(tenant, gateway_id)
             may(row)
@@ -300,15 +303,15 @@ class Gateways:
             self._marked(-1)
 
     def _remove(self, row: StoredGateway, delete: Callable[[], tuple[int, int, int]]) -> None:
-        """Hold one no more.
+        """Delete a gateway.
 
         Args:
-            delete: takes it out of the store; returns what that held.
+            delete: deletes it in the store; returns the messages, bytes and matches of its lane.
         """
         tenant, gateway_id = row.tenant, row.id
         history, sink = self.history(row), sink_of(tenant, gateway_id)
         own = self._speaker.own
-        # What is matched from now on goes by the routes; what was before is dropped when it is held.
+        # Later matches go by the routes; messages of earlier matches are dropped when they are stored.
         self._speaker.own = {key: way for key, way in own.items() if key != (tenant, gateway_id)}
         try:
             self._spool.forget(sink, delete)
@@ -322,11 +325,11 @@ class Gateways:
         if history is not None:
             self._forgotten(history, "deleted")
 
-    # What other processes write into the store
+    # Changes that other processes write into the store
 
     @contextmanager
     def _current(self) -> Iterator[None]:
-        """Change what is there now. Raises Declined where another process changed it in this moment."""
+        """Change the current state. Raises Declined if another process changed it at the same moment."""
         with self._lock:
             self.follow()
             try:
@@ -335,7 +338,7 @@ class Gateways:
                 raise Declined("busy", "another process changes this gateway; try again") from None
 
     def follow(self) -> None:
-        """Have matches go where the store says. Raises ServiceError."""
+        """Apply the gateways of the store. Raises ServiceError."""
         with self._lock:
             if (mark := self._table.mark()) == self._mark:
                 return
@@ -352,7 +355,7 @@ class Gateways:
             self._mark = mark
 
     def _marked(self, more: int, version: int = 0) -> None:
-        """Note a change of this process's own; where others changed something meanwhile all is looked at the next time."""
+        """Note this process's own change; if others wrote meanwhile, all gateways are read again the next time."""
         (count, last), (count_before, last_before) = self._table.mark(), self._mark
         if count == count_before + more and last <= max(last_before, version):
             self._mark = count, last
@@ -360,11 +363,11 @@ class Gateways:
     def listen(
         self, told: Callable[[Sequence[tuple[History, int, Spooled]]], None], forgotten: Callable[[History, str], None]
     ) -> None:
-        """Tell of what histories have more, and of those that are not handed out any more, and why: `deleted`, `off`."""
+        """Report new messages of histories, and histories that ended with the cause: `deleted`, `off`."""
         self._spool.tell, self._forgotten = told, forgotten
 
     def take(self, speaker: Speaker, config: Config) -> None:
-        """Go on with another configuration, of which no message was made so far."""
+        """Continue with another configuration, before messages are made under it."""
         with self._lock:
             before, self.config = self.config, config
             speaker.own, self._speaker = self._speaker.own, speaker
@@ -379,14 +382,14 @@ class Gateways:
                         self._open(row)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all endpoints."""
         for held in self._held.values():
             for row in held.values():
                 if (each := self._spool.delivery(sink_of(row.tenant, row.id))) is not None:
                     each.endpoint.close()
 
     def _open(self, row: StoredGateway, *, again: bool = False) -> Way:
-        """Let the spool hold what is for one; return how it comes there."""
+        """Open the lane of a gateway in the spool; return its way."""
         config, settings, sink = self.config, settings_of(row), sink_of(row.tenant, row.id)
         delivery, rules, quota = config.delivery, config.delivery.gateways, config.api.quotas.spool
         owner = self._owners.setdefault(row.tenant, Owner(row.tenant, quota, rules.concurrency_of_a_tenant))
@@ -407,7 +410,7 @@ class Gateways:
                 concurrency=rules.concurrency,
                 batch=settings.batch,
                 bytes=min(delivery.spool.bytes, quota),
-                # No tenant's endpoint keeps the sources waiting, and so all other tenants.
+                # A tenant's endpoint never blocks the sources, and so all other tenants.
                 when_full="dead_letter",
                 is_paused=not settings.enabled,
             )
@@ -416,5 +419,5 @@ class Gateways:
 
 
 def settings_of(row: StoredGateway) -> Settings:
-    """Return what a gateway of the store says."""
+    """Return the settings of a gateway of the store."""
     return Settings(**json.loads(row.settings))

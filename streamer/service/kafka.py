@@ -1,7 +1,7 @@
-"""What the source and the sink of Kafka share: how brokers are reached, and what they say of topics.
+"""The common part of Kafka's source and sink: connections to brokers, and descriptions of topics.
 
-librdkafka connects again by itself, for ever, and says what went wrong besides its answers. So whoever waits for an answer hears
-the last of that as the reason, and not only that time has passed.
+librdkafka reconnects by itself, for ever, and reports errors separately from its answers. So a caller that waits for an answer
+gets the latest of these errors as the reason, rather than only a timeout.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from streamer.errors import ConfigError, ServiceError
 from streamer.service.kafka_errors import Meaning, meaning
 from streamer.service.protocols import Away
 
-#: How long brokers may take to answer, in seconds.
+#: The longest wait for an answer of brokers, in seconds.
 ANSWER: Final = 10.0
-#: How long they may take at first: who does not let us in says nothing but that.
+#: The longest wait for the first answer, in seconds. A broker that refuses access sends only that error.
 _FIRST_ANSWER: Final = 2.0
-#: What passes by itself is asked again after so long, in seconds.
+#: The wait before a call that failed with a passing error is repeated, in seconds.
 SOON: Final = 0.2
-#: What an admin client does not know, and would warn of.
+#: Settings that an admin client does not have, and would warn about.
 _OF_OTHERS: Final = (OF_CONSUMERS | OF_PRODUCERS) - OF_CLIENTS
-#: Of a topic at brokers before 2.8.
+#: The id of a topic at brokers before 2.8.
 _NO_ID: Final = "A" * 22
 _SILENT: Final = logging.Logger("librdkafka", logging.CRITICAL + 1)
 _T = TypeVar("_T")
@@ -38,7 +38,7 @@ def settings(section: Kafka, heard: Callable[[KafkaError], None]) -> dict[str, A
     """Return settings for a client of librdkafka.
 
     Args:
-        heard: is told what goes wrong besides answers.
+        heard: is called with errors that are separate from answers.
 
     Raises:
         ServiceError: the password cannot be read.
@@ -49,7 +49,7 @@ def settings(section: Kafka, heard: Callable[[KafkaError], None]) -> dict[str, A
         "bootstrap.servers": ",".join(section.brokers),
         "security.protocol": f"{'SASL_' if section.sasl.mechanism else ''}{'SSL' if section.tls else 'PLAINTEXT'}",
         "error_cb": heard,
-        # What it would log, `heard` is told, too; it calls an error fatal that a new producer mends.
+        # `heard` also gets all errors that it would log; librdkafka calls errors fatal that a new producer solves.
         "log_level": 0,
         "logger": _SILENT,
     }
@@ -65,7 +65,7 @@ def settings(section: Kafka, heard: Callable[[KafkaError], None]) -> dict[str, A
 
 
 def made(client: Callable[[dict[str, Any]], _T], given: dict[str, Any]) -> _T:
-    """Make a client. Raises ServiceError where librdkafka refuses a setting."""
+    """Create a client. Raises ServiceError if librdkafka refuses a setting."""
     try:
         return client(given)
     except KafkaException as error:
@@ -73,18 +73,18 @@ def made(client: Callable[[dict[str, Any]], _T], given: dict[str, Any]) -> _T:
 
 
 def said(error: KafkaError | KafkaException) -> str:
-    """Return what an error says, in one line."""
+    """Return the text of an error, in one line."""
     told: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     return " ".join((told.str() or told.name()).split())
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Return what a group has of partitions. Raises ServiceError; Away where its coordinator does not answer in time."""
+    """Return the committed offsets of a group. Raises ServiceError; Away if its coordinator does not answer in time."""
     deadline = time.monotonic() + ANSWER
     while True:
         try:
             found: list[TopicPartition] = consumer.committed(list(partitions), timeout=ANSWER)
-            # A partition without an answer is not one that the group knows nothing of.
+            # A missing answer about a partition does not mean that the group has no offset there.
             if (error := next((each.error for each in found if each.error is not None), None)) is None:
                 return found
         except KafkaException as failed:
@@ -98,11 +98,11 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[
 
 @final
 class Topic(NamedTuple):
-    """A topic that there is.
+    """An existing topic.
 
     Attributes:
-        id: tells it from another one of the same name, earlier or later; empty where brokers have none.
-        may: what we may do with it, as far as brokers say so; else None.
+        id: distinguishes it from another topic of the same name, earlier or later; empty if brokers have no ids.
+        may: the operations that we are allowed, if brokers report them; otherwise None.
     """
 
     id: str
@@ -112,7 +112,7 @@ class Topic(NamedTuple):
 
 @final
 class Cluster:
-    """What can be asked of brokers. Any thread may ask. Raises ServiceError where none answers, or what it may not be asked."""
+    """Queries of brokers. Any thread may use it. Raises ServiceError if no broker answers, or if the query is not allowed."""
 
     def __init__(self, section: Kafka) -> None:
         self._section = section
@@ -121,7 +121,7 @@ class Cluster:
         self._admin = made(AdminClient, {name: given[name] for name in given.keys() - _OF_OTHERS})
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of some topics that there are."""
+        """Return the topics of these names that exist."""
         wanted = TopicCollection(list(names))
         found = {}
         for name, answer in self._ask(
@@ -148,7 +148,7 @@ class Cluster:
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Return the first offset of each partition, and the one after its last.
 
-        The client asks by the epochs of leaders that it last heard of. After one was too old, `topics` brings the new ones.
+        The client sends the latest leader epochs that it has. If one is too old, `topics` fetches the new ones.
         """
         wanted = list(partitions)
         first, end = (
@@ -165,7 +165,7 @@ class Cluster:
         return {each: (first[each], end[each]) for each in wanted}
 
     def config(self, topic: str) -> Mapping[str, str]:
-        """Return the settings of a topic; none where brokers do not tell them, or not us."""
+        """Return the settings of a topic; empty if brokers do not report them, or not to us."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
             (answer,) = self._admin.describe_configs([resource], request_timeout=ANSWER).values()
@@ -176,12 +176,12 @@ class Cluster:
             raise self._failed(error, f"topic {topic}") from None
 
     def _ask(self, question: Callable[[float], Mapping[Any, Future[Any]]]) -> Mapping[Any, Future[Any]]:
-        """Return answers, all of which are there: a client must not be dropped while a thread of its own may still answer."""
+        """Return answers after all of them have arrived: a client must not be dropped while its own thread may still answer."""
         self._heard.last, self._heard.are_down = None, False
         try:
             answers = question(_FIRST_ANSWER)
             failed = [meaning(error) for each in answers.values() if isinstance(error := each.exception(), KafkaException)]
-            # Names that nobody knows, and ports at which nobody listens, are as they are a few seconds later, too.
+            # An unknown host name, or a port without a listener, will be the same a few seconds later.
             if Meaning.PASSING not in failed or self._refusal() is not None or self._heard.are_down:
                 return answers
             answers = question(ANSWER)
@@ -198,16 +198,16 @@ class Cluster:
             raise self._failed(error, what) from None
 
     def _refusal(self) -> KafkaError | None:
-        """Return why a broker did not let us in; None where that is not what went wrong last."""
-        self._admin.poll(0)  # what was heard meanwhile
+        """Return the error with which a broker refused access; None if the latest error is of another kind."""
+        self._admin.poll(0)  # collect errors that were reported meanwhile
         last = self._heard.last
-        # Amid the restart of brokers a handshake may fail, too; so that of TLS passes, and refuses only while they are asked.
+        # A handshake may also fail while brokers restart, so errors of TLS count as passing except during a query.
         return last if last is not None and (meaning(last) is Meaning.REFUSING or last.code() == KafkaError._SSL) else None
 
     def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
         where, told = ", ".join(self._section.brokers), f"{what}: {said(error)}" if what else said(error)
         found = meaning(error)
-        # A broker that has just begun to lead a partition may not know it so far.
+        # A broker that has just begun to lead a partition may not have it yet.
         if found is not Meaning.PASSING and not (found is Meaning.UNKNOWN and what.startswith("partition ")):
             return ServiceError(told)
         if (refusal := self._refusal()) is not None:
@@ -221,10 +221,11 @@ class Cluster:
 
 @final
 class _Heard:
-    """What went wrong last besides answers. It does not hold the client, which else a thread of its own might drop.
+    """The latest error that is separate from answers. It has no reference to the client, whose own thread might drop it
+    otherwise.
 
     Attributes:
-        are_down: whether no broker could be connected to.
+        are_down: whether connections to all brokers failed.
     """
 
     last: KafkaError | None = None
@@ -237,5 +238,5 @@ class _Heard:
 
 
 def _tells(error: KafkaError) -> int:
-    """Say how much an error tells: that all brokers are down, or that a connection was closed, follows from something else."""
+    """Rank an error by its information: that all brokers are down, or that a connection was closed, is only a consequence."""
     return (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, error.code()).index(error.code())

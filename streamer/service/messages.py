@@ -9,12 +9,12 @@
 ,"event":                                  the bytes that were read, as they are
 ```
 
-The id is a hash of source, partition, position, index in the record, tenant, subscription and transition. None of them changes
-when a record is read again after a crash, so a message that is delivered twice has one id. The engine checked all of the event,
-so its bytes are one JSON object whatever a row says.
+The id is a hash of source, partition, position, index in the record, tenant, subscription and transition. All of them are the
+same when a record is read again after a crash, so a message that is delivered twice has one id. The engine checked all of the
+event, so its bytes are exactly one JSON object.
 
-The native core writes the messages of single matches (`crates/streamer-py/src/messages.rs`).
-What stands here is what it must write, and what runs on the reference.
+The native core writes the messages of single matches (`crates/streamer-py/src/messages.rs`). This module defines what it must
+write, and runs on the reference.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from streamer.service.store.rows import Spooled
 from streamer.service.tenants import outside
 from streamer.subscriptions.text import labels_text
 
-#: Subscriptions that a message of a gateway names at most; what is more goes into another message.
+#: The most subscriptions in a message of a gateway; more of them go into another message.
 MOST_NAMED: Final = 1000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _BEGIN: Final = b'{"specversion":"1.0","id":"'
 _ID: Final = slice(len(_BEGIN), len(_BEGIN) + 32)
-#: A key of more bytes is told by its hash.
+#: A longer key, in bytes, is replaced by its hash.
 LONGEST_KEY: Final = 1024
 _KEYED: Final = b',"partitionkey":'
 _BEFORE_DATA: Final = b',"datacontenttype":'
@@ -62,11 +62,11 @@ _TYPES: Final = {
 }
 _CERTAIN: Final = b',"certain":true'
 _UNCERTAIN: Final = b',"certain":false'
-#: Matches of an event that are looked at together.
+#: The matches of an event that are processed together.
 AT_ONCE: Final = 10_000
-#: Bytes of messages that are made at once, and one message more: each may have the whole of its event.
+#: The bytes of messages that are made at once, with one message more: each may contain its whole event.
 MOST_BYTES: Final = 1024 * 1024
-#: A message takes so much besides its event.
+#: The bytes of a message without its event.
 _OF_A_MESSAGE: Final = 512
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -78,7 +78,9 @@ def quoted(text: str) -> bytes:
 
 
 def _where(source: str, partition: str, place: tuple[object, int]) -> bytes:
-    """Return what the ids of all messages about one event begin with; *place* is its position, and which of its record."""
+    """Return the common beginning of the ids of all messages about one event; *place* is its position, and its index in the
+    record.
+    """
     return f"{source}\0{partition}\0{place[0]}\0{place[1]}\0".encode()
 
 
@@ -87,7 +89,7 @@ def _id_of_match(where: bytes, transition: str | None, held: str) -> str:
 
 
 def _id_of_gateway(where: bytes, tenant: str, gateway: str | None, at: int) -> str:
-    # No transition is called so.
+    # No transition has this name.
     whose = f"gateway\0{tenant}\0{at}\0{'' if gateway is None else f'={gateway}'}"
     return mmh3_x64_128_digest(where + whose.encode()).hex()
 
@@ -98,8 +100,8 @@ def id_of(message: bytes) -> str:
 
 
 def key_of(message: bytes) -> bytes | None:
-    """Return the `partitionkey` of a message; None where it has none."""
-    # In a text its quote would be escaped, so this is the attribute. An event behind it may have one of this name.
+    """Return the `partitionkey` of a message; None if it has none."""
+    # In a text its quote would be escaped, so this is the attribute. The event after it may have a member of this name.
     at = message.find(_KEYED, 0, message.find(_BEFORE_DATA))
     if at < 0:
         return None
@@ -112,7 +114,7 @@ def key_of(message: bytes) -> bytes | None:
 
 
 def bounded(key: str | None) -> str | None:
-    """Return a key, or its hash in its place where it is long: each message of a document has it."""
+    """Return a key, or its hash if it is long: each message of a document contains it."""
     if key is None or len(key) <= LONGEST_KEY // 4 or len(text := key.encode(errors="surrogatepass")) <= LONGEST_KEY:
         return key
     return hashlib.sha256(text).hexdigest()
@@ -120,9 +122,9 @@ def bounded(key: str | None) -> str | None:
 
 @final
 class EventParts:
-    """Reads what messages say of an event: once for each event that matches something.
+    """Reads the attributes of an event for its messages, once for each event with a match.
 
-    A layout that only points to parts is read by json; one that decodes or completes documents, as the contract has it.
+    A layout that only points to parts is read by json; one that decodes or completes documents, by the rules of the contract.
     """
 
     def __init__(self, options: Options) -> None:
@@ -133,17 +135,17 @@ class EventParts:
         self._id, self._tenant, self._collection, self._ts = map(self._reader, ("id", "tenant", "collection", "ts"))
 
     def attributes(self, event: bytes, key: str | None, tenant: str | None) -> bytes:
-        """Return the attributes of an event that was matched: `,"time":"…","partitionkey":"…","tenant":"…","collection":"…"`.
+        """Return the attributes of a matched event: `,"time":"…","partitionkey":"…","tenant":"…","collection":"…"`.
 
         Args:
-            key: that of the record, if it says one; else the event's id.
-            tenant: the one that is known already.
+            key: the key of the record, if it has one; otherwise the event's id.
+            tenant: the tenant, if it was read already.
         """
         try:
-            # Of layouts that point into arrays, too: `resolve` walks what json makes.
+            # Layouts that point into arrays, too: `resolve` walks the values of json.
             found = json.loads(event) if self._is_plain else None
         except (RecursionError, ValueError):
-            # Too deep for json, or an integer of more digits than Python reads.
+            # It is too deep for json, or has an integer of more digits than Python reads.
             found = None
         if found is None:
             whole = self._whole(event)
@@ -165,7 +167,7 @@ class EventParts:
         )
 
     def _reader(self, part: str) -> Callable[[Any], Any]:
-        """Return what finds a part that was found good."""
+        """Return a reader of a part whose layout was checked."""
         layout = self._options.layout
         constant = getattr(layout, part)
         if isinstance(constant, Constant):
@@ -195,7 +197,7 @@ class EventParts:
 
 
 def rfc3339(ns: int) -> bytes:
-    """Return a time since the epoch as text, in milliseconds, or finer where it is."""
+    """Return a time since the epoch as text, in milliseconds, or in nanoseconds if it is finer."""
     seconds, rest = divmod(ns, 10**9)
     text = _second(seconds)
     if rest % 10**6 == 0:
@@ -211,11 +213,11 @@ def _second(seconds: int) -> bytes:
 @final
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the messages for a sink say.
+    """The content of the messages for a sink.
 
     Attributes:
-        event: what of the event: all of it, where it came from, or nothing.
-        per: whether each match has a message, or all that an event has for one gateway.
+        event: the part of the event: all of it, its origin, or no part.
+        per: whether each match has a message, or all matches of an event for one gateway share one.
     """
 
     event: Literal["full", "reference", "none"] = "full"
@@ -225,11 +227,11 @@ class Shape:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Way:
-    """Where matches go.
+    """The destination of matches.
 
     Attributes:
         sink: its name.
-        shape: of the messages for it.
+        shape: the shape of its messages.
     """
 
     sink: str
@@ -237,13 +239,13 @@ class Way:
 
 
 def message_of(way: Way, source: str, partition: str, place: tuple[object, int], hit: tuple[str, str | None, str | None]) -> str:
-    """Return the id of the message that tells of a match.
+    """Return the id of the message for a match.
 
-    Of a gateway's messages about one event it is the first, which names a thousand subscriptions.
+    If a gateway has several messages about one event, it is the id of the first, which names a thousand subscriptions.
 
     Args:
-        place: the position of the event, and which of its record it is.
-        hit: the subscription as an engine knows it, its gateway, and the transition.
+        place: the position of the event, and its index in the record.
+        hit: the subscription's name in the engine, its gateway, and the transition.
     """
     where = _where(source, partition, place)
     held, gateway, transition = hit
@@ -257,10 +259,10 @@ class Told(NamedTuple):
     """Messages about one event for one sink.
 
     Attributes:
-        sink: its name; None where no route leads to one.
-        matches: of how many they tell.
-        about: what they have in common.
-        counts: of how many each of them tells.
+        sink: its name; None without a route.
+        matches: the number of matches in them.
+        about: their common part.
+        counts: the number of matches in each of them.
     """
 
     sink: str | None
@@ -272,15 +274,15 @@ class Told(NamedTuple):
 
 @final
 class Speaker:
-    """Makes the messages of matches, each for the sink that its gateway's route leads to.
+    """Makes the messages of matches, each for the sink of its gateway's route.
 
     Args:
-        options: of the engine.
+        options: the engine's.
         shapes: of the messages for each sink.
 
     Attributes:
-        own: where the matches of tenants' own gateways go, by the tenant of the subscription and the gateway. It is replaced as
-            a whole, by any thread: what one event has goes by one of them.
+        own: the ways of tenants' own gateways, by the tenant of the subscription and the gateway. Any thread may replace it as a
+            whole: all matches of one event use one of them.
     """
 
     def __init__(self, options: Options, routes: Routes, shapes: Mapping[str, Shape]) -> None:
@@ -290,7 +292,7 @@ class Speaker:
         self.own: Mapping[tuple[str, str | None], Way] = {}
 
     def way(self, tenant: str, gateway: str | None) -> Way | None:
-        """Return where the matches of a gateway go; None where no route leads to a sink."""
+        """Return the way of a gateway's matches; None if no route leads to a sink."""
         if (own := self.own.get((tenant, gateway))) is not None:
             return own
         sink = self._routes.sink(gateway)
@@ -303,7 +305,7 @@ class Speaker:
         own, only = self.own, self._routes.only
         count = len(found)
         for at in range(0, count, AT_ONCE):
-            # In order of adding where there are many, so that what stands together does again after a crash.
+            # Many matches are sorted, so that the same ones share a message after a crash.
             some = found if count <= AT_ONCE else found.sorted()[at : at + AT_ONCE]
             hits = packed(some)
             if not about.attributes:
@@ -325,14 +327,14 @@ class Speaker:
 
     def _attributes(self, event: bytes, key: str | None, hits: Hits) -> bytes:
         encoder = hits.encoder
-        # What is long may hold a key that is too long.
+        # A long text may contain a key that is too long.
         if encoder is not None and (made := encoder.attributes(event, key)) is not None and len(made) <= LONGEST_KEY:
             return made
         tenant = next((name for held in hits.ids() if (name := outside(held)[0]) != "*"), None)
         return self._parts.attributes(event, key, tenant)
 
     def spooled(self, told: Told) -> list[Spooled]:
-        """Return messages as the spool takes them: each with its id, and the key by which it stands in order."""
+        """Return messages for the spool: each with its id, and the key that orders it."""
         sink, about = told.sink, told.about
         assert sink is not None
         key, where = about.key, (about.source, about.partition, about.place.position, about.place.part)
@@ -344,7 +346,7 @@ class Speaker:
 
 @final
 class _About:
-    """What all messages about one event have in common."""
+    """The common part of all messages about one event."""
 
     __slots__ = ("_event", "_type", "_where", "attributes", "partition", "place", "source")
 
@@ -355,12 +357,12 @@ class _About:
 
     @property
     def key(self) -> int | None:
-        """A hash of tenant, collection and key; None where there is no key. Two keys of one hash wait for one another."""
+        """A hash of tenant, collection and key; None without a key. Two keys with equal hashes wait for one another."""
         _, is_keyed, whose = self.attributes.partition(_KEYED)
         return int.from_bytes(mmh3_x64_128_digest(whose)[:8], "little", signed=True) if is_keyed else None
 
     def told(self, way: Way, matches: Matches, at: int) -> Iterator[Told]:
-        """Yield the messages of some matches, of which the first has the number *at*."""
+        """Yield the messages of some matches; the first has the number *at*."""
         tail = self._tail(way.shape)
         most = max(MOST_BYTES // (len(self.attributes) + len(tail) + _OF_A_MESSAGE), 1)
         if way.shape.per == "gateway":
@@ -378,7 +380,7 @@ class _About:
             yield Told(way.sink, messages, len(messages), self, [1] * len(messages))
 
     def _of_matches(self, tail: bytes, matches: Matches) -> list[bytes]:
-        """Return what the encoder of a core does, which this says in Python."""
+        """Do the same as the encoder of a core, in Python."""
         where, attributes, type_ = self._where, self.attributes, self._type.encode()
         made = []
         for match in matches:
@@ -403,13 +405,13 @@ class _About:
         return made
 
     def _of_gateways(self, tail: bytes, matches: Matches, first: int) -> Iterator[tuple[bytes, int]]:
-        """Yield messages, and of how many matches each tells."""
+        """Yield messages, and the number of matches in each."""
         groups: dict[tuple[str, str | None], list[Match]] = {}
         type_ = self._type.encode()
         for match in matches:
             groups.setdefault((outside(match.subscription_id)[0], match.gateway_id), []).append(match)
         for (tenant, gateway), together in groups.items():
-            # In one order, since what stands in which message must be equal whenever the event is read.
+            # A fixed order, because the grouping must be the same whenever the event is read.
             together.sort(key=lambda match: match.subscription_id)
             for at in range(0, len(together), MOST_NAMED):
                 some = together[at : at + MOST_NAMED]

@@ -1,10 +1,10 @@
-"""What a source, a sink and an endpoint are: small protocols, and what passes between them.
+"""The protocols of a source, a sink and an endpoint, and the values that pass between them.
 
-Contract: a source is told of a position only after every message of it, and of all before it in its partition, is held by its
-sink, and after the store has the position. So what was in between when a process dies is read again, with equal ids.
+Contract: a source gets a position to acknowledge only after its sinks have durably stored every message up to it in its
+partition, and after the store has the position. So if a process dies in between, the records are read again, with equal ids.
 
 A *partition* of a source is a sequence of records in order: a file, a partition of Kafka, a replication slot. Its name never
-stands for other records, nor a position in it for another record: ids of messages are made of both.
+refers to other records, nor a position in it to another record, because ids of messages are made of both.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from streamer.terminal import LOST, PASSING, USAGE
 
 @final
 class Progress(NamedTuple):
-    """How far a source has come.
+    """The progress of a source.
 
     Attributes:
-        read, end: places in all of its partitions together; the difference was not read yet.
-        unit: what is counted: `bytes` or `messages`.
+        read, end: positions, summed over all of its partitions; the difference was not read yet.
+        unit: what a position counts, `bytes` or `messages`.
     """
 
     read: int
@@ -36,11 +36,11 @@ class Progress(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A record that the source could not take whole, in its place.
+    """A record that the source could not read whole, in its place.
 
     Attributes:
-        begin: what is left of it.
-        size: how many bytes it had.
+        begin: the part of the record that was read.
+        size: bytes of the whole record.
     """
 
     error: EventError
@@ -49,10 +49,10 @@ class Refused:
 
 
 Record: TypeAlias = bytes | Refused
-#: Where a source was confirmed that nothing is known of.
+#: The confirmed positions of a source that has none.
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
-#: Where a record stands in its partition: a byte of a file, or what a source writes for it, which is no integer then.
+#: The position of a record in its partition: a byte of a file, or text that a source writes for it, which is not an integer.
 Position: TypeAlias = int | str
 
 
@@ -62,11 +62,11 @@ class Batch:
     """Some records of one partition, in their order.
 
     Attributes:
-        positions: of each record; equal for the same record whenever it is read.
-        keys: of each record, where the source knows them; a decoder may read them, too. What is no text is shown in hex.
-        confirm: what the source is to find in the store when all of the batch is delivered; None where it cannot go back there.
-        generation: of the partition when it was read, of a source that may lose it and get it back; None for the one in force.
-        is_last: whether nothing will come of this partition again, so that the store may forget it.
+        positions: one for each record; equal for the same record whenever it is read.
+        keys: one for each record, if the source has them; a decoder may read them, too. Bytes that are not text are shown in hex.
+        confirm: the position to store when all of the batch is delivered; None if the source cannot return to it.
+        generation: the partition's when it was read, for a source that may lose it and get it back; None for the current one.
+        is_last: whether this is the partition's last batch, so that the store may forget it.
     """
 
     partition: str
@@ -79,7 +79,7 @@ class Batch:
 
 
 class Passing(ServiceError):
-    """What fails now may not fail later, without anybody changing the configuration: a disk that is full."""
+    """A failure that may pass without a change of the configuration, for example a full disk."""
 
 
 class Away(Passing):
@@ -87,33 +87,36 @@ class Away(Passing):
 
 
 class Busy(Passing):
-    """Another process uses what one process uses at a time. It may end."""
+    """Another process uses a thing that only one process may use at a time. That process may end."""
 
 
 class Lost(ServiceError):
-    """Data is gone that was not read: somebody must decide what becomes of that."""
+    """Data that was not read is gone: an operator must decide how to continue."""
 
 
 class Wrong(ServiceError):
-    """What only a person can mend, though it shows while the service runs. Any error at the start is, if it is none of these."""
+    """An error that only an operator can fix, though it occurs while the service runs.
+
+    At the start, any error of no other class here is one.
+    """
 
 
-#: Why the system refuses something that it may allow later.
+#: Reasons of the system to refuse a call that it may allow later.
 _MAY_PASS: Final = frozenset(
     {errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
 )
 
 
 def failed(what: object, error: OSError) -> ServiceError:
-    """Return the error of a file that the system refuses something of."""
+    """Return the error for a file that the system refuses access to."""
     kind = Passing if error.errno in _MAY_PASS else ServiceError
     return kind(f"{what}: {error.strerror or error}")
 
 
 def code_of(error: Exception, *, is_start: bool) -> int:
-    """Return the code with which a process ends: docs/command-line.md has the table.
+    """Return the exit code of a process: docs/command-line.md has the table.
 
-    What could be opened at the start is configured well, so what fails later may pass: the next start tells.
+    A thing that could be opened at the start is configured well, so a later failure may pass: the next start will show.
 
     Args:
         is_start: whether the service had not started yet.
@@ -129,22 +132,21 @@ def code_of(error: Exception, *, is_start: bool) -> int:
 
 
 class EndOfSource(Exception):
-    """A source has come to its end."""
+    """The source has no more records."""
 
 
-#: Has a partition be this process's, and keeps one that a source found with a position before its first record, so that its name
-#: survives a crash. Where the partition is known already it stays at its own position. Returns the generation as of which it is
-#: read.
+#: Takes over a partition for this process. For a new partition, stores the position before its first record, so that its name
+#: survives a crash. A known partition stays at its own position. Returns the generation under which it is read.
 Begin: TypeAlias = Callable[[str, str], int | None]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Where sources were confirmed that are not configured: a source that was renamed is one of them.
+    """The confirmed positions of sources that are not configured; a renamed source is one of them.
 
     Attributes:
-        name: of the source that is opened.
+        name: the source that is being opened.
         positions: by their names and partitions.
     """
 
@@ -152,7 +154,7 @@ class Others:
     positions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def hint(self, other: str) -> str:
-        """Say how the source that is opened goes on where another one was confirmed."""
+        """Return advice on how to continue the source that is being opened at the positions of another one."""
         return (
             f"If source {other!r} was this one under another name, stop the service: "
             f"`streamer positions move {other} {self.name} --dry-run` shows what has it go on there"
@@ -164,30 +166,30 @@ NO_OTHERS: Final = Others()
 
 
 class Source(Protocol):
-    """Where records come from. One thread uses it, but for `acknowledge`, `lost` and `progress`, which others may call."""
+    """An input of records. One thread uses it; other threads may call `acknowledge`, `lost` and `progress`."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes may read other partitions of it; each begins those that are its own."""
+        """Whether other processes may read other partitions of it; each process begins its own partitions."""
 
     def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
-        """Find out whether it could be opened, and change nothing.
+        """Check whether it could be opened, without changing anything.
 
         Args:
-            confirmed: where its partitions were confirmed last, as far as that is known.
+            confirmed: the last confirmed position of each of its partitions, as far as it is available.
 
         Raises:
             Busy: another process reads it now.
-            Lost: what comes after a place is gone, and nothing says what to do then.
+            Lost: the data after a position is gone, and the configuration has no rule for that.
             ServiceError: it could not be opened.
         """
 
     def open(self, confirmed: Mapping[str, str], begin: Begin, others: Others = NO_OTHERS) -> None:
-        """Open it where its partitions were confirmed last, oldest first; after Away also once more.
+        """Open it at the last confirmed positions of its partitions, oldest first; after Away, it is called once more.
 
         Args:
-            confirmed: of a shared source it is read anew each time, since other processes confirm, too.
-            others: sources that the store knows and the configuration does not.
+            confirmed: the positions; a shared source reads them again each time, because other processes confirm, too.
+            others: sources that are in the store but not in the configuration.
 
         Raises:
             Away: its server does not answer now.
@@ -195,7 +197,7 @@ class Source(Protocol):
         """
 
     def read(self, wait: float) -> Batch | None:
-        """Return the records that have come; None where none come within *wait* seconds.
+        """Return the next records; None if there are none within *wait* seconds.
 
         Raises:
             EndOfSource: there are no more.
@@ -203,33 +205,33 @@ class Source(Protocol):
         """
 
     def acknowledge(self, partition: str, confirm: str) -> None:
-        """Learn that all up to there is delivered, and in the store. Raises ServiceError."""
+        """Note that all records up to a position are delivered, and the position is in the store. Raises ServiceError."""
 
     def progress(self) -> Progress | None:
-        """Tell how far it has come, without asking anybody else for long; None where that is not known."""
+        """Return its progress, without a long query of a server; None if it is not available."""
 
     def lost(self, partition: str) -> None:
-        """Learn that another process has taken a partition over, so that nothing more of it can be put down.
+        """Note that another process took over a partition, so that this process can no longer confirm it.
 
         Raises:
-            ServiceError: one process is to read this source.
+            ServiceError: only one process may read this source.
         """
 
     def close(self) -> None:
-        """Close it, whether it was opened or not; what was not acknowledged comes again."""
+        """Close it, whether it was opened or not. Records that were not acknowledged are read again later."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt to deliver.
+    """The result of an attempt to deliver.
 
     Attributes:
-        result: `delivered`; `later` if another attempt may do better; `never` if none will; `gone` if the endpoint wants no more.
-        code: one of a few words or a status that say why; it is a metric's and a dead letter's.
-        reason: what went wrong. It holds no secret, no row, and nothing that the endpoint has said.
-        after: seconds that the endpoint asks to be left alone.
-        said: how its answer begins: for who looks at attempts alone, never for a log, a metric or a letter.
+        result: `delivered`; `later` if another attempt may succeed; `never` if none will; `gone` if the endpoint wants no more.
+        code: a short word or a status for the cause; metrics and dead letters have it.
+        reason: a description of the error. It contains no secret, no row, and no part of the endpoint's answer.
+        after: the delay that the endpoint requests, in seconds.
+        said: the beginning of the endpoint's answer. Only the view of attempts shows it; no log, metric or letter contains it.
     """
 
     result: Literal["delivered", "later", "never", "gone"]
@@ -240,26 +242,26 @@ class Outcome:
 
 
 class SinkGone(Exception):
-    """Nobody takes what this sink would write: a pipe whose reader went away."""
+    """The reader of this sink is gone, for example the other end of a pipe."""
 
 
 class Sink(Protocol):
-    """Where messages go: JSON texts that each end in a line's end. One thread uses it."""
+    """An output for messages: JSON texts that each end in a newline. One thread uses it."""
 
     def check(self) -> None:
-        """Find out whether it could be opened, and change nothing. Raises ServiceError."""
+        """Check whether it could be opened, without changing anything. Raises ServiceError."""
 
     def open(self) -> None:
-        """Open it; after Away also once more. Raises as `Source.open`."""
+        """Open it; after Away, it is called once more. Raises as `Source.open`."""
 
     def write(self, messages: Sequence[bytes]) -> None:
-        """Take messages, in order. Raises ServiceError and SinkGone."""
+        """Accept messages, in order. Raises ServiceError and SinkGone."""
 
     def flush(self) -> Sequence[tuple[int, Outcome]]:
-        """Return once all that was written is held: it outlives this process and a loss of power. Raises as `write`.
+        """Return once all written messages are durable: they outlive this process and a loss of power. Raises as `write`.
 
         Returns:
-            What it will never take, by the message's number since the last time: the others are held.
+            The messages that it will never accept, by their number since the last flush; all others are durable.
         """
 
     def close(self) -> None:
@@ -267,13 +269,13 @@ class Sink(Protocol):
 
 
 class Endpoint(Protocol):
-    """Where messages go from the spool (`streamer.service.spool`). One event loop sends; any thread may close it."""
+    """The receiver of messages from the spool (`streamer.service.spool`). One event loop sends; any thread may close it."""
 
     def check(self) -> None:
-        """Find out whether it can be used at all, and send nothing. Raises ServiceError."""
+        """Check whether it can be used, without sending. Raises ServiceError."""
 
     async def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
-        """Try to deliver messages together; one call has all of them held, or none."""
+        """Try to deliver messages together; the endpoint accepts all of them, or none."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close its connections."""

@@ -1,4 +1,4 @@
-"""How many subscriptions tenants have, how large, and how many they may."""
+"""The number and size of tenants' subscriptions, and their limits."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from streamer.config.schema.config import Config
 from streamer.service.declined import Declined
 from streamer.service.store.subscriptions import PAGE, Amount, Room, Stored, Table
 
-#: What of each kind of amount there is, in words.
+#: The name of each kind of amount.
 _WHAT: Final = ("subscriptions", "subscriptions of which no condition can be looked up", "bytes of subscriptions")
-#: So much longer than counting took one waits until one counts again.
+#: The pause before the next count, as a multiple of the time that the count took.
 _PATIENCE: Final = 20.0
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """How much a tenant may hold. None is no bound.
+    """The limits of a tenant. None is no limit.
 
     Attributes:
-        unindexed: of those, how many may be candidates for every event of their collection.
+        unindexed: the most subscriptions that may be candidates for every event of their collection.
         history: bytes of the log of changes.
         texts: bytes of the subscriptions.
     """
@@ -37,18 +37,18 @@ class Quotas:
 
     @classmethod
     def of(cls, config: Config) -> Quotas:
-        """Return those of a configuration."""
+        """Return the limits of a configuration."""
         quotas = config.api.quotas
         return cls(quotas.subscriptions, quotas.unindexed, quotas.history, quotas.texts)
 
     def most(self, after: Amount, before: Amount) -> Amount:
-        """Return how much there may be after a change; what does not grow by it is not judged."""
+        """Return the limits for a change; an amount that does not grow by it has no limit."""
         bounds = (self.subscriptions, self.unindexed, self.texts)
         grown = zip(bounds, after, before, strict=True)
         return Amount(*(inf if bound is None or now <= then else bound for bound, now, then in grown))
 
     def check(self, after: Amount, before: Amount) -> None:
-        """Refuse more than a tenant may hold. Raises Declined."""
+        """Refuse a change that exceeds a tenant's limits. Raises Declined."""
         for bound, held, what in zip(self.most(after, before), after, _WHAT, strict=True):
             if held > bound:
                 raise Declined("quota", f"a tenant may hold {bound:,} {what}")
@@ -56,9 +56,9 @@ class Quotas:
 
 @final
 class Counted:
-    """How much each tenant has. Who uses it holds a lock.
+    """The amounts of each tenant. Its user has a lock.
 
-    What this process writes is counted at once; what others write is, a little after it was seen.
+    This process's own writes are counted at once, those of other processes a little after they were seen.
     """
 
     def __init__(self, table: Table) -> None:
@@ -67,13 +67,13 @@ class Counted:
         self.unindexed: Counter[str] = Counter()
         self.texts: Counter[str] = Counter()
         self.paused: Counter[str] = Counter()
-        # Up to which version what other processes wrote is counted, and of whom something is not.
+        # The version up to which writes of other processes are counted, and the tenants with uncounted ones.
         self._upto = 0
         self._dirty: set[str] = set()
         self._due = 0.0
 
     def count(self, seen: int) -> None:
-        """Count all that there is; *seen* is the last version that this process knows."""
+        """Count all subscriptions; *seen* is the last version that this process has read."""
         self._upto = seen
         self.held, self.unindexed, self.texts, self.paused = Counter(), Counter(), Counter(), Counter()
         for tenant, counts in self._table.counts().items():
@@ -84,11 +84,11 @@ class Counted:
         self.paused[tenant] = paused
 
     def of(self, tenant: str) -> Amount:
-        """Return how much a tenant has."""
+        """Return the amounts of a tenant."""
         return Amount(self.held[tenant], self.unindexed[tenant], self.texts[tenant])
 
     def change(self, row: Stored | None, before: Stored | None) -> None:
-        """Count a row in the place of the one before, which this process wrote."""
+        """Count a row in place of the one before, which this process wrote."""
         for each, sign in ((row, 1), (before, -1)):
             if each is not None:
                 self.held[each.tenant] += sign
@@ -97,18 +97,18 @@ class Counted:
                 self.paused[each.tenant] += sign * each.paused
 
     def write(self, before: int, seen: int) -> None:
-        """Take note that this process alone wrote what follows one version, up to another."""
+        """Note that only this process wrote the versions after *before*, up to *seen*."""
         if self._upto == before:
             self._upto = seen
 
     def distrust(self, tenants: Iterable[str], *, at_once: bool = False) -> None:
-        """Have some tenants counted anew, since other processes wrote for them."""
+        """Have some tenants counted again, because other processes wrote for them."""
         self._dirty.update(tenants)
         if at_once:
             self._due = 0.0
 
     def look(self, seen: int) -> None:
-        """Count what other processes wrote; that may take a while, and is done the less often then."""
+        """Count the writes of other processes. The longer a count takes, the less often it is done."""
         if not self._dirty:
             self._upto = seen
         if not self._dirty or (began := time.monotonic()) < self._due:
@@ -122,5 +122,5 @@ class Counted:
         self._due = began + _PATIENCE * (time.monotonic() - began)
 
     def room(self, quotas: Quotas, tenant: str, held: Amount, largest: int) -> Room:
-        """Return what a change may make of a tenant that is to hold so much, in texts of so many bytes at most."""
+        """Return the limits for a change after which a tenant has these amounts, in texts of at most *largest* bytes."""
         return Room(tenant, quotas.most(held, self.of(tenant)), held, self._upto, largest)

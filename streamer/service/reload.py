@@ -1,4 +1,4 @@
-"""Another configuration in the place of the one in force, whole or not at all.
+"""Replace the current configuration by another one, whole or not at all.
 
 ```
 read ─► checked ─► new sinks, endpoints, API opened ─► sources paused, what they read delivered
@@ -6,12 +6,12 @@ read ─► checked ─► new sinks, endpoints, API opened ─► sources pause
                        in force ◄── subscriptions ◄── old sources closed, new ones opened
 ```
 
-Contract: an event is matched and its messages are made under one configuration; what was read under the one before is delivered,
-or in the spool, before the next one is in force. Where anything fails before that, all is as it was: sources that were closed are
-opened again where they were confirmed. What is in the spool is sent to where the new configuration says.
+Contract: an event is matched and its messages are made under one configuration; all records that were read under the previous one
+are delivered, or in the spool, before the next one is in force. If a step before that fails, the old state is restored: closed
+sources are opened again at their confirmed positions. Messages in the spool go to the destinations of the new configuration.
 
-A source that is replaced is closed before its successor is opened: one process reads a slot, and positions are the store's. Two
-pipelines side by side would need no pause, and would deliver a key's changes in any order.
+A source that is replaced is closed before its successor is opened, because only one process can read a slot, and the store has
+the positions. Two pipelines side by side would need no pause, but would deliver a key's changes in any order.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from streamer.service.spool import Spool
 from streamer.service.store.store import Store
 from streamer.service.subscriptions import Subscriptions
 
-#: How long what was read may take to be delivered, in seconds; then the reload is refused.
+#: The longest time to deliver records in flight, in seconds; after it the reload is refused.
 PATIENCE: Final = 10.0
 _FIXED: Final = "cannot change while the service runs; start it again"
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 class Reloaded(NamedTuple):
-    """What became of a configuration.
+    """The result of a reload.
 
     Attributes:
         changed: fields, as `sinks.out.path`.
-        subscriptions: how many of the store were changed.
-        errors: why it was not taken, and nothing changed; none where it was.
+        subscriptions: the number of subscriptions in the store that changed.
+        errors: why it was refused, with the old state kept; empty if it succeeded.
     """
 
     changed: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Reloaded(NamedTuple):
 @final
 @dataclass
 class Running:
-    """All that runs under a configuration. One thread reloads."""
+    """All parts that run under a configuration. One thread reloads."""
 
     loaded: Loaded
     parts: Parts
@@ -76,7 +76,7 @@ class Running:
 
     @property
     def config(self) -> Config:
-        """The one in force."""
+        """The current configuration."""
         return self.loaded.config
 
     def reload(
@@ -85,10 +85,10 @@ class Running:
         fitting: Callable[[Loaded], None],
         answer: Callable[[Reloaded], None] = lambda _: None,
     ) -> Reloaded:
-        """Take another configuration and its subscriptions, or say why not and leave all as it is.
+        """Apply another configuration and its subscriptions; on errors, log them and keep the old state.
 
         Args:
-            answer: is told before the API that asked may give way to another.
+            answer: is called with the result before the old API server ends, so that it can send the response.
         """
         told, entrance = self._reloaded(load, fitting)
         answer(told)
@@ -113,12 +113,12 @@ class Running:
 
     def _check_layout(self, new: Loaded) -> None:
         if of_engine(new.config).matching.layout != of_engine(self.config).matching.layout:
-            # `check` has compared what the two say; this is what follows from their sources.
+            # `check` has compared the two configurations; this restriction follows from their sources.
             reason = "an engine has one layout: whether sources are decoded cannot change while the service runs"
             raise BulkConfigError([new.error(("sources",), reason)])
 
     def _check_standard(self, new: Loaded) -> None:
-        """Refuse to fall back to standard input or output: nobody wants that of a service, and a file cut off says so."""
+        """Refuse to fall back to standard input or output: in a service this is a mistake, for example a truncated file."""
         errors = [
             new.error((name,), f"expected one at least: {now} cannot take the place of all while the service runs")
             for name, now in (("sources", "standard input"), ("sinks", "standard output"))
@@ -143,7 +143,7 @@ class Running:
                     are_from_files = subscription_files.are_from_files(new.config)
                     count = self.subscriptions.begin(new, found, places) if are_from_files else 0
                     self.engine.reload(of_engine(new.config))
-                # From here on nothing fails.
+                # Later steps cannot fail.
                 undo.pop_all()
                 before, self.parts, self.loaded = self.parts, parts, new
                 self.store.dead_letter_bytes = new.config.delivery.dead_letter_bytes
@@ -155,7 +155,7 @@ class Running:
         return count, entrance
 
     def _move(self, parts: Parts, moves: bool) -> None:
-        """Put other parts in place; a store that fails by now ends the service, since no event may be under both."""
+        """Replace the parts. If the store fails here the service ends, because an event must not be under both configurations."""
         try:
             setup = parts.setup() if moves else self.pipeline.setup
             self.gateways.take(setup.speaker, parts.config)
@@ -166,12 +166,12 @@ class Running:
             self.pipeline.fail(error)
 
     def _open(self, parts: Parts, undo: ExitStack) -> None:
-        """Open the sinks that are new, and look at what else is. Raises ServiceError."""
+        """Open the new sinks, and check the other new parts. Raises ServiceError."""
         is_replaced = self.parts.feeds.keys() - parts.feeds.keys() or parts.new_feeds(self.parts).keys() & self.parts.feeds.keys()
         if not is_replaced:
             parts.check(self.parts)
         else:
-            # What holds a slot or a file may be the source that goes: opening it tells.
+            # A source that is being removed may occupy a slot or a file of a new one: opening the new one will show.
             parts.check_endpoints(self.parts)
         for name, sink in parts.new_sinks(self.parts).items():
             undo.callback(sink.close)
@@ -179,7 +179,7 @@ class Running:
 
     @contextmanager
     def _replaced(self, parts: Parts) -> Iterator[None]:
-        """Open new sources in the place of old ones; the old ones again where that, or what follows, fails."""
+        """Open new sources in place of old ones; reopen the old ones if this or a later step fails."""
         gone = self.parts.new_feeds(parts)
         opened = []
         for feed in gone.values():
@@ -205,7 +205,7 @@ class Running:
 
 
 def tell_refused(what: str, error: Exception) -> tuple[str, ...]:
-    """Log all that was wrong with what was not taken, and return it."""
+    """Log all errors of a refused configuration, and return them."""
     if isinstance(error, OSError):
         errors: tuple[str, ...] = (f"{error.filename}: {error.strerror}" if error.filename else str(error),)
     else:

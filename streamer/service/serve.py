@@ -1,4 +1,4 @@
-"""A configuration, its signals and its reloads around a pipeline: what `streamer serve` runs."""
+"""Runs a pipeline with its configuration, signals and reloads: `streamer serve`."""
 
 from __future__ import annotations
 
@@ -48,35 +48,35 @@ if TYPE_CHECKING:
     from streamer.service.api.app import App
     from streamer.service.api.handlers import Handlers
 
-#: Files that may be open, where the system lets them: connections, sources and sinks take some thousands at most.
+#: The limit of open files, if the system allows it: connections, sources and sinks use some thousands at most.
 _FILES: Final = 65_536
-#: How long what was read may take to be delivered, in seconds, once somebody wants the service to end.
+#: The longest time to deliver records in flight, in seconds, once the service is to end.
 DRAIN: Final = 10.0
-#: How often one looks for signals, in seconds.
+#: The interval between checks for signals, in seconds.
 _LOOK: Final = 0.1
-#: How often one looks at the directory that is watched.
+#: The interval between checks of the watched directory, in seconds.
 _LOOK_AT_FILES: Final = 0.5
-#: How often the log tells what is waited for once the sources have ended, in seconds.
+#: The interval between log lines that name the remaining work once the sources have ended, in seconds.
 _TELL: Final = 60.0
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 @final
 class Service:
-    """What a configuration comes to, with the subscriptions of its files.
+    """A service with a configuration and the subscriptions of its files.
 
     Args:
-        load: reads the configuration; it is asked again for each reload.
-        in_force: is told of a configuration once it was taken.
-        dev: whether the API is served without tokens, at a loopback address alone.
-        parse: reads a text as *load* reads the file; by default as the file that it came from.
-        sign_in: is told of an address at which the operator signs in to the console, once; None to make none.
+        load: reads the configuration; each reload calls it again.
+        in_force: is called with a configuration once it is in force.
+        dev: whether to serve the API without tokens, which is allowed only at a loopback address.
+        parse: parses a text as *load* parses the file; by default as the file that it came from.
+        sign_in: is called with an address at which the operator can sign in to the console, once; None to create none.
 
     Attributes:
-        has_started: whether all was opened, and events were read.
+        has_started: whether all parts were opened, and events were read.
 
     Raises:
-        BulkConfigError: all that is wrong in the configuration, or in the files that it names.
+        BulkConfigError: all errors in the configuration, or in the files that it names.
         OSError: the configuration cannot be read.
     """
 
@@ -108,35 +108,37 @@ class Service:
 
     @property
     def config(self) -> Config:
-        """The configuration in force."""
+        """The current configuration."""
         return self._loaded.config if self._running is None else self._running.config
 
     @property
     def api(self) -> App | None:
-        """The API, where the configuration has one and the service runs."""
+        """The API, if it is configured and the service runs."""
         return None if self._running is None else self._running.entrance.app
 
     @property
     def api_port(self) -> int | None:
-        """Where it listens."""
+        """Its port."""
         server = None if self._running is None else self._running.entrance.server
         return None if server is None or not server.is_started else server.port
 
     def check(self) -> None:
-        """Find out whether it could start, and change nothing. Raises ServiceError: the first fault that `checking` finds."""
+        """Check whether it could start, without changing anything. Raises ServiceError with the first fault that `checking`
+        finds.
+        """
         for told, error in checking.check(self._loaded, dev=self._dev).faults:
             raise type(error)(f"{told.place}: {told.reason}") from error
 
     def run(self, enable: Iterable[str] = (), *, is_process: bool = False) -> None:
-        """Run until the sources end, or a signal says so. Raises ServiceError.
+        """Run until the sources end, or until a signal. Raises ServiceError.
 
         Args:
-            enable: sinks whose endpoint wanted no more, and is asked again.
-            is_process: whether the process ends with it, so that no signal that comes then makes another end of it.
+            enable: sinks whose disabled endpoint is to get messages again.
+            is_process: whether the process ends with the service, so that later signals do not end it in another way.
         """
         if is_process:
             _let_open_files()
-        # Signals are noted until all is closed.
+        # Signals are recorded until all parts are closed.
         with ExitStack() as noted, ExitStack() as opened:
             store = self._open_store(opened)
             for name in enable:
@@ -191,30 +193,30 @@ class Service:
                 raise pipeline.failed
 
     def _follow(self, gateways: Gateways, spool: Spool) -> None:
-        """Take what other processes have put into the store."""
+        """Apply the changes of other processes in the store."""
         spool.look()
         try:
             gateways.follow()
             self.subscriptions.follow()
         except ServiceError as error:
-            # The next time is soon, and what is away is told of by others.
+            # The next attempt is soon, and other parts report a store that is away.
             _LOGGER.debug("%s", error)
         except Exception as error:
-            # Whoever follows must go on: without that nothing that is due is delivered.
+            # This thread must continue, because without it no due message is delivered.
             _LOGGER.exception("cannot apply the changes of other processes: %s", type(error).__name__)
 
     def stop(self) -> None:
-        """Have it end as SIGTERM does; any thread may."""
+        """End the service as SIGTERM does; any thread may call it."""
         self._asked.append(signal.SIGTERM)
 
     def replay(self, choose: Callable[[Store], Iterable[DeadLetter]]) -> tuple[int, int]:
-        """Match dead letters again, deliver what they match, and drop them; messages go into the spool again.
+        """Match dead letters again, deliver their matches, and delete them; dead letters of messages return to the spool.
 
         Returns:
-            How many were dropped, and how many could not be read again.
+            The number of deleted letters, and the number that could not be read again.
 
         Raises:
-            ServiceError: one whose source is not configured, or that was too long to be kept whole; and as `run`.
+            ServiceError: the source of one is not configured, or it was too long to be kept whole; and as `run`.
         """
         with ExitStack() as opened:
             parts = self._parts
@@ -242,7 +244,7 @@ class Service:
                 store.respool(spooled)
             counts = Counts()
             spool = self._spool(store, counts)
-            # It delivers nothing here: what is matched stays in the spool for the next run.
+            # The spool makes no attempts here: messages stay in it for the next run.
             spool.stop()
             setup = parts.setup()
             Gateways(store, spool, setup.speaker, self.config)
@@ -263,7 +265,7 @@ class Service:
         return store
 
     def _open(self, absent: Absent, store: Store) -> None:
-        """Open sinks and sources, but for those that are away now. Raises ServiceError."""
+        """Open sinks and sources, except those that are away now. Raises ServiceError."""
         for name, sink in self._parts.sinks.items():
             absent.open(f"sinks.{name}", sink, partial(open_sink, name, sink))
         for name, feed in self._parts.feeds.items():
@@ -273,7 +275,7 @@ class Service:
         (self._parts if self._running is None else self._running.parts).close()
 
     def _spool(self, store: Store, counts: Counts) -> Spool:
-        """Return what delivers to endpoints."""
+        """Return the spool with its endpoints."""
         for name, count, _ in store.lanes():
             if name not in self._parts.endpoints:
                 told = (
@@ -285,7 +287,7 @@ class Service:
         return spool
 
     def _serve_metrics(self, opened: ExitStack, counts: Counts) -> CollectorRegistry:
-        """Put all metrics on a registry, and serve it where the configuration says so."""
+        """Put all metrics on a registry, and serve it if the configuration enables that."""
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         metrics = self.config.metrics
@@ -309,7 +311,7 @@ class Service:
 
     @contextmanager
     def _signals(self, *, is_process: bool) -> Iterator[None]:
-        """Note SIGTERM, SIGINT and SIGHUP; a second one that ends it does so at once. A pipe without a reader is an error."""
+        """Record SIGTERM, SIGINT and SIGHUP; a second signal to end ends at once. A pipe without a reader is an error."""
 
         def note(number: int, _: FrameType | None) -> None:
             if number == signal.SIGHUP:
@@ -320,7 +322,7 @@ class Service:
             self._asked.append(number)
 
         if threading.current_thread() is not threading.main_thread():
-            yield  # they come to the main thread alone
+            yield  # only the main thread gets signals
             return
         wanted = dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), note)
         before = {number: signal.signal(number, action) for number, action in wanted.items()}
@@ -338,7 +340,7 @@ class Service:
         while not pipeline.wait(_LOOK):
             pipeline.rejected.rest()
             if self._is_reload_asked:
-                # Those that come meanwhile ask for one reload more.
+                # Requests that arrive meanwhile cause one more reload.
                 self._is_reload_asked = False
                 self.reload()
             while not self._wanted.empty():
@@ -364,7 +366,7 @@ class Service:
             if pipeline.failed is not None and deadline is None:
                 deadline = time.monotonic() + DRAIN
             if deadline is not None and time.monotonic() > deadline:
-                # A sink that takes nothing, and does not fail either, is not waited for.
+                # A sink that neither accepts messages nor fails must not delay the end.
                 if pipeline.failed is not None:
                     _LOGGER.error("%s", pipeline.failed)
                 else:
@@ -373,7 +375,7 @@ class Service:
                 os._exit(OK if pipeline.failed is None else code_of(pipeline.failed, is_start=False))
 
     def _take_files(self) -> None:
-        """Take the files of subscriptions anew, or say why not and leave all as it is."""
+        """Read the files of subscriptions again; on errors, log them and keep the current ones."""
         try:
             found, places = subscription_files.read(self._loaded)
             count = self.subscriptions.begin(self._loaded, found, places)
@@ -383,7 +385,7 @@ class Service:
         _LOGGER.info("service.watch: %d subscriptions changed", count)
 
     def reload(self, answer: Callable[[Reloaded], None] = lambda _: None) -> Reloaded:
-        """Take the configuration and its files of subscriptions anew, or say why not and leave all as it is; while it runs."""
+        """Reload the configuration and its files of subscriptions while the service runs; on errors, keep the current state."""
         running = self._running
         assert running is not None
         told = running.reload(self._load, partial(fitting, dev=self._dev), answer)
@@ -397,7 +399,7 @@ class Service:
         return configured.checked(self._loaded, text, self._parse, partial(fitting, dev=self._dev))
 
     def _ask_reload(self) -> Reloaded:
-        """Have the main thread reload, and wait for it. Raises ServiceError, and Declined while the API gives way."""
+        """Have the main thread reload, and wait for it. Raises ServiceError, and Declined while another API server takes over."""
         asked: Future[Reloaded] = Future()
         self._wanted.put(asked)
         running = self._running
@@ -408,7 +410,7 @@ class Service:
             except TimeoutError:
                 if running.pipeline.wait(0) or self._asked:
                     raise ServiceError("the service is ending") from None
-                # The main thread waits until the server that was asked has answered.
+                # The main thread waits until the old API server has answered.
                 if running.entrance.gives_way and asked.cancel():
                     raise Declined("busy", "a reload changes the API; try again") from None
 
@@ -421,7 +423,7 @@ def _handlers(service: Service, store: Store, status: Status) -> Handlers:
 
 
 def _let_open_files() -> None:
-    """Let this process have as many files open as it may: the 1,024 of a shell are fewer than connections alone may be."""
+    """Raise the limit of open files: a shell's 1,024 are fewer than the connections that the service may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)

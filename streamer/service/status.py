@@ -1,4 +1,4 @@
-"""What a running service tells of itself, and does when it is asked: for `streamer.service.api`."""
+"""The state of a running service, and its operations, for `streamer.service.api`."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from streamer.service.store.rows import DeadLetter, time_of
 from streamer.service.store.store import Store
 from streamer.version import VERSION
 
-#: A source that read nothing for so many seconds is idle.
+#: The seconds without a read after which a source counts as idle.
 IDLE: Final = 10.0
-#: A service is stalled whose sinks do not hold what they were given for so many seconds.
+#: The seconds without a durable message after which a service with waiting messages counts as stalled.
 STALLED: Final = 30.0
-#: Partitions of a source that are told.
+#: The most partitions of a source in a report.
 _MOST: Final = 1000
-#: Dead letters that are counted by their reason.
+#: The number of latest dead letters that are counted by their reason.
 _COUNTED: Final = 10_000
 
 
 @final
 class Status:
-    """The state of a pipeline and a store. Any thread may ask.
+    """The state of a pipeline and a store. Any thread may use it.
 
     Args:
-        loaded: returns the configuration in force.
-        reload: takes it anew.
-        check: tells what a text would change in it.
+        loaded: returns the current configuration.
+        reload: reads it again.
+        check: compares a text with it.
 
     Attributes:
-        observer: what is remembered of the service.
+        observer: keeps samples of the service.
         replays: dead letters that are delivered again.
     """
 
@@ -75,11 +75,11 @@ class Status:
         return self._loaded().config
 
     def configured(self) -> dict[str, Any]:
-        """Return the configuration in force, field by field."""
+        """Return the current configuration, field by field."""
         return configured.told(self._loaded())
 
     def _look(self, now: float) -> None:
-        """Keep what rates and lags are told by."""
+        """Keep samples for rates and lags."""
         self._rates.add(now, self._counted())
         for name, feed in self._pipeline.setup.feeds.items():
             self._lags.add(now, name, feed.source.progress())
@@ -93,7 +93,7 @@ class Status:
         return counted | {("total", name, 0): count for name, count in self._counts.totals().items()}
 
     def status(self) -> dict[str, Any]:
-        """Return how it is with the whole of it: what an overview shows."""
+        """Return the overall state, as the overview shows it."""
         trouble, totals, rates = self.trouble(), self._counts.totals(), self._rates_now()
         shown = ("events_read", "events_matched", "events_rejected", "matches", "matches_delivered", "matches_dead")
         return {
@@ -116,7 +116,7 @@ class Status:
         }
 
     def _own_gateways(self) -> list[dict[str, Any]]:
-        """Return what went to tenants' own gateways: to all endpoints together, and to all streams."""
+        """Return the counts of tenants' own gateways: of all endpoints together, and of all streams."""
         counts, rates = self._counts.of_sinks(), self._rates_now()
         spools = {each.sink: each for each in self._counts.gauges()}
         told = []
@@ -169,7 +169,7 @@ class Status:
         return told
 
     def _lag(self, name: str) -> dict[str, Any] | None:
-        """Return how much a source has not read yet, and for how long there was something; None where nobody knows."""
+        """Return how much a source has not read yet, and for how many seconds; None if that is not available."""
         progress = self._pipeline.setup.feeds[name].source.progress()
         if progress is None:
             return None
@@ -208,14 +208,14 @@ class Status:
         return told
 
     def last_reload(self) -> dict[str, Any]:
-        """Return whether the configuration that was tried last was taken, and if not, why."""
+        """Return whether the latest configuration was accepted, and if not, why."""
         last = self._engine.last_reload
         assert last is not None
         told = {"good": last.good, "at": time_of(int(last.at * 1000)), "good_at": time_of(int(last.good_at * 1000))}
         return told if last.error is None or last.good else told | {"error": last.error}
 
     def trouble(self) -> str | None:
-        """Return why the service is not ready; None where it is, also where no events come."""
+        """Return why the service is not ready; None if it is, even without events."""
         if self._pipeline.failed is not None:
             return "pipeline_failed"
         if self._store.gone() is not None:
@@ -228,7 +228,7 @@ class Status:
 
     @property
     def events(self) -> Events:
-        """Some of the last events."""
+        """Some of the latest events."""
         return self._pipeline.events
 
     @property
@@ -246,7 +246,8 @@ class Status:
         return self.observer.series.told(metrics, seconds, points)
 
     def filters(self, most: int, samples: int) -> dict[str, Any]:
-        """Return the engine's filters, and how they were: so many of those that are asked most, and so many moments at most."""
+        """Return the engine's filters and their history: at most *most* of the most used filters, and at most *samples* samples.
+        """
         bloom = self._engine.bloom
         states = sorted(bloom.filters(), key=lambda state: (-state.asked, state.name))
         saturated, options, kept = bloom.saturated, bloom.options, self.observer.filters.samples
@@ -274,10 +275,10 @@ class Status:
         }
 
     def attempts(self, sink: str, most: int, message: str | None = None) -> list[Attempt] | None:
-        """Return the last attempts to deliver to an endpoint, the newest first; None where there is no such endpoint.
+        """Return the latest attempts to deliver to an endpoint, newest first; None if the endpoint does not exist.
 
         Args:
-            message: the id of the one that they were to deliver; None for any.
+            message: the id of a message, to return only its attempts; None for all.
         """
         attempts = self._pipeline.attempts(sink)
         if attempts is None:
@@ -285,38 +286,38 @@ class Status:
         return attempts.last(sink, most) if message is None else attempts.of(sink, message, most)
 
     def test(self, sink: str) -> Attempt | None:
-        """Send a message that says that it is a test; None where there is no such sink. Raises ServiceError."""
+        """Send a test message; None if the sink does not exist. Raises ServiceError."""
         return self._pipeline.test(sink)
 
     def letters_by_reason(self) -> dict[str, Any]:
-        """Return how many of the last dead letters there are for each reason. Raises ServiceError."""
+        """Return the number of the latest dead letters for each reason. Raises ServiceError."""
         rows, total = self._store.letters_by_reason(_COUNTED), self._store.dead_letters()
         names = ("stage", "code", "source", "sink", "count")
         items = [{**dict(zip(names, row, strict=False)), "first": time_of(row[5]), "last": time_of(row[6])} for row in rows]
         return {"items": items, "total": total, "looked_at": sum(row[4] for row in rows)}
 
     def replay(self, letter: DeadLetter) -> bool:
-        """Match a dead letter again, and deliver what it matches; False where its source is gone, or it cannot be read again."""
+        """Match a dead letter again, and deliver its matches; False if its source is gone, or it cannot be read again."""
         return self._pipeline.replay_beside(letter)
 
     def drop(self, letter: DeadLetter) -> bool:
-        """Drop a dead letter; tell whether it was there."""
+        """Delete a dead letter; return whether it existed."""
         return self._pipeline.drop_beside(letter)
 
     def enable(self, sink: str) -> bool | None:
-        """Ask an endpoint again that wanted no more; tell whether it was so, or None where there is no such endpoint."""
+        """Deliver again to a disabled endpoint; return whether it was disabled, or None if the endpoint does not exist."""
         return self._pipeline.enable(sink)
 
     def forget(self, sink: str) -> int | None:
-        """Forget the messages for a sink that was taken out of the configuration; None where it was not. Raises ServiceError."""
+        """Delete the messages of a sink that was removed from the configuration; None if it was not. Raises ServiceError."""
         return self._pipeline.forget(sink)
 
     def reload(self) -> Reloaded:
-        """Take the configuration anew, or say why not. Raises ServiceError: the service is ending."""
+        """Reload the configuration, or report why not. Raises ServiceError if the service is ending."""
         return self._reload()
 
     def metrics(self) -> bytes:
-        """Return the metrics, as Prometheus reads them."""
+        """Return the metrics in Prometheus's format."""
         return generate_latest(self._registry)
 
     def _is_stalled(self) -> bool:
@@ -324,7 +325,7 @@ class Status:
 
 
 def _spooled(seen: Gauges) -> dict[str, Any]:
-    """Return what is told of a sink that messages are spooled for."""
+    """Return the report about a sink that uses the spool."""
     state = {"closed": "working", "disabled": "disabled"}.get(seen.state or "", "down")
     return {
         "state": "no_room" if seen.stuck else state,

@@ -6,11 +6,11 @@ files ── whole ──┐
 API ── one, many ┘
 ```
 
-Contract: a change is answered after it is committed and indexed, so each later match sees it, and a process that dies after the
-answer has it. What the engine finds is always committed. If either fails nothing of the change is held.
+Contract: a change is answered after it is committed and indexed. So each later match uses it, and it survives if the process dies
+after the answer. The engine only has committed subscriptions. If either step fails, the change is undone whole.
 
-An *origin* owns what it wrote. What comes from files is what the files say, whole: the API cannot change it. Nor can files take
-an id that the API holds: such files are refused, with the place.
+Each subscription has an *origin*, which owns it. The files are the whole truth about subscriptions from files: the API cannot
+change these. Files cannot take over an id that the API has: such files are refused, with the place.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from streamer.service.tenants import Written, inside, written
 from streamer.service.upkeep import Upkeep
 from streamer.subscriptions.subscription import Subscription
 
-#: Where subscriptions of files come from, as the store has it: what the files no longer say is taken out.
+#: The origin of subscriptions from files in the store. Those that were removed from the files are deleted.
 FILES: Final = "files"
 API: Final = "api"
-#: Who takes out what is over, as the log of changes has it.
+#: The author of deletions of expired subscriptions in the log of changes.
 EXPIRY: Final = "expiry"
 #: Larger than any version.
 MOST_VERSION: Final = 2**62
@@ -59,10 +59,10 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 class Result(NamedTuple):
-    """What became of one that was written: *stored*, or *error*.
+    """The result of a write: *stored*, or *error*.
 
     Attributes:
-        before: what it replaced; equal to *stored* where nothing changed.
+        before: the replaced subscription; equal to *stored* if the write changed no part of it.
     """
 
     stored: Stored | None
@@ -72,13 +72,13 @@ class Result(NamedTuple):
 
 @final
 class Subscriptions:
-    """The subscriptions of a store and of an engine. Any thread may use it; changes take turns, and what reads waits for none.
+    """The subscriptions of a store and of an engine. Any thread may use it; changes take turns, and reads do not wait.
 
     Attributes:
-        expired: how many leases were over since it was made.
-        quotas: how much a tenant may hold; a reload may change them.
-        shard: which tenants' the engine holds; the store has those of all.
-        history: how long the log of changes has an entry; a reload may change it.
+        expired: the number of leases that have expired since the start.
+        quotas: the limits of a tenant; a reload may change them.
+        shard: the tenants that this engine has; the store has all tenants.
+        history: how long the log of changes keeps an entry; a reload may change it.
     """
 
     def __init__(
@@ -95,29 +95,29 @@ class Subscriptions:
         self._lock = Lock()
         self._upkeep = Upkeep(self._table, self.expire, lambda: (self.history, self.quotas.history))
         self.expired = 0
-        # Up to which version the engine has what other processes wrote, and which of those after it are this one's.
+        # The version up to which the engine has the changes of other processes, and this process's own changes after it.
         self._seen = 0
         self._own: set[int] = set()
         self._counted = Counted(self._table)
         self._counted.count(0)
         self._upkeep.wrote(self._counted.held)
 
-    # Whole, from files
+    # Files, as a whole
 
     def begin(
         self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]], *, is_held: bool = False
     ) -> int:
-        """Make store and engine hold what files say, where a configuration names any, and what the API wrote.
+        """Replace the subscriptions of files in store and engine, if the configuration has files, and load those of the API.
 
         Args:
-            is_held: whether the engine holds what the files say, and nothing else.
+            is_held: whether the engine has exactly the subscriptions of the files.
 
         Returns:
-            How many of the store were changed.
+            The number of subscriptions in the store that were changed.
 
         Raises:
-            BulkConfigError: what cannot be, each with file and line; nothing was changed.
-            ServiceError: the store failed; nothing was changed.
+            BulkConfigError: the errors, each with file and line; the change was refused whole.
+            ServiceError: the store failed; the change was undone whole.
         """
         with self._lock:
             self._seen, _ = self._table.last()
@@ -134,7 +134,7 @@ class Subscriptions:
                     if others or not is_held:
                         put(self._engine, loaded, [*(mine := self.shard.mine(found, places))[0], *others], mine[1])
                     is_applied = True
-                    # Where another process wrote one of these ids meanwhile, all is looked at again.
+                    # If another process wrote one of these ids meanwhile, the check is repeated.
                     with suppress(Moved):
                         count = self._table.hold(FILES, found)
                         break
@@ -157,15 +157,15 @@ class Subscriptions:
     def _active(self, *, but: str | None = None) -> Iterator[Written]:
         return (written(body, tenant) for tenant, body in self._table.active(but=but) if self.shard.holds(tenant))
 
-    # Looking
+    # Reading
 
     def get(self, tenant: str, subscription_id: str) -> Stored | None:
-        """Return one that is held. Raises ServiceError."""
+        """Return a subscription; None if it does not exist. Raises ServiceError."""
         found = self._table.get(tenant, subscription_id)
         return None if found is None or found.is_over(milliseconds()) else found
 
     def each(self, tenant: str | None, after: Key) -> Iterator[Stored]:
-        """Yield those of a tenant, or of all, in the order of tenants and ids, from the first after one; some may be over.
+        """Yield the subscriptions of a tenant, or of all, by tenant and id, from the first after *after*; some may have expired.
 
         Raises:
             ServiceError: the store cannot be read.
@@ -178,7 +178,7 @@ class Subscriptions:
                 yield row
 
     def changes(self, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry] | None:
-        """Return what was written of one, the last first, from the first before a version; None where nothing is known of it.
+        """Return the changes of a subscription, the latest first, from the first before a version; None if it is unknown.
 
         Raises:
             ServiceError: the store failed.
@@ -187,24 +187,24 @@ class Subscriptions:
         return found if found or before < MOST_VERSION or self.get(tenant, subscription_id) is not None else None
 
     def totals(self) -> dict[str, int]:
-        """Return how many there are in all: `held`, `paused`."""
+        """Return the total numbers of subscriptions, `held` and `paused`."""
         with self._lock:
             return {"held": self._counted.held.total(), "paused": self._counted.paused.total()}
 
-    # One or many, from the API
+    # Writes of the API, of one or many
 
     def put(self, each: Written, may: Condition, lease: int | None = None, *, who: str = API) -> Result:
-        """Hold one, or put it in the place of the one that is there.
+        """Store a subscription, in place of the existing one if there is one.
 
         Args:
-            may: is asked of the one that is there.
-            lease: how long it is held, in milliseconds; None for ever.
-            who: as the log of changes has it.
+            may: checks the existing one.
+            lease: its time to live, in milliseconds; None for ever.
+            who: the author in the log of changes.
 
         Raises:
-            SubscriptionError: it cannot be accepted.
-            Declined: it may not be now.
-            ServiceError: the store failed. In all three cases nothing was changed.
+            SubscriptionError: it is invalid.
+            Declined: the change is not allowed now.
+            ServiceError: the store failed. In all three cases the change was refused whole.
         """
         (result,) = self.put_many(each.tenant, [each], lease=lease, may=may, who=who)
         if result.error is not None:
@@ -221,17 +221,18 @@ class Subscriptions:
         partly: bool = False,
         who: str = API,
     ) -> list[Result]:
-        """Hold several of one tenant at once, in one commit and one step of the engine.
+        """Store several subscriptions of one tenant in one commit and one step of the engine.
 
         Args:
             several: an error stands for one that could not be read.
-            partly: hold the good ones where some are bad; else none are held then.
+            partly: whether to store the valid ones if some are invalid; otherwise all are refused.
 
         Returns:
-            A result for each, in their order. Where one is an error and not *partly*, those without error are not held, either.
+            A result for each, in their order. If one is an error and *partly* is false, those without error are not stored,
+            either.
 
         Raises:
-            ServiceError: the store failed, and nothing was changed.
+            ServiceError: the store failed, and the change was undone whole.
         """
         told = examined(self._engine._options, several)
         return self._tried(lambda: self._put_many(tenant, several, told, lease, may, partly=partly, who=who))
@@ -293,7 +294,7 @@ class Subscriptions:
         ]
 
     def _tried(self, change: Callable[[], _T]) -> _T:
-        """Make a change again where another process changed what it was decided by."""
+        """Repeat a change if another process changed the rows that it was decided by."""
         while True:
             try:
                 return change()
@@ -309,13 +310,13 @@ class Subscriptions:
         who: str,
         room: Room | None = None,
     ) -> list[Stored]:
-        """Put rows in the place of those before, and take others out. Raises Moved where these are not there any more."""
+        """Write rows in place of those before, and delete others. Raises Moved if these have changed."""
         if not rows and not gone:
             return []
         try:
             written, versions = self._table.write(rows, befores, gone, who=who, room=room)
         except Moved:
-            # What is decided next is decided by all that is there.
+            # The next decision uses the current rows.
             self._counted.distrust((row.tenant for row in (*rows, *gone)), at_once=True)
             raise
         self._upkeep.wrote(row.tenant for row in (*rows, *gone))
@@ -323,7 +324,7 @@ class Subscriptions:
         return written
 
     def _note(self, versions: range) -> None:
-        """Note which changes the engine has: these are this process's own."""
+        """Note that the engine has these changes: they are this process's own."""
         if self._seen + 1 == versions.start:
             self._counted.write(self._seen, versions.stop - 1)
             self._seen = versions.stop - 1
@@ -331,7 +332,7 @@ class Subscriptions:
             self._own.update(versions)
 
     def _index(self, rows: Sequence[Stored], befores: Sequence[Stored | None], held: Sequence[bytes | Subscription]) -> None:
-        """Give the engine what was committed; where it fails, which only a defect or a lack of memory does, take that back."""
+        """Add committed subscriptions to the engine; undo the commit if that fails, which takes a defect or a lack of memory."""
         try:
             if all(self.shard.holds(tenant) for tenant in {row.tenant for row in rows}):
                 self._engine.add_many(held, replace=True)
@@ -342,7 +343,7 @@ class Subscriptions:
             raise
 
     def remove(self, tenant: str, subscription_id: str, may: Condition, *, who: str = API) -> None:
-        """Hold one no more. Raises Declined and ServiceError; nothing was changed then."""
+        """Delete a subscription. Raises Declined and ServiceError, and then leaves it unchanged."""
 
         def remove() -> None:
             with self._lock:
@@ -354,7 +355,7 @@ class Subscriptions:
         self._tried(remove)
 
     def pause(self, tenant: str, subscription_id: str, may: Condition, *, paused: bool, who: str = API) -> Stored:
-        """Let one match nothing, or match again. Raises Declined and ServiceError; nothing was changed then."""
+        """Pause a subscription, or resume it. Raises Declined and ServiceError, and then leaves it unchanged."""
 
         def pause() -> Stored:
             with self._lock:
@@ -372,10 +373,10 @@ class Subscriptions:
         return self._tried(pause)
 
     def renew(self, tenant: str, subscription_id: str, may: Condition, lease: int | None) -> Stored:
-        """Begin a lease anew. Raises Declined and ServiceError; nothing was changed then.
+        """Begin a lease again. Raises Declined and ServiceError, and then leaves it unchanged.
 
         Args:
-            lease: in milliseconds; None for as long as before.
+            lease: in milliseconds; None for the same time as before.
         """
 
         def renew() -> Stored:
@@ -404,16 +405,16 @@ class Subscriptions:
         if row is not None and row.expires_at is not None:
             self._upkeep.wake()
 
-    # What other processes write into the store
+    # Changes that other processes write into the store
 
     def follow(self) -> None:
-        """Have the engine hold what other processes wrote. Raises ServiceError: it is as far as it came."""
+        """Add the changes of other processes to the engine. Raises ServiceError, and then keeps the changes added so far."""
         if not self._store.database.is_shared:
             return
         with self._lock:
             last, forgotten = self._table.last()
             if self._seen < forgotten:
-                # Some of what was taken out meanwhile is not known any more.
+                # The log no longer has some of the deletions since then.
                 _LOGGER.warning("this process was away too long, so it reads all subscriptions again")
                 self._engine.apply(each.held for each in self._active())
                 self._seen = last
@@ -431,7 +432,7 @@ class Subscriptions:
         self._engine.remove_many(ids=[inside(*key) for key in changed.keys() - put.keys()])
         texts = [written(row.text, row.tenant).held for row in put.values() if self.shard.holds(row.tenant)]
         for error in self._engine.add_many(texts, replace=True, on_error="skip").errors:
-            # Another version of Streamer has accepted it.
+            # It was accepted by another version of Streamer.
             _LOGGER.error("a subscription that another process accepted is invalid here: %s", error)
         self._counted.distrust(tenant for tenant, _ in changed)
         self._upkeep.wake()
@@ -439,22 +440,22 @@ class Subscriptions:
     # Leases
 
     def start(self) -> None:
-        """Begin to take out what is over, in a thread of its own."""
+        """Begin to delete expired subscriptions, in a thread of its own."""
         self._upkeep.start()
 
     def close(self) -> None:
-        """Look after leases no more."""
+        """Stop that thread."""
         self._upkeep.close()
         self._table.close()
 
     def expire(self) -> int:
-        """Take out some of those whose lease is over; return how many. Raises ServiceError: they match nothing all the same."""
+        """Delete some expired subscriptions; return their number. Raises ServiceError; expired ones never match in any case."""
         with self._lock:
             over = self._table.due(milliseconds()).rows
             try:
                 self._drop(over)
             except Moved:
-                # Another process renewed one, or took it out; those that are left are due the next time.
+                # Another process renewed one, or deleted it; the rest is due the next time.
                 self.follow()
             return len(over)
 
@@ -472,7 +473,7 @@ def _check_origin(before: Stored | None) -> None:
 
 
 def _next(each: Written, before: Stored | None, unindexed: bool, lease: int | None, now: int) -> Stored:
-    """Return the row that is to be; *before* itself where nothing changes."""
+    """Return the row to write; *before* itself if it would not change."""
     if before is not None and before.text == each.text and before.lease is None and lease is None:
         return before
     return Stored(

@@ -1,7 +1,7 @@
-"""What was matched and waits for its sinks: a queue with a bound in bytes.
+"""Messages that wait for their sinks: a queue with a bound in bytes.
 
-Readers wait while it is full, so memory is bounded by the sinks' pace. All that waits is taken at once: while a disk is busy with
-one sync, what comes meanwhile gathers, and shares the next one.
+Readers wait while it is full, so the sinks' pace bounds memory. The writer takes all waiting parts at once: while a disk is busy
+with one sync, the next messages gather, and share the next sync.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from streamer.service.messages import Told, id_of
 from streamer.service.protocols import Batch, Position, Refused
 from streamer.service.store.rows import MOST_KEPT, Confirmed, DeadLetter, Spooled, dead_letter
 
-#: A part of a batch is closed when its messages and dead letters have so many bytes.
+#: The bytes of messages and dead letters at which a part of a batch is closed.
 PART_BYTES: Final = 1024 * 1024
-#: So much waits at most, and one part more for each source.
+#: The most bytes that wait, in addition to one part for each source.
 MOST_BYTES: Final = 32 * 1024 * 1024
-#: A part takes so much besides its messages.
+#: The overhead of a part in bytes.
 _OVERHEAD: Final = 1024
-#: A message for the spool, what is told of an event, or a dead letter takes so much besides its bytes.
+#: The overhead of a message for the spool, of the messages of an event, and of a dead letter, in bytes.
 _OF_A_MESSAGE: Final = 256
-#: So much of its record has a dead letter where others have all of it.
+#: The bytes of its record that a dead letter keeps if others have all of it.
 _BEGINNING: Final = 4096
 
 
 @final
 @dataclass(slots=True)
 class Held:
-    """Messages for one sink, and of each where its event stands and of how many matches it tells.
+    """Messages for one sink, with the place of each event and the number of matches in each message.
 
-    Lists of bytes and numbers alone: the collector of garbage would go over objects again and again while they wait.
+    It consists of lists of bytes and numbers only, because the garbage collector would traverse objects repeatedly while they
+    wait.
     """
 
     messages: list[bytes] = field(default_factory=list)
@@ -47,18 +48,18 @@ class Held:
 @final
 @dataclass(slots=True)
 class Part:
-    """Messages of one source in their order, and what is confirmed once they are held.
+    """Messages of one source in their order, and the position to confirm once they are durable.
 
     Attributes:
-        confirmed: of the partition that all of it is of; without a position where more of its batch follows.
-        held: messages for each sink that is written to.
-        delivering: how many matches they tell of.
-        spooled: messages that go to their sinks by way of the spool.
-        dropped: dead letters that need not be kept once they are held.
-        events: how many were read, good or bad.
-        matched: how many of them match something.
-        unrouted: matches that no route leads anywhere.
-        kept: bytes of each record of the batch that its dead letters have.
+        confirmed: the partition's new state; without a position if more of its batch follows.
+        held: messages for each sink that is written to directly.
+        delivering: the number of matches in them.
+        spooled: messages for sinks that use the spool.
+        dropped: dead letters to delete once the messages are durable.
+        events: the number of events that were read, valid or not.
+        matched: the number of them with a match.
+        unrouted: matches without a route.
+        kept: bytes of each record of the batch that its dead letters keep.
     """
 
     source: str
@@ -76,20 +77,20 @@ class Part:
 
     @property
     def whose(self) -> tuple[str, str, int]:
-        """Source and partition, and under which generation it was read."""
+        """Source and partition, and the generation under which it was read."""
         return self.source, self.confirmed.partition, self.confirmed.generation
 
     @property
     def is_full(self) -> bool:
-        """Whether what follows goes into another part."""
+        """Whether the next messages go into another part."""
         return self.size >= PART_BYTES
 
     def following(self) -> Part:
-        """Return the next part of the batch; while this is not its last, it confirms nothing."""
+        """Return the next part of the batch. A part confirms a position only if it is the last one of its batch."""
         return Part(self.source, self.confirmed, kept=self.kept)
 
     def add(self, told: Told) -> None:
-        """Add messages for a sink; those that no route leads to one are counted."""
+        """Add messages for a sink; those without a route are only counted."""
         if (sink := told.sink) is None:
             self.unrouted += told.matches
             return
@@ -104,7 +105,7 @@ class Part:
         self.size += sum(map(len, told.messages)) + _OF_A_MESSAGE
 
     def undelivered(self, sink: str) -> list[Spooled]:
-        """Return the messages for a sink as letters take them, who know no keys."""
+        """Return the messages for a sink in the form of dead letters, which have no keys."""
         held = self.held[sink]
         return [
             Spooled(sink, None, id_of(message), count, self.source, self.confirmed.partition, position, part, message)
@@ -122,7 +123,7 @@ class Part:
         record = batch.records[place.record]
         whole, size = (record.begin, record.size) if isinstance(record, Refused) else (record, len(record))
         if (kept := self.kept[place.record]) and kept + len(whole) > MOST_KEPT:
-            # A record may have thousands of events: its letters have no more of it together than one may have.
+            # A record may have thousands of events: all of its letters together keep at most as many bytes as one may.
             whole = whole[:_BEGINNING]
         error.index = None
         key = None if batch.keys is None else batch.keys[place.record]
@@ -134,7 +135,7 @@ class Part:
 
 @final
 class Waiting:
-    """The queue between those who read and the one who delivers."""
+    """The queue between the threads that read and the one that delivers."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(Lock())
@@ -143,7 +144,7 @@ class Waiting:
         self._is_taken = self._is_over = False
 
     def put(self, part: Part) -> None:
-        """Add a part, once there is room; it is forgotten where nobody will deliver it."""
+        """Add a part, once there is room; it is dropped if the queue has ended."""
         with self._changed:
             while self._size >= MOST_BYTES and not self._is_over:
                 self._changed.wait()
@@ -153,9 +154,9 @@ class Waiting:
                 self._changed.notify_all()
 
     def take(self) -> list[Part]:
-        """Wait for parts, and return all there are; none once it is over and all were taken.
+        """Wait for parts, and return all of them; empty once the queue has ended and is empty.
 
-        Who asks again has delivered what was returned before.
+        The next call means that the parts of the previous one were delivered.
         """
         with self._changed:
             self._is_taken = False
@@ -168,17 +169,17 @@ class Waiting:
             return parts
 
     def drained(self, seconds: float) -> bool:
-        """Wait until all that was put is delivered, for so long at most; tell whether it is."""
+        """Wait until all parts are delivered, for at most *seconds*; return whether they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._parts and not self._is_taken, seconds)
 
     @property
     def size(self) -> int:
-        """Bytes that wait."""
+        """The bytes that wait."""
         return self._size
 
     def end(self, *, drop: bool = False) -> None:
-        """Say that no more will come; with *drop* that nothing is delivered any more."""
+        """Accept no more parts; with *drop*, also drop the waiting ones."""
         with self._changed:
             self._is_over = True
             if drop:

@@ -1,4 +1,4 @@
-"""Where matches go, one kind of sink a file."""
+"""The sinks of matches, one kind a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def made(section: Sink) -> protocols.Sink:
-    """Return the sink that a section describes, not opened yet. Raises ServiceError where its driver is not installed."""
+    """Return the sink that a section describes, not opened yet. Raises ServiceError if its driver is not installed."""
     match section:
         case FileSink():
             return FileAppender(section.path)
@@ -37,7 +37,7 @@ def made(section: Sink) -> protocols.Sink:
 
 
 def endpoint(section: Sink) -> protocols.Endpoint:
-    """Return the endpoint that a section describes. Raises ServiceError where what it needs is not installed."""
+    """Return the endpoint that a section describes. Raises ServiceError if a package that it needs is not installed."""
     match section:
         case WebhookSink():
             return posting(
@@ -62,7 +62,7 @@ def posting(
     in_batches: bool,
     authority: Path | None,
 ) -> protocols.Endpoint:
-    """Return an endpoint of a URL. Raises as `endpoint`."""
+    """Return an endpoint for a URL. Raises as `endpoint`."""
     try:
         with needed("posting to webhooks needs httptools", "service"):
             from streamer.service.sinks.webhook import Webhook

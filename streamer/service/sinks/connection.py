@@ -1,7 +1,7 @@
 """A connection to an endpoint: one request of HTTP/1.1 at a time, its response, and whether it can be used again.
 
-Of a response no more is read than `MOST_READ`, and its body is waited for no longer than `BODY`: once the head is there, it has
-told how the request ended. httptools reads it: http.client and h11 cost about five times as much.
+At most `MOST_READ` bytes of a response are read, and its body may take at most `BODY` seconds: the head has the result of the
+request. httptools parses it: http.client and h11 cost about five times as much.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Any, Final, final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-#: Bytes of a response, head and body, that are read at most.
+#: The most bytes of a response that are read, head and body together.
 MOST_READ: Final = 64 * 1024
-#: Bytes of a response that who looks at attempts is shown.
+#: The bytes of a response that the view of attempts shows.
 MOST_SAID: Final = 512
-#: How long the body of a response may take, in seconds, once its head is there.
+#: The longest wait for the body of a response after its head, in seconds.
 BODY: Final = 2.0
-#: A connection that was idle for so long, in seconds, is not used again.
+#: A connection that was idle for this many seconds is not used again.
 IDLE: Final = 30.0
 _SWITCHING: Final = 101
 
 
 class BadResponse(Exception):
-    """What was answered is no response of HTTP, or more than is read."""
+    """The answer is not a response of HTTP, or too long."""
 
 
 class Closed(ConnectionError):
-    """The endpoint closed the connection, and had answered nothing."""
+    """The endpoint closed the connection before it answered."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is known of a response.
+    """The part of a response that was read.
 
     Attributes:
         after: the header `Retry-After`.
-        said: how its body begins.
+        said: the beginning of its body.
         is_whole: whether it was read to its end, and another request may follow.
     """
 
@@ -54,7 +54,7 @@ class Response:
 
 @final
 class Connection(asyncio.Protocol):
-    """One connection. Everything happens in its event loop."""
+    """One connection. All its code runs in its event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -64,14 +64,14 @@ class Connection(asyncio.Protocol):
         self._answered: asyncio.Future[Response] | None = None
 
     async def exchange(self, request: bytes, deadline: float) -> Response:
-        """Send a request, and return what is known of the response; close it after one that is not whole.
+        """Send a request, and return its response. The connection is closed after a response that is not whole.
 
         Args:
-            deadline: when the head of the response must be there, by `time.monotonic`.
+            deadline: the time by which the head of the response must arrive, by `time.monotonic`.
 
         Raises:
-            TimeoutError: it was not.
-            BadResponse: it is none.
+            TimeoutError: it did not.
+            BadResponse: the answer is not a response.
             OSError: the connection broke.
         """
         self._parser = HttpResponseParser(self)
@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be used again: of an endpoint that closed it, or says what nobody asked, something can be read."""
+        """Whether it can be used again. It cannot if there is data to read: the endpoint closed it, or sent unexpected data."""
         if self._is_lost or self._transport.is_closing() or time.monotonic() - self._since > IDLE:
             return False
         ready = select.poll()
@@ -100,10 +100,10 @@ class Connection(asyncio.Protocol):
         return not ready.poll(0)
 
     def close(self) -> None:
-        """Close it at once, whatever is under way."""
+        """Close it at once, even during a request."""
         self._transport.abort()
 
-    # What the transport tells
+    # Callbacks of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data[: self._left])
         except HttpParserUpgrade:
-            # Whoever answers 101 speaks something else from there on.
+            # After status 101 the endpoint uses another protocol.
             self._end(is_whole=False)
         except HttpParserError:
             self._end(is_whole=False)
@@ -140,14 +140,14 @@ class Connection(asyncio.Protocol):
             self._end(is_whole=False, otherwise=TimeoutError())
 
     def _end(self, *, is_whole: bool, otherwise: Exception | None = None) -> None:
-        """Return what the head has told; without a head it is an error."""
+        """Set the result from the head; without a head, an error."""
         assert self._answered is not None
         if self._status:
             self._answered.set_result(Response(self._status, self._after, self._said, is_whole))
         else:
             self._answered.set_exception(otherwise or BadResponse())
 
-    # What the parser tells
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._has_more = self._is_complete
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        # What is said before the response, as 103, is passed over.
+        # Responses before the final one, such as 103, are skipped.
         if not self._has_more and (status >= 200 or status == _SWITCHING):
             self._status = status
 
@@ -174,10 +174,10 @@ class Connection(asyncio.Protocol):
 
 
 async def connected(family: int, address: Any, tls: ssl.SSLContext | None, name: str) -> Connection:
-    """Connect to an address, which is no name.
+    """Connect to a numeric address.
 
     Args:
-        tls: checks that it is the host *name*; None for a connection without TLS.
+        tls: verifies that the server is the host *name*; None for a connection without TLS.
 
     Raises:
         OSError: it cannot be reached, or TLS failed.

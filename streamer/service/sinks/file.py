@@ -1,7 +1,7 @@
 """A file that lines are appended to, and that is on the disk when it is flushed.
 
-What a crash tore is cut off when it is opened: the last line, if its end is missing. It was not confirmed, so it comes again.
-Once the path leads to another file, or to none, the next lines go to what it leads to: a rotation by rename loses nothing.
+Opening it cuts off a torn last line, which a crash left without its end. That line was not confirmed, so it comes again. If the
+path leads to another file, or to none, the next lines go to the file at the path: a rotation by rename loses no line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEP: Final = 64 * 1024
 
 @final
 class FileAppender:
-    """Appends to a file, which no other process of Streamer appends to meanwhile."""
+    """Appends to a file. No other process of Streamer may append to it at the same time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -65,7 +65,7 @@ class FileAppender:
                 while rest:
                     rest = rest[os.write(self._file, rest) :]
             except OSError:
-                # Half of a line would have the next one glued to it.
+                # The next line would be appended to a partial one.
                 os.ftruncate(self._file, size)
                 raise
 
@@ -83,7 +83,7 @@ class FileAppender:
             self._file = None
 
     def _is_there(self) -> bool:
-        """Tell whether the path still leads to what is open."""
+        """Return whether the path still leads to the open file."""
         assert self._file is not None
         try:
             found = os.stat(self._path)
@@ -100,7 +100,7 @@ class FileAppender:
             self._lock(file, fcntl.LOCK_EX)
             self._cut(file)
             if is_new:
-                # Else a loss of power may leave the lines, and no name that leads to them.
+                # Without this, a loss of power may leave the lines without a name that leads to them.
                 directory = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(directory)
@@ -112,7 +112,7 @@ class FileAppender:
         return file
 
     def _check_kind(self, found: os.stat_result) -> None:
-        """Raise ServiceError of what cannot be appended to and put on the disk: a device, or a pipe."""
+        """Raise ServiceError for a device or a pipe, which cannot be appended to and synced."""
         if not stat.S_ISREG(found.st_mode):
             raise ServiceError(f"{self._path}: no regular file")
 
@@ -124,7 +124,7 @@ class FileAppender:
             raise Busy(f"{self._path}: another process of Streamer writes it") from None
 
     def _torn(self, file: int) -> tuple[int, int]:
-        """Return where the last whole line ends, and the file. Raises ServiceError: what follows is no message of a sink."""
+        """Return the end of the last whole line, and the size. Raises ServiceError if the rest is not a message of a sink."""
         size = end = os.fstat(file).st_size
         while end:
             begin = max(end - _STEP, 0)
@@ -133,7 +133,7 @@ class FileAppender:
                 end = begin + found + 1
                 break
             end = begin
-        # Where the system went down there may be zeros in place of what was written last.
+        # After a crash of the system there may be zeros in place of the last lines.
         if end < size and os.pread(file, 1, end) not in (b"{", b"\0"):
             raise ServiceError(f"{self._path}: its last line has no end, and is no message; no sink has written this file")
         return end, size

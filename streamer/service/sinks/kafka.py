@@ -1,11 +1,11 @@
-"""A topic of Kafka. Messages are held once all replicas in sync have them.
+"""A topic of Kafka. Messages are durable once all replicas in sync have them.
 
-Contract: of one key, messages are in the topic in the order in which they were written. The producer is idempotent, so brokers
-take no message of a partition before all that were sent ahead of it, and none twice. librdkafka would go on behind a message
-that brokers refuse; with `enable.gapless.guarantee` it stops there instead. Then a new producer sends what is left: what stood
-in a refused batch alone, one after the other, so that the one that is at fault is found.
+Contract: the messages of a key are in the topic in the order in which they were written. The producer is idempotent: brokers
+accept a message of a partition only after all that were sent before it, and accept it only once. By default librdkafka would
+continue after a message that brokers refuse; with `enable.gapless.guarantee` it stops there instead. Then a new producer sends
+the rest. It sends the messages of a refused batch one by one, so that the one at fault is found.
 
-A message that is longer than the topic takes is found before it is sent, as long as nobody lowers the topic's limit meanwhile.
+A message that is too long for the topic is found before it is sent, unless the topic's limit was lowered meanwhile.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from streamer.service.kafka_errors import Meaning, meaning
 from streamer.service.messages import id_of, key_of
 from streamer.service.protocols import Outcome
 
-#: What a message is: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
+#: The content type of a message: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
 _TYPE: Final = b"application/cloudevents+json; charset=UTF-8"
-#: What a dead letter of a message that is itself at fault is called.
+#: The codes of dead letters for messages that are themselves at fault.
 _CODES: Final = {KafkaError.INVALID_RECORD: "invalid_record"}
-#: Bytes that wait in the client at most.
+#: The most KiB that wait in the client.
 _WAITING_KIB: Final = 64 * 1024
-#: How long the client is waited for at once, in seconds.
+#: The longest single wait for the client, in seconds.
 _WAIT: Final = 0.25
 _LIMIT: Final = "message.max.bytes"
 _LOGGER: Final = logging.getLogger("streamer.service")
@@ -52,9 +52,9 @@ class KafkaTopic:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin to count messages anew."""
+        """Reset all counts of messages."""
         self._written: list[bytes] = []
-        self._pending = 0  # sent, and not known to be held
+        self._pending = 0  # sent, and not confirmed by brokers
         self._refused: dict[int, Outcome] = {}
         self._failed: dict[int, KafkaError] = {}
 
@@ -73,7 +73,7 @@ class KafkaTopic:
         self._settings = self._settled(config)
 
     def _settled(self, config: Any) -> dict[str, Any]:
-        """Return the producer's settings; a message is as long as the topic allows, unless `options` say another limit."""
+        """Return the producer's settings; a message may be as long as the topic allows, unless `options` set another limit."""
         limit = int(config.get("max.message.bytes") or 0)
         given = {
             "compression.type": "lz4",
@@ -83,13 +83,13 @@ class KafkaTopic:
             "enable.idempotence": True,
             "enable.gapless.guarantee": True,
             "acks": "all",
-            "partitioner": "murmur2_random",  # a key is where Java's clients look for it
-            # Here is said how long to wait, so that no message is given up by the client.
+            "partitioner": "murmur2_random",  # puts a key where Java's clients look for it
+            # The sink has its own limit of waiting, so the client never drops a message.
             "message.timeout.ms": 0,
             "queue.buffering.max.kbytes": _WAITING_KIB,
             "queue.buffering.max.messages": 1_000_000,
         }
-        # A batch that is longer than a message may be would be refused whole.
+        # Brokers would refuse a whole batch that is longer than a message may be.
         given["batch.size"] = min(int(given.get("batch.size", 1_000_000)), int(given.get(_LIMIT, 1_000_000)))
         return given
 
@@ -120,7 +120,7 @@ class KafkaTopic:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Forget what was written where that fails: who goes on, as after a test, counts from 0 again."""
+        """Forget the written messages if this fails: the next user, for example after a test, counts from 0 again."""
         try:
             yield
         except BaseException:
@@ -157,13 +157,13 @@ class KafkaTopic:
                 if meaning(error) is Meaning.MESSAGE:
                     self._refuse(number, error.args[0])
                 else:
-                    # What comes behind a refused one fails here at once.
+                    # A message after a refused one fails here at once.
                     self._failed[number] = error.args[0]
                 return
 
     def _reported(self, written: list[bytes], number: int, error: KafkaError | None, _: Message) -> None:
         if written is not self._written:
-            return  # it was forgotten
+            return  # the message was purged
         self._pending -= 1
         if error is None:
             self._progress = time.monotonic()
@@ -176,14 +176,14 @@ class KafkaTopic:
             # `flush` of the client would call back with this error pending.
             self._producer.poll(wait)
         except KafkaException as error:
-            self._last = kafka.said(error)  # the producer has stopped, and reports what it has not sent
+            self._last = kafka.said(error)  # the producer has stopped, and reports the messages that it has not sent
 
     def _await_all(self) -> None:
         while self._pending:
             self._poll()
 
     def _poll(self) -> None:
-        """Hear what became of messages. Raises ServiceError where brokers hold none of them for too long."""
+        """Process delivery reports. Raises ServiceError if brokers have confirmed no message for too long."""
         self._hear(_WAIT)
         self._check_time()
 
@@ -195,7 +195,7 @@ class KafkaTopic:
             )
 
     def _recover(self) -> None:
-        """Send again what failed, in its order. Raises ServiceError where that would not help."""
+        """Send failed messages again, in their order. Raises ServiceError if that would not help."""
         failed, self._failed = dict(sorted(self._failed.items())), {}
         meanings = {number: meaning(error) for number, error in failed.items()}
         for number, error in failed.items():
@@ -203,7 +203,7 @@ class KafkaTopic:
                 raise ServiceError(f"topic {self._section.topic}: {kafka.said(error)}")
         suspects = {number for number, found in meanings.items() if found is Meaning.MESSAGE}
         if not suspects:
-            # The client has given it up, as it does where a code is not one that it knows to pass.
+            # The client stopped retrying, as it does for codes that it does not consider passing.
             reasons = [error for number, error in failed.items() if meanings[number] is not Meaning.FOLLOWING]
             self._last = kafka.said(reasons[0] if reasons else next(iter(failed.values())))
             self._check_time()
@@ -217,7 +217,7 @@ class KafkaTopic:
             self._await_all()
             self._send(number)
             self._await_all()
-            # Behind another one that failed, nothing more is sent: this producer has stopped.
+            # This producer has stopped: after a failed message it sends no more.
             if self._failed.keys() == {number} and meaning(error := self._failed[number]) is Meaning.MESSAGE:
                 del self._failed[number]
                 self._refuse(number, error)

@@ -1,4 +1,4 @@
-"""How messages are signed, as https://www.standardwebhooks.com says."""
+"""Sign messages, as https://www.standardwebhooks.com specifies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PREFIX: Final = "whsec_"
 
 
 def signing_key(secret: str) -> bytes:
-    """Return the key that a secret `whsec_BASE64` says.
+    """Return the key of a secret `whsec_BASE64`.
 
     Raises:
-        ConfigError: it is none. The error does not repeat it.
+        ConfigError: it is not such a secret. The error does not repeat it.
     """
     try:
         if not secret.startswith(_PREFIX):
@@ -38,7 +38,7 @@ def signature(keys: Sequence[bytes], identity: str, timestamp: int, body: bytes)
 
 
 class Revealing(Protocol):
-    """What knows a secret, and says it when it is used."""
+    """An object that reveals its secret when it is used."""
 
     def reveal(self) -> str:
-        """Return it. Raises ConfigError."""
+        """Return the secret. Raises ConfigError."""

@@ -1,4 +1,4 @@
-"""Standard output. A file there is on the disk when it is flushed; what a pipe has taken is its reader's."""
+"""Standard output. A file is on the disk when it is flushed; the reader of a pipe is responsible for accepted lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, final
 from streamer.errors import ServiceError
 from streamer.service.protocols import Outcome, SinkGone, failed
 
-#: What cannot be synced: a pipe, a terminal, a socket.
+#: Errors of a sync of a pipe, a terminal or a socket, which cannot be synced.
 _NO_FILE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 
 

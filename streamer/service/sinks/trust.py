@@ -1,4 +1,4 @@
-"""Whom a client trusts that a server is who it says."""
+"""The certificates that a client trusts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from streamer.errors import ServiceError
 
 
 def client_context(authority: Path | None) -> ssl.SSLContext:
-    """Return how connections begin TLS.
+    """Return the TLS context of connections.
 
     Args:
         authority: certificates to trust in place of the system's.
 
     Raises:
-        ServiceError: they cannot be read, or are none.
+        ServiceError: they cannot be read, or are not certificates.
     """
     try:
         context = ssl.create_default_context(cafile=authority)

@@ -1,12 +1,12 @@
-"""An endpoint that messages are posted to over HTTP, signed as https://www.standardwebhooks.com says.
+"""An endpoint that receives messages by HTTP POST, signed as https://www.standardwebhooks.com specifies.
 
 ```
 resolve once ─► judge each address (guard.py) ─► connect ─► TLS, for the name ─► one request at a time ─► kept for the next
 ```
 
-No redirect is followed, and no proxy, .netrc or cookie is looked for: there is no code that would. An attempt has one deadline,
-from connecting to the end of the head of the response, so an endpoint that sends a byte now and then does not keep it. The
-system has limits of its own for looking a name up, and the attempt waits for that, in a thread: nothing else does.
+There is no code that follows redirects, or that reads proxies, .netrc or cookies. An attempt has one deadline, from connecting to
+the end of the head of the response, so an endpoint that sends a byte now and then cannot delay it. The system has its own timeout
+for resolving a name; only the attempt waits for that, in a thread.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from streamer.service.sinks.signing import Revealing, signature, signing_key
 from streamer.service.sinks.trust import client_context
 from streamer.version import VERSION
 
-#: So often a secret is read anew, in seconds.
+#: The interval at which a secret is read again, in seconds.
 FRESH: Final = 5.0
-#: What does not get better by being sent again.
+#: Sending again does not help.
 NEVER: Final = frozenset({400, 413, 415, 422})
 GONE: Final = 410
-#: What asks to be left alone for a time.
+#: The endpoint requests a delay.
 _PATIENCE: Final = frozenset({429, 503})
 _T = TypeVar("_T")
 
@@ -48,10 +48,10 @@ class Webhook:
     """Posts messages to one URL. One event loop uses it; any thread may close it.
 
     Args:
-        url: one that `streamer.config.schema.sinks.WebhookSink` takes.
-        secrets: that requests are signed with; several while one takes another's place, none for no signature.
-        timeout: of an attempt, in seconds.
-        connect_timeout: of its connection alone.
+        url: accepted by `streamer.config.schema.sinks.WebhookSink`.
+        secrets: to sign requests with; several during a rotation, empty for no signature.
+        timeout: the limit of an attempt, in seconds.
+        connect_timeout: the limit of its connection, in seconds.
         in_batches: whether the body is a JSON array of messages, even of one.
         authority: certificates to trust in place of the system's.
     """
@@ -98,7 +98,7 @@ class Webhook:
             raise ServiceError(str(error)) from None
 
     async def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
-        """See `Endpoint`. The URL is judged each time: a gateway may be older than the rules of today."""
+        """See `Endpoint`. The URL is checked each time, because a gateway may be older than the current rules."""
         if (reason := self._guard.refused(self._url)) is not None:
             return Outcome("later", "forbidden_url", reason)
         if self._in_batches:
@@ -134,7 +134,7 @@ class Webhook:
         """See `Endpoint`."""
         self._is_closed = True
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed, and with it all of its connections
+            with suppress(RuntimeError):  # the loop is closed, and all of its connections with it
                 self._loop.call_soon_threadsafe(self._close_idle)
 
     def _close_idle(self) -> None:
@@ -150,7 +150,8 @@ class Webhook:
                 try:
                     return await self._post(connection, request, deadline)
                 except (ConnectionError, ssl.SSLEOFError):
-                    # It was closed while it was idle. If the endpoint has seen the request all the same, the id tells.
+                    # It was closed while it was idle. If the endpoint has received the request after all, the id identifies the
+                    # duplicate.
                     connection.close()
             connection = await self._connected(deadline)
             return await self._post(connection, request, deadline)
@@ -191,12 +192,12 @@ class Webhook:
         raise failed or TimeoutError
 
     def _found(self) -> tuple[Sequence[Found], ssl.SSLContext | None]:
-        """Return what may be connected to, and how. Raises OSError; it may take as long as the system looks names up."""
+        """Return the allowed addresses, and the TLS context. Raises OSError; it may take as long as the system resolves names."""
         found = self._guard.chosen(self._resolve(self._host, self._port))
         return found, self._context() if self._is_tls else None
 
     def _signing(self) -> list[bytes]:
-        """Return the keys, read anew now and then, so that a file that was changed is heeded. Raises ConfigError."""
+        """Return the keys. They are read again every `FRESH` seconds, so that a changed file takes effect. Raises ConfigError."""
         if not self._secrets:
             return []
         now, keys = time.monotonic(), self._keys
@@ -211,7 +212,7 @@ class Webhook:
 
 
 async def _in_thread(action: Callable[[], _T]) -> _T:
-    """Do what may wait for long in a thread that keeps no process from ending, as those of an executor do."""
+    """Run a slow action in a daemon thread; a thread of an executor would keep the process from ending."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
 
@@ -224,7 +225,7 @@ async def _in_thread(action: Callable[[], _T]) -> _T:
             told: tuple[_T | None, Exception | None] = action(), None
         except Exception as error:
             told = None, error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed, so no caller waits
             loop.call_soon_threadsafe(end, *told)
 
     threading.Thread(target=run, name="streamer-resolve", daemon=True).start()
@@ -243,7 +244,7 @@ def _outcome(status: int, patience: str | None, said: bytes) -> Outcome:
 
 
 def _seconds(patience: str | None, now: Callable[[], float] = time.time) -> float | None:
-    """Read Retry-After: seconds, or a date; None where it says neither."""
+    """Read Retry-After: seconds, or a date; None for any other text."""
     text = (patience or "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

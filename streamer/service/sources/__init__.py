@@ -1,4 +1,4 @@
-"""Where events come from, one kind of source a file."""
+"""The sources of events, one kind a file."""
 
 from streamer.config.schema.sources import FileSource, KafkaSource, PostgresSource, Source, StdinSource
 from streamer.errors import ServiceError
@@ -9,7 +9,7 @@ from streamer.service.sources.stdin import StdinLines
 
 
 def made(section: Source, max_event_bytes: int) -> protocols.Source:
-    """Return the source that a section describes, not opened yet. Raises ServiceError where its driver is not installed."""
+    """Return the source that a section describes, not opened yet. Raises ServiceError if its driver is not installed."""
     match section:
         case FileSource():
             poll = section.poll.total_seconds()

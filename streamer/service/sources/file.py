@@ -1,4 +1,4 @@
-"""A file of JSON lines: read from where it was confirmed, followed as it grows, through rotations.
+"""A file of JSON lines: read from its confirmed position, followed as it grows, through rotations.
 
 ```
 orders.jsonl ───────────────►  a partition, with a name drawn when the file is first seen
@@ -7,12 +7,12 @@ orders.jsonl ───────────────►  a partition, with
 orders.jsonl, a new file ───►  another partition
 ```
 
-A partition is one file's content, never a path: the store has its inode, a hash of how it begins, and the byte at which the last
-confirmed line ends. Its name is drawn, and kept before anything is read. So no message of a later file has the id of an earlier
-one, though inodes are used again.
+A partition is one file's content, never a path: the store has its inode, a hash of its beginning, and the byte at which the last
+confirmed line ends. Its name is random, and stored before the first read. So a message of a later file never has the id of an
+earlier one, though inodes are reused.
 
-A file is found to be another one when it is looked at: every `poll` once its end is reached. So what is rotated twice in that
-time, or while the service is stopped, is not read. The log says what could not be found.
+The path is checked for another file every `poll`, once the end is reached. So a file that was rotated twice in that time, or
+while the service was stopped, is not read. The log names files that could not be found.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from streamer.service import faults
 from streamer.service.protocols import NO_OTHERS, NOTHING, Batch, Begin, EndOfSource, Others, Progress, Wrong, failed
 from streamer.service.sources.lines import Lines
 
-#: So many of a file's first bytes tell it from another one.
+#: The number of a file's first bytes that identify it.
 HEAD: Final = 1024
-#: So much is read at once: what was read together shares two syncs and a commit, which cost as much as hundreds of its lines.
+#: The bytes of one read. The lines of a read share two syncs and a commit, which cost as much as hundreds of lines.
 CHUNK: Final = 1024 * 1024
-#: And of what is compressed: how far that was read tells of no more than was decompressed, but for as much.
+#: The bytes of one read of compressed text: its progress is exact only to this number of decompressed bytes.
 _COMPRESSED: Final = 64 * 1024
-#: A file that was renamed is at its end once nothing came for so many looks: with logrotate's `create`, who writes it learns of
-#: the new one a while after that is there.
+#: The number of looks without new data after which a renamed file counts as ended: with logrotate's `create`, the writer switches
+#: to the new file a while after it appears.
 _LOOKS: Final = 20
 _LOGGER: Final = logging.getLogger("streamer.service")
 
@@ -59,17 +59,17 @@ class _Reading:
     partition: str
     inode: int
     lines: Lines
-    offset: int  # where the next byte of the file is read
+    offset: int  # the byte of the file to read next
     head: bytes = b""
     inflated: Iterator[bytes] | None = None
-    skip: int = 0  # of what it says when decompressed, as much was confirmed
+    skip: int = 0  # the decompressed bytes that were confirmed already
     is_ended: bool = False
     is_at_end: bool = False
     is_over: bool = False
     another_since: float | None = None
 
     def confirm(self) -> str:
-        """Return what finds this place again."""
+        """Return the text that identifies this place."""
         return json.dumps(
             {
                 "offset": self.lines.taken,
@@ -135,7 +135,7 @@ class FileLines:
             self._resume(file, current, places[current], is_ended=False)
 
     def _look_for(self, file: int, offset: int, others: Others) -> None:
-        """Warn where the file was read further as another source."""
+        """Warn if the file was read further as another source."""
         for name, positions in others.positions.items():
             for place in (json.loads(position) for position in positions.values()):
                 if "inode" in place and place["offset"] > offset and _is_same(file, place):
@@ -152,7 +152,7 @@ class FileLines:
         reading = self._reading[0]
         with self._told():
             if reading.is_at_end and self._follow and not reading.is_ended:
-                # What stands there now may be of another file.
+                # The data at this offset may belong to another file.
                 self._look(reading)
             chunk = self._chunk(reading)
             reading.is_at_end = not chunk
@@ -169,7 +169,7 @@ class FileLines:
         """See `Source`."""
 
     def progress(self) -> Progress | None:
-        """See `Source`. Of a file that was rotated away or cut off nobody knows; of a compressed one these are its own bytes."""
+        """See `Source`. None for a file that was rotated away or truncated; a compressed file counts its own bytes."""
         try:
             reading, found = self._reading[0], os.stat(self._path)
         except (IndexError, OSError):
@@ -189,7 +189,7 @@ class FileLines:
         self._reading.clear()
 
     def _end(self, reading: _Reading) -> Batch | None:
-        """Give out the line that a file ends in; what follows is another file, or nothing."""
+        """Return a last line without a newline, and close the file."""
         if reading.is_over:
             raise EndOfSource
         records, end = reading.lines.end()
@@ -227,7 +227,7 @@ class FileLines:
         return piece
 
     def _inflate(self, reading: _Reading) -> None:
-        """Read a compressed file as a whole. Raises ServiceError where it is to be followed."""
+        """Open a compressed file for reading as a whole. Raises ServiceError if it is to be followed."""
         if self._follow and not reading.is_ended:
             raise ServiceError(f"{self._path}: compressed, so it cannot be followed; set follow: false")
         reading.head = os.pread(reading.file, HEAD, 0)
@@ -235,7 +235,7 @@ class FileLines:
         reading.inflated = read_chunks(iter(partial(self._piece, reading, _COMPRESSED), b""))
 
     def _look(self, reading: _Reading) -> None:
-        """Find out whether the path leads to another file, or to this one cut off."""
+        """Check whether the path leads to another file, or to this one truncated."""
         now = time.monotonic()
         try:
             found = os.stat(self._path)
@@ -246,10 +246,10 @@ class FileLines:
             if size >= reading.offset and os.pread(reading.file, len(reading.head), 0) == reading.head:
                 return
             _LOGGER.info("%s: cut off; read again from its beginning", self._path)
-            # What stood there is gone, the beginning of a line that was read too.
+            # The old content is gone, including the beginning of a line that was read.
             reading.lines, reading.inflated = Lines(self._max_bytes, reading.lines.taken), iter(())
         else:
-            # Who wrote it writes on until somebody says that it is another file, as the last step of a rotation.
+            # Its writer continues in the renamed file until it is notified, which is the last step of a rotation.
             if reading.another_since is None:
                 reading.another_since = now
             if now - reading.another_since < self._poll * _LOOKS:
@@ -259,7 +259,7 @@ class FileLines:
         reading.is_ended = True
 
     def _begin_path(self) -> bool:
-        """Open what the path leads to now, as a partition that was not there; tell whether there is something."""
+        """Open the file at the path as a new partition; return whether the path exists."""
         if not self._path.exists():
             if not self._is_waiting:
                 _LOGGER.info("%s: not there yet", self._path)
@@ -281,7 +281,7 @@ class FileLines:
         self._reading.append(reading)
 
     def _find(self, place: Mapping[str, Any]) -> int | None:
-        """Open the file that was read up to a place, under the name that it was rotated to; None where there is none."""
+        """Open the file that was read up to a place, under the name that it was rotated to; None if it is not found."""
         for path in sorted(self._path.parent.glob(f"{_plain(self._path.name)}*")):
             try:
                 if path != self._path and path.stat().st_ino == place["inode"] and path.is_file():
@@ -294,7 +294,7 @@ class FileLines:
         return None
 
     def _open(self, path: Path) -> int:
-        # A pipe would wait for somebody who writes.
+        # Opening a pipe would wait for a writer.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
@@ -307,13 +307,13 @@ class FileLines:
 
 @final
 class _Told:
-    """Makes one clear error of what went wrong with a file. Used for each batch, so it is no generator."""
+    """Raise one clear error for a failure of a file. It is used for each batch, so it is not a generator."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Do not act; `__exit__` maps the error."""
 
     def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, InputError):
@@ -323,7 +323,7 @@ class _Told:
 
 
 def _is_same(file: int, place: Mapping[str, Any]) -> bool:
-    """Tell whether a file is the one that was read up to a place, and still has it."""
+    """Return whether a file is the one that was read up to a place, and still contains it."""
     status = os.fstat(file)
     if status.st_ino != place["inode"]:
         return False
@@ -334,7 +334,7 @@ def _is_same(file: int, place: Mapping[str, Any]) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Return a pattern of glob that means a name."""
+    """Return a glob pattern that matches exactly a name."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in name)
 
 

@@ -1,7 +1,7 @@
-"""Lines out of pieces of text, each with the byte at which it ends.
+"""Split pieces of text into lines, each with the byte at which it ends.
 
-A line ends in LF or CRLF. Blank lines and a byte order mark are passed over. One that is longer than an event may be is kept up
-to a bound, and refused in its place; so an endless line costs time, and never memory.
+A line ends in LF or CRLF. Blank lines and a byte order mark are skipped. A line longer than the limit for events is kept up to a
+bound, and refused in its place; so an endless line costs time, but never memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from streamer.engine.foreign import BOM
 from streamer.errors import EventCode, EventError
 from streamer.service.protocols import Record, Refused
 
-#: So much of a line that is too long is kept.
+#: The bytes that are kept of a line that is too long.
 KEPT: Final = 64 * 1024
-#: So much is read at once.
+#: The bytes of one read.
 CHUNK: Final = 256 * 1024
 
 
@@ -25,24 +25,24 @@ class Lines:
     """Splits one text.
 
     Attributes:
-        taken: how many bytes of whole lines were given out: where the next line begins.
+        taken: the number of bytes of the lines returned so far: the place of the next line.
     """
 
     def __init__(self, max_bytes: int, begin: int = 0) -> None:
         self._max_bytes = max_bytes
-        self._begun: list[bytes] = []  # the line whose end has not come
+        self._begun: list[bytes] = []  # the line whose end was not read yet
         self._held = 0
         self.taken = begin
 
     @property
     def begun(self) -> int:
-        """How many bytes there are of a line whose end has not come."""
+        """The number of bytes of a line whose end was not read yet."""
         return self._held
 
     def feed(self, chunk: bytes) -> tuple[list[Record], Callable[[int], int]]:
-        """Return the lines that a piece ends, and where each ends."""
+        """Return the lines that a piece completes, and the end of each."""
         if not self.taken and not self._held and chunk.startswith(BOM):
-            # Blanks in its place are no part of the event, and every place in the text stays.
+            # Blanks replace it, so that it is not part of the event, and every place in the text stays the same.
             chunk = b" " * len(BOM) + chunk.removeprefix(BOM)
         pieces = chunk.split(b"\n")
         rest = pieces.pop()
@@ -57,16 +57,16 @@ class Lines:
         return _without_blanks(lines, start, before, pieces)
 
     def end(self) -> tuple[list[Record], Callable[[int], int]]:
-        """Return the line that the text ends in, where no end of a line does."""
+        """Return the last line of a text that ends without a newline."""
         start, size = self.taken, self._held
         lines = [self._whole(b"")] if size else []
         self.taken += size
-        # The line's end is not there.
+        # This line lacks its newline.
         return _without_blanks(lines, start, size - 1, [b""])
 
     def _keep(self, rest: bytes) -> None:
         self._held += len(rest)
-        # Two bytes more may be the line's end and tell that it is too long.
+        # Two bytes more may be the line's end, and show that it is too long.
         if self._held <= self._max_bytes + 2 or not self._begun:
             self._begun.append(rest)
         else:
@@ -87,20 +87,20 @@ class Lines:
 def _without_blanks(
     lines: list[Record], start: int, before: int, pieces: Sequence[bytes]
 ) -> tuple[list[Record], Callable[[int], int]]:
-    """Leave blank lines out; where each line ends is worked out when somebody asks.
+    """Drop blank lines. The ends of lines are computed only when they are used.
 
     Args:
-        start: where the first line begins.
-        before: how many of its bytes came earlier.
-        pieces: what came of each line, but for its end.
+        start: the place of the first line.
+        before: the number of its bytes that came earlier.
+        pieces: the new part of each line, without its end.
     """
     ends: list[int] = []
     kept: list[int] | None = None
-    # A blank line sorts before one that begins with any character past the space: most often one look at each is enough.
+    # A blank line sorts before one that begins with any character past the space: usually one comparison of each is enough.
     try:
         has_blanks = min(cast("list[bytes]", lines), default=b"") <= b" \xff"
     except TypeError:
-        # One of them was refused.
+        # One of them is a refused line.
         has_blanks = True
     if has_blanks:
         kept = [at for at, line in enumerate(lines) if isinstance(line, Refused) or line.strip(b" \t\r")]

@@ -1,4 +1,4 @@
-"""The output plugins of PostgreSQL, by which a slot tells of changes: pgoutput and wal2json."""
+"""The output plugins of PostgreSQL, which encode the changes of a slot: pgoutput and wal2json."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from streamer.service.sources.replication import Replication, lsn
 
 
 class Plugin(Protocol):
-    """What reads the messages of an output plugin."""
+    """A reader of the messages of an output plugin."""
 
     def read(self, message: bytes) -> Begin | Commit | list[Change]:
-        """Return what a message says. Raises EventError."""
+        """Return the content of a message. Raises EventError."""
 
 
 @final
 class Wal2json:
-    """wal2json, format version 2, whose begins and commits say where they stand."""
+    """wal2json, format version 2. Its begins and commits contain their places in the log."""
 
     def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
         self.columns = columns
@@ -45,7 +45,7 @@ class Wal2json:
 def plugged(
     stream: Replication, section: PostgresSource, key: Callable[[str], Sequence[str] | None]
 ) -> tuple[Plugin, dict[str, str]]:
-    """Return what reads the messages of the plugin of a slot, and the options to stream it with.
+    """Return a reader for the messages of a slot's plugin, and the options to stream it with.
 
     Args:
         key: returns the primary key of a table.

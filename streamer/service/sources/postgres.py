@@ -8,13 +8,13 @@
  in the store   0/…, 0/A, 2             0/B           0/B, 0/C, 2            ends, and how much of the next one was delivered
 ```
 
-A row's own place in the log is no position: rows of transactions that ran at once lie between each other, and come transaction by
-transaction. Who took the highest place for what was read would lose rows. A commit's place only grows, and a transaction that
-is read again is the same rows in the same order. So a large transaction is delivered in parts, of which none is held in memory
-for the others, and what was delivered of it is passed over when it comes again.
+A row's own place in the log cannot be its position: concurrent transactions interleave in the log, but arrive one after another,
+so confirming the highest place that was read would lose rows. A commit's place only grows, and a transaction that is read again
+has the same rows in the same order. So a large transaction is delivered in parts that need not be in memory together, and the
+delivered part is skipped when it comes again.
 
-The slot never is further than the store. So one that is was moved, or made anew, by somebody else: changes are lost, as where it
-is gone or invalidated. `on_lost` says what is done then.
+The slot is never ahead of the store. If it is, another program has moved it or created it again: changes are lost, as after the
+slot was deleted or invalidated. `on_lost` defines what to do then.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from streamer.service.sources.replication import Keepalive, Replication, connect
 from streamer.service.sources.slot import Place, Server, Slot, check_room, look, primary_keys
 from streamer.service.sources.snapshot import rows_of
 
-#: A server is told that its log may go at most this often, in seconds, unless it asks.
+#: The client sends its confirmed position at most this often, in seconds, unless the server requests it.
 _TELL: Final = 1.0
-#: A server needs about so many seconds to find out that a connection was closed.
+#: The seconds that a server needs to notice that a connection was closed.
 _CLOSING: Final = 0.1
-#: A slot or its log is gone, its publication is not there in what is read, a file of the log is gone.
+#: The slot or its log is gone; the publication does not exist in the log that is read; a file of the log is gone.
 _NOT_READY, _UNDEFINED, _NO_FILE = "55000", "42704", "58P01"
-#: No right, no plugin, and what this server does not know: waiting does not help.
+#: Missing privileges, a missing plugin, or a feature that this server lacks: waiting does not help.
 _LASTING: Final = frozenset({"42501", "58P01", "0A000", "22023", "42601"})
 Rows: TypeAlias = Generator[Batch, None, None]
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
-#: How each message of wal2json begins.
+#: The beginning of each message of wal2json.
 _OF_WAL2JSON: Final = b'{"action":'
 
 
@@ -64,7 +64,7 @@ class _InUseError(Exception):
 
 @final
 class PostgresChanges:
-    """The changes of a publication. What it reads are events of `cdc.LAYOUT`."""
+    """The changes of a publication, as events of `cdc.LAYOUT`."""
 
     is_shared: Final = False
 
@@ -74,14 +74,14 @@ class PostgresChanges:
         self._interval = section.status_interval.total_seconds()
         self._stream: Replication | None = None
         self._snapshot: Rows | None = None
-        self._columns: Mapping[str, Sequence[str]] = {}  # of tables, as wal2json is told of them
+        self._columns: Mapping[str, Sequence[str]] = {}  # of tables, passed to the wal2json decoder
         self._gone: deque[str] = deque()
         self._partition = ""
         self._keys: dict[str, list[str]] = {}
-        self._place: Place | None = None  # all up to there was given out, or holds nothing
-        self._emitted: Place | None = None  # what the store was given last
+        self._place: Place | None = None  # all rows up to there were returned by `read`
+        self._emitted: Place | None = None  # the last place that was returned for the store
         self._emitted_at = 0.0
-        self._held = 0  # what the store has, and the server may forget
+        self._held = 0  # the store has it, so the server may delete its log
         self._told_at = 0.0
         self._is_asked = False
         self._lost_because: str | None = None
@@ -133,7 +133,7 @@ class PostgresChanges:
         threading.Thread(target=self._keep_alive, name=f"streamer-{self._slot}-alive", daemon=True).start()
 
     def _look_for(self, slot: Slot | None, others: protocols.Others) -> None:
-        """Refuse to take changes for lost that may have been delivered as another source. Raises ServiceError."""
+        """Refuse to treat changes as lost that may have been delivered as another source. Raises ServiceError."""
         assert self._place is not None
         if slot is None or slot.is_lost or self._lost_because is not None:
             return
@@ -146,7 +146,7 @@ class PostgresChanges:
                 )
 
     def _resume(self, server: Server, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
-        """Find the place where this server was read last, if it was."""
+        """Find the last confirmed place of this server, if there is one."""
         self._place = self._lost_because = None
         self._gone.clear()
         places = dict(confirmed.items())
@@ -155,16 +155,16 @@ class PostgresChanges:
         elif places:
             partition, text = list(places.items())[-1]
             if partition.partition(".")[0] == server.system:
-                # A standby was promoted, and the log goes on; what was in flight gets other ids.
+                # A standby was promoted, and its log continues; rows in flight get other ids.
                 self._place = Place(Place.of(text).end)
             else:
-                # Before all that its slot may have: what it has not is lost, also if this process dies now.
+                # Before all rows that its slot may have. The missing ones are lost, even if this process dies now.
                 self._place, self._lost_because = Place(0), "this is another server than the one that was read"
             begin(self._partition, self._place.text())
         self._gone.extend(places)
 
     def _why_lost(self, server: Server) -> str | None:
-        """Return why changes that were not read are gone; None where none are."""
+        """Return why unread changes are gone; None if they are not."""
         assert self._place is not None
         slot = server.slot
         if slot is None:
@@ -176,7 +176,7 @@ class PostgresChanges:
         if slot.confirmed > self._place.end:
             return f"slot {self._slot} was made anew or moved by another one, to {lsn_text(slot.confirmed)}"
         if self._place.end > server.end:
-            # What it writes up to there would be passed over as if it had been delivered.
+            # New changes up to there would be skipped as if they had been delivered.
             return f"the log of the server ends at {lsn_text(server.end)}, before what was read of it: an older copy is back"
         return None
 
@@ -199,7 +199,7 @@ class PostgresChanges:
             raise ServiceError(f"slot {self._slot} cannot be made: {said(error, self._section.dsn)}") from None
 
     def _establish(self) -> None:
-        """Connect, and begin to stream, or to read the tables."""
+        """Connect, and begin to stream or to read the tables."""
         assert self._place is not None
         stream = Replication(self._section.dsn)
         try:
@@ -236,10 +236,10 @@ class PostgresChanges:
             self._keys.setdefault(table, [])
         return self._keys[table]
 
-    # What is lost
+    # Lost changes
 
     def _recover(self, stream: Replication, server: Server, reason: str) -> None:
-        """Make a slot in the place of one that is lost, and say from where it goes on."""
+        """Create a slot in place of a lost one, and log where it continues."""
         assert self._place is not None
         if self._section.on_lost == "fail":
             raise self._lost(reason)
@@ -265,15 +265,15 @@ class PostgresChanges:
         else:
             _LOGGER.warning("%s; changes after %s and before %s are lost", reason, before, lsn_text(begin))
             self._place, self._emitted_at = Place(begin), 0.0
-        # The store is behind the new slot until it has where that begins: nothing is confirmed meanwhile.
+        # Confirm no position before the store has the beginning of the new slot, because the store is behind it.
         self._held = 0
         self._lost_because = None
 
     def _rows(
         self, reading: psycopg.Connection[Any], keys: Mapping[str, Sequence[str]], begin: int
     ) -> Generator[Batch, None, None]:
-        """Yield all rows of the tables; last of all where their changes go on."""
-        # Rows are no changes at a commit: their partition is the snapshot, and its name never comes again.
+        """Yield all rows of the tables, and finally the place where their changes continue."""
+        # These rows are not changes of a commit: their partition is the snapshot, and its name is never used again.
         yield from rows_of(reading, self._section, f"{self._partition}@{lsn_text(begin)}", keys)
         self._place = self._emitted = Place(begin)
         faults.point("source.snapshot")
@@ -305,31 +305,31 @@ class PostgresChanges:
             return None
 
     def again(self, record: bytes, key: bytes | str | None = None) -> list[formats.Decoded]:
-        """Decode a message that could not be decoded when it came, in any thread. Raises EventError.
+        """Decode a message whose decoding failed earlier, in any thread. Raises EventError.
 
-        Of pgoutput none can be: it is told of a table once, before the table's changes.
+        This is impossible with pgoutput, which describes a table only once, before the table's changes.
         """
         if self._section.plugin == "wal2json" and record.startswith(_OF_WAL2JSON):
             return formats.wal2json(self._columns)(record, key)
         return [(record, formats.text_of(key))]
 
     def _taken(self, received: Sequence[Any]) -> Batch | None:
-        """Return the events of what was received, and how far that is."""
+        """Return the events of received messages, and the place that they reach."""
         assert self._place is not None
         records: list[Record] = []
         keys: list[str | None] = []
         places: list[tuple[int, int]] = []
-        # What the store has of a transaction that was begun holds until that one is over.
+        # The store's count of rows in a transaction is valid until that transaction ends.
         end, begun, done = self._place
         transaction, index, skip = self._transaction, self._index, self._skip
         is_swollen = self._stream is not None and self._stream.is_swollen
         for each in received:
             if isinstance(each, Keepalive):
-                # In a transaction it tells of the log before its commit.
+                # During a transaction, the message reports a place before its commit.
                 if transaction is None:
                     end = max(end, each.end)
                 if each.wants_reply:
-                    # Now, and once what it tells of is held: a server that stops waits for that.
+                    # Answer now, and again once the changes up to there are durable: a server that stops waits for that.
                     self._is_asked = True
                     self._tell()
                 continue
@@ -354,7 +354,7 @@ class PostgresChanges:
                     break
                 continue
             if found is not None:
-                # Of wal2json, messages that belong to no transaction: they are no changes, and have no place.
+                # Messages of wal2json outside of transactions are not changes, and have no position.
                 changes = [] if transaction is None else list(found)
             for record, key in changes:
                 if index >= skip:
@@ -367,7 +367,7 @@ class PostgresChanges:
         if place != self._place:
             self._place, self._failures = place, 0
         if is_swollen and transaction is None:
-            # Within a transaction the large message would come again, and swell the next connection.
+            # During a transaction, the large message would come again, and swell the next connection.
             self._shrink()
         if not records and not self._is_due():
             return None
@@ -375,13 +375,13 @@ class PostgresChanges:
         return Batch(self._partition, records, _at(places), self._place.text(), keys=keys)
 
     def _is_due(self) -> bool:
-        """Tell whether a place without events is to be put down: the server waits for it, or the last one was long ago."""
+        """Return whether to store a place without events: the server waits for it, or the last one was long ago."""
         if self._place == self._emitted or (self._place and self._place.transaction):
             return False
         return self._is_asked or time.monotonic() - self._emitted_at >= self._interval
 
     def _shrink(self) -> None:
-        """Close the connection, which frees its memory; the next one reads on from the place that was reached."""
+        """Close the connection, which frees its memory; the next one continues at the place that was reached."""
         assert self._stream is not None
         _LOGGER.debug("slot %s: connects again, to free the memory of a large message", self._slot)
         self._tell()
@@ -407,11 +407,11 @@ class PostgresChanges:
         wait = delay(self._failures)
         self._failures += 1
         self._retry_at = time.monotonic() + wait
-        # A server needs a moment to find out that the last run of the service is over.
+        # A server needs a moment to notice that the previous run of the service has ended.
         level = logging.INFO if isinstance(error, _InUseError) and self._failures < 5 else logging.WARNING
         _LOGGER.log(level, "slot %s: %s; tried again in %.1f s", self._slot, reason, wait)
 
-    # Saying how far it is held
+    # Confirming positions
 
     def acknowledge(self, partition: str, confirm: str) -> None:
         """See `Source`."""
@@ -423,7 +423,7 @@ class PostgresChanges:
             self._tell()
 
     def progress(self) -> None:
-        """See `Source`: what the server says of its log goes as far as it has sent it."""
+        """See `Source`: not available, because the server reports its log only as far as it has sent it."""
 
     def _tell(self) -> None:
         stream, self._told_at = self._stream, time.monotonic()
@@ -431,11 +431,11 @@ class PostgresChanges:
             try:
                 stream.tell(max(self._place.end, self._held), self._held)
             except psycopg.Error:
-                # Who reads finds out, too.
+                # The thread that reads finds out, too.
                 return
 
     def _keep_alive(self) -> None:
-        """Speak as long as nothing else does: a sink may keep the one who reads for long."""
+        """Send confirmations while no other thread does: a sink may block the reader for long."""
         while not self._closing.wait(self._interval):
             self._tell()
 
@@ -459,13 +459,13 @@ class PostgresChanges:
 
 @final
 class _Told:
-    """Makes one clear error of what the server says, without the password."""
+    """Raise one clear error for an error of the server, without the password."""
 
     def __init__(self, section: PostgresSource) -> None:
         self._section = section
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Do not act; `__exit__` maps the error."""
 
     def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, psycopg.Error):

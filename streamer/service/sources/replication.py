@@ -1,12 +1,13 @@
 """One replication connection to PostgreSQL: its streaming replication protocol, on libpq.
 
-A server that streams sends XLogData, one message of an output plugin each, and keepalives, which say how far it has read its log.
-The client says how far it has everything held; the server keeps its log from there on, and takes who says nothing for
-`wal_sender_timeout` for gone. So a thread speaks while the one that reads waits for a sink: a lock stands before libpq.
+A server that streams sends XLogData, one message of an output plugin each, and keepalives, which report how far it has read its
+log. The client reports up to which place everything is durable; the server keeps its log from there on. It considers a client
+gone that sends no report for `wal_sender_timeout`. So a thread sends reports while the reader waits for a sink; a lock protects
+libpq.
 https://www.postgresql.org/docs/15/protocol-replication.html
 
-psycopg 3 gives libpq as it is. psycopg2 has a cursor for replication, which was rejected: on a keepalive it confirms by
-itself, so before the store has that position. Then nobody could tell a slot that another one moved from ours.
+psycopg 3 exposes libpq as it is. psycopg2 has a cursor for replication, which was rejected: on a keepalive it confirms by itself,
+before the store has that position. Then a slot that another program moved could not be distinguished from ours.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from streamer.config.secret import SecretValue
 from streamer.errors import ConfigError, ServiceError
 from streamer.locks import Lock
 
-#: What a session is told, so that values are written as the decoders read them.
+#: Settings of a session, so that values have the format that the decoders read.
 _SETTINGS: Final = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
@@ -34,24 +35,25 @@ _SETTINGS: Final = {
     "timezone": "UTC",
 }
 _CONNECT_TIMEOUT: Final = 10
-#: How long one that answered a moment ago may take, in seconds: the least that libpq knows.
+#: The timeout of a ping to a server that answered a moment ago, in seconds: the least that libpq allows.
 _PING_TIMEOUT: Final = 2
 #: 2000-01-01, which PostgreSQL counts microseconds from, in seconds since the epoch.
 _EPOCH: Final = 946_684_800
 _DATA, _KEEPALIVE = 0x77, 0x6B  # w, k
 _ALIVE: Final = Struct(">QqB")
 _STATUS: Final = Struct(">cQQQqB")
-#: So often libpq is asked to read on where no message was whole: TLS may hold more than one reading takes, and then the socket
-#: has nothing that could be waited for.
+#: The number of reads that libpq may do without a whole message: TLS may buffer more than one read takes, and then the socket is
+#: not readable.
 _IN_VAIN: Final = 2
-#: libpq's buffer has room for the largest message so far, as long as the connection lives. A message past so many bytes is large.
+#: libpq's buffer keeps the size of the largest message for the lifetime of the connection. A message above this many bytes is
+#: large.
 _LARGE: Final = 16 * 1024 * 1024
-#: A connection stays swollen for so many seconds after its last large message: more of them may follow.
+#: A connection stays swollen for this many seconds after its last large message, because more of them may follow.
 _SETTLED: Final = 1.0
-#: It shuts down, has crashed, or starts.
+#: The server shuts down, has crashed, or starts.
 _NOT_NOW: Final = frozenset({"57P01", "57P02", "57P03"})
 _OF_TLS: Final = re.compile("SSL|certificate")
-#: A URI whose password holds what ends it would be read, and shown, as a host.
+#: If a password contains `@`, `/`, `?` or `#`, libpq would read, and show, a part of it as the host.
 _URI: Final = re.compile(r"postgres(?:ql)?://(?:[^@/?#]*@)?[^@]*", re.IGNORECASE)
 
 
@@ -62,7 +64,7 @@ class Data(NamedTuple):
 
 
 class Keepalive(NamedTuple):
-    """The server has read its log up to *end*, and sent all that it found."""
+    """The server has read its log up to *end*, and sent all changes that it found."""
 
     end: int
     wants_reply: bool
@@ -80,7 +82,7 @@ def lsn_text(number: int) -> str:
 
 
 def said(error: psycopg.Error, dsn: SecretValue) -> str:
-    """Return what an error says, and what the server advises, in one line and without the password."""
+    """Return the text of an error with the server's hint, in one line and without the password."""
     text = error.diag.message_primary or str(error).strip() or type(error).__name__
     if error.diag.message_detail:
         text = f"{text}: {error.diag.message_detail}"
@@ -95,21 +97,21 @@ def said(error: psycopg.Error, dsn: SecretValue) -> str:
 
 
 def is_away(error: psycopg.Error, dsn: SecretValue) -> bool:
-    """Tell whether the server of a failure does not answer now, or takes nobody yet or any more; whoever it is that asks."""
+    """Return whether an error means that the server does not answer now, or accepts no connections at the moment."""
     if error.sqlstate is not None:
         return error.sqlstate in _NOT_NOW
-    # Of who is not let in, libpq has no more than a text. What it says of TLS does not pass by waiting.
+    # If a login fails, libpq has only a text. Errors of TLS do not pass by waiting.
     if not isinstance(error, psycopg.OperationalError) or _OF_TLS.search(str(error)):
         return False
     if isinstance(error, errors.ConnectionTimeout) or error.pgconn is None:
-        # It said nothing, or nobody knows its name. libpq would not let other threads go on until it knew as much.
+        # No answer, or an unknown host name. `ping` waits that long, too, and blocks other threads meanwhile.
         return True
     found = pq.PGconn.ping(make_conninfo("", **{**_parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
     return found in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
 
 def connect(dsn: SecretValue, *, replication: bool) -> psycopg.Connection[Any]:
-    """Connect. Raises ServiceError where the secret is no connection string, psycopg.OperationalError."""
+    """Connect. Raises ServiceError if the secret is not a connection string, and psycopg.OperationalError."""
     parameters = _parameters(dsn)
     options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     given = {
@@ -134,7 +136,7 @@ def _parameters(dsn: SecretValue) -> dict[str, Any]:
     except ConfigError as error:
         raise ServiceError(f"dsn: {error}") from None
     except psycopg.Error:
-        # What libpq says of it quotes it.
+        # libpq's error quotes the string.
         raise ServiceError(f"dsn: {expected}") from None
 
 
@@ -173,7 +175,7 @@ class Replication:
         return pq.Escaping(self._libpq).escape_literal(text.encode()).decode()
 
     def create(self, slot: str, plugin: str, *, export: bool) -> tuple[int, str]:
-        """Make a slot; return where its changes begin, and the name of a snapshot of all before, if it is exported."""
+        """Create a slot; return where its changes begin, and the name of a snapshot of all earlier rows, if it is exported."""
         ((_, begin, snapshot, _),) = self.rows(
             f'CREATE_REPLICATION_SLOT "{slot}" LOGICAL "{plugin}" {"" if export else "NO"}EXPORT_SNAPSHOT'
         )
@@ -185,7 +187,7 @@ class Replication:
         self.rows(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(begin)} ({given})')
 
     def receive(self, most: int) -> list[Data | Keepalive]:
-        """Return what has come, once about *most* bytes of it."""
+        """Return the messages that have arrived, up to about *most* bytes."""
         found: list[Data | Keepalive] = []
         size = in_vain = 0
         with self._turn:
@@ -212,21 +214,21 @@ class Replication:
 
     @property
     def is_swollen(self) -> bool:
-        """Whether it keeps the memory of a large message, and no other one came lately. Only `close` frees that."""
+        """Whether it keeps the memory of a large message, and no other one came lately. Only `close` frees that memory."""
         return self._large_at is not None and time.monotonic() - self._large_at >= _SETTLED
 
     def wait(self, seconds: float) -> bool:
-        """Tell whether there is something to receive, after so long at most."""
+        """Return whether there is data to receive, after at most *seconds*."""
         return bool(self._ready.poll(seconds * 1000))
 
     def tell(self, received: int, held: int) -> None:
-        """Say how far all was received, and how far it is held; 0 for a place that is not known."""
+        """Report up to which place all was received, and up to which it is durable; 0 for an unknown place."""
         now = time.time_ns() // 1000 - _EPOCH * 10**6
         with self._turn:
             self._libpq.put_copy_data(_STATUS.pack(b"r", received, held, held, now, 0))
             self._libpq.flush()
 
     def close(self) -> None:
-        """Close it; what it held, such as its slot, is free then."""
+        """Close it, which releases its slot."""
         with self._turn:
             self._connection.close()

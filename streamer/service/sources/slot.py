@@ -1,4 +1,4 @@
-"""What a server of PostgreSQL says of itself and of a slot, and how far that was read."""
+"""The server's description of itself and of a slot, and the place up to which the slot was read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from streamer.service.sources.replication import Replication, lsn, lsn_text
 
 @final
 class Place(NamedTuple):
-    """How far a slot was read: all transactions that end there or before, and so many events of the next one."""
+    """The place in a slot: all transactions that end there or before, and the first events of the next one."""
 
     end: int
     transaction: int = 0
     events: int = 0
 
     def text(self) -> str:
-        """Write it as the store has it."""
+        """Return the text that the store has for it."""
         members: dict[str, Any] = {"lsn": lsn_text(self.end)}
         if self.transaction:
             members |= {"transaction": lsn_text(self.transaction), "events": self.events}
@@ -27,14 +27,14 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Place:
-        """Return what the store has."""
+        """Return the place of a text of the store."""
         members = json.loads(text)
         return cls(lsn(members["lsn"]), lsn(members.get("transaction", "0/0")), members.get("events", 0))
 
 
 @final
 class Slot(NamedTuple):
-    """What the server says of our slot."""
+    """The server's description of our slot."""
 
     plugin: str
     kind: str
@@ -46,18 +46,18 @@ class Slot(NamedTuple):
 
 @final
 class Server(NamedTuple):
-    """What the server says of itself."""
+    """The server's description of itself."""
 
     system: str
     timeline: str
     database: str
     slot: Slot | None
     sender_timeout: float
-    end: int  # of its log
+    end: int  # the end of its log
 
 
 def look(stream: Replication, section: PostgresSource) -> Server:
-    """Ask the server what there is. Raises ServiceError where its setup does not do."""
+    """Read the state of the server. Raises ServiceError if its setup does not fit."""
     ((system, timeline, end, database),) = stream.rows("IDENTIFY_SYSTEM")
     ((level, timeout, publications),) = stream.rows(
         "SELECT current_setting('wal_level'), (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
@@ -87,7 +87,7 @@ def look(stream: Replication, section: PostgresSource) -> Server:
 
 
 def check_room(stream: Replication) -> None:
-    """Raise ServiceError where the server has no slot left."""
+    """Raise ServiceError if the server has no slot left."""
     ((room,),) = stream.rows("SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)")
     if int(room or 0) <= 0:
         raise ServiceError("the server has no slot left; raise max_replication_slots, or drop an unused slot")

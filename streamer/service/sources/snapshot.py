@@ -1,4 +1,4 @@
-"""All rows of the tables that a slot tells the changes of, as they are where these begin."""
+"""The initial rows of the tables of a slot, as they are when its changes begin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamer.errors import EventError
 from streamer.service.protocols import Batch, Record, Refused
 from streamer.service.sources.lines import KEPT
 
-#: Rows of a table that are read at once.
+#: The rows of a table that are read at once.
 _ROWS: Final = 1000
 _LOGGER: Final = logging.getLogger("streamer.service")
 
@@ -27,7 +27,7 @@ def rows_of(
     """Yield all rows of the tables as inserts, and close the connection.
 
     Args:
-        reading: in a transaction that sees what the slot begins with.
+        reading: in a transaction that sees the state at the slot's beginning.
         keys: the primary key of each table.
     """
     count = 0
@@ -73,7 +73,7 @@ def rows_of(
 
 
 def _tables(reading: psycopg.Connection[Any], section: PostgresSource) -> list[tuple[str, str, list[str], str | None, bool]]:
-    """Return schema, name, columns and condition of the tables that are read, and whether rows stand in its partitions."""
+    """Return schema, name, columns and condition of each table to read, and whether its rows are in partitions."""
     if section.plugin == "pgoutput":
         tables = reading.execute(
             "SELECT schemaname, tablename, to_jsonb(p) -> 'attnames', to_jsonb(p) ->> 'rowfilter'"
@@ -103,7 +103,7 @@ def _tables(reading: psycopg.Connection[Any], section: PostgresSource) -> list[t
 def _table(
     reading: psycopg.Connection[Any], name: str, columns: Sequence[str], types: Sequence[int], key: Sequence[str]
 ) -> Table:
-    """Return what reads the rows of a table."""
+    """Return a reader for the rows of a table."""
     own = reading.execute(
         "SELECT t.oid::bigint, n.nspname, t.typname FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace"
         " WHERE t.oid = ANY (%s)",

@@ -1,4 +1,4 @@
-"""Standard input. It cannot be read again, so there is no position to go back to: what dies with the process is lost."""
+"""Standard input. It cannot be read again, so it has no position to return to: records in flight are lost with the process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StdinLines:
 
     def read(self, wait: float) -> Batch | None:
         """See `Source`."""
-        # Who compresses does not wait for an event; what is decompressed may say more than was read of it last.
+        # Reads of compressed text do not wait for `poll`, because the decompressor may still have data from earlier reads.
         if self._inflated is None and not self._ready.poll(wait * 1000):
             return None
         try:
@@ -82,7 +82,7 @@ class StdinLines:
         """See `Source`."""
 
     def progress(self) -> None:
-        """See `Source`: nobody knows what a pipe will say."""
+        """See `Source`: not available for a pipe."""
 
     def lost(self, partition: str) -> None:
         """See `Source`."""

@@ -1,4 +1,4 @@
-"""What was matched and waits for endpoints that may be slow, or down: attempts, their schedule, and what is given up.
+"""Messages that wait for endpoints, which may be slow or down: attempts, their schedule, and dead letters.
 
 ```
 the store ─► lines in memory, one a key ─► ready ─► [ a thread for each attempt ] ─► delivered: leaves the store
@@ -6,18 +6,18 @@ the store ─► lines in memory, one a key ─► ready ─► [ a thread for e
                       └──── due, as the store has it ◄─────────┴─► given up: a dead letter
 ```
 
-Contract: of one key, one message is on its way to a sink at a time, or some that stand together in one request; the next one
-leaves once those before it are delivered or given up. So a key keeps its order through failures and restarts, and one that fails
-waits alone. Messages without a key have no order.
+Contract: a key has one message in flight to a sink at a time, or several that share one request. The next message leaves once
+those before it are delivered or dead letters. So a key keeps its order through failures and restarts, and a failing key delays
+only itself. Messages without a key have no order.
 
-The store is the truth. One thread owns what is in memory; threads that attempt get a job, and hand back what came of it. What
-they have delivered is deleted some at a time, in one commit: after a crash it is delivered again, with its ids.
+The store is the truth. One thread owns the state in memory; threads that attempt get a job, and return its result. Delivered
+messages are deleted several at a time, in one commit: after a crash they are delivered again, with the same ids.
 
 ```
 spool.py     who fills it, the thread that owns it, the threads that attempt
-delivery.py  one sink: its lines, what is on its way, what came of it
-breaker.py   how an endpoint is treated, and whether it is asked
-history.py   what a gateway without an endpoint was given, for those who read it
+delivery.py  one sink: its lines, its requests in flight, their results
+breaker.py   how an endpoint is treated, and whether it gets requests
+history.py   the messages of a gateway without an endpoint, for its readers
 ```
 """
 

@@ -1,4 +1,4 @@
-"""The thread in which all attempts are made, each of which waits for its endpoint and none for another."""
+"""The thread that makes all attempts; an attempt waits only for its own endpoint."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from streamer.service.store.rows import Waiting
 
 _LOGGER: Final = logging.getLogger("streamer.service")
 
-#: Messages of one request, the keys that wait for it, and where it goes.
+#: The messages of one request, the keys that wait for it, and its endpoint.
 Job: TypeAlias = tuple[Delivery, Endpoint, list[Waiting], list[Line]]
-#: A request, and what came of it: an error is one that an endpoint did not expect.
+#: A request and its result. An exception is one that the endpoint did not expect.
 Answer: TypeAlias = tuple[Delivery, Endpoint, list[Waiting], list[Line], Outcome | BaseException]
 
 
 @final
 class Attempting:
-    """An event loop in a thread of its own, which ends with the process at the latest.
+    """An event loop in its own thread, which ends with the process at the latest.
 
-    One thread instead of one an attempt: threads that wait for Python's lock cost more than the requests.
+    It is one thread rather than one for each attempt: threads that wait for Python's lock cost more than the requests.
 
     Args:
-        answered: is called in that thread, with all answers that came together.
-        attempts: is told of each.
+        answered: is called in that thread, with all results that arrived together.
+        attempts: records each attempt.
     """
 
     def __init__(self, answered: Callable[[Sequence[Answer]], None], attempts: Attempts) -> None:
@@ -51,7 +51,7 @@ class Attempting:
             self._running().call_soon_threadsafe(self._start, jobs)
 
     def once(self, endpoint: Endpoint, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
-        """Make an attempt past all others, and wait for what comes of it. Raises ServiceError at the end."""
+        """Make an attempt ahead of all others, and return its result. Raises ServiceError if the service is ending."""
         with self._lock:
             done = None if self._is_over else asyncio.run_coroutine_threadsafe(endpoint.send(ids, messages), self._running())
         try:
@@ -62,7 +62,7 @@ class Attempting:
         raise ServiceError("the service is ending")
 
     def end(self, endpoints: Iterable[Endpoint]) -> None:
-        """Close endpoints, and break off what is under way."""
+        """Close endpoints, and cancel the attempts in flight."""
         for endpoint in endpoints:
             endpoint.close()
         with self._lock:
@@ -90,7 +90,7 @@ class Attempting:
     def _start(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             task = asyncio.get_running_loop().create_task(self._attempt(*job))
-            # A loop alone does not keep a task.
+            # A loop keeps only a weak reference to a task.
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -114,16 +114,16 @@ class Attempting:
 
 
 async def _break_off() -> None:
-    # What was asked for last begins, so that whoever waits for it is told.
+    # Let attempts begin that were just scheduled, so that their callers get a result.
     await asyncio.sleep(0)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    # What was closed is told so in the next turn.
+    # A cancelled task handles its cancellation in the next turn of the loop.
     await asyncio.sleep(0)
 
 
 def _unexpected(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    # An attempt says what came of it; what a transport says besides may quote what an endpoint has sent.
+    # The attempt reports its result. A transport's own messages may quote what the endpoint has sent.
     _LOGGER.debug("a connection to an endpoint: %s", type(context.get("exception")).__name__)

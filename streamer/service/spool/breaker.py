@@ -1,7 +1,7 @@
-"""How an endpoint is treated, and whether it is asked at all.
+"""How an endpoint is treated: the terms of its delivery, and the breaker that stops requests to it.
 
-A breaker opens when requests of `TRIP` different keys have failed in a row, or when the endpoint asks for time. Then one request
-at a time finds out whether it is back. So an endpoint that is down costs a few messages an attempt, and not all of them all.
+A breaker opens when requests of `TRIP` different keys have failed in a row, or when the endpoint requests a delay. Then one
+request at a time probes whether it is back. So an endpoint that is down costs an attempt for a few messages, and not for all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Self, final
 
 from streamer.config.schema.service import Delivery
 
-#: Requests of so many keys fail in a row before an endpoint is taken for down.
+#: Requests of this many keys must fail in a row before an endpoint is considered down.
 TRIP: Final = 5
 
 
@@ -25,12 +25,12 @@ class Terms:
     Attributes:
         concurrency: requests at once.
         batch, batch_bytes: messages and bytes of a request; one message may have more bytes.
-        first, most: seconds until the second attempt, and between attempts at most.
-        attempts: after which a message is given up.
-        on_exhausted: whether its key then goes on, or waits until the dead letter is replayed or dropped.
+        first, most: seconds until the second attempt, and the longest wait between attempts.
+        attempts: the number of attempts before a message becomes a dead letter.
+        on_exhausted: whether its key then continues, or waits until the dead letter is replayed or dropped.
         bytes: room in the spool.
         when_full: whether sources wait for room, or the oldest messages become dead letters.
-        is_paused: whether nothing is begun.
+        is_paused: whether requests are paused.
     """
 
     concurrency: int = 8
@@ -46,7 +46,7 @@ class Terms:
 
     @classmethod
     def of(cls, delivery: Delivery, **more: Any) -> Self:
-        """Return the terms that a configuration has for all endpoints, and those that one has besides."""
+        """Return the terms that a configuration has for all endpoints, with the additional ones of one endpoint."""
         common: dict[str, Any] = {
             "first": delivery.retry.first.total_seconds(),
             "most": delivery.retry.most.total_seconds(),
@@ -58,13 +58,13 @@ class Terms:
         return cls(**common | more)
 
     def delay(self, attempts: int) -> float:
-        """Return how long to wait after so many attempts: twice as long each time, and some random part less."""
+        """Return the wait in seconds after this number of attempts: it doubles each time, and a random part is subtracted."""
         return min(self.first * 2.0 ** min(attempts - 1, 60), self.most) * random.uniform(0.5, 1.0)
 
 
 @final
 class Breaker:
-    """Whether an endpoint is asked at all."""
+    """Decides whether an endpoint gets requests."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -72,11 +72,11 @@ class Breaker:
         self._trips = 0
         self.state: Literal["closed", "half_open", "open"] = "closed"
         self.until = 0.0
-        #: Until when the endpoint wants to hear nothing, whatever it answers to what was on its way.
+        #: Until then the endpoint wants no requests, whatever it answers to those in flight.
         self._quiet_until = 0.0
 
     def lets(self, now: float, flying: int) -> bool:
-        """Tell whether one more request may begin."""
+        """Return whether one more request may begin."""
         if self.state == "closed":
             return flying < self._terms.concurrency
         if self.state == "open" and now >= self.until:
@@ -84,7 +84,7 @@ class Breaker:
         return self.state == "half_open" and flying == 0
 
     def good(self, now: float) -> bool:
-        """Note that the endpoint answers; tell whether it did not before."""
+        """Record that the endpoint answers; return whether it did not before."""
         if now < self._quiet_until:
             self.state, self.until = "open", self._quiet_until
             return False
@@ -93,7 +93,7 @@ class Breaker:
         return was != "closed"
 
     def bad(self, name: Hashable, now: float, after: float | None) -> bool:
-        """Note that a request of a key has failed; tell whether that opens it."""
+        """Record that a request of a key has failed; return whether that opens the breaker."""
         if after is not None:
             self._quiet_until = max(self._quiet_until, now + min(after, self._terms.most))
         if self.state == "open":

@@ -1,7 +1,7 @@
-"""One sink of the spool: which of its messages is next, what is on its way, and what came of it.
+"""One sink of the spool: its next messages, its requests in flight, and their results.
 
-The store is the truth. In memory stands a window of it: for each sink so many messages as `MOST_HELD` says, and of each key that
-waits a number and a time. Messages of a key stand in a line; a line that fails waits alone.
+The store is the truth. Memory has a window of it: at most `MOST_HELD` messages for each sink, and a number and a time for each
+key that waits. The messages of a key form a line; a line that fails waits without delaying the others.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from streamer.service.spool.breaker import Breaker, Terms
 from streamer.service.store.rows import NEVER, Changes, Lane, Waiting
 from streamer.service.store.store import Store
 
-#: So much of a sink's messages is in memory.
+#: The most messages of a sink in memory, and the most bytes.
 MOST_HELD: Final = 2_000
 MOST_HELD_BYTES: Final = 8 * 1024 * 1024
-#: So many of them are of one key.
+#: The most of them that have the same key.
 MOST_OF_A_KEY: Final = 100
-#: So many keys of a sink wait for another attempt; where more would, no other key is begun until some are through.
+#: The most keys of a sink that wait for another attempt. At this limit, no other key is begun until some are through.
 MOST_BLOCKED: Final = 10_000
-#: So many messages are read at once.
+#: The most messages and bytes of one read.
 PAGE: Final = 500
 PAGE_BYTES: Final = 2 * 1024 * 1024
-#: How often the log says the same of one sink, in seconds.
+#: The log repeats a message about one sink after this many seconds at the earliest.
 QUIET: Final = 10.0
 _LOGGER: Final = logging.getLogger("streamer.service")
 
-#: What metrics call the webhooks of tenants' own gateways, all together; no sink has a colon in its name.
+#: The name in metrics of all webhooks of tenants' own gateways; other sinks have no colon in their name.
 WEBHOOKS: Final = "gateways:webhook"
 
-#: A key; of a message without one its number, so that it stands alone.
+#: A key. A message without a key has its number instead, so that it is in a line by itself.
 Name: TypeAlias = int | tuple[int]
 
 
@@ -50,12 +50,12 @@ def _name(row: Waiting) -> Name:
 @final
 @dataclass(slots=True, eq=False)
 class Line:
-    """The messages of one key that are next.
+    """The next messages of one key.
 
     Attributes:
-        waiting: those in memory, in order; none of what is on its way.
+        waiting: the messages in memory, in order, without those in flight.
         last: the number after which the store has more.
-        has_more: whether it may have, of what was passed by already.
+        has_more: whether the store may have more among the messages already read past.
     """
 
     name: Name
@@ -68,12 +68,12 @@ class Line:
 @final
 @dataclass(slots=True, eq=False)
 class Owner:
-    """A tenant, as far as its own gateways share what one tenant may have.
+    """A tenant, and the limits that its own gateways share.
 
     Attributes:
-        most_bytes, most_requests: of all of its gateways together.
-        bytes: that the spool holds for them, histories among them.
-        requests: on their way.
+        most_bytes, most_requests: the limits of all of its gateways together.
+        bytes: of their messages in the spool, including histories.
+        requests: in flight.
     """
 
     tenant: str
@@ -85,7 +85,7 @@ class Owner:
 
 @final
 class Delivery:
-    """One sink: its lines, and what is on its way. Its thread alone uses it."""
+    """One sink: its lines, and its requests in flight. Only the spool's thread uses it."""
 
     def __init__(
         self, name: str, endpoint: Endpoint, terms: Terms, target: str, lane: Lane, store: Store, owner: Owner | None = None
@@ -93,7 +93,7 @@ class Delivery:
         self.name, self.endpoint, self.terms, self.target, self.lane, self.owner = name, endpoint, terms, target, lane, owner
         self.label = name if owner is None else WEBHOOKS
         self.is_forgotten = False
-        # A tenant's endpoint that fails is the tenant's business, and no news to who runs the service.
+        # A failing endpoint of a tenant concerns the tenant; the operator's log has it at debug level only.
         self._where, self._level = (f"sinks.{name}", 0) if owner is None else (name, logging.DEBUG)
         self._store = store
         self.breaker = Breaker(terms)
@@ -118,7 +118,7 @@ class Delivery:
         self._is_told_down = False
 
     def become(self, endpoint: Endpoint, terms: Terms, target: str) -> None:
-        """Deliver to another endpoint, or in another way, from the next request on; what is on its way ends as it began."""
+        """Deliver to another endpoint, or on other terms, from the next request on. Requests in flight end as they began."""
         if endpoint is not self.endpoint:
             self.endpoint.close()
         if (target, terms) != (self.target, self.terms):
@@ -126,7 +126,7 @@ class Delivery:
         self.endpoint, self.terms, self.target = endpoint, terms, target
 
     def change(self, messages: int, size: int, matches: int) -> None:
-        """Note that the spool has more for it, or less."""
+        """Add to the numbers of messages, bytes and matches in the spool; negative values subtract."""
         self.messages += messages
         self.bytes += size
         self.matches += matches
@@ -134,7 +134,7 @@ class Delivery:
             self.owner.bytes += size
 
     def settled(self) -> tuple[int, int]:
-        """Note that what was settled is in the store; return the matches that are delivered, and those given up."""
+        """Note that the results are in the store; return the matches that were delivered, and those of dead letters."""
         delivered, dead = self.settled_matches, self.settled_dead
         self.change(-self.settled_messages, -self.settled_bytes, -delivered - dead)
         self.settled_matches = self.settled_dead = self.settled_messages = self.settled_bytes = 0
@@ -143,17 +143,17 @@ class Delivery:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to begin, now or later."""
+        """Whether there is no message to begin, now or later."""
         return not self._ready and self._is_at_end and not self._blocked
 
     @property
     def state(self) -> str:
-        """Whether its endpoint is asked: `closed`, `half_open`, `open`, or `disabled` after 410."""
+        """The state of its endpoint: `closed`, `half_open`, `open`, or `disabled` after 410."""
         return "disabled" if self.is_gone else self.breaker.state
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left that will be delivered without somebody's doing."""
+        """Whether every message that can be delivered without intervention has been delivered."""
         is_off = self.is_gone or self.terms.is_paused
         if self.requests or (not is_off and (self._ready or not self._is_at_end)):
             return False
@@ -161,12 +161,12 @@ class Delivery:
 
     @property
     def blocked(self) -> int:
-        """How many keys wait for another attempt."""
+        """The number of keys that wait for another attempt."""
         return len(self._blocked)
 
     @property
     def stuck(self) -> int:
-        """How many messages are tried on, since there is no room for their dead letters."""
+        """The number of messages that are retried because there is no room for their dead letters."""
         return len(self._stuck)
 
     @property
@@ -174,18 +174,18 @@ class Delivery:
         return self._read_all == self._additions
 
     def more(self) -> None:
-        """Learn that the store has more; the thread that adds calls it."""
+        """Note that the store has more messages; the thread that adds them calls it."""
         self._additions += 1
 
     def load(self, now: float) -> None:
-        """Read on in the store, as far as there is room."""
+        """Read more messages from the store, as far as there is room."""
         while (
             not (self._is_at_end or self.is_gone)
             and self._held < MOST_HELD
             and self._held_bytes < MOST_HELD_BYTES
             and len(self._blocked) < MOST_BLOCKED
         ):
-            # What is added from here on may not be among them.
+            # The result may lack messages that are added from here on.
             additions = self._additions
             rows = self._store.waiting(self.lane, self._cursor, PAGE, PAGE_BYTES)
             if not rows:
@@ -200,7 +200,7 @@ class Delivery:
         if line is None:
             line = self._lines[name] = Line(name)
             if row.due and (wait := self._wait(row.due)) > 0:
-                # The schedule of the process before this one.
+                # The schedule that the previous process stored.
                 self._block(line, row.number, now + wait)
                 return
             self._ready.append(line)
@@ -216,11 +216,11 @@ class Delivery:
         self._held_bytes += len(row.body)
 
     def _wait(self, due: int) -> float:
-        # A clock that was set back makes nobody wait longer than between any two attempts.
+        # A clock that was set back delays a message by at most the longest wait between two attempts.
         return inf if due == NEVER else min(due / 1000 - time.time(), self.terms.most)
 
     def _block(self, line: Line, number: int, due: float) -> None:
-        """Let a line wait, from a message on; the store has what it forgets."""
+        """Delay a line, from a message on; the store keeps the messages that memory drops."""
         for row in line.waiting:
             self._forget(row)
         line.waiting.clear()
@@ -233,7 +233,7 @@ class Delivery:
         self._held_bytes -= len(row.body)
 
     def _filled(self, line: Line) -> bool:
-        """Tell whether a line has a message, and read more of the store where it has none in memory."""
+        """Return whether a line has a message. Read more from the store if it has none in memory."""
         if not line.waiting and line.has_more:
             if isinstance(line.name, tuple):
                 found = self._store.waiting(self.lane, line.last, 1, 1)
@@ -249,7 +249,7 @@ class Delivery:
         return bool(line.waiting)
 
     def take(self, now: float) -> tuple[list[Waiting], list[Line]] | None:
-        """Return messages for one request, and their lines; None where none may begin."""
+        """Return messages for one request, and their lines; None if no request may begin."""
         while self._blocked and self._blocked[0][0] <= now:
             _, _, line = heappop(self._blocked)
             line.is_blocked = False
@@ -288,7 +288,7 @@ class Delivery:
     def _fits(self, row: Waiting, size: int) -> bool:
         return size + len(row.body) <= self.terms.batch_bytes and row.number not in self._alone
 
-    # What came of a request
+    # Results of requests
 
     def done(
         self,
@@ -299,7 +299,7 @@ class Delivery:
         changes: Changes,
         now: float,
     ) -> None:
-        """Note what came of a request to an endpoint, which another one may have taken the place of meanwhile."""
+        """Record the result of a request to an endpoint, which may have been replaced meanwhile."""
         self.requests -= 1
         if self.owner is not None:
             self.owner.requests -= 1
@@ -310,7 +310,7 @@ class Delivery:
             self._forget(row)
         self.results["retried" if outcome.result == "later" else "refused" if outcome.result == "never" else outcome.result] += 1
         if endpoint is not self.endpoint and outcome.result in ("later", "gone"):
-            # It says nothing of the one that is asked now.
+            # The result is about the replaced endpoint, so it does not count for the new one.
             self._put_back(rows, lines)
             return
         if outcome.result == "later":
@@ -337,7 +337,7 @@ class Delivery:
             self._log(logging.ERROR, f"{told}; give it another url, or start with --enable %s", outcome.reason, self.name)
             self._put_back(rows, lines)
         elif len(rows) > 1:
-            # One of them may be to blame, and is found by sending each alone.
+            # One of them may be at fault; sending each by itself finds it.
             self._alone.update(row.number for row in rows)
             self._put_back(rows, lines)
         elif self._has_room(rows[0], outcome.reason, changes):
@@ -406,7 +406,7 @@ class Delivery:
         return self._store.has_room(changes.dead_bytes + len(row.body) + len(reason))
 
     def _keep(self, row: Waiting, changes: Changes) -> None:
-        """Let a message wait that would be given up, as long as there is no room for its letter: none is ever lost for that."""
+        """Keep retrying a message that has failed for good until there is room for its dead letter, so that it is not lost."""
         self._stuck.add(row.number)
         changes.tried.append((row.attempts, int((time.time() + self.terms.most) * 1000), row.number))
         if self._quiet.due("stuck") is not None:
@@ -427,9 +427,10 @@ class Delivery:
         _LOGGER.log(self._level or level, text, self._where, *values)
 
     def evict(self, size: int, changes: Changes) -> int:
-        """Give up the oldest messages that are not on their way, of so many bytes; return of how many there were.
+        """Turn the oldest messages that are not in flight into dead letters, at least *size* bytes of them. Return their number.
 
-        Where there is no room for their dead letters none is given up, but of tenants' own gateways, which keep nobody waiting.
+        If there is no room for dead letters, only messages of tenants' own gateways are evicted, because these must not block the
+        sources.
         """
         given_up: set[int] = set()
         names: set[Name] = set()
@@ -461,12 +462,12 @@ class Delivery:
             for row in [row for row in line.waiting if row.number in given_up]:
                 line.waiting.remove(row)
                 self._forget(row)
-        # A key that waited for a message that is given up now goes on.
+        # A key that waited for one of these messages continues.
         self.unblock(*given_up)
         return freed
 
     def unblock(self, *numbers: int) -> None:
-        """Let the keys go on that wait for these messages."""
+        """Let the keys that wait for these messages continue."""
         wanted = frozenset(numbers)
         self._blocked = [(0.0 if line.last + 1 in wanted else due, order, line) for due, order, line in self._blocked]
         heapify(self._blocked)

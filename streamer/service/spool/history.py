@@ -1,13 +1,14 @@
-"""What a tenant's gateway without a URL was given lately, in the store: streams read it, and begin again in it.
+"""The latest messages of a tenant's gateway without a URL, in the store. Streams read them, and resume in them.
 
 ```
 … gone │ first+1 … … … … … last │ ◄─ committed with the events' positions
        └ trimmed by size and age
 ```
 
-A message is delivered when it is here: it is on the disk, and outlives the process. Numbers only grow, and none is given twice,
-so a reader that knows a number finds what came after it, or that some of it is gone. Rejected was to keep each message until
-somebody confirms it: who never comes back would keep all of them, and there may be many readers.
+A message counts as delivered once it is here: it is on the disk, and outlives the process. Numbers only grow and are never
+reused, so a reader that has a number finds the messages after it, or learns that some of them are gone. The rejected alternative
+was to keep each message until a reader confirms it: a reader that never returns would keep all of them, and there may be many
+readers.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from streamer.service.spool.delivery import Owner
 from streamer.service.store.rows import Lane, milliseconds
 from streamer.service.store.store import Store
 
-#: What metrics call all histories together.
+#: The name in metrics of all histories together.
 STREAMS: Final = "gateways:stream"
-#: A history that is full is cut by one part of so many, so that it is not cut for each message.
+#: A full history is cut by this fraction of its limit, so that it is not cut for each message.
 _PARTS: Final = 8
-#: So many messages are looked at in one cut, so that no commit waits long for it.
+#: The most messages that one cut examines, so that commits do not wait long for it.
 _LOOKED_AT: Final = 2_000
-#: How often one looks for what is too old, in seconds.
+#: The interval between checks for old messages, in seconds.
 _LOOK: Final = 10.0
 
 
 @final
 class History:
-    """One gateway's. The thread of the spool cuts it; any other may read its attributes.
+    """The history of one gateway. The spool's thread cuts it; any other thread may read its attributes.
 
     Attributes:
-        mark: tells its numbers from those of another history that had its name.
-        first: the number before the oldest message. It is moved before those messages are gone: who reads, and finds it where it
-            was, has missed nothing.
-        last: the number of the newest one.
+        mark: distinguishes its numbers from those of another history that had its name.
+        first: the number before the oldest message. It moves before those messages are deleted: if it has not moved after a read,
+            the reader has missed no message.
+        last: the number of the newest message.
     """
 
     def __init__(self, name: str, lane: Lane, store: Store, owner: Owner, most_bytes: int, most_age: float) -> None:
@@ -52,28 +53,28 @@ class History:
         self._looked = -inf
 
     def find(self) -> None:
-        """Find where it begins: another process may have cut it."""
+        """Read its beginning from the store: another process may have cut it."""
         last, oldest = self.last, self._store.oldest_of(self.lane, 1)
         self.first = oldest[0][0] - 1 if oldest else last
 
     def added(self, messages: int, size: int, matches: int) -> None:
-        """Learn that the store has more."""
+        """Count new messages of the store."""
         self.delivered += matches
         self.change(messages, size)
 
     def forget(self) -> None:
-        """Learn that it is gone."""
+        """Note that it was deleted."""
         self.is_forgotten = True
         self.owner.bytes -= self.bytes
 
     def look(self, now: float) -> None:
-        """Take out what is too much or too old, if it is time to look whether anything is."""
+        """Delete messages beyond the limits of size and age, if a check is due."""
         if self.bytes > self.most_bytes or now - self._looked >= min(self.most_age, _LOOK):
             self._looked = now
             self.cut(milliseconds())
 
     def cut(self, now: int, excess: int = 0) -> int:
-        """Take out what is too much or too old, or of so many bytes at least; return the bytes that are gone.
+        """Delete messages beyond the limits of size and age, and at least *excess* bytes. Return the number of bytes deleted.
 
         Args:
             now: in milliseconds since the epoch.
@@ -97,7 +98,7 @@ class History:
         return size
 
     def change(self, messages: int, size: int, matches: int = 0) -> None:
-        """Note that it has more, or less."""
+        """Add to its numbers; negative values subtract."""
         self.messages += messages
         self.matches += matches
         self.bytes += size

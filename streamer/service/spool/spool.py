@@ -1,9 +1,9 @@
-"""Who fills the spool, and the thread that owns it; attempts are made in another (`attempting.py`).
+"""The spool: processes fill it, and one thread owns it. Other threads make the attempts (`attempting.py`).
 
-Where several processes share a store each fills the spool, and one *leads*: it alone attempts, so that a key has one attempt at a
-time. The store says who leads, for `LEASE` seconds at a time. Who stops gives that up; who dies, or stands still, is followed
-once they are over, and can put nothing down of what it attempted (`Fenced`). Who begins to lead knows what the store has, and
-nothing else.
+If several processes share a store, each fills the spool, and one *leads*: only the leader attempts, so that a key has one attempt
+at a time. The store records the leader, for `LEASE` seconds at a time. A process that stops releases the lease. If a leader dies
+or stalls, another process follows once the lease has expired, and the old leader can no longer record its attempts (`Fenced`). A
+new leader starts from the contents of the store only.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Changes, DeadLetter, Spooled, milliseconds
 from streamer.service.store.store import Store
 
-#: Requests on their way, to all endpoints together, and so many of them to tenants' own gateways.
+#: The most requests in flight to all endpoints together, and the most of them to tenants' own gateways.
 MOST_REQUESTS: Final = 256
 MOST_OWN: Final = 192
-#: A tenant that holds too much is cut by one part of so many more, so that it is not cut for each message.
+#: A tenant over its limit is cut by this additional fraction of the limit, so that it is not cut for each message.
 _PARTS: Final = 32
-#: What came of attempts is put down after so long, in seconds, or when it is so many messages.
+#: Results of attempts are committed after this many seconds, or once there are this many messages.
 GATHER: Final = 0.02
 MOST_GATHERED: Final = 1_000
-#: How often one looks for what is due, in seconds.
+#: The interval between checks for due messages, in seconds.
 TICK: Final = 0.05
-#: How long a process leads without saying so again, in seconds, and for how much less it attempts: clocks run apart a little.
+#: A process leads for this many seconds unless it renews the lease. It stops attempting a margin earlier, because clocks drift.
 LEASE: Final = 10.0
 _MARGIN: Final = 2.0
-#: What this process did not add is counted so often, in seconds.
+#: The interval between counts of messages that other processes added, in seconds.
 _COUNT: Final = 5.0
-#: What metrics call a spool that is shared: messages that a process puts there are that process's business no more.
+#: The name of a shared spool in metrics. A process counts its messages as delivered once they are in it.
 SHARED: Final = "spool"
 _LOGGER: Final = logging.getLogger("streamer.service")
 _T = TypeVar("_T")
@@ -57,27 +57,28 @@ _T = TypeVar("_T")
 @final
 @dataclass(slots=True)
 class _Asking:
-    """Somebody who waits for room."""
+    """A thread that waits for room."""
 
     sizes: Mapping[str, int]
     granted: threading.Event = field(default_factory=threading.Event)
 
 
-#: Stands for messages that are in the store: who wants them reads them there.
+#: Stands for messages that are in the store; a reader reads them there.
 _ANYTHING: Final = Spooled("", None, "", 0, "", "", 0, 0, b"")
 
 
 @final
 class Spool:
-    """Delivers what the store holds for its endpoints. `run` has a thread to itself; any other may call the rest.
+    """Deliver the messages that the store has for its endpoints. `run` has a thread to itself; any other thread may call the
+    other methods.
 
     Args:
         dead_letter: the sink that gets a message about each dead letter; empty for none.
 
     Attributes:
-        announce: is called with dead letters before they are put down, where that sink is not one of its own.
-        attempts: the last ones.
-        tell: is called with what histories have more, and its numbers, by the thread that put it there.
+        announce: is called with dead letters before they are stored, if that sink is not one of the spool's own.
+        attempts: the latest attempts.
+        tell: is called with the new messages of histories and their numbers, by the thread that added them.
     """
 
     def __init__(self, store: Store, counts: Counts, dead_letter: str = "") -> None:
@@ -109,30 +110,30 @@ class Spool:
     def add(
         self, name: str, endpoint: Endpoint, terms: Terms, target: str, owner: Owner | None = None, *, again: bool = False
     ) -> None:
-        """Deliver what is for a sink to an endpoint, from now on; in place of the one that had this name.
+        """Deliver the messages of a sink to an endpoint from now on. It replaces the previous endpoint of this name.
 
         Args:
-            target: what changes when the endpoint is another one, and holds no secret. One that wanted no more is asked then.
+            target: identifies the endpoint, without secrets. If it changed, a disabled endpoint gets messages again.
             owner: the tenant whose own gateway it is.
-            again: ask one that wanted no more in any case.
+            again: deliver again to a disabled endpoint in any case.
         """
         self._do(lambda: self._add(name, endpoint, terms, target, owner, again))
 
     def remove(self, name: str) -> None:
-        """Deliver no more to a sink; what is on its way ends, and its messages stay in the store."""
+        """Stop deliveries to a sink. Requests in flight end, and its messages stay in the store."""
         self._do(lambda: self._remove(name))
 
     def clear(self, name: str) -> int | None:
-        """Forget the messages for a sink that was taken out; return how many there were, None where it was not, or never was.
+        """Delete the messages of a removed sink. Return their number; None if the sink was not removed or never existed.
 
         Raises:
-            ServiceError: requests to it are on their way, or the store failed.
+            ServiceError: requests to it are in flight, or the store failed.
         """
         is_mine = name in self._deliveries or name in self._histories
         return self._do(lambda: None if is_mine else self._clear(name))
 
     def add_history(self, name: str, owner: Owner, most_bytes: int, most_age: float) -> None:
-        """Keep what is for a sink for those who read it: so many bytes, and for so many seconds."""
+        """Keep the messages of a sink for readers: at most *most_bytes* bytes, and for *most_age* seconds."""
 
         def add() -> None:
             if (before := self._histories.get(name)) is not None:
@@ -144,50 +145,53 @@ class Spool:
         self._do(add)
 
     def forget(self, name: str, delete: Callable[[], tuple[int, int, int]]) -> None:
-        """Drop what is held for the gateway of a tenant, and deliver no more to it.
+        """Delete the messages of a tenant's gateway, and stop deliveries to it.
 
         Args:
-            delete: takes it out of the store, and returns messages, bytes and matches that it held.
+            delete: deletes them in the store, and returns the number of messages, bytes and matches.
         """
         self._do(lambda: self._forget(name, delete))
 
     @property
     def sinks(self) -> Collection[str]:
-        """The names of the sinks that it delivers to."""
+        """The names of the sinks that the spool delivers to."""
         return self._deliveries.keys()
 
     @property
     def histories(self) -> Mapping[str, History]:
-        """Those that there are, by the names of their sinks."""
+        """The histories, by the names of their sinks."""
         return self._histories
 
     def delivery(self, name: str) -> Delivery | None:
-        """Return how it stands with a sink; other threads only look."""
+        """Return the delivery of a sink; other threads may only read it."""
         return self._deliveries.get(name)
 
     def enable(self, name: str) -> bool:
-        """Deliver again to an endpoint that wanted no more; tell whether it was so."""
+        """Deliver again to a disabled endpoint; return whether it was disabled."""
         return self._do(lambda: self._enable(name, self._deliveries.get(name)))
 
     def test(self, name: str, identity: str, message: bytes) -> Outcome | None:
-        """Post a message to a sink past all that waits; None where there is no such sink. Raises ServiceError at the end."""
+        """Post a message to a sink, ahead of all waiting messages.
+
+        Return None if the sink does not exist. Raises ServiceError if the service is ending.
+        """
         delivery = self._deliveries.get(name)
         return None if delivery is None else self._attempting.once(delivery.endpoint, [identity], [message])
 
     def replay(self, letters: Sequence[DeadLetter]) -> None:
-        """Put messages that were given up into the spool again; the letters are dropped. See `Store.respool`."""
+        """Return messages of dead letters to the spool; the letters are deleted. See `Store.respool`."""
         self._do(lambda: self._replay(letters))
 
     def drop(self, letters: Sequence[DeadLetter]) -> int:
-        """Drop dead letters, and what waits for them; return how many there were."""
+        """Delete dead letters, and the messages that wait for them. Return the number of letters."""
         return self._do(lambda: self._drop(letters))
 
     def waits_for(self) -> dict[str, int]:
-        """Return how many messages there are for each sink that has some."""
+        """Return the number of messages of each sink that has some."""
         return {name: each.messages for name, each in self._deliveries.items() if each.messages}
 
     def gauges(self) -> list[Gauges]:
-        """Return what is to be seen of each sink now, by who delivers."""
+        """Return the current numbers of each sink, if this process delivers."""
         if not self._leads:
             return []
         seen = []
@@ -214,29 +218,29 @@ class Spool:
         return seen
 
     def age(self, each: Delivery | History) -> float:
-        """Return for how many seconds the oldest message is held; 0 where there is none."""
+        """Return the age of the oldest message in seconds; 0 if there is none."""
         since = self._store.oldest(each.lane) if each.messages and not self._is_over else None
         return 0.0 if since is None else max(milliseconds() - since, 0) / 1000
 
-    # Who fills it
+    # Threads that fill it
 
     def await_room(self, sizes: Mapping[str, int]) -> None:
-        """Wait until there is room for so many bytes for each sink; once it is stopping, there is."""
+        """Wait until each sink has room for this many bytes. A spool that is stopping has room."""
         fits = all(self._has_room(self._deliveries.get(name), size) for name, size in sizes.items())
         if fits and all(owner.bytes + size <= owner.most_bytes for owner, size in self._of_owners(sizes).items()):
             return
         if not self._is_running:
-            return  # nobody delivers, who could make room
+            return  # without a thread that delivers, room is never made
         asking = _Asking(sizes)
         self._inbox.put(asking)
         while not asking.granted.wait(TICK * 5) and not self._is_over:
             pass
 
     def hold(self, spooled: Sequence[Spooled], commit: Callable[[], Sequence[tuple[int, Spooled]]]) -> None:
-        """Put messages into the spool, and learn of it in one step.
+        """Put messages into the spool and count them in one step.
 
         Args:
-            commit: does so in the store; returns those that have a sink still, with their numbers. The others are dropped.
+            commit: stores them; returns the messages whose sink still exists, with their numbers. The others are dropped.
         """
         with self._holding:
             taken = commit()
@@ -245,7 +249,7 @@ class Spool:
             self._counts.drop(sum(each.matches for each in spooled) - sum(each.matches for _, each in taken))
 
     def _have_learned(self, taken: Sequence[tuple[int, Spooled]]) -> None:
-        """Learn what this process has put into the store."""
+        """Count the messages that this process has put into the store."""
         if not self._store.database.is_shared:
             self._learn(taken)
             return
@@ -254,13 +258,13 @@ class Spool:
         self.look()
 
     def look(self) -> None:
-        """Learn what other processes have put into the store, if they share it; its own thread does so soon."""
+        """Read the messages that other processes have put into a shared store; the spool's thread does so soon."""
         if self._is_running and not self._is_to_look:
             self._is_to_look = True
             self._inbox.put(self._look)
 
     def _learn(self, taken: Sequence[tuple[int, Spooled]]) -> None:
-        """Learn what the store has more."""
+        """Count new messages of the store."""
         histories = self._histories
         for name, (messages, size, matches) in tally(each for _, each in taken).items():
             if (each := self._deliveries.get(name)) is not None:
@@ -286,7 +290,7 @@ class Spool:
             self._full.add(owner)
 
     def _of_owners(self, sizes: Mapping[str, int]) -> Counter[Owner]:
-        """Return how many bytes are for tenants' own gateways, by tenant."""
+        """Return the number of bytes for each tenant's own gateways."""
         found: Counter[Owner] = Counter()
         for name, size in sizes.items():
             each = self._deliveries.get(name) or self._histories.get(name)
@@ -295,12 +299,12 @@ class Spool:
         return found
 
     def complete(self) -> None:
-        """Learn that nothing more will be added: it ends when all is delivered or given up."""
+        """Note that no more messages will be added: the spool ends when each is delivered or a dead letter."""
         self._is_complete = True
         self._inbox.put(None)
 
     def stop(self) -> None:
-        """Begin no more attempts. It ends when those on their way have ended, and all was added."""
+        """Begin no more attempts. The spool ends when requests in flight have ended, and all messages were added."""
         self._is_stopping = True
         self._inbox.put(None)
 
@@ -310,7 +314,7 @@ class Spool:
     def _add(self, name: str, endpoint: Endpoint, terms: Terms, target: str, owner: Owner | None, again: bool) -> None:
         lane = self._store.lane(name)
         if (before := self._deliveries.get(name) or self._removed.pop(name, None)) is not None:
-            # One sink has one delivery for as long as the process runs: so its keys keep their order.
+            # A sink has one delivery for as long as the process runs, so its keys keep their order.
             if before.is_gone and (again or before.target != target):
                 self._settle()
                 self._enable(name, before)
@@ -325,7 +329,7 @@ class Spool:
         delivery = Delivery(name, endpoint, terms, target, lane, self._store, owner)
         if self._leads:
             self._found(delivery)
-        # Who goes over it meanwhile goes over the one before.
+        # A thread that iterates over the mapping meanwhile has the previous one.
         self._deliveries = {**self._deliveries, name: delivery}
 
     def _found(self, delivery: Delivery) -> None:
@@ -365,7 +369,7 @@ class Spool:
                 self._counts.drop(matches)
 
     def _do(self, action: Callable[[], _T]) -> _T:
-        """Do something in its own thread, if it has one by now."""
+        """Run an action in the spool's thread, if it has started."""
         if not self._is_running:
             return action()
         done: Future[_T] = Future()
@@ -384,10 +388,10 @@ class Spool:
                 if self._is_over:
                     raise ServiceError("the service is ending") from None
 
-    # Its own thread
+    # The spool's thread
 
     def run(self) -> None:
-        """Deliver until all is delivered, or it is stopped. Raises ServiceError, and what an endpoint did not expect."""
+        """Deliver until every message is delivered, or until `stop`. Raises ServiceError, and unexpected errors of endpoints."""
         self._is_running = True
         try:
             looked = -inf
@@ -417,10 +421,10 @@ class Spool:
         return all(each.is_done for each in self._deliveries.values())
 
     def _read_inbox(self) -> bool:
-        """Wait for something for a while, and take all there is; tell whether there was something."""
+        """Wait briefly for an item, then process all items of the inbox. Return whether there was one."""
         wait = TICK if self._since is None else max(self._since + GATHER - time.monotonic(), 0.0)
         try:
-            # Without a sink there is nothing that is due by itself.
+            # Without a sink, no message becomes due.
             item = (
                 self._inbox.get(timeout=wait if self._deliveries or self._histories else None)
                 if wait
@@ -452,7 +456,7 @@ class Spool:
         if self._since is None and len(self._changes):
             self._since = now
 
-    # Of several processes
+    # With several processes
 
     @property
     def _leads(self) -> bool:
@@ -460,7 +464,7 @@ class Spool:
         return not self._store.database.is_shared or (self._generation is not None and time.monotonic() < self._leads_until)
 
     def _look(self) -> None:
-        """Say again that this process leads, or begin to; learn what others have put into the store."""
+        """Renew or begin this process's lead, and read messages that other processes have put into the store."""
         self._is_to_look = False
         if not self._is_stopping:
             now = time.monotonic()
@@ -468,7 +472,7 @@ class Spool:
             if generation is not None:
                 self._leads_until = now + LEASE - _MARGIN
             if generation != self._generation:
-                # Who leads anew has stood still meanwhile, or others have changed what only the store knows of.
+                # A new generation: this process stalled, or another one changed data that only the store has.
                 if self._generation is not None:
                     self._step_back()
                 if generation is not None:
@@ -476,7 +480,7 @@ class Spool:
         kept: list[tuple[History, int, Spooled]] = []
         for name, mark, last in self._store.lasts():
             each = self._deliveries.get(name) or self._histories.get(name)
-            # Of another mark it is one that another process made, under a name that this one will forget.
+            # A different mark belongs to another process's lane of this name; this process will forget the name.
             if each is not None and each.lane.mark == mark and last > each.lane.last:
                 after, each.lane.last = each.lane.last, last
                 if isinstance(each, Delivery):
@@ -493,7 +497,7 @@ class Spool:
             self.tell(kept)
 
     def _begin_to_lead(self, generation: int) -> None:
-        """Deliver from what the store has, and from nothing else."""
+        """Deliver from the contents of the store only."""
         _LOGGER.info("this process now delivers the messages in the spool")
         self._generation = generation
         self._begin_anew()
@@ -501,15 +505,18 @@ class Spool:
             self._found(each)
 
     def _step_back(self) -> None:
-        """Deliver no more, since another process does, or will."""
+        """Stop deliveries, because another process delivers, or will."""
         _LOGGER.info("this process no longer delivers the messages in the spool")
         self._generation = None
-        # What it found here is found again by whoever delivers it.
+        # The next leader counts these messages as found again.
         self._counts.delivered({SHARED: sum(each.matches for each in self._deliveries.values())})
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Know of each sink what the store has. What is on its way ends, and is of no account; until then nothing is begun."""
+        """Read each sink's numbers from the store again.
+
+        Requests in flight end, and their results are ignored; no sink begins a request before its old ones have ended.
+        """
         self._changes, self._since = Changes(), None
         self._touched.clear()
         deliveries = {}
@@ -522,7 +529,7 @@ class Spool:
         self._deliveries = deliveries
 
     def _more(self, each: Delivery, after: int) -> None:
-        """Learn that a lane has more, after a number."""
+        """Count the messages of a lane after a number."""
         if self._leads:
             messages, size, matches = self._store.held(each.lane, after)
             self._counts.found(matches)
@@ -534,7 +541,7 @@ class Spool:
             self._look_at(each.owner)
 
     def _recount(self, each: Delivery | History) -> None:
-        """Count what there is for a sink that another process delivers to, or trims; not too often."""
+        """Count the messages of a sink that another process delivers to or trims, at most once in `_COUNT` seconds."""
         now = time.monotonic()
         if (isinstance(each, History) or not self._leads) and now - self._counted.get(each.name, -inf) >= _COUNT:
             self._counted[each.name] = now
@@ -551,11 +558,11 @@ class Spool:
             self._make_room(self._full.pop())
         for history in self._histories.values():
             history.look(now)
-        # Of a key one message is on its way at a time, also where who sent it knows it no more.
+        # A key has one message in flight at a time, including requests that this process has forgotten.
         self._ending = [each for each in self._ending if each.requests]
         ending = {each.name for each in self._ending}
         jobs: list[Job] = []
-        # Where there are not requests enough for all, another one is the first to have some each time.
+        # If requests are scarce, another sink is the first to get some each time.
         each_of = list(self._deliveries.values())
         self._turns = (self._turns + 1) % max(len(each_of), 1)
         for each in each_of[self._turns :] + each_of[: self._turns]:
@@ -584,10 +591,10 @@ class Spool:
             each = self._deliveries.get(name)
             if each is not None and not self._has_room(each, size) and each.terms.when_full == "dead_letter":
                 if not self._leads:
-                    # Who leads makes room.
+                    # The leader makes room.
                     continue
                 self._evict(each, each.bytes + size - each.terms.bytes)
-            # No tenant's endpoint keeps the sources waiting: what is on its way to one has room besides.
+            # A tenant's endpoint never blocks the sources: the tenant's limit bounds its messages.
             if each is not None and each.owner is None and not self._has_room(each, size):
                 return
         if self._leads:
@@ -597,7 +604,7 @@ class Spool:
         asking.granted.set()
 
     def _make_room(self, owner: Owner, size: int = 0) -> None:
-        """Take of a tenant's own what is too much: first of what streams have been given, then of what waits."""
+        """Make room among a tenant's own messages: first from the histories of streams, then from waiting messages."""
         if owner.bytes + size <= owner.most_bytes:
             return
         left = max(owner.most_bytes - size - owner.most_bytes // _PARTS, 0)
@@ -621,7 +628,7 @@ class Spool:
             self._settle()
 
     def _settle(self) -> None:
-        """Put down what came of attempts, in one commit."""
+        """Store the results of attempts in one commit."""
         self._since = None
         if not len(self._changes):
             return
@@ -683,12 +690,12 @@ class Spool:
         return count
 
     def _left(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-        """Return those that nobody has replayed or dropped since they were read."""
+        """Return the letters that still exist: others were replayed or dropped since they were read."""
         return [each for letter in letters for each in self._store.letters(letter.id - 1, 1) if each.id == letter.id]
 
 
 def tally(spooled: Iterable[Spooled]) -> dict[str, tuple[int, int, int]]:
-    """Return how many messages, bytes and matches there are for each sink."""
+    """Return the number of messages, bytes and matches of each sink."""
     sums: dict[str, tuple[int, int, int]] = {}
     for each in spooled:
         messages, size, matches = sums.get(each.sink, (0, 0, 0))
@@ -697,5 +704,5 @@ def tally(spooled: Iterable[Spooled]) -> dict[str, tuple[int, int, int]]:
 
 
 def _without(held: Mapping[str, _T], name: str) -> dict[str, _T]:
-    """Return a new mapping without a name, since others go over the one before."""
+    """Return a new mapping without a name, because other threads iterate over the previous one."""
     return {other: each for other, each in held.items() if other != name}

@@ -1,4 +1,4 @@
-"""The log of changes of subscriptions: who wrote what, when, and what that replaced.
+"""The log of changes of subscriptions: author, time, kind of change, and the replaced text.
 
 ```
 version  what                                    replaced
@@ -9,13 +9,13 @@ version  what                                    replaced
 ```
 
 An entry has the text that it replaced, not the one that it wrote: that one is with the next entry, or with the subscription. So
-who writes a million new subscriptions has each text in the store once.
+the store has each text once, even after a million new subscriptions.
 
-Invariant: of the entries up to `versions.forgotten` some are gone; of those since, a subscription's last one is always there. So
-other processes find here what was deleted since they looked.
+Invariant: some entries up to `versions.forgotten` are deleted; of the later ones, a subscription's last entry always exists. So
+other processes find all deletions since their last look here.
 
-Of each subscription so many entries are kept, of each tenant so many bytes, and each for so long. They go some at a time, the
-oldest first.
+The log is limited in entries for each subscription, in bytes for each tenant, and in age. The oldest entries are deleted first,
+some at a time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias, final
 
 from streamer.service.store.database import Execute, Reader
 
-#: Entries of a subscription, and bytes of a text that one keeps.
+#: The most entries of a subscription, and the most bytes of a text that an entry keeps.
 MOST_ENTRIES: Final = 20
 MOST_TEXT: Final = 64 * 1024
-#: Entries that go in one commit.
+#: The number of entries that one commit deletes.
 _AT_ONCE: Final = 5000
 
 What: TypeAlias = Literal["put", "delete", "pause", "resume"]
@@ -36,7 +36,7 @@ What: TypeAlias = Literal["put", "delete", "pause", "resume"]
 
 @final
 class Change(NamedTuple):
-    """One entry, as it is written. *replaced* is None where nothing was replaced, and empty where that is too long."""
+    """One entry to write. *replaced* is None if no text was replaced, and empty if the text is too long."""
 
     version: int
     tenant: str
@@ -49,10 +49,10 @@ class Change(NamedTuple):
 
 @final
 class Entry(NamedTuple):
-    """One entry, as it is read.
+    """One entry that was read.
 
     Attributes:
-        text: what a `put` wrote; None for any other, and where it was too long to be kept.
+        text: the text that a `put` wrote; None for any other, and if it was too long to keep.
     """
 
     version: int
@@ -63,16 +63,16 @@ class Entry(NamedTuple):
 
 
 def record(execute: Execute, changes: Iterable[Change]) -> None:
-    """Add entries, within the change that they tell of."""
+    """Add entries within the change that they record."""
     changes = list(changes)
     execute.many(_RECORD, changes)
-    # Of what is new there is nothing to take out.
+    # A new subscription has no old entries to delete.
     repeated = {(each.tenant, each.id) for each in changes if each.replaced is not None or each.what != "put"}
     execute.many(_LIMIT, [(*key, *key, MOST_ENTRIES) for key in repeated])
 
 
 def history(reader: Reader, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry]:
-    """Return entries of a subscription, the last first, from the first before a version."""
+    """Return entries of a subscription, the latest first, from the first before a version."""
     return [
         Entry(version, at, who, what, (text or None) if what == "put" else None)
         for version, at, who, what, text in reader.rows(_HISTORY, tenant, subscription_id, before, most)
@@ -80,12 +80,12 @@ def history(reader: Reader, tenant: str, subscription_id: str, before: int, most
 
 
 def deleted(reader: Reader, after: int, last: int, most: int) -> list[tuple[int, str, str]]:
-    """Return version, tenant and id of what was deleted with the versions after one and up to another, the first of them."""
+    """Return version, tenant and id of the first deletions with versions after *after* and up to *last*."""
     return reader.rows(_DELETED, after, last, most)
 
 
 def trim(execute: Execute, before: int) -> bool:
-    """Take out some entries that are older than a time, in milliseconds since the epoch; tell whether there may be more."""
+    """Delete some entries that are older than a time, in milliseconds since the epoch; return whether there may be more."""
     last = count = 0
     for version, at in execute("SELECT version, at FROM changes ORDER BY version LIMIT ?", (_AT_ONCE,)).fetchall():
         if at >= before:
@@ -98,10 +98,10 @@ def trim(execute: Execute, before: int) -> bool:
 
 
 def limit(execute: Execute, tenant: str, most_bytes: int, before: int) -> tuple[int, int]:
-    """Take out some entries of a tenant that has more than so many bytes; return how many went, and how many bytes are left.
+    """Delete some entries of a tenant above a limit of bytes; return the number deleted, and the bytes that are left.
 
     Args:
-        before: those that are younger stay, in milliseconds since the epoch: other processes may not have seen them so far.
+        before: younger entries stay, because other processes may not have read them yet; in milliseconds since the epoch.
     """
     ((size,),) = execute(f"SELECT coalesce(sum({_SIZE}), 0) FROM changes WHERE tenant = ?", (tenant,)).fetchall()
     last, count, left = 0, 0, int(size)
@@ -117,7 +117,7 @@ def limit(execute: Execute, tenant: str, most_bytes: int, before: int) -> tuple[
 
 
 _FORGET: Final = "UPDATE versions SET forgotten = ? WHERE forgotten < ?"
-#: Of an entry, with what a row takes besides.
+#: The bytes of an entry, with the overhead of a row.
 _SIZE: Final = "length(tenant) + length(id) + length(who) + coalesce(length(replaced), 0) + 100"
 _OLDEST: Final = f"SELECT version, at, {_SIZE} FROM changes WHERE tenant = ? ORDER BY version LIMIT ?"
 _DELETED: Final = (

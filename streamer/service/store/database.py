@@ -1,4 +1,4 @@
-"""What a store stands on: tables, and changes of them that are whole or not there."""
+"""The interface of a database: tables, and atomic changes of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 @final
 class Fenced(ServiceError):
-    """What is to be put down is no longer this process's: another one has taken it over. Nothing was changed.
+    """This process no longer owns the data to be committed: another process took it over. The commit was refused whole.
 
     Attributes:
-        partitions: source, partition and generation of each; none where it is the delivery of the spool.
+        partitions: source, partition and generation of each; empty if it is the delivery of the spool.
     """
 
     def __init__(self, reason: str, partitions: frozenset[tuple[str, str, int]] = frozenset()) -> None:
@@ -26,13 +26,13 @@ class Fenced(ServiceError):
 
 @final
 class Moved(Exception):
-    """What is to be changed is not as it was when that was decided: another process changed it. Nothing was changed."""
+    """Another process changed a row after this change was decided. The change was refused whole."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Runs statements within a change; `?` stands for a value.
+    """Run statements within a change; `?` stands for a value.
 
     Attributes:
         many: runs one statement for each row of values.
@@ -42,18 +42,18 @@ class Execute:
     many: Callable[[str, Iterable[Sequence[object]]], Any]
 
     def __call__(self, statement: str, values: Sequence[object] = ()) -> Any:
-        """Run a statement; return what has `fetchall()` and `rowcount`."""
+        """Run a statement; return a cursor with `fetchall()` and `rowcount`."""
         return self.one(statement, values)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What was found in a store that was only looked at.
+    """The contents of a store that was inspected.
 
     Attributes:
-        positions: where the partitions of each source were confirmed.
-        used: who uses it now, of a store that one process uses at a time.
+        positions: the confirmed positions of each source's partitions.
+        used: the process that uses it now, for a store that only one process can use.
     """
 
     positions: Mapping[str, Mapping[str, str]]
@@ -61,51 +61,51 @@ class Inspected:
 
 
 class Reader(Protocol):
-    """Reads what is committed. Any thread may use it; calls take turns. All of them raise ServiceError."""
+    """Read committed data. Any thread may use it; calls take turns. All of them raise ServiceError."""
 
     def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
-        """Return all that a query finds.
+        """Return all rows of a query.
 
         Args:
-            patient: whether to wait for a database that is away until it is back.
+            patient: whether to wait until an unavailable database is back.
         """
 
     def some(self, statement: str, values: Sequence[object], most_bytes: int, *, patient: bool = False) -> list[Any]:
-        """Return what a query finds first; the last row of these may pass the bound in bytes. A row ends in its body."""
+        """Return the first rows of a query; the last one may exceed the limit of bytes. The last column of a row is its body."""
 
     def close(self) -> None:
         """Close it."""
 
 
 class Database(Reader, Protocol):
-    """Reads and changes. A connection that was lost is made again."""
+    """Read and change. A lost connection is opened again."""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
 
     @property
     def is_shared(self) -> bool:
         """Whether other processes change it meanwhile."""
 
     def change(self, body: Callable[[Execute], T], *, patient: bool = False, tells: bool = False) -> T:
-        """Make a change that is on the disk when it is over, or not there at all; return what *body* does. Raises ServiceError.
+        """Make an atomic change, which is on the disk when this returns; return the result of *body*. Raises ServiceError.
 
         Args:
-            body: runs the statements; it is called again where the database was away, or another process was in its way, and
-                nothing of it was committed.
-            patient: whether to wait for a database that is away until it is back.
-            tells: whether other processes are told at once.
+            body: runs the statements. It is called again if the database was unavailable or another process interfered, and the
+                change was not committed.
+            patient: whether to wait until an unavailable database is back.
+            tells: whether to notify other processes at once.
         """
 
     def reader(self) -> Reader:
-        """Return another connection, which only reads, and waits for no change."""
+        """Return another connection, which only reads, and does not wait for changes."""
 
     def is_writable(self) -> bool:
-        """Tell whether the last change succeeded; where it failed, whether one would now."""
+        """Return whether the last change succeeded; if it failed, whether one would now."""
 
     def gone(self) -> str | None:
-        """Return what of it was deleted or replaced since it was opened, as an error says it; None where all is there."""
+        """Return the text of the error if a part of it was deleted or replaced since it was opened; None if it is intact."""
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """Have a function called when another process may have changed something: soon after it told, and each second."""
+        """Have a function called when another process may have changed data: soon after its notification, and each second."""

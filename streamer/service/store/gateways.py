@@ -1,4 +1,4 @@
-"""The table of tenants' own gateways: what each says, and the secrets that it signs with."""
+"""The table of tenants' own gateways: their settings, and their signing secrets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class StoredGateway:
 
     Attributes:
         settings: JSON.
-        secrets: as they were given; nothing shows them.
-        version: another one after each change, of any gateway or subscription that ever was.
+        secrets: as they were written; they are never shown.
+        version: unique to each change of any gateway or subscription.
     """
 
     tenant: str
@@ -41,13 +41,13 @@ _PUT: Final = (
 
 @final
 class GatewayTable:
-    """Gateways of a store."""
+    """The gateways of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def all(self) -> list[StoredGateway]:
-        """Return those of all tenants."""
+        """Return the gateways of all tenants."""
         return [
             StoredGateway(
                 tenant=tenant,
@@ -64,18 +64,18 @@ class GatewayTable:
         ]
 
     def mark(self) -> tuple[int, int]:
-        """Return what is another after each change of any of them."""
+        """Return a value that differs after each change of any gateway."""
         ((count, version),) = self._store.database.rows("SELECT count(*), coalesce(max(version), 0) FROM gateways")
         return count, version
 
     def write(self, row: StoredGateway, before: StoredGateway | None, most: int) -> StoredGateway:
-        """Put one in the place of the one before; return it with its version.
+        """Write a gateway in place of the one before; return it with its version.
 
         Args:
-            most: so many a tenant may have.
+            most: the most gateways of a tenant.
 
         Raises:
-            Moved: the one before is not there any more, or other processes wrote so many.
+            Moved: the one before was changed or deleted, or other processes reached the limit.
         """
 
         def write(execute: Execute) -> int:
@@ -91,26 +91,26 @@ class GatewayTable:
         return replace(row, version=self._store.database.change(write, tells=True))
 
     def delete(self, row: StoredGateway, sink: str) -> tuple[int, int, int]:
-        """Take one out with all that its sink holds, in one commit; return the messages, their bytes and their matches.
+        """Delete a gateway with its lane in one commit; return the lane's messages, bytes and matches.
 
         Raises:
-            Moved: it is not there any more.
+            Moved: it was changed or deleted.
         """
         self._store.lane(sink)
 
         def delete(execute: Execute) -> tuple[int, int, int]:
-            # Whoever else writes waits from here on.
+            # Other writers wait from here on.
             execute("UPDATE versions SET last = last + 1")
             _check(execute, row, row)
             execute("DELETE FROM gateways WHERE tenant = ? AND id = ?", (row.tenant, row.id))
-            # The number of its lane may be given again at once, and what was sent of it must settle nothing there.
+            # A new lane may get its number at once, and results of old requests must not settle messages there.
             self._store.unseat(execute)
             return self._store.forget(sink, execute)
 
         try:
             return self._store.database.change(delete, tells=True)
         except BaseException:
-            # Where that failed the sink is there as before, and is known again.
+            # The change failed, so the lane still exists; read it again.
             self._store.lane(sink)
             raise
 
@@ -126,15 +126,15 @@ _PAGE: Final = "SELECT number, body FROM spool WHERE number > ? AND number <= ? 
 
 @final
 class Pages:
-    """Reads messages of lanes on a connection of its own, so that no commit waits for those who read."""
+    """Read messages of lanes on its own connection, so that commits do not wait for readers."""
 
     def __init__(self, store: Store) -> None:
         self._reader = store.database.reader()
 
     def read(self, lane: Lane, after: int, last: int, most_bytes: int) -> list[tuple[int, bytes]]:
-        """Return messages after one and up to another; the last of them may pass the bound in bytes. Raises ServiceError."""
+        """Return the messages after a number and up to another; the last may exceed the limit of bytes. Raises ServiceError."""
         return self._reader.some(_PAGE, (max(after, lane.first), last), most_bytes)
 
     def close(self) -> None:
-        """Close what reads; the store stays open."""
+        """Close the connection; the store stays open."""
         self._reader.close()

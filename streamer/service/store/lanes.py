@@ -1,4 +1,4 @@
-"""The spool in the store: a lane for each sink, and messages in it by their numbers."""
+"""The lanes of the spool in the store: one for each sink, with messages by their numbers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streamer.service.store.rows import BITS, LANES, OWN, Lane, Spooled, Waiting
 
 
 def lane_of(execute: Execute, name: str, store: str) -> Lane:
-    """Return the lane of a sink, which is made if it is not there. Raises ServiceError: the *store* has no room for more."""
+    """Return the lane of a sink, which is created if it does not exist. Raises ServiceError if the *store* is full of lanes."""
     rows = execute(_LANE, (name,)).fetchall()
     if not rows:
-        # One process at a time looks for a number that is free.
+        # This lock lets one process at a time look for a free number.
         execute("UPDATE versions SET last = last")
         ((number,),) = execute(_FREE_LANE).fetchall()
         if number >= LANES:
@@ -27,9 +27,9 @@ def lane_of(execute: Execute, name: str, store: str) -> Lane:
 
 
 def put(execute: Execute, lanes: Mapping[str, Lane], spooled: Sequence[Spooled]) -> list[tuple[int, Spooled]]:
-    """Put messages in; return those whose lane there is, with their numbers, each lane's without a gap.
+    """Insert messages; return those whose lane exists, with their numbers, without gaps within a lane.
 
-    A lane's row is locked from here until the commit, so that its numbers are seen in their order.
+    A lane's row is locked from here until the commit, so that readers see its numbers in order.
     """
     by_lane: dict[str, list[Spooled]] = {}
     for each in spooled:
@@ -85,7 +85,7 @@ _FREE_LANE: Final = (
     "SELECT min(number) + 1 FROM (SELECT 0 AS number UNION ALL SELECT number FROM lanes) AS taken"
     " WHERE number + 1 NOT IN (SELECT number FROM lanes)"
 )
-#: How many messages there are between two numbers, their bytes, and of how many matches they tell.
+#: The number of messages between two numbers, with their bytes and matches.
 HELD: Final = (
     "SELECT count(*), coalesce(sum(length(body)), 0), coalesce(sum(matches), 0) FROM spool WHERE number > ? AND number < ?"
 )

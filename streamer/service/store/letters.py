@@ -10,7 +10,7 @@ from typing import Final
 from streamer.service.store.database import Execute, Reader
 from streamer.service.store.rows import OWN, DeadLetter, position_of
 
-#: Letters that are read at once with their records, of which each may have a megabyte.
+#: The number of letters that are read at once with their records, which may have a megabyte each.
 PAGE: Final = 20
 
 
@@ -33,23 +33,23 @@ def letters_of(
 
 
 def number_of(reader: Reader, letter: DeadLetter) -> int | None:
-    """Return the number of a letter, by where its record stands. Raises ServiceError."""
+    """Return the number of a letter, by the place of its record. Raises ServiceError."""
     where = (letter.source, letter.partition, str(letter.position), letter.part, letter.sink, letter.message)
     found = reader.rows(f"SELECT id FROM dead_letters WHERE {_WHERE}", *where)
     return int(found[0][0]) if found else None
 
 
 def bury(execute: Execute, dead: Iterable[DeadLetter]) -> None:
-    """Put letters down; one that is there already has failed once more."""
+    """Store letters; one that already exists has failed once more."""
     for letter in dead:
         values = {name: getattr(letter, name) for name in _KEPT}
-        # Not every database keeps U+0000 in texts; of these only the reason may have one, which is for people.
+        # PostgreSQL refuses U+0000 in texts; only the reason may contain it, which is for people.
         values |= {"position": str(letter.position), "reason": letter.reason.replace("\0", "␀")}
         execute(_BURY, tuple(values.values()))
 
 
 def where(chosen: Mapping[str, str]) -> str:
-    """Return the condition that letters have some members."""
+    """Return the SQL condition that letters have some members."""
     assert chosen.keys() <= set(_MEMBERS), chosen
     return "".join(f" AND {name} = ?" for name in chosen)
 
@@ -65,28 +65,28 @@ _BURY: Final = (
     " attempts = CASE dead_letters.stage WHEN 'decode' THEN dead_letters.attempts + 1 ELSE excluded.attempts END,"
     " at = excluded.at, code = excluded.code, reason = excluded.reason, spooled = excluded.spooled"
 )
-#: How much room all letters take.
+#: The room of all letters.
 _SIZE: Final = "length(record) + length(reason) + coalesce(length(record_key), 0)"
 ROOM: Final = f"SELECT coalesce(sum({_SIZE}), 0), coalesce(max(id), 0) FROM dead_letters"
-#: And those after one, with the number of the last.
+#: The room of the letters after a number, and the number of the last.
 ROOM_AFTER: Final = f"SELECT sum({_SIZE}), max(id) FROM dead_letters WHERE id > ?"
-#: What the last letters failed of.
+#: Groups the last letters by the cause of their failure.
 BY_REASON: Final = (
     "SELECT stage, code, source, sink, count(*), min(at), max(at) FROM (SELECT stage, code, source, sink, at FROM dead_letters"
     " ORDER BY id DESC LIMIT ?) AS newest GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC"
 )
 _OF_GATEWAYS: Final = f"substr(sink, 1, {len(OWN)}) = '{OWN}' AND spooled IS NULL"
-#: How much room those of tenants' own gateways take that nothing waits for.
+#: The room of letters of tenants' own gateways that have no waiting message.
 OF_SINKS: Final = f"SELECT sink, sum({_SIZE}) FROM dead_letters WHERE {_OF_GATEWAYS} GROUP BY sink"
 _OF_A_TENANT: Final = "substr(sink, 1, ?) = ? AND spooled IS NULL"
-#: The oldest of those, of one tenant, and the room of each.
+#: The oldest of those of one tenant, and the room of each.
 OLDEST_OF_A_TENANT: Final = f"SELECT id, {_SIZE} FROM dead_letters WHERE {_OF_A_TENANT} ORDER BY id"
-#: Gives letters about records to another source, which has the same ones.
+#: Moves letters about records to another source, which has the same records.
 MOVE_LETTERS: Final = (
     "UPDATE dead_letters SET source = ? WHERE source = ? AND stage <> 'deliver' AND NOT EXISTS"
     " (SELECT 1 FROM dead_letters AS other WHERE other.source = ? AND other.partition = dead_letters.partition"
     " AND other.position = dead_letters.position"
     " AND other.part = dead_letters.part AND other.sink = dead_letters.sink AND other.message = dead_letters.message)"
 )
-#: Forgets them.
+#: Deletes the oldest of those of one tenant.
 FORGET_OLDEST: Final = f"DELETE FROM dead_letters WHERE {_OF_A_TENANT} AND id <= ?"

@@ -1,4 +1,4 @@
-"""Where a store is, and how it is opened: by the process that uses it, or beside that."""
+"""Open a store: for the process that uses it, or next to that process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def opened(place: Path | SharedStore) -> Database:
 
 @contextmanager
 def _driver() -> Iterator[None]:
-    """Say what to install if it is not there. Raises ServiceError."""
+    """Report which package to install if the driver is missing. Raises ServiceError."""
     try:
         with needed("a store on PostgreSQL needs psycopg", "postgres"):
             yield
@@ -36,7 +36,7 @@ def _driver() -> Iterator[None]:
 
 
 def inspected(place: Path | SharedStore) -> Inspected:
-    """Look whether a store could be opened, and what it has; nothing is made or changed. Raises ServiceError."""
+    """Check whether a store could be opened, and return its contents, without changing it. Raises ServiceError."""
     if isinstance(place, Path):
         return sqlite.inspected(place)
     with _driver():
@@ -46,7 +46,7 @@ def inspected(place: Path | SharedStore) -> Inspected:
 
 @contextmanager
 def beside(place: Path | SharedStore) -> Iterator[Reader]:
-    """Read a store beside the processes that use it. Raises ServiceError."""
+    """Read a store while other processes use it. Raises ServiceError."""
     reader: Reader = Beside(place) if isinstance(place, Path) else opened(place)
     with closing(reader):
         yield reader
@@ -55,11 +55,11 @@ def beside(place: Path | SharedStore) -> Iterator[Reader]:
 def look(
     place: Path | SharedStore, after: int = 0, most: int = 1000, number: int | None = None, *, records: bool = True
 ) -> list[DeadLetter]:
-    """Read dead letters beside the processes that use a store. Raises ServiceError.
+    """Read dead letters while other processes use the store. Raises ServiceError.
 
     Args:
-        number: only this one.
-        records: whether their records are read, too.
+        number: the only letter to read; None for all.
+        records: whether to read their records, too.
     """
     if number is not None:
         after, most = number - 1, 1

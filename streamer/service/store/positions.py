@@ -1,6 +1,7 @@
-"""The table of positions: where each partition was confirmed, and by whom it may be.
+"""The table of positions: the confirmed position of each partition, and the process that may confirm it.
 
-Who takes a partition over gives it a *generation*, which no partition ever had. What was read under another one is refused.
+A process that takes a partition over gives it a *generation* that is unique. Records that were read under another generation are
+refused.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ def take(execute: Execute, source: str) -> tuple[int, list[str]]:
 
 
 def begin(execute: Execute, source: str, partition: str, position: str) -> int:
-    """Take over a partition; one that is not known is kept at this position. Return its generation."""
+    """Take over a partition, and store this position if it is new. Return its generation."""
     generation = _generation(execute)
     execute(_BEGIN, (source, partition, position, generation))
     return generation
 
 
 def move(execute: Execute, source: str, target: str) -> None:
-    """Give a source the positions of another one, which loses them; no process has a partition of either any more."""
+    """Give a source the positions of another one, which loses them; all processes lose the partitions of both."""
     execute(_REPLACED, (target, source))
     execute("UPDATE positions SET source = ? WHERE source = ?", (target, source))
     take(execute, target)
 
 
 def confirm(execute: Execute, confirmed: Iterable[Confirmed]) -> None:
-    """Put positions down, first of all: so no other process takes a partition over before all is committed.
+    """Store positions, before any other statement: so no other process takes a partition over before the commit.
 
     Raises:
         Fenced: other processes have some of the partitions.
@@ -46,7 +47,7 @@ def confirm(execute: Execute, confirmed: Iterable[Confirmed]) -> None:
             is_ours = execute(_END, (*name, each.generation)).rowcount
         else:
             is_ours = execute(_CONFIRM, (each.position, *name, each.generation)).rowcount
-        # What was never begun is nobody's.
+        # A partition without a row has no owner.
         if not is_ours and not (not each.generation and _is_new(execute, each)):
             fenced.add((*name, each.generation))
     if fenced:
@@ -55,19 +56,19 @@ def confirm(execute: Execute, confirmed: Iterable[Confirmed]) -> None:
 
 
 def _generation(execute: Execute) -> int:
-    """Return a generation that no partition ever had."""
+    """Return a unique generation."""
     ((generation,),) = execute("UPDATE generations SET last = last + 1 RETURNING last").fetchall()
     return int(generation)
 
 
 def _is_new(execute: Execute, each: Confirmed) -> bool:
-    """Put a partition down that the store does not know; tell whether that is so."""
+    """Store a new partition; return whether it was new."""
     if each.is_over:
         return not execute("SELECT 1 FROM positions WHERE source = ? AND partition = ?", (each.source, each.partition)).fetchall()
     return each.position is None or bool(execute(_CONFIRM_NEW, (each.source, each.partition, each.position)).rowcount)
 
 
-#: Where all partitions were confirmed, by their sources.
+#: The confirmed positions of all partitions, by source.
 POSITIONS: Final = "SELECT source, partition, position FROM positions ORDER BY number"
 _CONFIRM: Final = "UPDATE positions SET position = coalesce(?, position) WHERE source = ? AND partition = ? AND generation = ?"
 _END: Final = "DELETE FROM positions WHERE source = ? AND partition = ? AND generation = ?"

@@ -1,8 +1,8 @@
 """The shared database: tables in a schema of PostgreSQL, which several processes use at once.
 
-A connection that breaks is made again. What is read is read again then. Each change leaves its number in a row of its process:
-where a commit was not answered, the row tells whether the change took place, and it is made again only if it did not. The number
-of the transaction would not tell: after a crash a server may give it to another one.
+A broken connection is opened again, and reads are repeated. Each change leaves its number in a row of its process. If a commit is
+not answered, the row shows whether the change took place, and it is repeated only if it did not. The number of the transaction
+would not show that: after a crash, a server may give it to another transaction.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from streamer.service.store.database import Execute, Inspected, T
 from streamer.service.store.positions import POSITIONS
 from streamer.service.store.schema import POSTGRES
 
-#: Of the advisory lock that upgrades take, so that one process upgrades: "Strm".
+#: The key of the advisory lock for upgrades, so that only one process upgrades: "Strm".
 _UPGRADING: Final = 0x5374726D
-#: What who listens for changes hears of.
+#: The channel that listeners for changes use.
 _CHANNEL: Final = "streamer_store"
-#: How often one looks for changes that nobody was told of, in seconds.
+#: The interval between checks for changes without a notification, in seconds.
 LOOK: Final = 1.0
-#: How long one waits between two tries to connect, in seconds: at first, and at most.
+#: The wait between two attempts to connect, in seconds: the first, and the longest.
 _FIRST, _MOST = 0.1, 2.0
-#: Changes that were in each other's way are tried so often.
+#: The number of attempts of a change that conflicts with another one.
 _TRIES: Final = 5
-#: After so many seconds the server ends a change in which nothing happens: of a process that stands still. It never was then.
+#: The server rolls back a transaction that is idle for this many seconds, because its process stalled.
 IDLE: Final = 5
-#: So long a commit of which nothing was heard may go on, in seconds, for who does not wait until the server is back.
+#: The longest wait for a commit without an answer, in seconds, for a caller that does not wait for the server.
 _UNDECIDED: Final = 2.0 * IDLE
-#: The last change of each process. It has room in its pages, so that a row is changed where it stands.
+#: The last change of each process. Its pages have free room, so that a row is updated in place.
 _COMMITS: Final = """
     CREATE TABLE IF NOT EXISTS commits (owner TEXT PRIMARY KEY, number BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL)
     WITH (fillfactor = 50)
 """
-#: Ends a change: nothing where the change has written nothing.
+#: Marks the end of a change that has written; a change that only read leaves no mark.
 _MARK: Final = """
     INSERT INTO commits SELECT %s::text, %s::bigint, now() WHERE txid_current_if_assigned() IS NOT NULL
     ON CONFLICT (owner) DO UPDATE SET number = excluded.number, at = excluded.at RETURNING to_regclass('positions')::oid::bigint
 """
-#: What tells the tables from others of their names, which a backup brings. The number of a table is never that of another one.
+#: The number of a table, which is never reused: it distinguishes our tables from those of the same name from a backup.
 _TABLE: Final = "SELECT to_regclass('positions')::oid::bigint"
-#: The number of the last change. To write the row waits for a commit that goes on yet; so does no `SELECT` of a row that is new.
+#: The number of the last change. Writing the row waits for a commit that is still in progress; a `SELECT` of a new row would not.
 _ASK: Final = """
     INSERT INTO commits VALUES (%s, 0, now()) ON CONFLICT (owner) DO UPDATE SET at = excluded.at RETURNING number
 """
-#: Rows of processes that ended without a word. Nobody asks for a commit so late.
+#: Deletes rows of processes that ended without closing the store. Commits are never checked after that time.
 _OLD: Final = "DELETE FROM commits WHERE at < now() - interval '30 days'"
-#: Rows that a query gives at once.
+#: The number of rows that a query fetches at once.
 _AT_ONCE: Final = 64
 _LOGGER: Final = logging.getLogger("streamer.service")
 _Connection: TypeAlias = psycopg.Connection[Any]
@@ -70,7 +70,7 @@ _A = TypeVar("_A")
 
 
 class _UndecidedError(Exception):
-    """The server goes on with a commit of which nothing was heard, and may make it yet."""
+    """The server is still executing a commit without an answer, which may succeed yet."""
 
 
 @final
@@ -79,9 +79,9 @@ class _Sent(Generic[T]):
     """A change whose commit was sent.
 
     Attributes:
-        number: of the change.
-        found: what the change came to.
-        took_place: whether the server said, once it was asked, that it did.
+        number: identifies the change.
+        found: the result of the change.
+        took_place: whether the server has confirmed it, after a check.
     """
 
     number: int
@@ -94,7 +94,7 @@ class Postgres:
     """See `Database`.
 
     Args:
-        section: where it is.
+        section: its place in the configuration.
 
     Raises:
         ServiceError: it cannot be reached, may not be used, or is of a later version.
@@ -106,14 +106,15 @@ class Postgres:
         assert section.dsn is not None
         self._section, self._dsn = section, section.dsn
         self.name = f"store (schema {section.namespace})"
-        #: Who makes changes, and the number of the last one that was begun.
+        #: The name of this process in `commits`, and the number of the last change that it began.
         self._owner, self._number = uuid4().hex, 0
-        #: A change whose commit is not answered. No other one is begun before that is known: it would write its own number.
+        #: A change whose commit is not answered. The next change begins after its result is clear, because it writes its own
+        #: number.
         self._unanswered: _Sent[Any] | None = None
         self._turn = Lock()
         self._over = threading.Event()
         self._down_since: float | None = None
-        #: The number of a table of the store, as it was opened.
+        #: The number of a table of the store when it was opened.
         self._table = 0
         self._following: threading.Thread | None = None
         self._connection: _Connection | None = None
@@ -121,7 +122,7 @@ class Postgres:
             try:
                 self._begin()
             except (errors.ConnectionTimeout, errors.IdleInTransactionSessionTimeout):
-                # A process that stood still while it began finds its time over, though the server is well.
+                # A process that stalled during this step exceeds the limit although the server is well.
                 self._begin()
         except BaseException as error:
             self.close()
@@ -132,14 +133,14 @@ class Postgres:
 
     def _connected(self) -> _Connection:
         connection = connect(self._dsn, replication=False)
-        # What is committed is on the disk when it is answered.
+        # A commit is on the disk when it is answered.
         connection.execute("SET synchronous_commit = on")
         connection.execute(f'SET search_path = "{self._section.namespace}"')
         connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE}s'")
         return connection
 
     def _begin(self) -> None:
-        """Connect, and make the tables that are not there. Raises psycopg.Error, ServiceError."""
+        """Connect, and create missing tables. Raises psycopg.Error, ServiceError."""
         connection = self._connection = self._connected()
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_UPGRADING,))
@@ -186,7 +187,7 @@ class Postgres:
                 def many(statement: str, rows: Iterable[Sequence[object]]) -> None:
                     if found := list(rows):
                         cursor.executemany(_translated(statement), found)
-                        # What ends a pipeline stops the server's clock for changes in which nothing happens.
+                        # The end of a pipeline stops the server's timeout for idle transactions.
                         cursor.execute("SELECT 1")
 
                 with connection.transaction():
@@ -197,7 +198,7 @@ class Postgres:
                     if marked and marked[0][0] != self._table:
                         raise Lost(self._told_gone(marked[0][0]))
                     sent.append(_Sent(self._number, found))
-                    # What has changed nothing may be done again.
+                    # A change that has written no rows can be repeated.
                     self._unanswered = sent[0] if marked else None
                 self._unanswered = None
                 return found
@@ -205,12 +206,12 @@ class Postgres:
         return self._run(changed, sent=sent, patient=patient)
 
     def _ask(self, connection: _Connection) -> None:
-        """Find out whether the change took place whose commit was not answered. Raises _UndecidedError."""
+        """Find out whether the change without an answer took place. Raises _UndecidedError."""
         sent = self._unanswered
         if sent is None:
             return
         try:
-            # Nothing is kept, so that no standby is waited for.
+            # A rollback does not wait for a standby.
             with connection.transaction(force_rollback=True):
                 connection.execute(f"SET LOCAL lock_timeout = '{int(1000 * _FIRST)}ms'")
                 ((number,),) = connection.execute(_ASK, (self._owner,)).fetchall()
@@ -221,12 +222,12 @@ class Postgres:
     def _run(
         self, work: Callable[[_Connection], _A], *, is_read: bool = False, sent: Sequence[object] = (), patient: bool = False
     ) -> _A:
-        """Run something on the connection, which is made again if it is lost.
+        """Run a function on the connection, which is opened again if it is lost.
 
         Args:
-            is_read: whether it is run once more where a connection was lost that had lain idle.
-            sent: whether it is run again, for a while, since it then finds out what became of a commit.
-            patient: whether to try until the server is back.
+            is_read: whether to run it once more if an idle connection was lost.
+            sent: if not empty, it is run again for a while, because it then finds out the result of a commit.
+            patient: whether to retry until the server is back.
         """
         wait, tries, began = _FIRST, 0, time.monotonic()
         while True:
@@ -240,7 +241,7 @@ class Postgres:
                     try:
                         found = work(self._connection)
                     except errors.ReadOnlySqlTransaction:
-                        # A standby that is not promoted yet, or one that was the server; another address may have it now.
+                        # A standby that is not promoted yet, or a former primary; another address may be the primary now.
                         self._connection.close()
                         raise
                     finally:
@@ -295,7 +296,7 @@ class Postgres:
             return False
 
     def gone(self) -> str | None:
-        """See `Database`. Of one that is away nothing is known."""
+        """See `Database`. Returns None while the server is away."""
         try:
             ((table,),) = [(self._table,)] if self._down_since else self.rows(_TABLE)
         except ServiceError:
@@ -323,7 +324,7 @@ class Postgres:
                 if connection is None:
                     connection = self._connected()
                     connection.execute(f"LISTEN {_CHANNEL}")
-                # Several that come together are one.
+                # Notifications that arrive together count as one.
                 for _ in connection.notifies(timeout=LOOK, stop_after=1):
                     pass
             except (psycopg.Error, ServiceError) as error:
@@ -346,7 +347,7 @@ class Postgres:
                     with suppress(psycopg.Error):
                         self._connection.execute("DELETE FROM commits WHERE owner = %s", (self._owner,))
                 if self._following is not None:
-                    # Who follows need not wait until it looks by itself.
+                    # Wakes the follower at once.
                     with suppress(psycopg.Error):
                         self._connection.execute(f"NOTIFY {_CHANNEL}")
                 self._connection.close()
@@ -355,7 +356,7 @@ class Postgres:
 
 
 def inspected(section: SharedStore) -> Inspected:
-    """Look whether a store could be opened, and what it has; nothing is made or changed. Raises ServiceError."""
+    """Check whether a store could be opened, and return its contents, without changing it. Raises ServiceError."""
     assert section.dsn is not None
     name, schema = f"store (schema {section.namespace})", section.namespace
     try:
@@ -387,7 +388,7 @@ def inspected(section: SharedStore) -> Inspected:
 
 
 def _version(connection: _Connection, name: str) -> int:
-    """Return the version of a store's schema, 0 where there is none. Raises ServiceError: it is a later one."""
+    """Return the version of a store's schema, 0 if there is none. Raises ServiceError if it is a later one."""
     rows = connection.execute("SELECT version FROM streamer").fetchall()
     version = rows[0][0] if rows else 0
     if version > len(POSTGRES):
@@ -402,7 +403,7 @@ def _translated(statement: str) -> bytes:
 
 
 def _is_usable(connection: _Connection) -> bool:
-    """Tell whether a connection takes statements. One that broke amid a pipeline stays in it, and says that it is open."""
+    """Return whether a connection accepts statements. One that broke during a pipeline stays in it, and reports to be open."""
     return not (connection.closed or connection.info.pipeline_status != PipelineStatus.OFF)
 
 
@@ -413,8 +414,8 @@ def _rows(connection: _Connection, statement: str, values: Sequence[object]) -> 
 def _some(connection: _Connection, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
     found: list[Any] = []
     size = 0
-    # A cursor of the server, so that what is not wanted is not sent. It ends with the transaction: psycopg's own cursor cannot
-    # be closed on a connection that has just died.
+    # A cursor of the server, so that unwanted rows are not sent. It ends with the transaction: psycopg's own cursor cannot be
+    # closed on a connection that has just died.
     with connection.transaction():
         connection.execute(b"DECLARE found NO SCROLL CURSOR FOR " + _translated(statement), values)
         while rows := connection.execute(b"FETCH %d FROM found" % _AT_ONCE).fetchall():

@@ -1,4 +1,4 @@
-"""What the store holds, a row at a time: dead letters, messages of the spool, lanes, positions."""
+"""Rows of the store: dead letters, messages of the spool, lanes, positions."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Final, Literal, NamedTuple, final
 
 from streamer.service.protocols import Position
 
-#: So many bytes of a record that could not be delivered are kept; what is longer can be shown, and not replayed.
+#: The bytes that are kept of an undeliverable record. A longer one can be shown but not replayed.
 MOST_KEPT: Final = 1024 * 1024
-#: Messages of a lane have numbers of this many bits, and so many lanes there can be.
+#: A lane numbers its messages with this many bits, which leaves room for this many lanes.
 BITS: Final = 44
 LANES: Final = 2 ** (63 - BITS)
-#: What the name of the sink of a tenant's own gateway begins with, which is `gateway:TENANT/ID`, percent-encoded.
+#: The prefix of the sinks of tenants' own gateways, which are named `gateway:TENANT/ID`, percent-encoded.
 OWN: Final = "gateway:"
-#: When a message is due that waits for its dead letter to be replayed or dropped.
+#: The due time of a message that waits until its dead letter is replayed or dropped.
 NEVER: Final = 2**62
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A record that could not be delivered.
+    """A record or a message that could not be delivered.
 
     Attributes:
-        id: its number in the store; 0 as long as it has none.
-        part: index of its event, where the record had several; -1 for the whole.
-        stage: where it failed: `decode` for a record, `deliver` for a message.
-        code: one of a few words that say why.
-        reason: what was wrong; it may quote the record.
-        attempts: how often it was tried.
-        at: when it failed last, in milliseconds since the epoch.
-        size: how many bytes it had; *record* has fewer where that was too much to keep.
-        sink: of a message, for which sink it is; empty for a record.
-        message: its id.
-        matches: of how many matches it tells.
-        key: by which it stands in order.
-        spooled: where in the spool it waits for this letter to be replayed or dropped; None where nothing does.
-        record_key: of a record, its own key, by which it is read again; None where it has none.
-        kept: how many bytes of the record the store has, where *record* was not read.
+        id: its number in the store; 0 before it has one.
+        part: index of its event, if the record had several; -1 for the whole record.
+        stage: the step that failed, `decode` for a record, `deliver` for a message.
+        code: a short word for the cause.
+        reason: the description of the error; it may quote the record.
+        attempts: the number of attempts.
+        at: the time of the last failure, in milliseconds since the epoch.
+        size: its bytes; *record* has fewer if it was too large to keep.
+        sink: the sink of a message; empty for a record.
+        message: the id of the message.
+        matches: the number of matches in the message.
+        key: the key that orders it.
+        spooled: the number of the message in the spool that waits until this letter is replayed or dropped; None if none waits.
+        record_key: the key of a record at its source, by which it is read again; None if it has none.
+        kept: bytes of the record in the store, if *record* was not read.
     """
 
     id: int = 0
@@ -65,17 +65,17 @@ class DeadLetter:
 
     @property
     def bytes_kept(self) -> int:
-        """How many bytes of the record were kept."""
+        """The number of bytes of the record in the store."""
         return len(self.record) if self.kept is None else self.kept
 
     @property
     def room(self) -> int:
-        """How much room it takes, of `delivery.dead_letter_bytes`."""
+        """The bytes that it uses of `delivery.dead_letter_bytes`."""
         return len(self.record) + len(self.reason) + len(self.record_key or b"")
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the record is there, so that it can be tried again."""
+        """Whether all of the record is stored, so that it can be retried."""
         return self.bytes_kept == self.size
 
 
@@ -84,9 +84,9 @@ class Spooled(NamedTuple):
     """A message for the spool.
 
     Attributes:
-        key: by which it stands in order; None where it does not.
+        key: the key that orders it; None without order.
         message: its id.
-        matches: of how many matches it tells.
+        matches: the number of matches in it.
     """
 
     sink: str
@@ -105,9 +105,9 @@ class Waiting(NamedTuple):
     """A message of the spool.
 
     Attributes:
-        number: where it stands; later ones of its sink have larger numbers.
-        due: when it is to be tried again, in milliseconds since the epoch; 0 as long as it was not tried.
-        at: when it came.
+        number: its place; later messages of its sink have larger numbers.
+        due: the time of its next attempt, in milliseconds since the epoch; 0 before the first attempt.
+        at: the time of its arrival.
     """
 
     number: int
@@ -127,14 +127,14 @@ class Waiting(NamedTuple):
 @final
 @dataclass(slots=True)
 class Lane:
-    """What the spool holds for one sink.
+    """The part of the spool that belongs to one sink.
 
     Attributes:
-        number: of the lane; its messages stand after `first`.
-        gone: when its endpoint said that it wants no more, in milliseconds since the epoch; None where it did not.
-        target: a hash of the endpoint that said so.
-        last: the number of the message that came last.
-        mark: what tells it from another lane that had its name or number.
+        number: identifies the lane; its messages have numbers above `first`.
+        gone: when its endpoint was disabled, in milliseconds since the epoch; None if it is not.
+        target: a hash of the endpoint that was disabled.
+        last: the number of its newest message.
+        mark: distinguishes it from other lanes that had its name or number.
     """
 
     name: str
@@ -153,14 +153,14 @@ class Lane:
 @final
 @dataclass(slots=True)
 class Changes:
-    """What came of messages of the spool, to be put down in one commit.
+    """Results for messages of the spool, to be stored in one commit.
 
     Attributes:
-        delivered: numbers of those that are held.
-        tried: attempts, when it is due, and the number, of each that failed.
-        dead: messages that are given up, and their letters.
+        delivered: numbers of delivered messages.
+        tried: attempts, due time and number of each message that failed.
+        dead: numbers of messages that failed for good, and their letters.
         gone: lanes whose endpoint wants no more.
-        dead_bytes: room that the letters take.
+        dead_bytes: the room for the letters.
     """
 
     delivered: list[int] = field(default_factory=list)
@@ -170,7 +170,7 @@ class Changes:
     dead_bytes: int = 0
 
     def bury(self, number: int, letter: DeadLetter) -> None:
-        """Add the letter of a message that is given up."""
+        """Add the dead letter of a message."""
         self.dead.append((number, letter))
         self.dead_bytes += letter.room
 
@@ -181,12 +181,12 @@ class Changes:
 @final
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What is to be put down of a partition.
+    """The new state of a partition.
 
     Attributes:
-        position: up to where it is held; None where no more of it is than before.
-        generation: of the partition when it was read, see `Store.generation`.
-        is_over: whether the partition is to be forgotten.
+        position: the position up to which all is durable; None if it has not changed.
+        generation: the partition's generation when it was read, see `Store.generation`.
+        is_over: whether to delete the partition.
     """
 
     source: str
@@ -197,17 +197,17 @@ class Confirmed:
 
 
 def milliseconds() -> int:
-    """Return the time now, since the epoch."""
+    """Return the current time in milliseconds since the epoch."""
     return time.time_ns() // 10**6
 
 
 def time_of(ms: int) -> str:
-    """Return a time since the epoch as text."""
+    """Return a time in milliseconds since the epoch as text."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def position_of(value: int | str) -> Position:
-    """Return a position of a column: one kind of database has them all as texts."""
+    """Return the position of a column: one kind of database stores all positions as texts."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -222,7 +222,7 @@ def dead_letter(
     size: int | None = None,
     key: bytes | str | None = None,
 ) -> DeadLetter:
-    """Make one of a record that failed now."""
+    """Return the dead letter of a record that failed now."""
     return DeadLetter(
         source=source,
         partition=partition,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Of SQLite: what each version adds to the one before. A store of an earlier version is upgraded when it is opened.
+#: SQLite: the statements that each version adds to the one before. Opening a store of an earlier version upgrades it.
 UPGRADES: Final[list[str]] = [
     """
     CREATE TABLE subscriptions (
@@ -22,7 +22,7 @@ UPGRADES: Final[list[str]] = [
         UNIQUE (source, partition, position, part)
     );
     """,
-    # What the API keeps of a subscription. A version is given once, so that no tag of one that was deleted comes again.
+    # The API's part of a subscription. A version is used once, so that the ETag of a deleted subscription never returns.
     """
     ALTER TABLE subscriptions ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE subscriptions ADD COLUMN created INTEGER NOT NULL DEFAULT 0;
@@ -35,8 +35,8 @@ UPGRADES: Final[list[str]] = [
     CREATE TABLE versions (last INTEGER NOT NULL);
     INSERT INTO versions VALUES (0);
     """,
-    # `spool.number` is the number of its lane, and in its lowest 44 bits the order in it; so a lane is a range of one tree.
-    # `spooled` of a dead letter is the message that waits for it, where its key does.
+    # `spool.number` consists of the number of its lane and, in its lowest 44 bits, the order in it; so a lane is a range of one
+    # tree. `spooled` of a dead letter is the message that waits for it, if its key waits.
     """
     CREATE TABLE letters (
         id INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, partition TEXT NOT NULL, position INTEGER NOT NULL,
@@ -60,7 +60,7 @@ UPGRADES: Final[list[str]] = [
     );
     CREATE INDEX spool_keys ON spool (key, number) WHERE key IS NOT NULL;
     """,
-    # Of a lane, `last` is the number of a message that was trimmed, and `mark` tells it from others of its name or number.
+    # `last` of a lane is the number of a message that was trimmed, and `mark` distinguishes it from others of its name or number.
     """
     CREATE TABLE gateways (
         tenant TEXT NOT NULL, id TEXT NOT NULL, settings TEXT NOT NULL, secrets TEXT NOT NULL, version INTEGER NOT NULL,
@@ -71,8 +71,8 @@ UPGRADES: Final[list[str]] = [
     ALTER TABLE lanes ADD COLUMN mark TEXT NOT NULL DEFAULT '';
     UPDATE lanes SET mark = lower(hex(randomblob(4)));
     """,
-    # `generation` of a position is raised by who takes its partition over. From here on `last` of a lane is the number that was
-    # given last, whatever became of its message.
+    # A process that takes a partition over raises `generation` of its position. From here on, `last` of a lane is its latest
+    # number, even if that message was deleted.
     """
     ALTER TABLE positions ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
     UPDATE lanes SET last = max(last, number << 44, coalesce(
@@ -87,19 +87,19 @@ UPGRADES: Final[list[str]] = [
     CREATE INDEX changes_by_id ON changes (tenant, id);
     ALTER TABLE versions ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
     """,
-    # A generation is given once: a partition that is over and begun again has none that it had before.
+    # A generation is used once: a partition that ended and begins again gets a new one.
     """
     CREATE TABLE generations (last INTEGER NOT NULL);
     INSERT INTO generations SELECT coalesce(max(generation), 0) FROM positions;
     """,
-    # The key that a record came with, by which it is read again.
+    # The key of a record, by which it is read again.
     """
     ALTER TABLE dead_letters ADD COLUMN record_key BLOB;
     """,
 ]
 
-#: Of PostgreSQL, as above. `removed` has what was deleted, for the processes that have not seen that yet; `leader` says who
-#: delivers what the spool holds.
+#: PostgreSQL, as above. `removed` has deleted rows for processes that have not seen the deletion yet; `leader` has the process
+#: that delivers the spool.
 POSTGRES: Final[list[str]] = [
     """
     CREATE TABLE subscriptions (
@@ -144,7 +144,7 @@ POSTGRES: Final[list[str]] = [
     CREATE TABLE leader (holder TEXT NOT NULL, generation BIGINT NOT NULL, until TIMESTAMPTZ NOT NULL);
     INSERT INTO leader VALUES ('', 0, '-infinity');
     """,
-    # The log of changes of subscriptions has what was deleted, too.
+    # The log of changes of subscriptions has deletions, too.
     """
     CREATE TABLE changes (
         version BIGINT PRIMARY KEY, tenant TEXT NOT NULL, id TEXT NOT NULL, at BIGINT NOT NULL, who TEXT NOT NULL,
@@ -154,12 +154,12 @@ POSTGRES: Final[list[str]] = [
     INSERT INTO changes SELECT version, tenant, id, at, '', 'delete', NULL FROM removed;
     DROP TABLE removed;
     """,
-    # A generation is given once.
+    # A generation is used once.
     """
     CREATE TABLE generations (last BIGINT NOT NULL);
     INSERT INTO generations SELECT coalesce(max(generation), 0) FROM positions;
     """,
-    # The key that a record came with.
+    # The key of a record.
     """
     ALTER TABLE dead_letters ADD COLUMN record_key BYTEA;
     """,

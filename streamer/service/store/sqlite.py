@@ -1,15 +1,15 @@
 """The embedded database: one file of SQLite in a directory that one process uses.
 
 ```
-data_dir/ (0700)      lock          held by the process that uses it, whose number it has
+data_dir/ (0700)      lock          locked by the process that uses it; contains its number
                       store.db      WAL, synchronous=FULL: a commit is on the disk when it returns
 ```
 
-A write-ahead log that was cut at any byte is read up to its last whole commit: the store then is as it was before, and what came
-after is read from the sources again.
+A write-ahead log that was cut at any byte is read up to its last whole commit: the store is then in that state, and later records
+are read from the sources again.
 
-A file that is deleted or replaced stays open, and takes commits that nobody will find again. So each change looks whether the
-files are those that were opened, before it commits.
+A file that is deleted or replaced stays open, and accepts commits that are lost. So each change checks before its commit that the
+files are those that were opened.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from streamer.service.store.database import Execute, Inspected, T
 from streamer.service.store.positions import POSITIONS
 from streamer.service.store.schema import UPGRADES
 
-#: "Strm": what tells our databases from others'.
+#: "Strm": distinguishes our databases from others.
 APPLICATION: Final = 0x5374726D
-#: What is open while the store is. Without its write-ahead log the database lacks the last commits; without the lock another
-#: process could use it, too.
+#: The files that are open while the store is. Without its write-ahead log the database lacks the last commits; without the lock
+#: another process could use it, too.
 _FILES: Final = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK)
 _LOGGER: Final = logging.getLogger("streamer.service")
-#: Bytes that a store which failed must take to be writable again: more than most changes need.
+#: The bytes that a failed store must accept to count as writable again: more than most changes need.
 _TRIED: Final = 256 * 1024
 
 
@@ -47,10 +47,10 @@ class Sqlite:
     """See `Database`.
 
     Args:
-        directory: made if it is not there, for its owner alone.
+        directory: is created if it does not exist, accessible to its owner only.
 
     Raises:
-        ServiceError: another process uses it, it is no store, of a later version, damaged, or cannot be written.
+        ServiceError: another process uses it, or it is not a store, of a later version, damaged, or not writable.
     """
 
     is_shared: Final = False
@@ -82,7 +82,7 @@ class Sqlite:
         self._files = {path: identity for path in map(directory.joinpath, _FILES) if (identity := _identity(path)) is not None}
 
     def _begin(self) -> bool:
-        """Make or upgrade what it holds; return whether there was nothing yet."""
+        """Create or upgrade the tables; return whether the database was empty."""
         execute = self._connection.execute
         version = _checked(self._directory / DATABASE, execute)
         is_new = not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -109,7 +109,7 @@ class Sqlite:
             return _some(self._connection, statement, values, most_bytes)
 
     def change(self, body: Callable[[Execute], T], *, patient: bool = False, tells: bool = False) -> T:
-        """See `Database`. It is never away, and there is nobody to tell."""
+        """See `Database`. It is always available, and has no other process to notify."""
         with self._turn, _told(self._directory):
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -133,7 +133,7 @@ class Sqlite:
         """See `Database`."""
 
         def write(execute: Execute) -> None:
-            # A full disk still takes a page or two, in what the write-ahead log has already.
+            # A full disk still accepts a page or two in the existing write-ahead log.
             execute("CREATE TABLE IF NOT EXISTS tried (zeros)")
             execute("INSERT INTO tried VALUES (zeroblob(?))", (_TRIED,))
 
@@ -157,10 +157,10 @@ class Sqlite:
         return None
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """See `Database`. No other process changes it."""
+        """See `Database`. Other processes cannot change it."""
 
     def close(self) -> None:
-        """Close it, and let another process have it."""
+        """Close it, so that another process can use it."""
         with self._turn:
             self._connection.close()
             os.close(self._lock)
@@ -168,7 +168,7 @@ class Sqlite:
 
 @final
 class Beside:
-    """See `Reader`: reads beside who changes, also in another process. Raises ServiceError."""
+    """See `Reader`: reads next to a process that writes. Raises ServiceError."""
 
     def __init__(self, directory: Path) -> None:
         self._directory, path = directory, directory / DATABASE
@@ -223,7 +223,7 @@ def _some(connection: sqlite3.Connection, statement: str, values: Sequence[objec
 
 @contextmanager
 def _told(directory: Path) -> Iterator[None]:
-    """Make one clear error of what went wrong with a store."""
+    """Raise one clear error for a failure of a store."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -234,7 +234,7 @@ def _told(directory: Path) -> Iterator[None]:
 
 
 def inspected(directory: Path) -> Inspected:
-    """Look whether a store could be opened, and what it has; nothing is made or changed. Raises as `Sqlite`, but not Busy."""
+    """Check whether a store could be opened, and return its contents, without changing it. Raises as `Sqlite`, except Busy."""
     with _told(directory):
         if not directory.exists():
             above = next(each for each in directory.absolute().parents if each.exists())
@@ -249,7 +249,7 @@ def inspected(directory: Path) -> Inspected:
         if not (path := directory / DATABASE).exists():
             return Inspected({}, used)
         _check_writable(path, os.R_OK | os.W_OK)
-        # Without a write-ahead log nobody has it open, and SQLite need not make the files for sharing it.
+        # Without a write-ahead log no process has it open, and SQLite need not create the files for sharing it.
         how = "mode=ro" if path.with_name(f"{DATABASE}-wal").exists() else "mode=ro&immutable=1"
         with closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=5)
@@ -270,13 +270,13 @@ def _check_writable(path: Path, how: int) -> None:
 
 
 def _used(directory: Path) -> str | None:
-    """Tell who uses a store; None if nobody does."""
+    """Return which process uses a store; None if it is free."""
     try:
         file = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        # Shared, and for a moment: a process that starts just now is the only one that could notice.
+        # A shared lock for a moment: only a process that starts at the same time could notice.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return f"process {_holder(file)} uses this store now"
@@ -290,7 +290,7 @@ def _holder(file: int) -> str:
 
 
 def _checked(path: Path, execute: Callable[[str], sqlite3.Cursor]) -> int:
-    """Return the version of a store's schema, 0 of an empty file. Raises ServiceError: it is none that this version reads."""
+    """Return the version of a store's schema, 0 for an empty file. Raises ServiceError if this version cannot read it."""
     application, version = execute("PRAGMA application_id").fetchone()[0], execute("PRAGMA user_version").fetchone()[0]
     is_new = (application, version) == (0, 0) and not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if not is_new and application != APPLICATION:
@@ -304,10 +304,10 @@ def _checked(path: Path, execute: Callable[[str], sqlite3.Cursor]) -> int:
 
 
 def _kind_of(error: sqlite3.Error) -> type[ServiceError]:
-    """Return which kind of error of ours one of SQLite is, by the first byte of its code."""
+    """Return our class of error for one of SQLite, by the first byte of its code."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
-        # Of those that are raised here: damage that a check has found.
+        # Raised by a check here: it found damage.
         return Lost if isinstance(error, sqlite3.DatabaseError) else ServiceError
     if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Lost
@@ -316,7 +316,7 @@ def _kind_of(error: sqlite3.Error) -> type[ServiceError]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one at its path; None where there is none."""
+    """Return the identity of a file, which differs from another one at its path; None if there is no file."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,10 +1,10 @@
-"""What outlives a process, by what is asked of it: positions, dead letters, the spool.
+"""The data that outlives a process: positions, dead letters, the spool.
 
-A commit holds the positions of some batches together with their dead letters and with what they put into the spool, so none is
-there without the others.
+A commit contains the positions of some batches together with their dead letters and their messages for the spool, so none of
+these is stored without the others.
 
-Several processes may use one database. Then a partition, and the delivery of the spool, is one process's at a time: who takes it
-over raises a *generation*, and what was begun under the one before is refused when it is committed (`Fenced`).
+Several processes may use one database. Then a partition, and the delivery of the spool, belongs to one process at a time. A
+process that takes it over raises a *generation*; commits of work under an earlier generation are refused (`Fenced`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from streamer.service.store.rows import (
 )
 
 _LOGGER: Final = logging.getLogger("streamer.service")
-#: Where dead letters leave no room, this part of it is taken from those of tenants' own gateways.
+#: If there is no room for dead letters, this fraction of the room is freed from those of tenants' own gateways.
 _FORGOTTEN: Final = 16
-#: Dead letters that left no room are measured again so often, in seconds.
+#: While there is no room, dead letters are measured again at this interval, in seconds.
 _LOOK: Final = 1.0
 
 
@@ -63,13 +63,13 @@ class Store:
     """The store of a process. Any thread may use it.
 
     Args:
-        place: the directory of an embedded store, or where a shared one is.
+        place: the directory of an embedded store, or the section of a shared one.
 
     Attributes:
         dead_letter_bytes: room for dead letters; a reload may change it.
 
     Raises:
-        ServiceError: it cannot be opened, see `Sqlite` and `Postgres`. Every method raises it where the store cannot be used.
+        ServiceError: it cannot be opened, see `Sqlite` and `Postgres`. Every method raises it if the store cannot be used.
     """
 
     def __init__(self, place: Path | SharedStore, *, dead_letter_bytes: int = 1024**3) -> None:
@@ -86,15 +86,15 @@ class Store:
             self.database.close()
             raise
 
-    # Positions, and what could not be delivered
+    # Positions, and dead letters
 
     def positions(self, source: str, *, patient: bool = False) -> dict[str, str]:
-        """Return where each partition of a source was confirmed last, in the order in which they were begun."""
+        """Return the last confirmed position of each partition of a source, in the order in which they were begun."""
         statement = "SELECT partition, position FROM positions WHERE source = ? ORDER BY number"
         return dict(self.database.rows(statement, source, patient=patient))
 
     def others(self, configured: Container[str]) -> dict[str, dict[str, str]]:
-        """Return where the partitions of sources that are not configured were confirmed last."""
+        """Return the last confirmed positions of sources that are not configured."""
         return {source: self.positions(source) for source in self.sources() if source not in configured}
 
     def sources(self) -> list[str]:
@@ -102,9 +102,9 @@ class Store:
         return [source for (source,) in self.database.rows("SELECT DISTINCT source FROM positions ORDER BY source")]
 
     def move(self, source: str, target: str) -> None:
-        """Have a source go on where another one was confirmed, which loses its positions. Dead letters of records move, too.
+        """Move the positions of one source to another, and the dead letters of its records. The first source loses its positions.
 
-        A partition that both have is kept at the position of the first. Whoever reads either of them can confirm nothing more.
+        A partition that both have gets the position of the first. A process that reads either source can no longer confirm.
         """
 
         def move(execute: Execute) -> None:
@@ -114,17 +114,17 @@ class Store:
         self.database.change(move, tells=True)
 
     def take(self, source: str) -> None:
-        """Have all partitions of a source be ours: who had them before confirms nothing of them any more."""
+        """Take over all partitions of a source: the previous owner can no longer confirm them."""
 
         generation, partitions = self.database.change(lambda execute: positions.take(execute, source))
         for partition in partitions:
             self._generations[source, partition] = generation
 
     def begin(self, source: str, partition: str, position: str) -> int:
-        """Have a partition be ours, before anything of it is read; one that is not known is kept at this position.
+        """Take over a partition before it is read. A new partition is stored at this position.
 
         Returns:
-            Its generation, as of which it is read from here on.
+            Its generation, under which it is read from here on.
         """
 
         found = self._generations[source, partition] = self.database.change(
@@ -134,7 +134,7 @@ class Store:
         return found
 
     def generation(self, source: str, partition: str) -> int:
-        """Return what a partition was given when this process took it over, and was never given before; 0 where it did not."""
+        """Return the generation of a partition that this process took over, which is unique; 0 if it did not take it over."""
         return self._generations.get((source, partition), 0)
 
     def commit(
@@ -144,17 +144,17 @@ class Store:
         dropped: Sequence[int] = (),
         spooled: Sequence[Spooled] = (),
     ) -> list[tuple[int, Spooled]]:
-        """Put positions down together with dead letters and messages; a dead letter that is there already has failed once more.
+        """Store positions together with dead letters and messages; a dead letter that already exists has failed once more.
 
         Args:
             dropped: numbers of dead letters that were delivered now.
             spooled: messages for the spool, in their order.
 
         Returns:
-            The messages with their numbers, but for those whose sink was forgotten meanwhile.
+            The messages with their numbers, except those whose sink was deleted meanwhile.
 
         Raises:
-            Fenced: another process has taken partitions over; nothing is put down.
+            Fenced: another process took partitions over; the commit was refused whole.
         """
         size = self._room_for(dead)
         confirmed = list(confirmed)
@@ -175,13 +175,13 @@ class Store:
         if dropped:
             self._dead = self._measured()
         elif not self.database.is_shared:
-            # In a shared store they are counted with those of other processes.
+            # A shared store counts them with those of other processes.
             self._dead += size
         faults.point("store.committed")
         return taken
 
     def _room_for(self, dead: Sequence[DeadLetter]) -> int:
-        """Return how many bytes some dead letters take. Raises ServiceError where there is no room for them."""
+        """Return the bytes of some dead letters. Raises ServiceError if there is no room for them."""
         size = sum(each.room for each in dead)
         if dead:
             self._count_others()
@@ -193,7 +193,7 @@ class Store:
         return size
 
     def has_room(self, size: int) -> bool:
-        """Tell whether there is room for dead letters of so many bytes; where there was none, it is looked for once a second."""
+        """Return whether there is room for dead letters of this many bytes; once full, it is measured at most once a second."""
         self._count_others()
         if self._dead + size > self.dead_letter_bytes and time.monotonic() - self._looked < _LOOK:
             return False
@@ -209,7 +209,7 @@ class Store:
         return bool(self._dead + size <= self.dead_letter_bytes)
 
     def _measured(self) -> int:
-        """Return how much room the dead letters take; what is added up meanwhile may be more, since some fail again."""
+        """Return the room of all dead letters. The running sum may be larger, because some letters fail again."""
         ((room, self._counted),) = self.database.rows(ROOM, patient=True)
         return int(room)
 
@@ -221,9 +221,9 @@ class Store:
                 self._dead, self._counted = self._dead + int(room), int(last)
 
     def _forget_letters(self) -> bool:
-        """Forget the oldest letters of the tenant whose own gateways have most of them; tell whether there were any.
+        """Delete the oldest letters of the tenant whose own gateways have most of them; return whether there were any.
 
-        So no tenant ends the service by an endpoint that takes nothing, nor has others' letters forgotten.
+        So a tenant's failing endpoint neither ends the service, nor causes the deletion of other tenants' letters.
         """
         sizes: Counter[str] = Counter()
         for sink, size in self.database.rows(OF_SINKS):
@@ -243,11 +243,11 @@ class Store:
         return True
 
     def dead_letters(self) -> int:
-        """Count the dead letters."""
+        """Return the number of dead letters."""
         return int(self.database.rows("SELECT count(*) FROM dead_letters")[0][0])
 
     def drop(self, numbers: Iterable[int] | None) -> int:
-        """Drop dead letters by their numbers, or all of them, and what waits for them; return how many there were."""
+        """Delete dead letters by their numbers, or all of them, and the messages that wait for them. Return their number."""
 
         def drop(execute: Execute) -> int:
             self.unseat(execute)
@@ -268,29 +268,29 @@ class Store:
     def letters(
         self, after: int = 0, most: int = 1000, chosen: Mapping[str, str] = MappingProxyType({}), *, records: bool = True
     ) -> list[DeadLetter]:
-        """Return dead letters in the order of their numbers, from the first after one; only those with the *chosen* members.
+        """Return dead letters in the order of their numbers, from the first after *after*; only those with the *chosen* members.
 
         Args:
-            records: whether their records are read, too, of which each may have a megabyte.
+            records: whether to read their records, too; each may have a megabyte.
         """
         return letters_of(self.database, after, most, chosen, records=records)
 
     def number_of(self, letter: DeadLetter) -> int | None:
-        """Return the number of a dead letter that was put down; None if it is gone."""
+        """Return the number of a stored dead letter; None if it was deleted."""
         return number_of(self.database, letter)
 
     def count_letters(self, chosen: Mapping[str, str]) -> tuple[int, int]:
-        """Return the number of the last dead letter, and how many have the *chosen* members. Nobody waits for it."""
+        """Return the number of the last dead letter, and how many have the *chosen* members. Blocks no other call."""
         statement = f"SELECT coalesce(max(id), 0), count(*) FROM dead_letters WHERE id > 0{where(chosen)}"
         with closing(self.database.reader()) as reader:
             ((last, count),) = reader.rows(statement, *chosen.values())
             return int(last), int(count)
 
     def letters_by_reason(self, most: int) -> list[tuple[str, str, str, str, int, int, int]]:
-        """Return stage, code, source and sink of the last dead letters, how many these are, and when the first and last failed.
+        """Group the last dead letters by stage, code, source and sink; return their count and the first and last time of failure.
 
         Args:
-            most: so many letters are looked at. Nobody waits for it.
+            most: the number of letters to read. Blocks no other call.
         """
         with closing(self.database.reader()) as reader:
             return reader.rows(BY_REASON, most)
@@ -298,9 +298,9 @@ class Store:
     # The spool
 
     def lane(self, name: str, *, anew: bool = False) -> Lane:
-        """Return what the spool holds for a sink, which it knows from now on; *anew* as the store has it now.
+        """Return the lane of a sink in the spool, which exists from now on; *anew* reads it again from the store.
 
-        Nobody finds the sink unknown meanwhile: what is for one that is unknown is left out.
+        The lane is always found meanwhile: messages for a sink without a lane are dropped.
         """
         if anew or (known := self._lanes.get(name)) is None:
             known = self._lanes[name] = self.database.change(
@@ -309,16 +309,16 @@ class Store:
         return known
 
     def forgotten(self, name: str) -> None:
-        """Learn that another process has forgotten a sink."""
+        """Forget a lane that another process has deleted."""
         self._lanes.pop(name, None)
 
     def forget(self, name: str, execute: Execute) -> tuple[int, int, int]:
-        """Drop what the spool holds for a sink, and all that is known of it, within a transaction; return what that was.
+        """Delete the lane of a sink and its messages within a transaction; return the messages, bytes and matches deleted.
 
-        Its dead letters stay. What is to be spooled for it from now on is left out.
+        Its dead letters stay. From now on, messages for the sink are dropped.
         """
         lane = self.lane(name)
-        # Whoever adds to it is through by then, or finds that it is gone: nothing is left for the next lane of its number.
+        # Other writers have finished by then, or find the lane deleted: no message is left for the next lane of its number.
         execute("DELETE FROM lanes WHERE number = ? AND mark = ?", (lane.number, lane.mark))
         (held,) = execute(HELD, range_of(lane)).fetchall()
         execute("DELETE FROM spool WHERE number > ? AND number < ?", range_of(lane))
@@ -327,7 +327,7 @@ class Store:
         return int(held[0]), int(held[1]), int(held[2])
 
     def trim(self, lane: Lane, last: int) -> None:
-        """Take the oldest messages of a lane out, up to one. Their numbers are not given again."""
+        """Delete the oldest messages of a lane, up to a number. Numbers are not reused."""
         self.database.change(
             lambda execute: execute("DELETE FROM spool WHERE number > ? AND number <= ?", (lane.first, last)), patient=True
         )
@@ -337,37 +337,37 @@ class Store:
         return self.database.rows(OLDEST_OF, *range_of(lane), most, patient=True)
 
     def held(self, lane: Lane, after: int = 0) -> tuple[int, int, int]:
-        """Count the messages for a sink, from the first after one, their bytes, and the matches that they tell of.
+        """Return the number of messages for a sink, from the first after a number, with their bytes and matches.
 
-        In a shared store no further than the lane is known: what comes meanwhile is counted when it is looked at next.
+        A shared store counts only up to the lane's known end: later messages count at the next look.
         """
         end = lane.last + 1 if self.database.is_shared else range_of(lane)[1]
         ((messages, size, matches),) = self.database.rows(HELD, max(after, lane.first), end, patient=True)
         return int(messages), int(size), int(matches)
 
     def lanes(self) -> list[tuple[str, int, int]]:
-        """Return the sinks that the spool holds messages for, tenants' own aside, how many, and their bytes."""
+        """Return the sinks that have messages in the spool, with their number and bytes; without tenants' own gateways."""
         return lanes_of(self.database)
 
     def waiting(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Waiting]:
-        """Return messages for a sink in their order, from the first after one; the last of them may pass the bound in bytes."""
+        """Return messages for a sink in their order, from the first after a number; the last may exceed the limit of bytes."""
         values = (max(after, lane.first), range_of(lane)[1], most)
         return list(map(waiting_of, self.database.some(WAITING, values, most_bytes, patient=True)))
 
     def waiting_of(self, lane: Lane, key: int, after: int, last: int, most: int) -> list[Waiting]:
-        """Return messages of one key in their order, after one and not after another."""
+        """Return messages of one key in their order, after one number and up to another."""
         return [waiting_of(row) for row in self.database.rows(WAITING_OF, key, max(after, lane.first), last, most, patient=True)]
 
     def oldest(self, lane: Lane) -> int | None:
-        """Return when the first of the messages for a sink came, in milliseconds since the epoch; None where there are none."""
+        """Return the time of the oldest message for a sink, in milliseconds since the epoch; None if there is none."""
         rows = self.database.rows("SELECT at FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT 1", *range_of(lane))
         return rows[0][0] if rows else None
 
     def settle(self, changes: Changes, spooled: Sequence[Spooled] = ()) -> list[tuple[int, Spooled]]:
-        """Put down what came of messages: what is delivered or given up leaves the spool.
+        """Store the results of messages: those that are delivered or dead letters leave the spool.
 
         Args:
-            spooled: messages for the spool that follow from that.
+            spooled: messages for the spool about these dead letters.
 
         Returns:
             These with their numbers, as `commit` does.
@@ -392,13 +392,13 @@ class Store:
         faults.point("spool.settled")
         return taken
 
-    # Who delivers what the spool holds, of several processes
+    # Which of several processes delivers the spool
 
     def lead(self, seconds: float) -> int | None:
-        """Have this process deliver what the spool holds, for so long; another one only does so after that.
+        """Have this process deliver the spool for *seconds*; another process can do so only after that.
 
         Returns:
-            A number, another one whenever somebody began to; None where another process delivers.
+            A number that changes with each new leader; None if another process delivers.
         """
 
         def lead(execute: Execute) -> int | None:
@@ -409,33 +409,33 @@ class Store:
         return self._leads
 
     def leave(self) -> None:
-        """Have another process deliver what the spool holds, at once."""
+        """Let another process deliver the spool at once."""
         if self.database.is_shared and self._leads is not None:
             statement = "UPDATE leader SET holder = '', until = '-infinity' WHERE holder = ?"
             self.database.change(lambda execute: execute(statement, (self._holder,)), tells=True)
             self._leads = None
 
     def unseat(self, execute: Execute) -> None:
-        """Have who delivers begin anew where that is another process, since what it knows is changed here.
+        """Have the leader restart its deliveries if it is another process, because this change is unknown to it.
 
-        It is the same one still: it alone knows what is on its way, and waits for that.
+        The leader stays the same process: only it has the list of requests in flight, and waits for them.
         """
         if self._leads is None:
             execute("UPDATE leader SET generation = generation + 1")
 
     def lasts(self) -> list[tuple[str, str, int]]:
-        """Return name and mark of each lane, and the number that was given there last."""
+        """Return the name, the mark and the last number of each lane."""
         return self.database.rows("SELECT name, mark, last FROM lanes", patient=True)
 
     def _leading(self, execute: Execute) -> None:
-        """Raise Fenced where another process delivers the messages in the spool."""
+        """Raise Fenced if another process delivers the messages in the spool."""
         if self.database.is_shared:
             statement = "UPDATE leader SET until = until WHERE holder = ? AND generation = ?"
             if not execute(statement, (self._holder, self._leads or 0)).rowcount:
                 raise Fenced("another process delivers the messages in the spool")
 
     def enable(self, name: str) -> bool:
-        """Deliver again to a sink whose endpoint wanted no more; tell whether it was so."""
+        """Deliver again to a sink with a disabled endpoint; return whether it was disabled."""
         statement = "UPDATE lanes SET gone = NULL, target = NULL WHERE name = ? AND gone IS NOT NULL"
 
         def enable(execute: Execute) -> int:
@@ -448,7 +448,7 @@ class Store:
         return bool(found)
 
     def clear(self, name: str) -> int | None:
-        """Forget the messages for a sink; return how many there were, None where it never had any. Their dead letters stay."""
+        """Delete the messages for a sink; return their number, None if it never had any. Their dead letters stay."""
         if not self.database.rows("SELECT 1 FROM lanes WHERE name = ?", name):
             return None
         self.lane(name)
@@ -460,9 +460,9 @@ class Store:
         return self.database.change(clear, tells=True)
 
     def respool(self, letters: Sequence[DeadLetter]) -> None:
-        """Put messages that were given up into the spool again, with their ids; the letters are dropped.
+        """Return messages of dead letters to the spool, with their ids; the letters are deleted.
 
-        One that waits in the spool for its letter is due where it stands. Any other stands behind all that wait.
+        A message that waits in the spool for its letter becomes due in its place. Any other is appended.
         """
         for letter in letters:
             self.lane(letter.sink)
@@ -482,14 +482,14 @@ class Store:
         self.database.change(respool, tells=True)
         self._dead = self._measured()
 
-    # What others build on
+    # For the modules that build on the store
 
     def is_writable(self) -> bool:
-        """Tell whether the last change succeeded; where it failed, whether one would now. See `Database`."""
+        """Return whether the last change succeeded; if it failed, whether one would now. See `Database`."""
         return self.database.is_writable()
 
     def gone(self) -> str | None:
-        """Return what of the store was deleted or replaced while it was open, and log it once. See `Database`."""
+        """Return the part of the store that was deleted or replaced while it was open, and log it once. See `Database`."""
         told = self.database.gone()
         if told is not None and not self._is_told:
             self._is_told = True
@@ -497,11 +497,11 @@ class Store:
         return told
 
     def close(self) -> None:
-        """Close it, and let another process have it."""
+        """Close it, so that another process can use it."""
         self.database.close()
 
 
-#: Of PostgreSQL alone; by its clock, so that processes' clocks need not agree.
+#: For PostgreSQL only; it uses the server's clock, so that processes' clocks need not agree.
 _LEAD: Final = (
     "UPDATE leader SET generation = CASE WHEN holder = ? THEN generation ELSE generation + 1 END, holder = ?,"
     " until = clock_timestamp() + make_interval(secs => ?) WHERE holder = ? OR until < clock_timestamp() RETURNING generation"
