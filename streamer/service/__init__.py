@@ -1,4 +1,4 @@
-"""Events in, matches out, nothing lost: what `streamer serve` runs (docs/service.md).
+"""Events in, matches out, without losses: the service behind `streamer serve` (docs/service.md).
 
 ```
 sources/ ──► formats ──► the engine ──► messages ──► sinks/
@@ -7,9 +7,9 @@ sources/ ──► formats ──► the engine ──► messages ──► sin
                                        └──► the spool ──► endpoints
 ```
 
-- `protocols`: what a source and a sink are.
+- `protocols`: the protocols of sources and sinks.
 - `pipeline`: from read to acknowledge, on one screen.
-- `spool`: what waits for endpoints that may be slow, or down.
+- `spool`: messages that wait for endpoints, which may be slow or down.
 - `serve`: a configuration, its signals and its reloads around a pipeline.
 - `store`: subscriptions, positions, the spool and dead letters.
 """

@@ -101,7 +101,7 @@ class Absent:
             self._parts = {name: found for name, found in self._parts.items() if parts.get(name) is found.part}
 
     def wait(self, name: str, part: object, is_wanted: Callable[[], bool]) -> bool:
-        """Return True once a part is open, at once if it is not away; False if it is no longer needed.
+        """Return True once a part is open, at once if it is not away; return False if the part is not needed any more.
 
         Raises:
             ServiceError: its server answers, and waiting would not help.

@@ -1,4 +1,4 @@
-"""The configuration in force, field by field, and what another text would change in it. Secrets are told by their names."""
+"""The current configuration, field by field, and the changes that another text would make. Secrets appear as their names."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from streamer.config.show import SECTION, show, values
 from streamer.engine.reload import changes
 from streamer.errors import BulkConfigError, ConfigError
 
-#: Reads a text as the file of the configuration is read.
+#: Reads a text in the way of the configuration's file.
 Parse: TypeAlias = Callable[[bytes], Loaded]
-#: What errors call a configuration that no file has.
+#: The name in errors of a configuration without a file.
 _NAMELESS: Final = "configuration"
 
 
 def parser(loaded: Loaded) -> Parse:
-    """Return what reads a text in the place of the file that a configuration came from."""
+    """Return a function that reads a text in place of a configuration's file."""
     name = loaded.name or _NAMELESS
     return lambda text: loads(text, name, directory=Path(name).parent, environment=os.environ)
 
 
 def told(loaded: Loaded) -> dict[str, Any]:
-    """Return what is in force: as text that can be loaded again, and each field with where it comes from."""
+    """Return the current configuration: as text that can be loaded again, and each field with its origin."""
     return {
         "name": loaded.name,
         "text": show(loaded),
@@ -39,7 +39,7 @@ def told(loaded: Loaded) -> dict[str, Any]:
 
 
 def checked(before: Loaded, text: bytes, parse: Parse, fitting: Callable[[Loaded], None]) -> dict[str, Any]:
-    """Return what is wrong in a text, or what it would change. Files that it names are not read, and nothing is opened."""
+    """Return the errors of a text, or its changes, without reading the files that it names or opening connections."""
     try:
         new = parse(text)
         fitting(new)

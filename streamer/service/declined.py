@@ -1,4 +1,4 @@
-"""Changes that cannot be, as things stand."""
+"""The refusal of a change because of the current state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal, Protocol, TypeAlias, final
 
 @final
 class Declined(Exception):
-    """A change that cannot be, as things stand.
+    """A change that is impossible in the current state.
 
     Attributes:
-        code: `unknown`; `other_origin`: files hold it; `precondition`; `quota`; `busy`: it may be tried again.
+        code: `unknown`; `other_origin`: it belongs to files; `precondition`; `quota`; `busy`: a retry may succeed.
     """
 
     def __init__(self, code: Literal["unknown", "other_origin", "precondition", "quota", "busy"], reason: str) -> None:
@@ -20,12 +20,12 @@ class Declined(Exception):
 
 
 class Versioned(Protocol):
-    """What has a tag: another version after each change."""
+    """An object with a tag: its version differs after each change."""
 
     @property
     def version(self) -> int:
-        """Return it."""
+        """Return the version."""
 
 
-#: Decides on what is there now whether a change may be; raises Declined.
+#: Checks the current object, and raises Declined if the change is not allowed.
 Condition: TypeAlias = Callable[[Versioned | None], None]

@@ -1,6 +1,6 @@
-"""The API of a service, from one configuration to the next: where it listens may change, and what it was asked goes on counting.
+"""The API of a service across configurations: its address may change, and its counts continue.
 
-What it needs is an extra, imported where a configuration wants an API.
+Its packages are an extra, which is imported only if a configuration has an API.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 
 @final
 class Entrance:
-    """Where requests come in, if anywhere. One thread changes it.
+    """The API server, if there is one. One thread changes it.
 
     Args:
-        handlers: makes what answers.
-        dev: whether all is answered without tokens.
-        sign_in: is told of an address at which the operator signs in to the console, once; None to make none.
+        handlers: creates the handlers.
+        dev: whether to answer every request without tokens.
+        sign_in: is called with an address at which the operator can sign in to the console, once; None to create none.
 
     Attributes:
-        console: the pages; they go on where another configuration wants them again.
-        app: what answers; None as long as no configuration wanted an API.
-        server: what listens; None where the configuration wants none.
-        gives_way: whether a server ends, so that what it is asked must be answered now.
+        console: the pages; they continue when a later configuration enables them again.
+        app: the application; None before the first configuration with an API.
+        server: the server; None if the configuration has no API.
+        gives_way: whether a server is ending, so that its requests must be answered now.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Entrance:
         self.gives_way = False
 
     def prepared(self, section: Api) -> Prepared:
-        """Listen as a section says, beside the one that listens now; nothing is answered yet.
+        """Listen at the address of a section, next to the current server, without answering yet.
 
         Raises:
             ServiceError: it cannot listen there, or tokens or certificates cannot be used.
@@ -89,7 +89,7 @@ class Entrance:
         return Prepared(self, section, tokens, Server(self.app, section, self.server))
 
     def close(self) -> None:
-        """Answer what is being answered, for 2 s at most, and stop."""
+        """Finish the current requests within 2 s, and stop."""
         if self.server is not None:
             self.server.close()
             self.server = None
@@ -99,13 +99,13 @@ class Entrance:
 
 @final
 class Prepared:
-    """A server that listens, and answers nothing before it takes the other one's place."""
+    """A server that listens, but answers only after it has replaced the current one."""
 
     def __init__(self, entrance: Entrance, section: Api, tokens: Tokens | None, server: Server | None) -> None:
         self._entrance, self._section, self._tokens, self._server = entrance, section, tokens, server
 
     def take(self) -> None:
-        """Let the one before answer what it is answering, for 2 s at most; then answer."""
+        """Let the previous server finish its requests within 2 s; then answer."""
         entrance = self._entrance
         if entrance.server is not None:
             entrance.gives_way = True
@@ -124,11 +124,11 @@ class Prepared:
             entrance.console.take(self._section)
             _LOGGER.info("console: %s/console/", self._server.url)
             if entrance.sign_in is not None and self._tokens is not None:
-                # An address of all addresses is none to go to.
+                # A browser cannot connect to the wildcard address.
                 url = self._server.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
                 entrance.sign_in(f"{url}/console/sign-in?code={entrance.console.sessions.code()}")
 
     def cancel(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()

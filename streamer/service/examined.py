@@ -1,4 +1,4 @@
-"""Finds out what is wrong with subscriptions before they are held."""
+"""Checks subscriptions before they are stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamer.service.tenants import Written, outside
 
 
 def examined(options: Options, several: Sequence[Written | SubscriptionError]) -> list[SubscriptionError | bool]:
-    """Tell of each what is wrong with it, or whether it is unindexed; in engines of their own, out of everybody's way."""
+    """Return for each the error, or whether it is unindexed. It uses separate engines, so that other calls do not wait."""
     told: list[SubscriptionError | bool] = [False] * len(several)
     seen: set[str] = set()
     asked: list[int] = []

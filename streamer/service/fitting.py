@@ -1,4 +1,4 @@
-"""What a configuration may say and a service cannot do, and where the store of a configuration is."""
+"""Refuse configurations that a service cannot run, and find the store of a configuration."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from streamer.config.schema.service import SharedStore
 from streamer.errors import BulkConfigError
 from streamer.service.parts import sinks_of, sources_of
 
-#: Where what is served without tokens may be listened for.
+#: The addresses that may be served without tokens.
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def place_of(config: Config) -> Path | SharedStore:
-    """Return where the store of a configuration is."""
+    """Return the place of a configuration's store."""
     return config.store if config.store.dsn is not None else config.service.directory
 
 
 def fitting(loaded: Loaded, *, dev: bool = False) -> None:
-    """Refuse what a configuration may say and a service cannot do. Raises BulkConfigError.
+    """Refuse a valid configuration that a service cannot run. Raises BulkConfigError.
 
     Args:
         dev: whether the API is to be served without tokens.
@@ -46,7 +46,10 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
 
 
 def _claims(loaded: Loaded, *, dev: bool) -> Iterator[Placed]:
-    """Yield what a configuration reads, writes and owns; its own file, too, and standard streams that it uses by not saying."""
+    """Yield the files and other resources that a configuration reads, writes and owns.
+
+    They include its own file, and the standard streams that it uses by default.
+    """
     config = loaded.config
     if loaded.name is not None and (file := Path(loaded.name)).is_file():
         yield Placed(("configuration",), Claim((), READS, File(file), "this is the configuration"))

@@ -218,9 +218,7 @@ class Gateways:
         return self._spool.histories.get(sink_of(row.tenant, row.id))
 
     def seen(self, row: StoredGateway) -> dict[str, Any]:
-        """Return the status of a gateway: `state`, its messages, and the counts of delivered messages and dead letters since the
-        start.
-        """
+        """Return the status of a gateway: `state`, its messages, and the deliveries and dead letters since the start."""
         sink, settings = sink_of(row.tenant, row.id), settings_of(row)
         if (history := self._spool.histories.get(sink)) is not None:
             held = {"messages": history.messages, "bytes": history.bytes, "oldest_s": round(self._spool.age(history), 3)}

@@ -1,12 +1,12 @@
-"""Which addresses the service may connect to where somebody else chose the name: public ones, and networks that are allowed.
+"""Decide to which addresses the service may connect if a tenant chose the name: public ones, and allowed networks.
 
 ```
 name ──► resolved once ──► each address judged ──► the socket connects to an address that was judged, never to the name
 ```
 
 So odd spellings of an address, names that lead to inner addresses and names whose answer changes in between (DNS rebinding) are
-one case. Python's `ipaddress.is_global` is no such judge: in 3.11 it passes 224.0.0.1, ::127.0.0.1, 64:ff9b::/96, 2002::/16,
-fec0::/10 and ff02::1. What is public stands here instead, after IANA's registries of special-purpose addresses. An IPv4 address
+one case. Python's `ipaddress.is_global` is unsuitable: in 3.11 it passes 224.0.0.1, ::127.0.0.1, 64:ff9b::/96, 2002::/16,
+fec0::/10 and ff02::1. So public networks are listed here, after IANA's registries of special-purpose addresses. An IPv4 address
 that an IPv6 address embeds is judged, too.
 """
 
@@ -23,7 +23,7 @@ from streamer.config.schema.sinks import WebhookSink, refused
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
-#: What `socket.getaddrinfo` says of an address: family, and what a socket of that family connects to.
+#: An address as `socket.getaddrinfo` returns it: the family, and the address that a socket of that family connects to.
 Found: TypeAlias = tuple[int, tuple[Any, ...]]
 #: Returns the addresses of a name and a port. Raises OSError.
 Resolve: TypeAlias = Callable[[str, int], Sequence[Found]]
@@ -39,7 +39,7 @@ _SPECIAL_4: Final = tuple(
         ),
     )
 )
-#: Global unicast; nothing else of IPv6 is public.
+#: Global unicast; all other IPv6 addresses are not public.
 _PUBLIC_6: Final = IPv6Network("2000::/3")
 #: https://www.iana.org/assignments/iana-ipv6-special-registry, as far as it lies in global unicast.
 _SPECIAL_6: Final = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20")))
@@ -49,18 +49,18 @@ _ENDING: Final = tuple(map(IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/
 
 
 class Forbidden(OSError):
-    """No address that a name leads to may be connected to."""
+    """All addresses of a name are forbidden."""
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether an address is one of the public internet."""
+    """Return whether an address is one of the public internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_4)
     return address in _PUBLIC_6 and not any(address in network for network in _SPECIAL_6)
 
 
 def embedded(address: IPv6Address) -> Iterator[IPv4Address]:
-    """Yield the IPv4 addresses that one of IPv6 stands for."""
+    """Yield the IPv4 addresses that an IPv6 address embeds."""
     if any(address in network for network in _ENDING):
         yield IPv4Address(int(address) & 0xFFFFFFFF)
     if address.sixtofour is not None:
@@ -72,10 +72,10 @@ def embedded(address: IPv6Address) -> Iterator[IPv4Address]:
 @final
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What may be connected to.
+    """The rules for connections.
 
     Attributes:
-        allowed: networks besides the public ones.
+        allowed: networks in addition to the public ones.
         ports: the ports that a URL may name; None for any.
         allow_http: whether a URL may be without TLS.
     """
@@ -90,12 +90,12 @@ class Guard:
         return cls(section.networks, section.ports, section.allow_http)
 
     def refused(self, url: str) -> str | None:
-        """Return why a URL may not be posted to, whatever its name leads to; None if it may. A tenant may read the reason."""
+        """Return why messages may not be posted to a URL, whatever its name leads to; None if they may. Tenants see it."""
         reason = refused(url, self.ports, allow_http=self.allow_http)
         return None if reason is None else reason.replace(", or allow_http: true", "")
 
     def passes(self, address: Address) -> bool:
-        """Tell whether an address may be connected to."""
+        """Return whether connections to an address are allowed."""
         if isinstance(address, IPv6Address):
             if address in _MAPPED:
                 # The system connects to the IPv4 address.
@@ -108,7 +108,7 @@ class Guard:
         return is_public(address) or any(address in network for network in self.allowed)
 
     def chosen(self, found: Sequence[Found]) -> list[Found]:
-        """Return those of the addresses of a name that may be connected to. Raises Forbidden where there are none."""
+        """Return the allowed addresses of a name. Raises Forbidden if there are none."""
         good = [each for each in found if self.passes(_address(each))]
         if not good:
             raise Forbidden("no address of the endpoint may be connected to: none is public, or in an allowed network")
@@ -116,12 +116,12 @@ class Guard:
 
 
 def _address(found: Found) -> Address:
-    # Of an IPv6 address with a zone, as fe80::1%eth0, Python's own type keeps the zone, and no network holds it.
+    # Python's type keeps the zone of an IPv6 address such as fe80::1%eth0, and then no network contains it.
     return ip_address(str(found[1][0]).partition("%")[0])
 
 
 def resolve(host: str, port: int) -> Sequence[Found]:
-    """Ask the system for the addresses of a name. Raises OSError."""
+    """Resolve a name with the system's resolver. Raises OSError."""
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:

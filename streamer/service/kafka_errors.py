@@ -1,7 +1,7 @@
-"""The errors of Kafka: every code of librdkafka, and the one thing that each means for the service.
+"""The errors of Kafka: every code of librdkafka, and its meaning for the service.
 
-A code means the same wherever it comes: as the answer to a question, in place of a message that is read, or as the result of one
-that is written. https://kafka.apache.org/protocol#protocol_error_codes says which codes of brokers a client retries.
+A code has one meaning wherever it occurs: in the answer to a query, in place of a message that is read, or as the result of a
+write. https://kafka.apache.org/protocol#protocol_error_codes lists which codes of brokers a client retries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 
 class Meaning(Enum):
-    """What an error means."""
+    """The meaning of an error."""
 
     PASSING = "it passes by itself: brokers are away, start, hand over, or are busy"
     UNKNOWN = "a topic or partition is not there, or a broker does not know it yet"
@@ -26,7 +26,7 @@ class Meaning(Enum):
 
     @property
     def passes(self) -> bool:
-        """Whether trying again may help."""
+        """Whether a retry may help."""
         return self in (Meaning.PASSING, Meaning.UNKNOWN)
 
 
@@ -58,7 +58,7 @@ MEANINGS: Final = {
         PRINCIPAL_DESERIALIZATION_FAILURE SASL_AUTHENTICATION_FAILED SECURITY_DISABLED TOPIC_AUTHORIZATION_FAILED
         TRANSACTIONAL_ID_AUTHORIZATION_FAILED UNACCEPTABLE_CREDENTIAL UNSUPPORTED_SASL_MECHANISM
     """,
-    # A batch that cannot be read is among these: librdkafka would pass over it.
+    # These include a batch that cannot be read, which librdkafka would skip.
     Meaning.LASTING: """
         _APPLICATION _BAD_COMPRESSION _BAD_MSG _CONFLICT _CRIT_SYS_RESOURCE _EXISTING_SUBSCRIPTION _FENCED _FS _INCONSISTENT
         _INVALID_ARG _INVALID_TYPE _KEY_DESERIALIZATION _KEY_SERIALIZATION _NOT_CONFIGURED _NOT_IMPLEMENTED _READ_ONLY _STATE
@@ -101,7 +101,7 @@ _OF_CODES: Final = {
 
 
 def meaning(error: KafkaError | KafkaException) -> Meaning:
-    """Return what an error means; of a code that a later librdkafka has, as far as that says itself."""
+    """Return the meaning of an error; for a code of a later librdkafka, by the error's own flags."""
     found: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     if found.fatal():
         return Meaning.LASTING

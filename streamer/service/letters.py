@@ -1,4 +1,4 @@
-"""Dead letters of messages; and as messages, CloudEvents as matches are, for the sink of `delivery.dead_letter`."""
+"""Dead letters of messages, and messages about dead letters for the sink of `delivery.dead_letter`, in CloudEvents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 def message(letter: DeadLetter) -> tuple[str, bytes]:
-    """Return the id and the text of the message about a dead letter; one that fails again has the id that it had."""
+    """Return the id and the text of the message about a dead letter; the id stays the same if it fails again."""
     members = (letter.source, letter.partition, letter.position, letter.part, letter.sink, letter.message)
     identity = mmh3_x64_128_digest("\0".join(map(str, ("dead letter", *members))).encode()).hex()
     data = {
@@ -48,7 +48,7 @@ def message(letter: DeadLetter) -> tuple[str, bytes]:
 
 
 def test(sink: str) -> tuple[str, bytes]:
-    """Return the id and the text of a message that says that it is a test, and tells of no event."""
+    """Return the id and the text of a test message, which contains no event."""
     identity = token_hex(16)
     told = {
         "specversion": "1.0",
@@ -66,10 +66,10 @@ def test(sink: str) -> tuple[str, bytes]:
 def undelivered(
     sink: str, message: Spooled | Waiting, code: str, reason: str, attempts: int = 1, *, waits: int | None = None
 ) -> DeadLetter:
-    """Return the letter of a message that is given up.
+    """Return the dead letter of a message.
 
     Args:
-        waits: where in the spool it waits for its letter, if it does.
+        waits: the number of the message in the spool, if it waits there for its letter.
     """
     return DeadLetter(
         source=message.source,
@@ -92,7 +92,7 @@ def undelivered(
 
 
 def spooled(sink: str, letters: Iterable[DeadLetter]) -> list[Spooled]:
-    """Return the messages about dead letters for a webhook, but for those of its own. They tell of no match, in no order."""
+    """Return messages about dead letters for a webhook, except its own letters. They have no matches, and no order."""
     made = []
     for letter in letters:
         if letter.sink != sink:

@@ -78,9 +78,7 @@ def quoted(text: str) -> bytes:
 
 
 def _where(source: str, partition: str, place: tuple[object, int]) -> bytes:
-    """Return the common beginning of the ids of all messages about one event; *place* is its position, and its index in the
-    record.
-    """
+    """Return the common beginning of the ids of all messages about an event; *place* is its position and index in the record."""
     return f"{source}\0{partition}\0{place[0]}\0{place[1]}\0".encode()
 
 
@@ -89,7 +87,7 @@ def _id_of_match(where: bytes, transition: str | None, held: str) -> str:
 
 
 def _id_of_gateway(where: bytes, tenant: str, gateway: str | None, at: int) -> str:
-    # No transition has this name.
+    # This prefix differs from every transition.
     whose = f"gateway\0{tenant}\0{at}\0{'' if gateway is None else f'={gateway}'}"
     return mmh3_x64_128_digest(where + whose.encode()).hex()
 
@@ -278,7 +276,7 @@ class Speaker:
 
     Args:
         options: the engine's.
-        shapes: of the messages for each sink.
+        shapes: the shape of the messages for each sink.
 
     Attributes:
         own: the ways of tenants' own gateways, by the tenant of the subscription and the gateway. Any thread may replace it as a

@@ -1,4 +1,4 @@
-"""What the service counts.
+"""The counts of the service.
 
 Contract: at each scrape read = matched + unmatched + rejected, and matches = delivered + dead + dropped + pending. Matches that a
 process finds in the spool when it starts count as found by it: they are pending, and it delivers them.
@@ -60,9 +60,9 @@ _STATES: Final = {"closed": 0, "half_open": 1, "open": 2, "disabled": 3}
 
 @final
 class Gauges(NamedTuple):
-    """What is to be seen of a sink that messages are spooled for; *attempts* are counted by their result.
+    """The current numbers of a sink that uses the spool; *attempts* are counted by their result.
 
-    *state* is None where it is all the gateways of tenants' own together.
+    *state* is None for all of tenants' own gateways together.
     """
 
     sink: str
@@ -77,14 +77,14 @@ class Gauges(NamedTuple):
 
 @final
 class Counts(Collector):
-    """What a pipeline has counted so far. Thread-safe: it is scraped while it counts.
+    """The counts of a pipeline. Thread-safe: it is scraped while it counts.
 
     Args:
         letters: counts the dead letters.
 
     Attributes:
-        refused: the record that could not be read last, by source.
-        gauges: returns what is to be seen of the sinks that messages are spooled for.
+        refused: the latest record that could not be read, by source.
+        gauges: returns the current numbers of the sinks that use the spool.
     """
 
     def __init__(self, letters: Callable[[], int] = lambda: 0) -> None:
@@ -95,11 +95,11 @@ class Counts(Collector):
         self._matches = self._dropped = 0
         self._delivered: Counter[str] = Counter()
         self._dead: Counter[str] = Counter()
-        #: What was given up last, by the source that it came of.
+        #: The latest rejected record, by its source.
         self.refused: dict[str, DeadLetter] = {}
 
     def read(self, part: Part) -> None:
-        """Count the events of a part, and the matches that it holds."""
+        """Count the events of a part, and its matches."""
         with self._lock:
             read, matched, rejected = self._events.get(part.source, (0, 0, 0))
             self._events[part.source] = (read + part.events, matched + part.matched, rejected + len(part.dead))
@@ -109,12 +109,12 @@ class Counts(Collector):
                 self.refused[part.source] = part.dead[-1]
 
     def found(self, matches: int) -> None:
-        """Count matches that stood in the spool at the start."""
+        """Count matches that were in the spool at the start."""
         with self._lock:
             self._matches += matches
 
     def delivered(self, matches: Mapping[str, int], dead: Mapping[str, int] | None = None) -> None:
-        """Count matches that are held, and those that are given up, by sink."""
+        """Count matches that were delivered, and those of dead letters, by sink."""
         with self._lock:
             self._delivered.update(matches)
             self._dead.update(dead or {})
@@ -130,12 +130,12 @@ class Counts(Collector):
             return dict(self._events)
 
     def of_sinks(self) -> dict[str, tuple[int, int]]:
-        """Return how many matches each sink holds, and would not take."""
+        """Return the numbers of matches that each sink has accepted and refused."""
         with self._lock:
             return {sink: (self._delivered[sink], self._dead[sink]) for sink in {*self._delivered, *self._dead}}
 
     def totals(self) -> dict[str, int]:
-        """Return what was counted of all sources and sinks, by what it counts."""
+        """Return the sums over all sources and sinks, by the metric's name."""
         return {
             metric.name.removeprefix("streamer_service_"): sum(int(value) for value in values.values())
             for metric, values in self._values()
@@ -146,7 +146,7 @@ class Counts(Collector):
         return [_family(metric, {}) for metric in METRICS]
 
     def collect(self) -> Iterator[Family]:
-        """Yield what is counted now."""
+        """Yield the current counts."""
         for metric, values in self._values():
             yield _family(metric, values)
 

@@ -22,7 +22,7 @@ _PATIENCE: Final = 20.0
 @final
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The limits of a tenant. None is no limit.
+    """The limits of a tenant; None means unlimited.
 
     Attributes:
         unindexed: the most subscriptions that may be candidates for every event of their collection.

@@ -1,4 +1,4 @@
-"""Records that were rejected, in the log: one line for each source and reason now and then, since each one would flood it."""
+"""Log rejected records: at intervals, one line for each source and reason, because a line for each record would flood the log."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from streamer.quiet import Quiet
 from streamer.service.store.rows import DeadLetter
 from streamer.terminal import printable
 
-#: Seconds between two lines about one source and reason.
+#: The interval between two lines about one source and reason, in seconds.
 EVERY: Final = 10.0
-#: Characters of a reason that a line has.
+#: The most characters of a reason in a line.
 _REASON: Final = 120
 
 
 @final
 class Rejected:
-    """Logs records that became dead letters. Threads add, and any may ask for what was left out.
+    """Logs records that became dead letters. Any thread may add, and log the suppressed ones.
 
     Args:
-        log: takes the line and its arguments, as a logger does.
-        number: returns the number that a letter has in the store; None if it is gone.
+        log: a logger's method, which gets the line and its arguments.
+        number: returns the number of a letter in the store; None if it was deleted.
     """
 
     def __init__(self, log: Callable[..., Any], number: Callable[[DeadLetter], int | None]) -> None:
@@ -31,7 +31,7 @@ class Rejected:
         self._last: dict[Hashable, DeadLetter] = {}
 
     def add(self, letters: Iterable[DeadLetter]) -> None:
-        """Log records that are in the store now, as far as they are due. Messages that were given up are others' to log."""
+        """Log stored records, as far as lines are due. Dead letters of messages are logged elsewhere."""
         rejected = [letter for letter in letters if letter.stage == "decode"]
         counts = Counter((letter.source, letter.code) for letter in rejected)
         self._last |= {(letter.source, letter.code): letter for letter in rejected}
@@ -40,7 +40,7 @@ class Rejected:
                 self._tell(key, so_far)
 
     def rest(self, *, is_over: bool = False) -> None:
-        """Log those that were left out and may be logged now; with *is_over* all of them."""
+        """Log suppressed records if lines are due; with *is_over* all of them."""
         for key, count in self._quiet.rest(is_over=is_over):
             self._tell(key, count)
 
@@ -48,7 +48,7 @@ class Rejected:
         letter = self._last[key]
         number = self._number(letter)
         what = "1 record was" if count == 1 else f"{count:,} records were"
-        # The code and the place of the error. What follows may quote the record, whose values do not belong into a log.
+        # The code and the place of the error. The rest may quote the record, whose values do not belong into a log.
         reason = printable(letter.reason.partition(": ")[0][:_REASON])
         self._log(
             "sources.%s: %s rejected; for example the one at %s %s: %s; streamer dead-letters %s shows %s",

@@ -1,4 +1,4 @@
-"""Dead letters that are delivered again, many in one go: a job that one can look at, and end."""
+"""Replays of many dead letters: a job, whose progress can be read, and which can be ended."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from streamer.locks import Lock
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
 from streamer.service.store.store import Store
 
-#: Jobs that are told of, and those that may wait for their turn.
+#: The most jobs that are listed, and the most that may wait for their turn.
 MOST: Final = 50
 MOST_WAITING: Final = 10
-#: Letters that are read at once, and numbers of those that could not be replayed that are told.
+#: The letters that are read at once, and the most numbers of refused ones in a report.
 _PAGE: Final = 20
 _NAMED: Final = 20
 _LOGGER: Final = logging.getLogger("streamer.service")
@@ -30,11 +30,11 @@ class Replay:
     """One job.
 
     Attributes:
-        chosen: what letters must be: `code`, `stage`, `source`, `sink`.
-        numbers: of letters, in place of that; None for all that are so.
-        last: no letter after this one is replayed, so that one which fails again is not tried for ever.
-        total: how many there were at the beginning.
-        replayed, refused: how many were given to their sinks, and how many cannot be.
+        chosen: the members that letters must have: `code`, `stage`, `source`, `sink`.
+        numbers: of letters, in place of that; None for all with these members.
+        last: letters after this number are not replayed, so that one which fails again is not retried for ever.
+        total: the number of letters at the beginning.
+        replayed, refused: the number of letters that were passed to their sinks, and that cannot be replayed.
     """
 
     id: str
@@ -52,13 +52,13 @@ class Replay:
 
     @property
     def state(self) -> Literal["running", "done", "ended", "failed"]:
-        """How far it is; *ended* by somebody."""
+        """The state of the job; *ended* by a user."""
         if self.ended is None:
             return "running"
         return "failed" if self.error is not None else "ended" if self.is_ended_by_user else "done"
 
     def told(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the job as plain JSON."""
         return {
             "id": self.id,
             "state": self.state,
@@ -75,10 +75,10 @@ class Replay:
 
 @final
 class Replays:
-    """All jobs since the start. They take turns, in a thread that lives as long as there are any.
+    """All jobs since the start. They take turns, in a thread that lives while there are jobs.
 
     Args:
-        replay: matches or sends one again; False where it cannot be.
+        replay: matches or sends a letter again; returns False if that is impossible.
     """
 
     def __init__(self, store: Store, replay: Callable[[DeadLetter], bool]) -> None:
@@ -89,7 +89,7 @@ class Replays:
         self._is_over = False
 
     def begin(self, chosen: Mapping[str, str], numbers: tuple[int, ...] | None) -> Replay | None:
-        """Begin a job; None where too many wait."""
+        """Begin a job; None if too many wait."""
         last, total = self._store.count_letters(chosen)
         job = Replay(token_hex(8), chosen, numbers, last, total if numbers is None else len(numbers))
         with self._lock:
@@ -102,20 +102,20 @@ class Replays:
         return job
 
     def all(self) -> list[Replay]:
-        """Return those that are told of, the newest first."""
+        """Return the listed jobs, the newest first."""
         with self._lock:
             return list(reversed(self._jobs.values()))
 
     def find(self, job_id: str) -> Replay | None:
-        """Return one."""
+        """Return a job by its id; None if it is unknown."""
         return self._jobs.get(job_id)
 
     def end(self, job: Replay) -> None:
-        """Replay no more of a job."""
+        """End a job."""
         job.is_ended_by_user = job.ended is None
 
     def close(self) -> None:
-        """Replay no more."""
+        """End all jobs."""
         self._is_over = True
         with self._turn:
             pass

@@ -1,4 +1,4 @@
-"""Which sink gets a match: the first route that fits its gateway."""
+"""Find the sink of a match: the first route that fits its gateway."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, final
 from streamer.config.schema.service import Route
 from streamer.terminal import quoted
 
-#: So many gateways without a route are named in the log, each once.
+#: The most gateways without a route that are logged, each once.
 TOLD: Final = 100
 _LOGGER: Final = logging.getLogger("streamer.service")
 
@@ -19,7 +19,7 @@ class Routes:
     """The routes of a configuration.
 
     Args:
-        only: the sink of all, where there are no routes.
+        only: the sink of all matches, if there are no routes.
     """
 
     def __init__(self, routes: Sequence[Route], only: str | None) -> None:
@@ -34,11 +34,11 @@ class Routes:
 
     @property
     def only(self) -> str | None:
-        """The one sink of all gateways; None where there are several, or some have none."""
+        """The sink of all gateways; None if there are several, or if some gateways have none."""
         return None if self._named else self._others
 
     def sink(self, gateway: str | None) -> str | None:
-        """Return the name of the sink of a gateway; None where it has none, of which the log is told once."""
+        """Return the name of a gateway's sink; None if it has none, which is logged once."""
         sink = self._others if gateway is None else self._named.get(gateway, self._others)
         if sink is None and gateway not in self._told and len(self._told) < TOLD:
             self._told.add(gateway)

@@ -123,9 +123,7 @@ class Service:
         return None if server is None or not server.is_started else server.port
 
     def check(self) -> None:
-        """Check whether it could start, without changing anything. Raises ServiceError with the first fault that `checking`
-        finds.
-        """
+        """Check whether it could start, without changing anything. Raises ServiceError with the first fault of `checking`."""
         for told, error in checking.check(self._loaded, dev=self._dev).faults:
             raise type(error)(f"{told.place}: {told.reason}") from error
 

@@ -1,4 +1,4 @@
-"""Which tenants' subscriptions a process holds, where one engine is not to hold those of all."""
+"""Decide which tenants' subscriptions a process loads, if one engine does not load those of all."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _T = TypeVar("_T")
 @final
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of *count* shards, numbered from 1. Each tenant is of one; who subscribes for all tenants is a tenant, too."""
+    """One of *count* shards, numbered from 1. Each tenant belongs to one, including the tenant for all tenants."""
 
     number: int = 1
     count: int = 1
 
     @classmethod
     def of(cls, config: Config) -> Shard:
-        """Return that of a configuration."""
+        """Return the shard of a configuration."""
         text = config.shard.tenants
         return cls() if text is None else cls(*map(int, text.split("/")))
 
@@ -33,10 +33,10 @@ class Shard:
         return mmh3_x64_128_utupledigest(tenant.encode(), 0)[0] % self.count + 1
 
     def holds(self, tenant: str) -> bool:
-        """Tell whether a tenant's subscriptions are held here."""
+        """Return whether a tenant belongs to this shard."""
         return self.count == 1 or self.of_tenant(tenant) == self.number
 
     def mine(self, found: Sequence[Written], places: Iterable[_T]) -> tuple[list[Written], list[_T]]:
-        """Return the subscriptions that are held here, and where each stands."""
+        """Return the subscriptions of this shard, and the place of each."""
         pairs = [(each, place) for each, place in zip(found, places, strict=True) if self.holds(each.tenant)]
         return [each for each, _ in pairs], [place for _, place in pairs]

@@ -116,7 +116,7 @@ class Status:
         }
 
     def _own_gateways(self) -> list[dict[str, Any]]:
-        """Return the counts of tenants' own gateways: of all endpoints together, and of all streams."""
+        """Return the counts of tenants' own gateways, with all endpoints together and all streams together."""
         counts, rates = self._counts.of_sinks(), self._rates_now()
         spools = {each.sink: each for each in self._counts.gauges()}
         told = []
@@ -246,8 +246,7 @@ class Status:
         return self.observer.series.told(metrics, seconds, points)
 
     def filters(self, most: int, samples: int) -> dict[str, Any]:
-        """Return the engine's filters and their history: at most *most* of the most used filters, and at most *samples* samples.
-        """
+        """Return the engine's filters and their history: at most *most* of the most used ones, and at most *samples* samples."""
         bloom = self._engine.bloom
         states = sorted(bloom.filters(), key=lambda state: (-state.asked, state.name))
         saturated, options, kept = bloom.saturated, bloom.options, self.observer.filters.samples

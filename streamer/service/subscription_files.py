@@ -1,4 +1,4 @@
-"""Subscriptions of files: those that a configuration names, and those of a directory that is watched."""
+"""Subscriptions of files: those that a configuration names, and those of a watched directory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from streamer.service.tenants import Written, outside, written
 
 
 def are_from_files(config: Config) -> bool:
-    """Tell whether a configuration names files, which then say all that comes from files."""
+    """Return whether a configuration names files, which then define all subscriptions from files."""
     return bool(config.subscriptions) or config.service.watch is not None
 
 
 def watched(config: Config) -> list[Path]:
-    """Return the files of the directory that is watched, in the order of their names. Raises OSError."""
+    """Return the files of the watched directory, in the order of their names. Raises OSError."""
     directory = config.service.watch
     if directory is None:
         return []
@@ -38,14 +38,14 @@ def watched(config: Config) -> list[Path]:
 
 @final
 class Watch:
-    """Notices that files of a directory changed, once none changes any more."""
+    """Notices changes of a directory's files, once they are complete."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._seen = self._taken = self._marks()
 
     def is_due(self) -> bool:
-        """Tell whether the files are others than at the last time that this was so, and the same as when it was asked last."""
+        """Return whether the files have changed since the last True, and are the same as at the previous call."""
         before, self._seen = self._seen, self._marks()
         if self._seen != before or self._seen == self._taken:
             return False
@@ -59,15 +59,15 @@ class Watch:
                 found = path.stat()
                 marks.append((path.name, found.st_ino, found.st_mtime_ns, found.st_size))
         except OSError:
-            pass  # what is gone in this moment is seen the next time
+            pass  # a deleted file is noticed at the next call
         return marks
 
 
 def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
-    """Read the subscriptions of a configuration's files, and where each stands.
+    """Read the subscriptions of a configuration's files, and the place of each.
 
     Raises:
-        BulkConfigError: a file that cannot be read, or lines that are no subscriptions, each with its place.
+        BulkConfigError: files that cannot be read, or lines that are not subscriptions, each with its place.
     """
     config = loaded.config
     found: list[Written] = []
@@ -100,10 +100,10 @@ def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
 
 
 def put(engine: Engine, loaded: Loaded, subscriptions: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
-    """Make an engine hold exactly these, in one step.
+    """Replace an engine's subscriptions by exactly these, in one step.
 
     Raises:
-        BulkConfigError: some are bad, each with file and line; nothing was changed.
+        BulkConfigError: some are invalid, each with file and line; the change was refused whole.
     """
     try:
         engine.apply(each.held for each in subscriptions)

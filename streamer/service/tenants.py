@@ -1,7 +1,7 @@
-"""Ids of subscriptions: each tenant's own here, one space of them in an engine.
+"""Ids of subscriptions: each tenant has its own, and an engine has one space for all.
 
-An engine holds `TENANT NUL ID`. A tenant's name holds no NUL, so the first one ends it, and no two pairs have one id. So two
-tenants may use an id without knowing of one another.
+An engine's id is `TENANT NUL ID`. A tenant's name cannot contain NUL, so the first one ends it, and each pair has a unique id. So
+two tenants may use the same id independently.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from streamer.errors import SubscriptionError
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
 
-#: Bytes of an id that is written over the API. In a path, and in a cursor, it fits into the head of a request, whatever it holds.
+#: The most bytes of an id that the API accepts. Whatever its characters, it fits into the head of a request, in a path and in a
+#: cursor.
 MOST_ID: Final = 1024
 _BETWEEN: Final = "\0"
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
@@ -22,7 +23,7 @@ _TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=
 
 
 class _Unusual(ValueError):
-    """Text that json reads otherwise than the contract does."""
+    """A text that json reads differently from the contract."""
 
 
 @final
@@ -30,8 +31,8 @@ class Written(NamedTuple):
     """A subscription as its user wrote it.
 
     Attributes:
-        text: as it was given.
-        held: as an engine is given it.
+        text: the original text.
+        held: the text for the engine.
     """
 
     tenant: str
@@ -41,32 +42,32 @@ class Written(NamedTuple):
 
 
 def inside(tenant: str, subscription_id: str) -> str:
-    """Return the id that an engine knows a tenant's subscription by."""
+    """Return the engine's id of a tenant's subscription."""
     return f"{tenant}{_BETWEEN}{subscription_id}"
 
 
 def outside(held: str) -> tuple[str, str]:
-    """Return the tenant, and the id that it knows, of an id of an engine."""
+    """Return the tenant and the tenant's id for an engine's id."""
     tenant, _, subscription_id = held.partition(_BETWEEN)
     return tenant, subscription_id
 
 
 def written(text: bytes, default_tenant: str | None) -> Written:
-    """Read whose a subscription is. All else is left to the engine to check.
+    """Read the tenant and the id of a subscription. The engine checks the rest.
 
     Raises:
-        SubscriptionError: it is no JSON object with an id, or has no tenant.
+        SubscriptionError: it is not a JSON object with an id, or has no tenant.
     """
     try:
         members = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_refuse, parse_float=_float)
         tenant, subscription_id = members.get("tenant", default_tenant), members["id"]
         if isinstance(tenant, str) and isinstance(subscription_id, str) and _BETWEEN not in tenant:
-            # Its tenant in so many words: in the store one may stand without that an engine has another default for.
+            # The tenant is explicit: a stored subscription may omit it, and an engine may have another default.
             held = members | {"id": inside(tenant, subscription_id), "tenant": tenant}
             return Written(tenant, subscription_id, text, _TEXT(held).encode())
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
-    # The contract's own reader finds what is wrong, and takes what is only odd.
+    # The contract's own reader finds errors, and accepts unusual but valid texts.
     subscription = parse_subscription(text)
     tenant = default_tenant if subscription.tenant is None else subscription.tenant
     if tenant is None:
@@ -78,9 +79,9 @@ def written(text: bytes, default_tenant: str | None) -> Written:
 
 
 def named(text: bytes, subscription_id: str) -> bytes:
-    """Return a subscription with an id where it has none. The rest stays as it was written: anew its numbers might be others."""
+    """Return a subscription with an id added if it has none. The rest keeps its text, because rewriting might change numbers."""
     try:
-        # Floats are enough to find names, and an int has no thousands of digits.
+        # Floats are enough to find names, and an int is limited to some thousands of digits.
         members = json.loads(text.decode(), parse_int=float, parse_constant=_refuse)
     except (RecursionError, ValueError):
         return text
@@ -90,23 +91,23 @@ def named(text: bytes, subscription_id: str) -> bytes:
 
 
 def claimed(text: bytes, tenant: str, subscription_id: str | None = None) -> Written:
-    """Read a subscription that somebody writes for a tenant. What it keeps is one line.
+    """Read a subscription that a tenant writes; the result is one line.
 
     Args:
-        subscription_id: the one that it must have, and has where it names none; None for any.
+        subscription_id: the id that it must have, and that is added if it has none; None for any.
 
     Raises:
-        SubscriptionError: as `written`, or it names another tenant or id, or has too long an id.
+        SubscriptionError: as `written`, or it has another tenant or id, or too long an id.
     """
     found = written(text if subscription_id is None else named(text, subscription_id), tenant)
     if subscription_id is not None and found.id != subscription_id:
         raise SubscriptionError("another id than that of the path", place="id", subscription_id=found.id)
     if (size := len(found.id.encode())) > MOST_ID:
-        # The error does not have the id: an answer may list many of them.
+        # The error does not contain the id, because an answer may list many errors.
         raise SubscriptionError(f"expected {MOST_ID:,} bytes of UTF-8 at most, not {size:,}", place="id")
     if found.tenant != tenant:
         raise SubscriptionError("another tenant than that of the request", place="tenant", subscription_id=found.id)
-    # In JSON that was read the end of a line is only ever a space.
+    # Newlines in the JSON can only be white space, because it was parsed.
     return found._replace(text=found.text.translate(_SPACES).strip())
 
 

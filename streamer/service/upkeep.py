@@ -1,4 +1,4 @@
-"""Looks after what the store has of subscriptions: leases that are over, and changes that are old or too many."""
+"""Deletes old data about subscriptions from the store: expired leases, and changes that are old or too many."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from streamer.locks import Lock
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.subscriptions import Table
 
-#: So long one waits, in seconds, after a store could not take them out.
+#: The wait after the store failed to delete, in seconds.
 _AGAIN: Final = 1.0
-#: How often what is old is taken out of the log of changes, in seconds.
+#: The interval between deletions of old entries in the log of changes, in seconds.
 _TRIM: Final = 3600.0
-#: How often tenants that have too much in it are looked for, in seconds; what is younger other processes may not have seen.
+#: The interval between checks for tenants over their limit in it, in seconds; other processes may not have read younger entries.
 LIMIT: Final = 60.0
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 @final
 class Upkeep:
-    """A thread that does so. Any thread may use it.
+    """The thread for these deletions. Any thread may call its methods.
 
     Args:
-        expire: takes out some subscriptions whose lease is over.
-        kept: returns how long the log of changes has an entry, and how many bytes of a tenant.
+        expire: deletes some expired subscriptions.
+        kept: returns how long the log of changes keeps an entry, and the most bytes of a tenant.
     """
 
     def __init__(self, table: Table, expire: Callable[[], object], kept: Callable[[], tuple[timedelta, int | None]]) -> None:
@@ -38,26 +38,26 @@ class Upkeep:
         self._wake = threading.Event()
         self._is_closed = False
         self._trimmed = self._limited = time.monotonic()
-        # Tenants that the log of changes may have too much of.
+        # Tenants that may be over their limit in the log of changes.
         self._logged: set[str] = set()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="streamer-leases", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at once: there is another lease."""
+        """Check at once, because there is a new lease."""
         self._wake.set()
 
     def wrote(self, tenants: Iterable[str]) -> None:
-        """Take note of tenants that something was written for."""
+        """Note tenants with new changes."""
         with self._lock:
             self._logged.update(tenants)
 
     def close(self) -> None:
-        """End."""
+        """End the thread."""
         self._is_closed = True
         self._wake.set()
         if self._thread is not None:
@@ -84,11 +84,11 @@ class Upkeep:
                     _LOGGER.error("leases that are over stay in the store for now: %s", error)
                 is_told, wait = True, _AGAIN
             if wait != 0.0:
-                # A clock that is set to another time is noticed.
+                # The limit of 60 s lets it notice that the clock was set.
                 self._wake.wait(60.0 if wait is None else min(wait, 60.0))
 
     def limit_history(self) -> None:
-        """Forget the oldest changes of tenants that the log has too much of; what is too young waits for the next time.
+        """Delete the oldest changes of tenants over their limit; entries that are too young wait for the next time.
 
         Raises:
             ServiceError: the store failed.

@@ -1,13 +1,13 @@
-"""The HTTP API of a service (docs/api.md): subscriptions, questions, and what the service is doing.
+"""The HTTP API of a service (docs/api.md): subscriptions, trial matches, and the state of the service.
 
 ```
 connections.py   bytes to requests, with a deadline for each part, and a bound on how many there are
-app.py           whose is it, may it be, how much: then a handler, in a thread of a pool
+app.py           authentication, authorization, quotas: then a handler, in a thread of a pool
 routes.py        the one table: paths, methods, scopes, parameters ──► openapi.py, the document
-handlers.py      what each route does
+handlers.py      the handler of each route
 streams.py       server-sent events: matches of gateways without a URL
-problems.py      what is said where it cannot be done (RFC 9457)
-tokens.py        who may do what
+problems.py      responses to requests that cannot be done (RFC 9457)
+tokens.py        tokens and their rights
 server.py        a socket, TLS, and a thread around them
 ```
 

@@ -1,10 +1,10 @@
-"""The application: whose a request is, whether it may be, how much of it; then its handler, in a thread of a pool.
+"""The application: authenticate a request, authorize it, apply limits; then run its handler, in a thread of a pool.
 
 ```
 Host, Origin ─► route, method ─► token, scope, tenant ─► quotas ─► media types, query ─► body ─► handler
 ```
 
-Nothing that may wait runs on the event loop. Nothing that a request says is in the log but its method and route.
+All code that may wait runs outside the event loop. The log contains only the method and the route of a request.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from streamer.service.api.routes import Found, find
 from streamer.service.api.streams import Stream, Streams, Wanted
 from streamer.service.api.tokens import DEV, Token, Tokens
 
-#: Where the console is.
+#: The path of the console.
 CONSOLE: Final = "/console"
-#: Bytes around the name and the value of a header.
+#: The bytes around the name and the value of a header.
 _AROUND: Final = len(": \r\n")
-#: Seconds between two messages of the log about requests that cannot be served.
+#: The interval between log lines about requests that cannot be served, in seconds.
 _INTERVAL: Final = 10.0
-#: Threads that answer. Most of what they do releases the GIL, or waits for a disk.
+#: Threads that answer. Most of their work releases the GIL, or waits for a disk.
 _THREADS: Final = 16
-#: Threads that answer what needs no token: who looks whether the service is well waits for no import.
+#: Threads for routes without a token, so that health checks do not wait for imports.
 _PROBES: Final = 2
 _LOGGER: Final = logging.getLogger("streamer.service.api")
 _HEEDED: Final = ("if-match", "if-none-match", "last-event-id")
-#: Where no answer is kept by anybody, nor taken for what it is not.
+#: Responses must not be cached, or interpreted as another media type.
 _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -62,15 +62,15 @@ class App:
     """The API as ASGI. One event loop uses it.
 
     Args:
-        handlers: what the handlers of the routes stand on.
-        tokens: who may do what; None where everybody may do all.
+        handlers: runs the routes.
+        tokens: the tokens and their rights; None if every caller may do all.
 
     Attributes:
-        door: the connections that requests come by.
+        door: the connections of requests.
         streams: of matches.
         watchers: of events.
         counts: requests answered, by route and status.
-        console: what answers below `/console`, where the configuration wants it.
+        console: answers below `/console`, if the configuration enables it.
     """
 
     def __init__(self, handlers: Any, section: Api, tokens: Tokens | None, streams: Streams) -> None:
@@ -80,12 +80,12 @@ class App:
         self.door = Door(section.limits)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.console: ASGIApp | None = None
-        #: Until when the log has had enough of requests that cannot be served, and how many it was not told of.
+        #: Limits log lines about requests that cannot be served, and counts the suppressed ones.
         self._quiet = Quiet(_INTERVAL)
         self.take(section, tokens)
 
     def take(self, section: Api, tokens: Tokens | None) -> None:
-        """Answer as a section says, from the next request on; while no event loop uses it."""
+        """Apply a section from the next request on; only while no event loop uses it."""
         self._section, self._tokens = section, tokens
         self.streams.take(section, tokens)
         self.watchers.tokens = tokens
@@ -95,7 +95,7 @@ class App:
         self.door.limits = section.limits
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin no more work."""
         for pool in (self._pool, self._probes):
             pool.shutdown(wait=False, cancel_futures=True)
         self.streams.close()
@@ -107,7 +107,7 @@ class App:
         try:
             await self._called(scope, receive, send)
         except asyncio.CancelledError:
-            # The service ended before it was answered. For uvicorn that would be a fault.
+            # The service ended during the request. uvicorn would log this as a fault.
             _LOGGER.warning("a request was cut off by the end of the service")
 
     async def _called(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -137,7 +137,7 @@ class App:
         else:
             response = StreamingResponse(self._pieces(answer.body), answer.status, headers, _with_charset(answer.media_type))
         if not told.get("body"):
-            # What was not read is not waited for.
+            # The connection closes without waiting for the unread rest.
             response.headers["connection"] = "close"
         self.counts[told["route"], str(answer.status)] += 1
         await response(scope, receive, send)
@@ -146,7 +146,7 @@ class App:
         _LOGGER.debug("%s %s %d %.1f ms, token %s", method, told["route"], answer.status, took, told["token"])
 
     async def _show(self, request: Request, send: Send) -> None:
-        """Answer with a page of the console, which asks this application on behalf of who is signed in."""
+        """Answer with a page of the console, which calls this application on behalf of the signed-in user."""
         page: ASGIApp = self.console  # type: ignore[assignment]
         try:
             self._check_head(request)
@@ -164,12 +164,12 @@ class App:
     def _refusal(self, error: Exception) -> Answer:
         problem = problems.of(error)
         if problem is None:
-            # An error's text may quote what a request says.
+            # The text of an error may quote the request.
             where = "".join(traceback.format_tb(error.__traceback__))
             _LOGGER.error("a request ended in %s\n%s", type(error).__name__, where)
             problem = Problem("internal", "see the log for details")
         elif problem.kind == "unavailable" and (count := self._quiet.due()) is not None:
-            # On a full disk each request of everybody ends so.
+            # On a full disk, each request of every client ends this way.
             _LOGGER.error("%s%s", error, f" ({count:,} requests so far)" if count > 1 else "")
         return Answer(problem.body(), problem.status, MEDIA_TYPE, problem.headers)
 
@@ -178,14 +178,14 @@ class App:
         while (piece := await loop.run_in_executor(self._pool, next, body, None)) is not None:
             yield piece
 
-    # From the outside in
+    # Checks, from the outside in
 
     async def _answer(self, request: Request, told: MutableMapping[str, str]) -> Answer:
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         if not has_body or request.headers.get("content-length") == "0":
             told["body"] = "none"
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
-            # A proxy may take the other one for the end of the body (RFC 9112, 6.1).
+            # A proxy may use the other header for the end of the body (RFC 9112, 6.1).
             raise Problem("bad-request", "Content-Length and Transfer-Encoding: expected one of them")
         self._check_head(request)
         found = find(_raw_path(request))
@@ -255,16 +255,16 @@ class App:
         return body
 
     def _check_head(self, request: Request) -> None:
-        """Refuse a head that is too long, and what a page of another site sends: by a name that leads here, or its origin."""
+        """Refuse a head that is too long, and requests of other sites' pages: those with an unknown host, or a foreign origin."""
         scope = request.scope
         head = sum(len(name) + len(value) + _AROUND for name, value in scope["headers"])
-        # What reads it bounds a head that comes in several pieces; one that came whole is as long as it is.
+        # The parser bounds a head that arrives in several pieces; one that arrives whole can have any length.
         if head + len(scope["raw_path"]) + len(scope["query_string"]) > self._section.limits.head:
             raise Problem("bad-request", f"the head of a request may have {self._section.limits.head:,} bytes")
         hosts = request.headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
         name = _without_port(host)
-        # Without one it is HTTP/1.0, as probes of balancers speak it, and no browser.
+        # A request without Host is HTTP/1.0, from a load balancer's probe, and not from a browser.
         if hosts and name not in self._names and not _is_address(name):
             raise Problem("host", "Host: expected an address, or a name of api.hosts")
         origins = [origin.lower() for origin in request.headers.getlist("origin")]
@@ -306,7 +306,7 @@ def _raw_path(request: Request) -> bytes:
     raw: bytes = request.scope.get("raw_path") or b""
     path = raw.partition(b"?")[0]
     if not path.startswith(b"/") and b"://" in path:
-        # A target may have the form that proxies are sent (RFC 9112, 3.2.2); whom it names is Host's to say.
+        # A target may be in the absolute form for proxies (RFC 9112, 3.2.2); the header Host defines the host.
         path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
     return path
 
@@ -342,7 +342,7 @@ def _joined(request: Request, name: str) -> str | None:
 
 
 def _chosen(request: Request, route: Route) -> str:
-    """Return the media type of the answer. Raises Problem: none of those that are asked for."""
+    """Return the media type of the answer. Raises Problem if none of the accepted types is available."""
     accepted = _joined(request, "accept")
     if accepted is None or not accepted.strip():
         return route.produces
@@ -357,7 +357,7 @@ def _chosen(request: Request, route: Route) -> str:
 
 
 def _media_type(request: Request, route: Route) -> str:
-    """Return the media type of the body. Raises Problem: one that is not read here."""
+    """Return the media type of the body. Raises Problem if the route does not read it."""
     encodings = request.headers.getlist("content-encoding")
     if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
         raise Problem("media-type", "Content-Encoding: bodies are not compressed")

@@ -1,4 +1,4 @@
-"""What passes between the application and a handler: a call that was checked, and an answer."""
+"""The values that pass between the application and a handler: a checked call, and an answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Param:
     """A parameter of a query.
 
     Attributes:
-        schema: JSON Schema of its value; `type` says how it is read: `integer`, `boolean` or `string`.
+        schema: JSON Schema of its value; `type` defines how it is read: `integer`, `boolean` or `string`.
     """
 
     name: str
@@ -76,15 +76,15 @@ def _integer(text: str) -> int:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request to a route, checked.
+    """A checked request to a route.
 
     Attributes:
         route: the path as the route has it, with braces.
-        path: the values of what stands in braces in the route's path.
-        query: values of the parameters that were given.
-        headers: `if-match`, `if-none-match` and `last-event-id`, where they were given.
+        path: the values for the braces in the route's path.
+        query: values of the given parameters.
+        headers: `if-match`, `if-none-match` and `last-event-id`, if given.
         chosen: the media type of the answer.
-        tenant: whose things it is about; None for an administrator's that names none.
+        tenant: the tenant that it is about; None for an administrator's that names none.
     """
 
     route: str
@@ -99,18 +99,18 @@ class Call:
 
     @property
     def whose(self) -> str:
-        """The tenant that it is about. Raises Problem where it names none."""
+        """The tenant that it is about. Raises Problem if it names none."""
         if self.tenant is None:
             raise Problem("bad-request", "tenant: an administrator's request names one, as ?tenant=acme")
         return self.tenant
 
     @property
     def of_events(self) -> str | None:
-        """The tenant of events that name none. Of an administrator's `*`, as of one that names no tenant, it is everybody's."""
+        """The tenant for events without one. None, for all tenants, if an administrator's request names `*` or no tenant."""
         return None if self.tenant == EVERY and self.token.tenant is None else self.tenant
 
     def after(self) -> str | None:
-        """Return what the page before ended with, which its `cursor` says; None on the first. Raises Problem."""
+        """Return the last item of the previous page, from its `cursor`; None on the first page. Raises Problem."""
         if (given := self.query.get("cursor")) is None:
             return None
         try:
@@ -125,7 +125,7 @@ class Call:
         return str(after)
 
     def number_after(self) -> int | None:
-        """Return the number that the page before ended with; as `after`."""
+        """Return the last number of the previous page; as `after`."""
         if (after := self.after()) is None:
             return None
         if (found := number(after)) is None:
@@ -133,7 +133,7 @@ class Call:
         return found
 
     def cursor(self, after: str | int) -> str:
-        """Return what leads on in this list. It is bound to the list and what was asked of it, and is no secret."""
+        """Return a cursor for the next page. It is bound to the list and its query, and is not a secret."""
         text = json.dumps([_CURSORS, self._tag(), str(after)])
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -143,21 +143,21 @@ class Call:
         return hashlib.blake2b(about.encode() + b"\0" + self.body, digest_size=6).hexdigest()
 
 
-#: How cursors are written. The first kind said not of what list it was.
+#: The version of cursors. Version 1 did not name its list.
 _CURSORS: Final = 2
-#: Parameters that say how much of a list is told, and not which list it is.
+#: Parameters that set the size of a page, and do not identify the list.
 _SIZES: Final = ("cursor", "limit", "examine")
 
 
 def number(text: str) -> int | None:
-    """Return a number from 1 on as a path or a cursor has it; None for any other spelling."""
+    """Return a number from 1 on in its form in a path or a cursor; None for any other spelling."""
     return int(text) if _COUNTED(text) else None
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is answered; *body* comes in pieces where it is long, and as events where it has no end."""
+    """A response; *body* is in pieces if it is long, and a stream of events if it has no end."""
 
     body: bytes | Iterator[bytes] | Wanted | Watched | Stream | Watcher = b""
     status: int = 200
@@ -172,7 +172,7 @@ Body: TypeAlias = Literal[
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    """Return an answer in JSON."""
+    """Return a response in JSON."""
     return Answer(json.dumps(value).encode(), status, headers=headers or {})
 
 
@@ -183,7 +183,7 @@ def members_of(body: bytes, decode: Callable[[str], Any] = json.loads) -> dict[s
     except RecursionError:
         raise Problem("bad-request", "the body is nested too deep") from None
     except ValueError:
-        # A number of thousands of digits, too.
+        # Also a number of thousands of digits.
         raise Problem("bad-request", "the body is not JSON in UTF-8") from None
     if not isinstance(found, dict):
         raise Problem("bad-request", "expected an object")
@@ -196,7 +196,7 @@ class Member(NamedTuple):
 
     Attributes:
         value: with floats for all numbers.
-        text: as it was sent; written anew, numbers and places would be others.
+        text: as it was sent, because writing it again would change numbers and positions.
     """
 
     value: Any
@@ -209,7 +209,7 @@ def members_as_sent(body: bytes) -> dict[str, Member]:
     if not members_of(body, _FLOATS.decode):
         return found
     text = body.decode()
-    # It is an object, so a name follows each brace or comma, and a colon the name.
+    # It is an object, so a name follows each brace or comma, and a colon follows the name.
     at = text.index("{")
     while text[at] != "}":
         name, at = _FLOATS.raw_decode(text, _past_space(text, at + 1))
@@ -220,7 +220,7 @@ def members_as_sent(body: bytes) -> dict[str, Member]:
     return found
 
 
-#: An int has no thousands of digits; a float has any number of them.
+#: An int is limited to some thousands of digits; a float is not.
 _FLOATS: Final = json.JSONDecoder(parse_int=float)
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 

@@ -1,4 +1,4 @@
-"""Connections that cannot stay for ever, nor keep others out.
+"""Connections with deadlines, so that they can neither stay for ever nor keep others out.
 
 ```
 head ──────────► body ──────────► answered ──────────► idle ──► head …
@@ -6,9 +6,10 @@ head_time        body_time        idle_time for each   idle_time
                                   64 KiB that are taken
 ```
 
-uvicorn has a deadline for `idle` alone: who sends a byte now and then, or none, stays. Here each part has one, and there are
-bounds of connections in all and from each peer. Where one is met, the connection that has waited longest without a whole request
-gives way to the new one: a thousand slow ones cannot keep a good one out, which has its whole request there at once.
+uvicorn has a deadline only for `idle`: a client that sends a byte now and then, or no byte, could stay. Here each part has one,
+and the numbers of connections in all and from each peer are bounded. At a bound, the connection that has waited longest without a
+whole request is closed in favour of the new one. So a thousand slow clients cannot keep out a good one, whose whole request
+arrives at once.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from uvicorn.server import ServerState
 from streamer.config.schema.api import ApiLimits
 from streamer.service.api.problems import MEDIA_TYPE, Problem
 
-#: One address of IPv6 is a network of so many bits to who has it.
+#: The bits of an IPv6 network that counts as one peer, because one client usually has such a network.
 _NETWORK: Final = 64
 
 
 @final
 class Door:
-    """The connections there are. One event loop uses it.
+    """The open connections. One event loop uses it.
 
     Attributes:
-        refused: how many were closed, by why: `head_time`, `body_time`, `unread`, `connections`.
+        refused: the number of closed connections, by cause: `head_time`, `body_time`, `unread`, `connections`.
     """
 
     def __init__(self, limits: ApiLimits) -> None:
@@ -50,10 +51,10 @@ class Door:
         return self._count
 
     def admit(self, connection: Connection) -> bool:
-        """Let one in, another out where there are too many; False where all of them have requests that are answered."""
+        """Admit a connection, and close another one at a bound; False if all of them have requests in progress."""
         peers = self._peers.setdefault(connection.peer, {})
         if len(peers) >= self.limits.connections_of_a_peer:
-            # Those of a peer are few, and the oldest come first.
+            # A peer has few connections, in order of age.
             self._let_out(next((each for each in peers if each in self._waiting), None))
         if self._count >= self.limits.connections:
             self._let_out(next(iter(self._waiting), None))
@@ -68,17 +69,17 @@ class Door:
         return True
 
     def waits(self, connection: Connection) -> None:
-        """Note that one waits for its peer, from now on."""
+        """Note that a connection waits for its peer from now on."""
         if connection in self._peers.get(connection.peer, ()):
             self._waiting.pop(connection, None)
             self._waiting[connection] = None
 
     def works(self, connection: Connection) -> None:
-        """Note that one has a whole request."""
+        """Note that a connection has a whole request."""
         self._waiting.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
-        """Forget one."""
+        """Remove a connection."""
         self._waiting.pop(connection, None)
         peers = self._peers.get(connection.peer, {})
         if connection in peers:
@@ -100,7 +101,7 @@ class Connection(H11Protocol):
 
     def __init__(self, door: Door, config: Config, state: ServerState, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(config, state, {}, loop)
-        # It would name whole paths, with what a query says.
+        # It would log whole paths, with the values of a query.
         self.access_log = False
         self.peer = ""
         self._door = door
@@ -135,7 +136,7 @@ class Connection(H11Protocol):
         """See `H11Protocol`."""
         super().on_response_complete()
         if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
-            # uvicorn closes it if nothing comes.
+            # uvicorn closes it if it stays idle.
             self._cancel()
             self._phase = None
             self._door.waits(self)
@@ -143,7 +144,7 @@ class Connection(H11Protocol):
             self._look()
 
     def pause_writing(self) -> None:
-        """See `asyncio.Protocol`: its peer does not take what is sent."""
+        """See `asyncio.Protocol`: its peer does not read."""
         super().pause_writing()
         seconds = self._door.limits.idle_time.total_seconds()
         self._unread = self.loop.call_later(seconds, self._end, "unread")
@@ -156,11 +157,11 @@ class Connection(H11Protocol):
             self._unread = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, as all that cannot be done is answered."""
+        """Answer a message that is not HTTP with a problem, as all other refusals."""
         self._say(Problem("bad-request", "this is not HTTP, or its head is too long"))
 
     def _look(self) -> None:
-        """See which part of a request is coming now."""
+        """Check which part of a request is expected now."""
         if self.transport.is_closing():
             return
         state = self.conn.their_state
@@ -175,7 +176,7 @@ class Connection(H11Protocol):
             self._door.works(self)
             return
         limits = self._door.limits
-        # The application answers a body that is too slow; this is for one that nobody waits for.
+        # The application answers a body that is too slow; this deadline is for bodies that no handler reads.
         seconds = limits.head_time.total_seconds() if phase == "head" else limits.body_time.total_seconds() + 1
         self._deadline = self.loop.call_later(seconds, self._end, f"{phase}_time")
         if phase == "head":
@@ -191,7 +192,7 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _say(self, problem: Problem) -> None:
-        """Answer a request that never came to the application, and close."""
+        """Answer a request that did not reach the application, and close."""
         body = problem.body()
         headers = [("content-type", MEDIA_TYPE), ("content-length", str(len(body))), ("connection", "close")]
         try:
@@ -203,7 +204,7 @@ class Connection(H11Protocol):
             for event in events:
                 self.transport.write(self.conn.send(event) or b"")
         except h11.LocalProtocolError:
-            pass  # an answer is under way, and ends here
+            pass  # an answer is in progress, and ends here
         self.transport.close()
 
     def _cancel(self) -> None:
@@ -213,12 +214,12 @@ class Connection(H11Protocol):
 
 
 def maker(door: Door, config: Config, state: ServerState, loop: asyncio.AbstractEventLoop) -> Callable[[], Connection]:
-    """Return what makes a protocol of each connection."""
+    """Return a function that makes a protocol for each connection."""
     return lambda: Connection(door, config, state, loop)
 
 
 def _peer(name: Any) -> str:
-    """Return who counts as one peer."""
+    """Return the name under which an address counts as one peer."""
     host = str(name[0]) if isinstance(name, tuple) and name else ""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

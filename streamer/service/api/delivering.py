@@ -1,4 +1,4 @@
-"""What became of messages: attempts, tests, dead letters by their reason, and many of those delivered again."""
+"""The results of deliveries: attempts, tests, dead letters by their reason, and replays of many of them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from streamer.service.observed.attempts import Attempt
 from streamer.service.replays import Replay
 from streamer.service.status import Status
 
-#: Numbers that one replay may name.
+#: The most numbers in one replay.
 MOST_NUMBERS: Final = 1000
-#: Tests at once, and those of one tenant: each waits for an endpoint, in a thread of the API.
+#: The most concurrent tests, and those of one tenant: each waits for an endpoint in a thread of the API.
 _TESTS: Final = 4
 _TESTS_OF_A_TENANT: Final = 1
-#: A test of a name that leads nowhere takes so long at least for a tenant, in seconds.
+#: The least duration, for a tenant, of a test whose name has no allowed address, in seconds.
 _UNREACHABLE: Final = 1.0
 
 
 @final
 class Delivering:
-    """Handlers of what became of messages."""
+    """Handlers of the results of deliveries."""
 
     def __init__(self, status: Status, own: Gateways) -> None:
         self._status, self._gateways = status, own
@@ -63,7 +63,7 @@ class Delivering:
         with self._turn(row.tenant):
             attempt = self._status.test(sink_of(row.tenant, row.id))
             if attempt is not None and not is_all and attempt.is_unreachable:
-                # A name of the inner network is found sooner than one that is not there.
+                # An existing name of the inner network resolves faster than a missing one, which the duration must not reveal.
                 time.sleep(max(0.0, _UNREACHABLE - (time.monotonic() - began)))
         if attempt is None:
             raise Problem("no-test", "it has no url: its matches are streamed")
@@ -71,7 +71,7 @@ class Delivering:
 
     @contextmanager
     def _turn(self, tenant: str | None) -> Iterator[None]:
-        """Hold one of the turns of tests. Raises Problem: all are taken."""
+        """Occupy one of the slots for tests. Raises Problem if all are in use."""
         with self._lock:
             if self._testing.total() >= _TESTS or (tenant is not None and self._testing[tenant] >= _TESTS_OF_A_TENANT):
                 raise Problem("busy", "another test waits for its endpoint", headers={"Retry-After": "5"})

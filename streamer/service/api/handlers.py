@@ -35,9 +35,9 @@ from streamer.service.subscriptions import MOST_VERSION, Result, Subscriptions
 from streamer.service.tenants import Written, claimed
 from streamer.subscriptions.parse import parse_subscription
 
-#: Rows that one page looks at, at most, where a filter passes few of them.
+#: The most rows that one page examines, if a filter accepts few of them.
 _LOOKED_AT: Final = 5_000
-#: Lines of an import.
+#: The most lines of an import.
 _IMPORTED: Final = 100_000
 
 
@@ -46,7 +46,7 @@ class Handlers:
     """The handlers of all routes.
 
     Attributes:
-        default_tenant: whose an administrator's request is that names no tenant.
+        default_tenant: the tenant of an administrator's request that names none.
         watchers: of events as they come.
     """
 
@@ -81,7 +81,7 @@ class Handlers:
         found: list[bytes] = []
         looked_at = size = 0
         more = None
-        # In the order of ids all that begin alike stand together.
+        # The rows are in the order of ids, so those with the prefix are consecutive.
         for row in takewhile(lambda row: row.id.startswith(prefix), rows):
             if len(found) == limit or looked_at == _LOOKED_AT or size >= PAGE_BYTES:
                 more = call.cursor(at)
@@ -216,7 +216,7 @@ class Handlers:
             **self._gateways.seen(row),
         }
 
-    # What could not be delivered
+    # Dead letters
 
     def list_dead_letters(self, call: Call) -> Answer:
         """See the route."""
@@ -310,7 +310,7 @@ class Handlers:
 
 
 def shown(row: Stored) -> bytes:
-    """Return a subscription with what is known of it, around its own text."""
+    """Return a subscription with its metadata, around its own text."""
     told = {
         "tenant": row.tenant,
         "id": row.id,
@@ -336,7 +336,7 @@ def _stored(row: Stored, status: int = 200) -> Answer:
 
 
 def _is_known(call: Call, row: Versioned) -> Answer | None:
-    """Return the answer to who knows what is there; None where it is to be shown. Raises Problem and Declined."""
+    """Return the answer 304 if the client has the current version; None to show it. Raises Problem and Declined."""
     if (given := call.headers.get("if-match")) is not None:
         _wants(tags(given), row)
     if (given := call.headers.get("if-none-match")) is not None:
@@ -351,7 +351,7 @@ def _tag(row: Versioned) -> str:
 
 
 def _condition(call: Call) -> Condition:
-    """Return what `If-Match` and `If-None-Match` ask of what is there."""
+    """Return the condition that `If-Match` and `If-None-Match` set for the existing row."""
     if_match, if_none_match = call.headers.get("if-match"), call.headers.get("if-none-match")
     wanted = None if if_match is None else (tags(if_match),)
     unwanted = None if if_none_match is None else (tags(if_none_match),)
@@ -375,14 +375,14 @@ def _wants(known: list[str] | None, row: Versioned | None) -> None:
 
 
 def _chosen(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
-    """Return what tells which rows a list is asked for."""
+    """Return the filter of a list's rows."""
     of_row = [name for name in ("paused", "origin", "unindexed") if name in query]
     of_text = [
         (name, query[param]) for param, name in (("gateway", "gateway_id"), ("collection", "collection")) if param in query
     ]
     part = query["text"].lower() if "text" in query else ""
     label, is_valued, value = query.get("label", "").partition("=")
-    # Most rows are passed over without being read: a text without escapes has what it names as it stands.
+    # Most rows are skipped without parsing: a text without escapes contains the wanted words literally.
     words = [word.encode() for word in (label, value, *(word for _, word in of_text)) if word.isalnum()]
 
     def passes(row: Stored) -> bool:
@@ -408,18 +408,18 @@ def _chosen(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
 
 
 def _unescaped(text: bytes) -> str:
-    """Return a text with characters in place of escapes, as many clients send all but ASCII; nothing where it has none."""
+    """Return a text with its escapes decoded, because many clients escape all but ASCII; empty if it has none."""
     if b"\\" not in text:
         return ""
     try:
-        # The text itself has the numbers.
+        # The numbers are compared in the text itself.
         return json.dumps(json.loads(text, parse_int=float), ensure_ascii=False)
     except RecursionError:
         return ""
 
 
 def _word(label: object) -> str | None:
-    """Return a label's value as one asks for it; None where it is a list or an object."""
+    """Return a label's value in the form of the query parameter; None for a list or an object."""
     if isinstance(label, str):
         return label
     return None if isinstance(label, (dict, list)) else json.dumps(label)
@@ -439,7 +439,7 @@ def _line(number: int, each: Written | SubscriptionError, result: Result) -> byt
     return json.dumps(told).encode() + b"\n"
 
 
-#: A record is shown on demand; a key is a hash that no number of JSON's readers holds.
+#: A record is shown on demand; a key is a hash that is too large for many JSON readers.
 _HIDDEN: Final = ("record", "record_key", "kept", "key", "spooled")
 
 

@@ -1,4 +1,4 @@
-"""How much is asked: requests a second of a tenant, and requests at once of a token and in all."""
+"""Limits of load: requests a second of a tenant, and concurrent requests of a token and in all."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Final, final
 from streamer.config.schema.api import Api
 from streamer.service.api.problems import Problem
 
-#: So many tenants are known at once; those that asked least lately are forgotten, and find their buckets full.
+#: The most tenants with a bucket; the least recently active ones are dropped, and get a full bucket again.
 _MOST: Final = 10_000
 
 
 @final
 class Limits:
-    """What is asked now. One event loop uses it.
+    """The current load. One event loop uses it.
 
     Args:
-        clock: seconds, which only grow.
+        clock: seconds, monotonic.
     """
 
     def __init__(self, section: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._section, self._clock = section, clock
-        self._buckets: dict[str | None, tuple[float, float]] = {}  # what is in it, and when
+        self._buckets: dict[str | None, tuple[float, float]] = {}  # the tokens in it, and the time of that
         self._of_tokens: Counter[str] = Counter()
         self._count = 0
 
     def take(self, tenant: str | None) -> None:
-        """Count a request of a tenant; administrators are one. Raises Problem: there were too many."""
+        """Count a request of a tenant; administrators count as one. Raises Problem if there were too many."""
         rate, now = self._section.quotas.requests_a_second, self._clock()
         level, since = self._buckets.pop(tenant, (2.0 * rate, now))
         level = min(2.0 * rate, level + (now - since) * rate)
@@ -43,7 +43,7 @@ class Limits:
 
     @contextmanager
     def of_token(self, token: str) -> Iterator[None]:
-        """Count a request with a token, while its body comes and it is answered. Raises Problem: there are too many."""
+        """Count a request with a token while it is read and answered. Raises Problem if there are too many."""
         most = self._section.limits.requests_of_a_token
         if self._of_tokens[token] >= most:
             raise Problem("too-many", f"a token may have {most:,} requests at once", headers={"Retry-After": "1"})
@@ -57,7 +57,7 @@ class Limits:
 
     @contextmanager
     def of_all(self) -> Iterator[None]:
-        """Count a request that is answered. Raises Problem: there are too many."""
+        """Count a request while it is answered. Raises Problem if there are too many."""
         if self._count >= self._section.limits.requests:
             raise Problem("busy", "too many requests are being answered", headers={"Retry-After": "1"})
         self._count += 1

@@ -1,8 +1,8 @@
-"""Events as they come, for who watches: a few of them, and how many there are.
+"""Events as they come, for watchers: a few of them, and how many there are.
 
-A watcher holds a number and a filter, and looks ten times a second at what was taken anyhow (`streamer.service.observed.events`).
-So nobody who watches is known to the pipeline: it does nothing more for them, and what comes faster than they are shown it is
-left out. One event loop owns all of this.
+A watcher has a number and a filter, and checks ten times a second the events that are kept in any case
+(`streamer.service.observed.events`). So watchers cost the pipeline no work, and faster events than they can be shown are left
+out. One event loop owns all of this.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from streamer.service.api.tokens import Token, Tokens
 from streamer.service.observed.events import LOOKED_AT, Events, Hit, Seen
 from streamer.service.store.rows import time_of
 
-#: Watchers, and those of one tenant.
+#: The most watchers, and the most of one tenant.
 MOST: Final = 50
 MOST_OF_A_TENANT: Final = 10
-#: Events that one is shown in a second.
+#: The events that one watcher is shown in a second.
 SHOWN: Final = 10
-#: How often one looks, and how often one is told how many there are, in seconds.
+#: The intervals between checks for events, and between reports of counts, in seconds.
 _LOOK: Final = 0.1
 _TELL: Final = 1.0
 
@@ -34,10 +34,10 @@ _TELL: Final = 1.0
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What somebody wants to watch.
+    """A watcher's filter.
 
     Attributes:
-        tenant: whose events; None for everybody's.
+        tenant: the tenant of the events; None for all.
         outcome: `matched` or `unmatched`; None for both.
     """
 
@@ -48,7 +48,7 @@ class Watched:
     outcome: str | None = None
 
     def has(self, seen: Seen, *, is_all: bool) -> bool:
-        """Tell whether an event is to be shown; *is_all* where matches of every tenant's events are, too."""
+        """Return whether to show an event; *is_all* includes matches of subscriptions to every tenant's events."""
         if self.tenant not in (None, seen.tenant) or self.collection not in (None, seen.collection):
             return False
         hits = hits_of(seen, is_all=is_all)
@@ -60,18 +60,18 @@ class Watched:
 
 
 def hits_of(seen: Seen, *, is_all: bool) -> tuple[Hit, ...]:
-    """Return the matches of an event that are kept; *is_all* with those of subscriptions to every tenant's events."""
+    """Return the kept matches of an event; *is_all* includes those of subscriptions to every tenant's events."""
     return (*seen.matched.own, *(seen.matched.every if is_all else ()))
 
 
 def shown(seen: Seen, *, is_all: bool) -> dict[str, Any]:
-    """Return what is told of an event; *is_all* with the subscriptions to every tenant's events."""
+    """Return the report of an event; *is_all* includes subscriptions to every tenant's events."""
     matched, hits = seen.matched, hits_of(seen, is_all=is_all)
     event: dict[str, Any]
     try:
         event = {"event": json.loads(seen.text)}
     except (RecursionError, ValueError):
-        # Deeper than json reads, or an integer of thousands of digits.
+        # It is deeper than json reads, or has an integer of thousands of digits.
         event = {"text": seen.text.decode(errors="replace")}
     return {
         "number": seen.number,
@@ -93,10 +93,10 @@ def shown(seen: Seen, *, is_all: bool) -> dict[str, Any]:
 
 @final
 class Watchers:
-    """All who watch. One event loop uses it.
+    """All watchers. One event loop uses it.
 
     Args:
-        counts: returns how many events were read, and how many matched, since the start.
+        counts: returns the numbers of events read and matched since the start.
     """
 
     def __init__(self, events: Events, counts: Callable[[], tuple[int, int]]) -> None:
@@ -108,7 +108,7 @@ class Watchers:
         return len(self._all)
 
     def open(self, watched: Watched, token: Token) -> Watcher:
-        """Return a watcher, which is to be served. Raises Problem: there are too many."""
+        """Return a watcher, to be served. Raises Problem if there are too many."""
         retry = {"Retry-After": "5"}
         if sum(each.token.tenant == token.tenant for each in self._all) >= MOST_OF_A_TENANT and token.tenant is not None:
             raise Problem("too-many", f"a tenant may watch {MOST_OF_A_TENANT} times at once", headers=retry)
@@ -119,18 +119,18 @@ class Watchers:
         return watcher
 
     def leave(self, watcher: Watcher) -> None:
-        """Forget a watcher."""
+        """Remove a watcher."""
         self._all.pop(watcher, None)
 
     def end(self) -> None:
-        """End all of them."""
+        """End all watchers."""
         for watcher in self._all:
             watcher.end()
 
 
 @final
 class Watcher:
-    """One who watches, as far as it has come."""
+    """One watcher, with its cursor."""
 
     def __init__(self, all_of_them: Watchers, watched: Watched, token: Token) -> None:
         self._all, self._watched, self.token = all_of_them, watched, token
@@ -140,11 +140,11 @@ class Watcher:
         self._left_out = self._sent = 0
 
     def end(self) -> None:
-        """Send what is being sent, and end."""
+        """Finish the current send, and end."""
         self._is_over.set()
 
     async def serve(self, receive: Receive, send: Send, status: int, headers: Mapping[str, str]) -> None:
-        """Send events until the client has gone, or it is ended."""
+        """Send events until the client disconnects, or the watcher ends."""
         watching = asyncio.ensure_future(self._watch(receive))
         try:
             raw = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -177,7 +177,7 @@ class Watcher:
         self.end()
 
     def _text(self, now: float) -> bytes:
-        """Return the events that are shown now, as far as they are not too many."""
+        """Return the events to show now, up to the limit."""
         found = self._all.events.after(self._number)
         if not found:
             return b""
@@ -185,14 +185,14 @@ class Watcher:
         is_all = self.token.tenant is None
         wanted = [seen for seen in found if self._watched.has(seen, is_all=is_all)]
         room = max(SHOWN - self._sent, 0)
-        # The newest are the nearest to what is going on.
+        # The newest events show the current state best.
         chosen = wanted[-room:] if room else []
         self._sent += len(chosen)
         self._left_out += len(wanted) - len(chosen)
         return b"".join(_event(b"event", shown(seen, is_all=is_all), seen.number) for seen in chosen)
 
     def _rates(self, counts: tuple[int, int], before: tuple[int, int], seconds: float) -> bytes:
-        """Return how many there were, and begin another second. Only who runs the service is told how much there is in all."""
+        """Return the counts, and begin another second. Only the operator gets the totals of the service."""
         told: dict[str, Any] = {"shown": self._sent, "left_out": self._left_out}
         if self.token.tenant is None:
             read, matched = (round((now - then) / seconds, 1) for now, then in zip(counts, before, strict=True))

@@ -1,4 +1,4 @@
-"""What the API counts, and the leases that were over."""
+"""The counts of the API, and of expired leases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
 
 @final
 class ApiCounts(Collector):
-    """What an API has counted so far."""
+    """Collects the current counts of an API."""
 
     def __init__(self, app: App, subscriptions: Subscriptions, gateways: Gateways) -> None:
         self._app, self._subscriptions, self._gateways = app, subscriptions, gateways
@@ -51,7 +51,7 @@ class ApiCounts(Collector):
         return [_family(metric, {}) for metric in METRICS]
 
     def collect(self) -> Iterator[Family]:
-        """Yield what is counted now."""
+        """Yield the current counts."""
         door, totals = self._app.door, self._subscriptions.totals()
         values: dict[Metric, Mapping[Any, int]] = {
             REQUESTS: self._app.counts.copy(),

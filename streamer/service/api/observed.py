@@ -1,4 +1,4 @@
-"""What the service tells of itself, to who runs it."""
+"""Reports of the service about itself, for the operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamer.service.status import Status
 
 @final
 class Observed:
-    """Handlers of what is seen of the service."""
+    """Handlers of these reports."""
 
     def __init__(self, status: Status) -> None:
         self._status = status

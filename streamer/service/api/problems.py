@@ -1,7 +1,7 @@
-"""What is answered where a request cannot be done: `application/problem+json` (RFC 9457).
+"""Responses to requests that cannot be done: `application/problem+json` (RFC 9457).
 
-`type` is `urn:streamer:problem:KIND`, one of `KINDS`. `errors` lists what is wrong, each with its place, from the library's own
-errors. Nothing repeats a token, a header or a row of somebody else.
+`type` is `urn:streamer:problem:KIND`, one of `KINDS`. `errors` lists the errors of the library, each with its place. A response
+never repeats a token, a header or another tenant's row.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "unavailable": (503, "The service cannot do this now"),
     "busy": (503, "The service is busy"),
 }
-#: So many errors are spelled out.
+#: The most errors in a response.
 MOST_ERRORS: Final = 100
-#: So many characters of a text that quotes what was sent, and of a name.
+#: The most characters of a text that quotes the request, and of a name.
 _MOST: Final = 2000
 _NAME: Final = 100
 
 
 @final
 class Problem(Exception):
-    """Why a request cannot be done.
+    """The reason why a request cannot be done.
 
     Args:
         kind: one of `KINDS`.
-        errors: members of what is wrong.
+        errors: the single errors, as JSON members.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Problem(Exception):
         self.kind, self.detail, self.errors, self.headers = kind, detail, list(errors), dict(headers or {})
 
     def body(self) -> bytes:
-        """Return it as JSON."""
+        """Return the problem as JSON."""
         members: dict[str, Any] = {
             "type": f"urn:streamer:problem:{self.kind}",
             "title": self.title,
@@ -85,7 +85,7 @@ class Problem(Exception):
 
 
 def of(error: Exception) -> Problem | None:
-    """Return what an error of the library means to who asked; None for one that is a defect."""
+    """Return the problem for an error of the library; None for a defect."""
     match error:
         case Problem():
             return error
@@ -106,7 +106,7 @@ def of(error: Exception) -> Problem | None:
 
 
 def refuse_elsewhere(shard: Shard, tenant: str | None) -> None:
-    """Raise Problem where another process matches what a tenant subscribed to."""
+    """Raise Problem if another process matches this tenant's subscriptions."""
     if tenant is not None and not shard.holds(tenant):
         reason = (
             f"this process matches for other tenants: send the request to one of shard {shard.of_tenant(tenant)}/{shard.count}"
@@ -115,7 +115,7 @@ def refuse_elsewhere(shard: Shard, tenant: str | None) -> None:
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str = "member") -> None:
-    """Raise Problem if a name is none of those that there are: what is passed over would not do what somebody wanted."""
+    """Raise Problem for an unknown name: ignoring it would not do what the caller wanted."""
     for name in given:
         if name not in known:
             reason = f"no such {what}; {meant(name, known)}"
@@ -123,7 +123,7 @@ def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str = "memb
 
 
 def members(error: SubscriptionError | EventError | Declined) -> dict[str, Any]:
-    """Return what is wrong with one thing, and where, as plain JSON."""
+    """Return an error and its place as plain JSON."""
     told: dict[str, Any] = {}
     if isinstance(error, Declined):
         return {"reason": str(error)}

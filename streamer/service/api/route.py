@@ -1,4 +1,4 @@
-"""What a route is: a method of a path, who may ask, and what is answered."""
+"""A route: a method of a path, the scope that it needs, and its answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CURSOR: Final = Param("cursor", "The `next` of the previous page, for the same l
 
 
 def limit(default: int, most: int) -> Param:
-    """Return the parameter that says how many are told."""
+    """Return the parameter for the number of items."""
     return Param("limit", f"How many at most; {default:,} by default.", {"type": "integer", "minimum": 1, "maximum": most})
 
 
@@ -27,12 +27,12 @@ class Route:
 
     Attributes:
         handler: the method of `Handlers` that answers.
-        scope: what a token needs; `any` for one that is in force, None where nobody needs one.
-        body: what the request says; None for nothing.
-        consumes: media types of the body, the first where none is named.
-        answers: status and the name of a schema of the document, besides the problems that all routes have.
-        problems: kinds of problem of its own.
-        is_conditional: whether it heeds `If-Match` and `If-None-Match`.
+        scope: the scope that a token needs; `any` for every valid token, None for no token.
+        body: the kind of the request's body; None without one.
+        consumes: media types of the body; the first is the default.
+        answers: status and the name of a schema of the document, in addition to the problems that all routes have.
+        problems: the kinds of problem that only some routes have.
+        is_conditional: whether it uses `If-Match` and `If-None-Match`.
         is_import: whether its body may be long.
     """
 
@@ -52,5 +52,5 @@ class Route:
 
     @property
     def is_of_a_tenant(self) -> bool:
-        """Whether it is about what one tenant has; an event may say itself whose it is."""
+        """Whether it is about the data of one tenant; an event may name its tenant itself."""
         return TENANT in self.params and self.body not in ("event", "question", "record")

@@ -1,4 +1,4 @@
-"""Routes of what the service tells of itself."""
+"""Routes of the service's reports about itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _count(name: str, description: str, most: int) -> Param:
     return Param(name, description, {"type": "integer", "minimum": 1, "maximum": most})
 
 
-#: Of events, where an administrator who names nobody is told of everybody's.
+#: For events: an administrator's request that names no tenant gets the events of all.
 _WHOSE: Final = Param(
     "tenant", "The tenant of the events; an administrator's token that names none gets all.", {"type": "string", "minLength": 1}
 )

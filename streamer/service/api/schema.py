@@ -1,4 +1,4 @@
-"""Parts of schemas, of which those of the document are made."""
+"""Building blocks for the schemas of the document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNT: Final = {"type": "integer", "minimum": 0}
 BOOL: Final = {"type": "boolean"}
 MAYBE: Final = {"type": ["string", "null"]}
 NEXT: Final = {"type": ["string", "null"], "description": "What `cursor` takes for the next page; null on the last."}
-#: None of a number that is not known.
+#: The type includes null, for an unavailable number.
 NUMBER: Final = {"type": "number", "minimum": 0}
 MAYBE_NUMBER: Final = {"type": ["number", "null"]}
 MAYBE_TIME: Final = {"type": ["string", "null"], "format": "date-time"}
@@ -19,7 +19,7 @@ TRANSITION: Final = {"enum": ["enter", "stay", "leave", None]}
 
 
 def object_of(properties: Mapping[str, Any], *optional: str) -> dict[str, Any]:
-    """Return the schema of an object with these members, all needed but the *optional* ones."""
+    """Return the schema of an object with these members; all but the *optional* ones are required."""
     return {"type": "object", "properties": dict(properties), "required": [name for name in properties if name not in optional]}
 
 
@@ -29,5 +29,5 @@ def list_of(items: Any) -> dict[str, Any]:
 
 
 def ref(name: str) -> dict[str, str]:
-    """Return what stands for a schema of the document."""
+    """Return a reference to a schema of the document."""
     return {"$ref": f"#/components/schemas/{name}"}

@@ -1,4 +1,4 @@
-"""A socket, TLS, and an event loop in a thread of its own, beside the pipeline."""
+"""A socket, TLS, and an event loop in a thread of its own, next to the pipeline."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from streamer.service.api.app import App
 from streamer.service.api.connections import maker
 from streamer.service.protocols import Busy
 
-#: How long requests that are being answered may take once the service ends, in seconds.
+#: How long requests in progress may take once the service ends, in seconds.
 _DRAIN: Final = 2.0
-#: How long a connection that was accepted last may take to send its request, where another server goes on, in seconds.
+#: How long the latest accepted connections may take to send a request if another server continues, in seconds.
 _GRACE: Final = 0.05
-#: Connections that wait to be accepted, and that are accepted at once: the door counts them only then.
+#: The connections that wait to be accepted, and those that are accepted at once: the door counts them only then.
 _BACKLOG: Final = 1024
 _ACCEPTED: Final = 16
-#: Why the system accepts none: no more may be open, or there is no memory for it.
+#: Errors of the system that prevent accepting: too many open files, or too little memory.
 _FULL: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-#: Seconds between two messages of the log about that. It is tried again each second.
+#: The interval between log lines about that, in seconds. The server tries again each second.
 _INTERVAL: Final = 60.0
 _LOGGER: Final = logging.getLogger("streamer.service.api")
 
@@ -42,11 +42,11 @@ class Server:
     """Serves an application until it is closed. It listens from the beginning, and answers once it is started.
 
     Args:
-        before: a server that listens; of the same address it takes over what has come there and was not accepted.
+        before: the current server; at the same address, this one takes over its connections that were not accepted yet.
 
     Attributes:
-        port: where it listens.
-        url: what leads to it.
+        port: its port.
+        url: its URL.
 
     Raises:
         ServiceError: it cannot listen there, or the certificate cannot be used.
@@ -78,17 +78,17 @@ class Server:
         self._begun.wait()
 
     def close(self, *, gives_way: bool = False) -> None:
-        """Answer what is being answered, for 2 s at most, and stop.
+        """Finish the current requests within 2 s, and stop.
 
         Args:
-            gives_way: whether another server goes on. Who has just connected is answered, then.
+            gives_way: whether another server continues. If so, connections that were just accepted are answered, too.
         """
         self._grace = _GRACE if gives_way else 0.0
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._is_over.set)
             except RuntimeError:
-                pass  # it is over already
+                pass  # it has ended already
             self._thread.join()
         self._socket.close()
 
@@ -101,7 +101,7 @@ class Server:
             self._begun.set()
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Tell of what asyncio could not do; at most once a minute that it could accept nobody."""
+        """Log errors of asyncio; a failure to accept connections at most once a minute."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _FULL:
             loop.default_exception_handler(context)
@@ -125,7 +125,7 @@ class Server:
             h11_max_incomplete_event_size=limits.head,
         )
         config.load()
-        # What is no HTTP is counted, and no news.
+        # A message that is not HTTP is only counted, and not logged.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         state = ServerState()
         state.default_headers = _headers()
@@ -135,7 +135,7 @@ class Server:
         make = maker(self._app.door, config, state, loop)
         loop.set_exception_handler(self._failed)
         server = await loop.create_server(make, sock=self._socket, ssl=tls, ssl_handshake_timeout=handshake, backlog=_ACCEPTED)
-        # For asyncio both are one bound, and it would accept a thousand at once.
+        # asyncio uses one limit for both, and would accept a thousand at once.
         self._socket.listen(_BACKLOG)
         self._begun.set()
         while not self._is_over.is_set():
@@ -145,7 +145,7 @@ class Server:
                 state.default_headers = _headers()
                 if self._tls is not None:
                     self._tls.look()
-        # What was accepted by now becomes a connection as long as the server is open, and is left hanging by a closed one.
+        # A connection that was accepted by now is registered while the server is open; a closed server would leave it hanging.
         loop.remove_reader(self._socket)
         await asyncio.sleep(self._grace)
         server.close()
@@ -166,7 +166,7 @@ def _listening(section: Api) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             section.address, section.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # Of a socket that does not say that it is TCP's, asyncio lets small answers wait 40 ms for the peer's acknowledgement.
+        # Unless a socket's protocol is TCP explicitly, asyncio delays small answers by 40 ms for the peer's acknowledgement.
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -188,10 +188,10 @@ def _headers() -> list[tuple[bytes, bytes]]:
 
 @final
 class Certificates:
-    """What a server shows of itself, read again when its files change.
+    """The certificates of a server, read again when their files change.
 
     Raises:
-        ServiceError: it cannot be used.
+        ServiceError: they cannot be used.
     """
 
     def __init__(self, section: Api) -> None:
@@ -201,12 +201,12 @@ class Certificates:
         self.context = _context(*self._files)
 
     def look(self) -> None:
-        """Use what the files say now; those that are bad are left alone, and the log says so."""
+        """Load the files if they have changed; if they are invalid, log that and keep the current ones."""
         if (marks := self._marks()) == self._seen:
             return
         self._seen = marks
         try:
-            # Tried aside: half of a pair would be of no use to anybody.
+            # Loaded separately first, because a key without its certificate would be useless.
             _context(*self._files)
             self.context.load_cert_chain(*self._files)
         except (OSError, ServiceError) as error:
@@ -226,7 +226,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     try:
-        # A password would be asked for on a terminal.
+        # Without this, OpenSSL would prompt for a password on a terminal.
         context.load_cert_chain(certificate, key, password=lambda: b"")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -6,16 +6,16 @@ commit ──► history, in the store ◄── pages, read once for all who wa
                                                               a stream is a cursor
 ```
 
-Contract: a stream sends each message of its history after its cursor, in order, once. Where some of them are gone it sends an
-event `reset` in their place. So a client that sends back the last id that it saw misses nothing, unless it is told so; it may see
-the last messages twice, with their ids.
+Contract: a stream sends each message of its history after its cursor, in order, once. If some of them are gone it sends an event
+`reset` in their place. So a client that sends back the last id that it saw either misses no message, or gets a `reset`. It may
+get the last messages twice, with the same ids.
 
-A stream has no queue of its own: it holds a number, and what its connection has not taken (64 KiB). One that is slow falls behind
-the tail and reads pages; one that takes nothing for `api.limits.idle_time` is cut off. Rejected was a queue for each stream: a
-thousand of them are memory that nobody bounds, or messages that are lost.
+A stream has no queue of its own, only a number, and the bytes that its connection has not accepted (64 KiB). A slow stream falls
+behind the tail and reads pages; one that accepts no bytes for `api.limits.idle_time` is closed. The rejected alternative was a
+queue for each stream: with a thousand of them, memory is unbounded, or messages are lost.
 
-One event loop owns all of this. The thread that commits posts messages of open histories to it, and only names them where the
-loop is so far behind that too much is on its way.
+One event loop owns all of this. The thread that commits posts messages of open histories to the loop. If too many bytes wait
+there, it only posts the names of the histories.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from streamer.service.store.gateways import Pages
 from streamer.service.store.rows import Spooled
 from streamer.service.store.store import Store
 
-#: Bytes of a tail at most, and of all of them together.
+#: The most bytes of a tail, and of all tails together.
 MOST_OF_A_TAIL: Final = 1024**2
 MOST_OF_TAILS: Final = 64 * 1024**2
-#: Messages of a page, and bytes of one, and of all that are kept.
+#: The messages of a page, the bytes of one, and the bytes of all kept pages.
 PAGE: Final = 256
 MOST_OF_A_PAGE: Final = 512 * 1024
 MOST_OF_PAGES: Final = 16 * 1024**2
-#: Bytes that are sent at once, unless a message has more.
+#: The bytes that are sent at once, unless a message has more.
 MOST_AT_ONCE: Final = 128 * 1024
-#: Bytes on their way from the thread that commits to the loop.
+#: The most bytes in flight from the thread that commits to the loop.
 MOST_POSTED: Final = 16 * 1024**2
-#: How often one looks whose heartbeat is due and whose token is gone, in seconds.
+#: The interval between checks for due heartbeats and revoked tokens, in seconds.
 TICK: Final = 1.0
-#: How long one waits, in seconds, after the store could not be read.
+#: The wait after the store could not be read, in seconds.
 _AGAIN: Final = 1.0
-#: How long a client is to wait before it comes again, in milliseconds, so that not all come at once.
+#: The range of a client's delay before it reconnects, in milliseconds, so that clients do not come all at once.
 _RETRY: Final = (1000, 3000)
 _ID: Final = re.compile(r"([0-9a-f]{8})-([0-9]{1,14})")
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
@@ -74,11 +74,11 @@ Entry: TypeAlias = tuple[int, bytes]
 @final
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A stream that somebody asks for.
+    """A request for a stream.
 
     Attributes:
-        last_id: what the client has seen last; None where it says nothing.
-        is_new: whether it wants only what comes from now on, where it says nothing.
+        last_id: the last id that the client saw; None if it sent none.
+        is_new: whether to send only later messages, if the client sent no id.
     """
 
     history: History
@@ -88,10 +88,10 @@ class Wanted:
 
 @final
 class _Tail:
-    """What a history was given lately. It is whole after the number *after*, up to *end*.
+    """The latest messages of a history: all of them after the number *after*, up to *end*.
 
     Attributes:
-        streams: that read it.
+        streams: its readers.
     """
 
     def __init__(self, history: History) -> None:
@@ -103,7 +103,7 @@ class _Tail:
         self._texts: dict[int, tuple[bytes, int, int]] = {}
 
     def add(self, number: int, body: bytes, most: int) -> None:
-        """Add a message that was committed."""
+        """Add a committed message."""
         if number <= self.end:
             return
         if number != self.end + 1:
@@ -118,15 +118,15 @@ class _Tail:
             self._size -= len(gone)
 
     def begin(self, after: int) -> None:
-        """Know nothing, and be whole from a number on."""
+        """Drop all messages, and contain all later ones from a number on."""
         self._entries.clear()
         self._texts.clear()
         self._size, self.after, self.end = 0, after, after
 
     def text(self, cursor: int) -> tuple[bytes, int, int]:
-        """Return what comes after a number, as much as is sent at once; the last number, and how many messages that is.
+        """Return the text after a number, as much as is sent at once; the last number, and the number of messages.
 
-        Streams that stand at one place have one text.
+        Streams at the same number share one text.
         """
         if (text := self._texts.get(cursor)) is None:
             entries = list(takewhile(lambda each: each[0] > cursor, reversed(self._entries)))
@@ -135,7 +135,7 @@ class _Tail:
 
 
 def encoded(history: History, number: int, body: bytes) -> bytes:
-    """Return a message as an event. In JSON that was read the end of a line is only ever a space."""
+    """Return a message as an event. Newlines in its JSON can only be white space, because it was parsed."""
     return b"id: %b\ndata: %b\n\n" % (id_of(history, number).encode(), body.rstrip(b"\n").translate(_SPACES))
 
 
@@ -145,7 +145,7 @@ def id_of(history: History, number: int) -> str:
 
 
 def joined(entries: Sequence[Entry]) -> tuple[bytes, int, int]:
-    """Return the texts of some entries, as much as is sent at once; the number of the last, and how many these are."""
+    """Return the texts of some entries, as much as is sent at once; the number of the last, and the number of entries."""
     size = 0
     for count, (_, text) in enumerate(entries, 1):
         size += len(text)
@@ -157,7 +157,7 @@ def joined(entries: Sequence[Entry]) -> tuple[bytes, int, int]:
 
 @final
 class Stream:
-    """One client, as far as it has come. Its hub makes it, and it leaves the hub when it has been served."""
+    """One client, with its cursor. Its hub creates it, and it leaves the hub at its end."""
 
     def __init__(self, hub: Streams, tail: _Tail, cursor: int, missed: str | None, token: Token, tenant: str | None) -> None:
         self._hub, self._tail, self._cursor, self._missed = hub, tail, cursor, missed
@@ -168,23 +168,23 @@ class Stream:
         self._is_due = False
 
     def wake(self) -> None:
-        """See what there is."""
+        """Check for messages."""
         if self._waker is not None and not self._waker.done():
             self._waker.set_result(None)
 
     def end(self, why: str) -> None:
-        """Send what is being sent, and end."""
+        """Finish the current send, and end."""
         self._why = self._why or why
         self.wake()
 
     def beat(self, now: float, interval: float) -> None:
-        """Send a comment if nothing was sent for so long."""
+        """Send a comment if the stream was silent for *interval* seconds."""
         if now - self._sent_at >= interval:
             self._is_due = True
             self.wake()
 
     async def serve(self, receive: Receive, send: Send, status: int, headers: Mapping[str, str]) -> None:
-        """Send events until the client has gone, or the stream ends."""
+        """Send events until the client disconnects, or the stream ends."""
         watching = asyncio.ensure_future(self._watch(receive))
         try:
             raw = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -205,7 +205,7 @@ class Stream:
         self.end("client")
 
     async def _next(self) -> bytes | None:
-        """Return what is to be sent next; None where it is the end."""
+        """Return the next bytes to send; None at the end."""
         history, tail = self.history, self._tail
         while self._why is None:
             if self._missed is not None or self._cursor < history.first:
@@ -217,9 +217,9 @@ class Stream:
             if self._cursor < history.last:
                 entries = await self._hub.read(history, self._cursor)
                 if self._cursor < history.first:
-                    continue  # what was cut while it was read is missing there
+                    continue  # a cut during the read left a gap
                 if entries and entries[0][0] != self._cursor + 1:
-                    # Numbers have no gaps: another process has cut it, and this one does not know of it yet.
+                    # Numbers have no gaps: another process has cut the history, and this one has not noticed yet.
                     self._missed, self._cursor = id_of(history, self._cursor), entries[0][0] - 1
                     continue
                 if entries:
@@ -234,7 +234,7 @@ class Stream:
         return None
 
     def _reset(self) -> bytes:
-        """Tell that messages are gone, and go on with the oldest that is there."""
+        """Return a `reset` event for missing messages, and continue with the oldest existing one."""
         missed = id_of(self.history, self._cursor) if self._missed is None else self._missed
         self._missed, self._cursor = None, max(self._cursor, self.history.first)
         told = json.dumps({"after": missed[:100], "reason": "the history that follows this id is gone"})
@@ -252,11 +252,11 @@ class Stream:
 
 @final
 class Streams:
-    """All streams there are. One event loop uses it, but for `told` and `forget`, which any thread may call.
+    """All streams. One event loop uses it, but any thread may call `told` and `forget`.
 
     Attributes:
-        ended: how many have ended, by why: `client`, `deleted`, `off`, `revoked`, `stopped`.
-        messages: how many were sent.
+        ended: the number of ended streams, by cause: `client`, `deleted`, `off`, `revoked`, `stopped`.
+        messages: the number of messages sent.
     """
 
     def __init__(self, store: Store) -> None:
@@ -279,17 +279,17 @@ class Streams:
         return sum(self._of_tenants.values())
 
     def take(self, section: Api, tokens: Tokens | None) -> None:
-        """Go by another section; while no event loop uses it."""
+        """Apply another section; only while no event loop uses it."""
         self._section, self._tokens = section, tokens
 
     def begin(self) -> None:
-        """Begin to look after streams, on the loop that runs; those of another loop have ended."""
+        """Begin on the running loop; the streams of an earlier loop have ended."""
         self._loop, self._is_over = asyncio.get_running_loop(), False
         self._tails, self._of_tenants, self._reading, self._taken = {}, Counter(), {}, self._posted
         self._looking = asyncio.ensure_future(self._look())
 
     def open(self, wanted: Wanted, token: Token, tenant: str | None) -> Stream:
-        """Return a stream, which is to be served. Raises Problem: there are too many."""
+        """Return a stream, to be served. Raises Problem if there are too many."""
         limits, quotas = self._section.limits, self._section.quotas
         retry = {"Retry-After": "5"}
         if self._is_over or wanted.history.is_forgotten:
@@ -301,7 +301,7 @@ class Streams:
         history = wanted.history
         tail = self._tails.get(history.name)
         if tail is None:
-            # It is known to the thread that commits before one looks how far that has come.
+            # The tail is registered before its end is read, so that the thread that commits skips no message.
             tail = self._tails[history.name] = _Tail(history)
             tail.begin(history.last)
         cursor, missed = _place(wanted)
@@ -311,7 +311,7 @@ class Streams:
         return stream
 
     def leave(self, stream: Stream, why: str) -> None:
-        """Forget a stream."""
+        """Remove a stream."""
         self.ended[why] += 1
         self._of_tenants[stream.tenant] -= 1
         if not self._of_tenants[stream.tenant]:
@@ -324,13 +324,13 @@ class Streams:
     # From other threads
 
     def told(self, kept: Sequence[tuple[History, int, Spooled]]) -> None:
-        """Learn what was committed."""
+        """Post committed messages to the loop."""
         posted = [(history, number, each.body) for history, number, each in kept if history.name in self._tails]
         if not posted:
             return
         size = sum(len(body) for _, _, body in posted)
         if self._posted - self._taken + size > MOST_POSTED:
-            # They are read from the store.
+            # Too many bytes wait: streams read these messages from the store.
             posted, size = [(history, 0, b"") for history in {id(each[0]): each[0] for each in posted}.values()], 0
         self._posted += size
         self._call(self._take, posted, size)
@@ -341,7 +341,7 @@ class Streams:
 
     def _call(self, action: Any, *values: Any) -> None:
         if self._loop is not None:
-            # A loop that is closed serves nobody.
+            # A closed loop has no streams.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(action, *values)
 
@@ -370,7 +370,7 @@ class Streams:
                 stream.end(why)
 
     async def read(self, history: History, cursor: int) -> list[Entry]:
-        """Return some of what comes after a number, from the store; nothing where it cannot be read."""
+        """Return some entries after a number, from the store; empty if it cannot be read."""
         first = history.lane.first
         after = first + (cursor - first) // PAGE * PAGE
         last = after + PAGE
@@ -390,7 +390,7 @@ class Streams:
                 return []
 
     async def _page(self, history: History, after: int, last: int) -> list[Entry]:
-        """Return the entries after one and up to another, or fewer; who wants the same waits for one read."""
+        """Return the entries after a number and up to another, or fewer. Concurrent calls for the same page share one read."""
         key = (history.mark, after)
         if (entries := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
@@ -412,7 +412,7 @@ class Streams:
         entries = done.result()
         size = sum(len(text) for _, text in entries)
         if entries and (entries[-1][0] == last or size >= MOST_OF_A_PAGE):
-            # It is whole, and never another one.
+            # It is complete, and never changes.
             self._kept[key] = entries
             self._kept_bytes += size
             while self._kept_bytes > MOST_OF_PAGES:
@@ -435,7 +435,7 @@ class Streams:
                 stream.beat(now, interval)
 
     def end(self) -> None:
-        """End all of them, and open no more."""
+        """End all streams, and open no more."""
         self._is_over = True
         self._looking.cancel()
         for tail in self._tails.values():
@@ -443,13 +443,13 @@ class Streams:
                 stream.end("stopped")
 
     def close(self) -> None:
-        """Close what reads."""
+        """Close the store's reader."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._pages.close()
 
 
 def _place(wanted: Wanted) -> tuple[int, str | None]:
-    """Return where a stream begins, and the id after which messages are missing; None where none are."""
+    """Return the first cursor of a stream, and the id after which messages are missing; None if they are all there."""
     history, given = wanted.history, wanted.last_id
     if not given:
         return (history.last if wanted.is_new else history.first), None
@@ -458,5 +458,5 @@ def _place(wanted: Wanted) -> tuple[int, str | None]:
         number = history.lane.first + int(match[2])
         if history.first <= number <= history.last:
             return number, None
-    # Another history's, or one that is gone: all that there is follows.
+    # The id of another history, or of a deleted message: the stream sends all existing messages.
     return history.first, given

@@ -1,12 +1,12 @@
-"""Who may do what: tokens in a file, as hashes.
+"""Tokens and their rights, in a file, as hashes.
 
 ```
 strm_1f3a9c04_<43 characters: 256 random bits>
      └ finds the entry      └ SHA-256 of the whole is compared with that of the entry, in constant time
 ```
 
-A random token needs no slow hash: nobody can try 2²⁵⁶ of them. The file is read again when it changes; one that became bad leaves
-those in force that were, and the log says so.
+A random token needs no slow hash, because 2²⁵⁶ values cannot be tried. The file is read again when it changes; if it becomes
+invalid, the tokens before that stay valid, and the log reports it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streamer.model import is_unicode
 
 Scope: TypeAlias = Literal["read", "write", "consume", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-#: More is no file of tokens.
+#: A larger file is refused.
 _MOST_BYTES: Final = 16 * 1024**2
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 _NOTHING: Final = hashlib.sha256(b"").hexdigest()
@@ -43,14 +43,14 @@ _LOGGER: Final = logging.getLogger("streamer.service.api")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What is known of a token.
+    """A token without its secret.
 
     Attributes:
-        id: what it is called in lists and logs.
-        name: what its user calls it.
-        tenant: whose it is; None for an administrator's, which names one in each request.
-        scopes: what it may do; `admin` is all.
-        sha256: of the token, in hex.
+        id: its name in lists and logs.
+        name: its user's name for it.
+        tenant: its tenant; None for an administrator's, which names one in each request.
+        scopes: the operations that it allows; `admin` allows all.
+        sha256: the hash of the token, in hex.
         created: RFC 3339.
     """
 
@@ -62,24 +62,24 @@ class Token:
     created: str
 
     def may(self, scope: Scope) -> bool:
-        """Tell whether it may do something."""
+        """Return whether it allows a scope."""
         return scope in self.scopes or "admin" in self.scopes
 
     @property
     def who(self) -> str:
-        """What the log of changes calls its user: `NAME (ID)`, or the id where it has no name."""
+        """Its user in the log of changes: `NAME (ID)`, or the id if it has no name."""
         return f"{self.name} ({self.id})" if self.name else self.id
 
 
-#: Who everybody is without tokens, on loopback.
+#: The identity of every caller without tokens, on loopback.
 DEV: Final = Token(id="dev", name="", tenant=None, scopes=("admin",), sha256="", created="")
 
 
 def create(path: Path, tenant: str | None, scopes: Sequence[Scope], name: str = "") -> tuple[Token, str]:
-    """Add a token to a file, which is made if it is not there; return it and its text, which nothing has from then on.
+    """Add a token to a file, which is created if it does not exist; return it and its text, which is not stored.
 
     Raises:
-        ValueError: scopes that do not fit.
+        ValueError: the scopes do not fit.
         ServiceError: the file cannot be read or written.
     """
     if not scopes:
@@ -97,7 +97,7 @@ def create(path: Path, tenant: str | None, scopes: Sequence[Scope], name: str = 
 
 
 def lent(name: str) -> tuple[Token, str]:
-    """Make an administrator's token that no file has, and its text: for who keeps both in memory."""
+    """Return a new administrator's token that is only in memory, and its text."""
     return _made(f"{name}-{secrets.token_hex(4)}", None, ("admin",), name)
 
 
@@ -108,7 +108,7 @@ def _made(id_: str, tenant: str | None, scopes: tuple[Scope, ...], name: str) ->
 
 
 def revoke(path: Path, id_: str) -> bool:
-    """Take a token out of a file; return whether it was there. Raises ServiceError."""
+    """Delete a token from a file; return whether it existed. Raises ServiceError."""
     with _changing(path) as tokens:
         left = [token for token in tokens if token.id != id_]
         found = len(left) < len(tokens)
@@ -117,7 +117,7 @@ def revoke(path: Path, id_: str) -> bool:
 
 
 def read(path: Path) -> list[Token]:
-    """Read a file of tokens; none where there is no file. Raises ServiceError."""
+    """Return the tokens of a file; empty if it does not exist. Raises ServiceError."""
     try:
         with open(path, "rb", opener=_opened) as file:
             text = file.read(_MOST_BYTES + 1)
@@ -130,12 +130,12 @@ def read(path: Path) -> list[Token]:
             raise ValueError
         return [_token(entry) for entry in json.loads(text)["tokens"]]
     except (KeyError, RecursionError, TypeError, ValueError):
-        # What stands there is not repeated.
+        # The error does not repeat the content.
         raise ServiceError(f"{path}: no file of tokens; streamer tokens writes one") from None
 
 
 def _opened(path: str, flags: int) -> int:
-    # A pipe in its place would be waited for, and no request be answered meanwhile.
+    # Opening a pipe in its place would block all requests.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -157,9 +157,9 @@ def _hash(text: str) -> str:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Token]]:
-    """Read a file, and put what becomes of it in its place in one step; who else changes it waits."""
+    """Read a file, and replace it atomically; concurrent changes wait."""
     try:
-        path = check_target(path)  # a link stays one
+        path = check_target(path)  # a link stays a link
         directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise ServiceError(f"{path}: {error.strerror or error}") from None
@@ -178,10 +178,10 @@ def _changing(path: Path) -> Iterator[list[Token]]:
 
 @final
 class Tokens:
-    """The tokens of a file, as it is now, and those that are in force without one. Any thread may use it.
+    """The current tokens of a file, and those that are valid without one. Any thread may use it.
 
     Args:
-        lent: tokens that no file has, by id; as it is now.
+        lent: the current tokens that are not in a file, by id.
 
     Raises:
         ServiceError: the file cannot be read.
@@ -193,7 +193,7 @@ class Tokens:
         self._tokens = {token.id: token for token in read(path)}
 
     def find(self, text: str) -> Token | None:
-        """Return what is known of a token; None for one that is none."""
+        """Return the token of a text; None if it is not valid."""
         self._look()
         _, _, rest = text.partition("_")
         token = self._of(rest.partition("_")[0])
@@ -202,7 +202,7 @@ class Tokens:
         return token if is_it else None
 
     def holds(self, token: Token) -> bool:
-        """Tell whether a token that was found is still in force, as it was."""
+        """Return whether a token that was found earlier is still valid and unchanged."""
         self._look()
         return self._of(token.id) == token
 
@@ -211,7 +211,7 @@ class Tokens:
 
     def _look(self) -> None:
         if (mark := self._mark()) != self._seen:
-            # A file that is bad is not read again until it changes once more.
+            # An invalid file is read again only after its next change.
             self._seen = mark
             try:
                 self._tokens = {token.id: token for token in read(self._path)}

@@ -1,4 +1,4 @@
-"""Events that came lately, as they come, and how often each subscription matched: to who may read that."""
+"""The latest events, events as they come, and the match counts of subscriptions, for clients with that scope."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamer.service.store.rows import time_of
 from streamer.service.subscriptions import Subscriptions
 from streamer.service.tenants import inside
 
-#: Attempts that are told of one message.
+#: The most attempts in the report of a message.
 _ATTEMPTS: Final = 10
 
 
@@ -25,8 +25,9 @@ _ATTEMPTS: Final = 10
 class Watching:
     """Handlers of events.
 
-    An event is its tenant's, as matching has it. One that is no change is nobody's, so only who runs the service sees it. The
-    scope is that of streams of matches: who has it may read all events of the tenant by subscribing to them.
+    An event belongs to its tenant, by the rules of matching. An event that is not a change belongs to no tenant, so only the
+    operator gets it. The scope is that of streams of matches, because a client with it can read all events of the tenant by
+    subscribing to them.
     """
 
     def __init__(self, status: Status, subscriptions: Subscriptions, own: Gateways) -> None:
@@ -53,7 +54,7 @@ class Watching:
         return answer(shown(seen, is_all=is_all) | {"ways": ways})
 
     def _way(self, seen: Seen, hit: Hit, *, is_all: bool) -> dict[str, Any]:
-        """Return where a match went, and what came of it; a tenant's token is told of its own gateways alone."""
+        """Return the destination of a match and its result; a tenant's token gets only the tenant's own gateways."""
         told: dict[str, Any] = {"tenant": hit.tenant, "id": hit.id, "gateway": hit.gateway}
         way, kind = self._gateways.way(hit.tenant, hit.gateway)
         is_own = hit.gateway is not None and way is not None and way.sink == sink_of(hit.tenant, hit.gateway)
@@ -70,7 +71,7 @@ class Watching:
         return Answer(_watched(call), media_type=EVENTS)
 
     def count_matches(self, call: Call) -> Answer:
-        """See the route. One of this id that was deleted before is another one, whose matches are not counted with it."""
+        """See the route. An earlier, deleted subscription of this id is a different one, so its matches are not included."""
         tenant, subscription_id = call.whose, call.path["id"]
         row = self._subscriptions.get(tenant, subscription_id)
         if row is None:

@@ -1,1 +1,1 @@
-"""The console: pages for a browser. They ask the API on behalf of who is signed in, and know nothing else of the service."""
+"""The console: pages for a browser. They call the API on behalf of the signed-in user, and use no other part of the service."""

@@ -1,4 +1,4 @@
-"""The pages as ASGI: who is signed in, whether a form is theirs, then the page, with headers that let nothing else in.
+"""The pages as ASGI: check the session, check that a form belongs to it, then run the page, with restrictive headers.
 
 ```
 /console/static/…   no session
@@ -7,7 +7,7 @@
                        └ none, or the API says that the token is none: sign-in, and back to the page
 ```
 
-Host and Origin were checked by the API, in front of which this stands. Nothing here is the service's own but the API.
+The API, which runs first, has checked Host and Origin. The pages use the service only through the API.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ HEADERS: Final = {
     "content-security-policy": _POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    # A form says whose it is by its origin, which `no-referrer` would take from it.
+    # A form proves its site by its origin, which `no-referrer` would remove.
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
-#: Fields of a form.
+#: The most fields of a form.
 _MOST_FIELDS: Final = 1000
 _MOST_TENANT: Final = 500
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -61,16 +61,16 @@ _LOGGER: Final = logging.getLogger("streamer.service.console")
 
 
 class Apart(Exception):
-    """Somebody must sign in first."""
+    """The user must sign in first."""
 
 
 @final
 class Console:
-    """The console as ASGI. The event loop of the API uses it.
+    """The console as ASGI. The API's event loop uses it.
 
     Args:
-        api: the application that pages ask.
-        lent: where tokens are in force that no file has, by id.
+        api: the application that pages call.
+        lent: the valid tokens that are not in a file, by id.
         dev: whether the API is served without tokens.
     """
 
@@ -79,7 +79,7 @@ class Console:
         self.sessions = Sessions(lent)
 
     def take(self, section: Api) -> None:
-        """Answer as a section says, from the next request on."""
+        """Apply a section from the next request on."""
         self._section = section
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +92,7 @@ class Console:
         except Problem as problem:
             answer = await self._failed(problem.status, problem.title, problem.detail)
         except Exception as error:
-            # An error's text may quote what a page shows.
+            # The text of an error may quote a page.
             _LOGGER.error("a page ended in %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
             answer = await self._failed(500, "A defect of the console", "see the log for details")
         if isinstance(answer, tuple):
@@ -102,7 +102,7 @@ class Console:
         for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
         if request.method != "POST" and ("content-length" in request.headers or "transfer-encoding" in request.headers):
-            # What was not read is not waited for.
+            # The connection closes without waiting for the unread rest.
             answer.headers["connection"] = "close"
         await answer(scope, receive, send)
 
@@ -157,7 +157,7 @@ class Console:
         return Who(told["id"], told["name"], told["tenant"], tuple(told["scopes"]))
 
     def _begun(self, request: Request, who: Who, token: str | None, response: Response) -> Response:
-        """Begin a session, and let a response carry its cookie."""
+        """Begin a session, and set its cookie on a response."""
         if before := request.cookies.get(_cookie(request)):
             self.sessions.end(before)
         cookie, _ = self.sessions.begin(who, token)
@@ -166,7 +166,7 @@ class Console:
 
     @staticmethod
     def _set(request: Request, response: Response, cookie: str) -> None:
-        # A proxy may speak TLS to the browser; the origin of the form says so.
+        # A proxy may use TLS with the browser; the origin of the form shows that.
         is_tls = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
         response.set_cookie(
             _cookie(request), cookie, max_age=LASTS, path=CONSOLE, secure=is_tls, httponly=True, samesite="strict"
@@ -178,7 +178,7 @@ class Console:
         cookie = request.cookies.get(_cookie(request), "")
         session, made = self.sessions.find(cookie), None
         if session is None and self._dev and form is None:
-            # Nobody signs in, and a form is still told from another site's.
+            # Without sign-in, the session still protects forms against those of other sites.
             made, session = self.sessions.begin(Who(DEV.id, DEV.name, DEV.tenant, DEV.scopes), None)
         if session is None:
             raise Apart
@@ -221,7 +221,7 @@ class Console:
             return await self._failed(405, "There is no such method here", "This page has no form.", session)
         tenant = session.tenant
         if form is not None and session.who.tenant is None:
-            # A form is about whom its page showed, whoever was chosen in another window since.
+            # A form is about the tenant that its page showed, even if the user has chosen another one in another window.
             tenant = form.pop("tenant", "") or None
         visit = Visit(
             api=Client(self._api, request.scope, session.token, tenant if session.who.tenant is None else None),
@@ -265,7 +265,7 @@ class Console:
         session: Session | None = None,
         view: View | None = None,
     ) -> Response:
-        """Return a page. It is made beside the event loop, since a long one takes a while."""
+        """Return a page. A thread renders it, because a long page takes a while."""
         common: dict[str, Any] = {"session": session, "view": view, "views": (), "notice": "", "is_dev": self._dev}
         if session is not None:
             common["views"] = [each for each in VIEWS if each.is_listed and session.who.may(each.scope)]
@@ -283,13 +283,13 @@ class Console:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
             raise Problem("media-type", f"expected a form, {_FORM}")
         limits = self._section.limits
-        # What an import holds is written with up to three bytes for one.
+        # Form encoding takes up to three bytes for each byte of an import.
         body = await whole_body(request, 3 * limits.import_body, limits.body_time)
         return _firsts(body.decode("ascii", "replace"))
 
 
 def _firsts(text: str) -> dict[str, str]:
-    """Read names and values. Raises Problem: there are too many."""
+    """Return names and values. Raises Problem if there are too many."""
     found: dict[str, str] = {}
     try:
         for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS):
@@ -314,19 +314,19 @@ def _to(address: str) -> Response:
 
 
 def _safe(address: str) -> str:
-    """Return an address of the console, whatever was given."""
+    """Return an address of the console for any text."""
     path = address.partition("?")[0]
     is_ours = path.startswith(_HOME) and address.isprintable() and "\\" not in address and "//" not in path
     return address if is_ours and not address.startswith(_SIGN_IN) else _HOME
 
 
 def _back(request: Request) -> str:
-    """Return the page that a form stood on."""
+    """Return the page of a form."""
     found = urlsplit(request.headers.get("referer", ""))
     return _safe(f"{found.path}?{found.query}".rstrip("?"))
 
 
 def _cookie(request: Request) -> str:
-    """Return the name of the cookie: browsers keep one jar for all ports of a host, where another service may be."""
+    """Return the name of the cookie. It contains the port, because browsers share cookies between all ports of a host."""
     port = request.url.port
     return "streamer_console" if port is None else f"streamer_console_{port}"

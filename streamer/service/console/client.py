@@ -1,4 +1,4 @@
-"""A client of the API in its own process: each call is a request as anybody could send it, with the token of the session."""
+"""A client of the API in its own process: each call is an ordinary request, with the token of the session."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Query = Mapping[str, str | int | bool | None]
 
 
 class Refused(Exception):
-    """The API did not do what it was asked.
+    """The API refused a request.
 
     Attributes:
-        kind: the word of the problem, as `precondition`.
-        errors: what is wrong, each with its place.
+        kind: the word of the problem, such as `precondition`.
+        errors: the single errors, each with its place.
     """
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Refused(Exception):
 @final
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the API answered."""
+    """A response of the API."""
 
     status: int
     headers: Mapping[str, str]
@@ -46,30 +46,30 @@ class Reply:
 
     @property
     def json(self) -> Any:
-        """The body, read."""
+        """The body, parsed."""
         return json.loads(self.body)
 
 
 def part(text: str) -> str:
-    """Return a name as it stands in a path of the API: `f"/v1/subscriptions/{part(id)}"`."""
+    """Return a name escaped for a path of the API: `f"/v1/subscriptions/{part(id)}"`."""
     return quote(text, safe="")
 
 
 @final
 class Client:
-    """Asks the API for one request of a browser.
+    """Calls the API for one request of a browser.
 
     Args:
-        scope: the browser's request: the API is asked by the name that the browser knows it by.
-        token: of the session; None where nobody needs one.
-        tenant: whose things are asked for where a route wants to know; None for whose the token is.
+        scope: the browser's request, whose host name is used for the calls.
+        token: the session's; None if the API needs none.
+        tenant: the tenant for routes that need one; None for the token's own.
     """
 
     def __init__(self, api: ASGIApp, scope: Scope, token: str | None, tenant: str | None = None) -> None:
         self._api, self._scope, self._token, self._tenant = api, scope, token, tenant
 
     async def get(self, path: str, /, **query: str | int | bool | None) -> Any:
-        """Return what is answered in JSON; a value None leaves a parameter out. Raises Refused."""
+        """Return the parsed JSON of a response; a value None omits a parameter. Raises Refused."""
         return (await self.send("GET", path, query=query)).json
 
     async def send(
@@ -81,7 +81,7 @@ class Client:
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Send a request; a body that is no bytes is sent as JSON. Raises Refused: it was not done."""
+        """Send a request; a body that is not bytes is sent as JSON. Raises Refused if the API refuses it."""
         sent = {name.lower(): value for name, value in (headers or {}).items()}
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -107,7 +107,7 @@ class Client:
         return reply
 
     async def pipe(self, path: str, query: Query, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
-        """Let the API answer the browser itself, piece by piece: a stream of events, a long download."""
+        """Let the API answer the browser directly, piece by piece: a stream of events, a long download."""
         await self._api(self._asked("GET", path, query, headers, None), receive, send)
 
     def _asked(self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes | None) -> Scope:
@@ -142,7 +142,7 @@ def _once(body: bytes) -> Receive:
     async def receive() -> Message:
         nonlocal is_sent
         if is_sent:
-            # Who asks again wants to know whether the client has gone; it waits for the answer.
+            # A second call waits for a disconnect, which does not happen before the answer.
             await asyncio.Event().wait()
         is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}

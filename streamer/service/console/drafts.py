@@ -1,4 +1,4 @@
-"""A subscription as it is edited: one text in JSON, and a form of its parts; what is typed into one is taken into the other.
+"""A subscription in the editor: one text in JSON, and a form of its parts; edits of one update the other.
 
 ```
 text ──fields_of──► fields        both are shown; `Draft.told` says how they were shown
@@ -6,8 +6,8 @@ text ──fields_of──► fields        both are shown; `Draft.told` says ho
   └────── merged ──────┘          whichever was changed since is taken; were both, somebody chooses
 ```
 
-No value changes by the way: a number stays as it was written, however many digits it has, and a row says of which type its value
-is. What a form cannot show as it is, such as a name that stands twice, is left to the text.
+Values never change on the path: a number keeps its digits, and a row contains the type of its value. Parts that a form cannot
+show exactly, such as a duplicate name, can only be edited in the text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, NoReturn, final, get_args
 from streamer.model import FilterOperator
 
 OPERATORS: Final[tuple[str, ...]] = get_args(FilterOperator)
-#: Of which type a value is, with what a form calls it.
+#: The types of values, with their names in the form.
 TYPES: Final[Mapping[str, str]] = {
     "text": "text",
     "number": "number",
@@ -30,9 +30,9 @@ TYPES: Final[Mapping[str, str]] = {
     "null": "null",
     "json": "JSON, as a list",
 }
-#: Members that are text.
+#: Members that are texts.
 TEXTS: Final = ("collection", "gateway_id", "topic", "cel")
-#: Rows of a form; who has more edits the text.
+#: The most rows of a form; more of them can be edited in the text.
 MOST_ROWS: Final = 100
 _WIDTH: Final = 100
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -40,12 +40,12 @@ _TOKEN: Final = re.compile(r'"(?:\\.|[^"\\])*"?|[\w.]+|.', re.DOTALL)
 
 
 class Unfit(Exception):
-    """A form cannot show it."""
+    """A form cannot show the text."""
 
 
 @final
 class Number(str):
-    """A number as it was written."""
+    """A number in its original spelling."""
 
     __slots__ = ()
 
@@ -70,12 +70,12 @@ class Fields(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is edited.
+    """A subscription in the editor.
 
     Attributes:
-        fields: None where a form cannot show the text, for the reason *unfit*.
-        told: how both were shown when they last said one thing.
-        wrong: why they do not say one thing now, each with its place.
+        fields: None if a form cannot show the text, for the reason *unfit*.
+        told: how both were shown when they last agreed.
+        wrong: why they disagree now, each with its place.
     """
 
     text: str
@@ -86,7 +86,7 @@ class Draft:
 
 
 def read(text: str | bytes) -> Any:
-    """Return JSON with its numbers as they were written. Raises ValueError, and RecursionError."""
+    """Parse JSON, keeping the spelling of numbers. Raises ValueError, and RecursionError."""
     return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=_refused, object_pairs_hook=_members)
 
 
@@ -102,7 +102,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def neat(value: Any, room: int = 0, indent: str = "") -> str:
-    """Return JSON on several lines, what is short on one; what does not print is escaped, so that one sees it."""
+    """Return JSON on several lines, with short parts on one line; unprintable characters are escaped to be visible."""
     if not isinstance(value, dict | list):
         return _scalar(value)
     inner = indent + "  "
@@ -125,7 +125,7 @@ def _scalar(value: Any) -> str:
 
 
 def fields_of(text: str) -> Fields:
-    """Return the parts of a text. Raises Unfit."""
+    """Return the form of a text. Raises Unfit."""
     try:
         members = read(text)
     except (RecursionError, ValueError):
@@ -152,7 +152,7 @@ def _text(members: Mapping[str, Any], name: str) -> str:
 
 
 def _is_plain(value: str, keep: str = "") -> bool:
-    """Tell whether a field of a form gives a text back as it is."""
+    """Return whether a field of a form preserves a text exactly."""
     return all(char.isprintable() or char in keep for char in value)
 
 
@@ -205,7 +205,7 @@ def _json(text: str) -> Any:
 
 
 def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:
-    """Return a text with the parts of a form in it, and what is wrong in those; other members stay as they are."""
+    """Return a text with the parts of a form in it, and their errors; other members keep their text."""
     wrong: list[Mapping[str, Any]] = []
     try:
         members = read(text)
@@ -222,7 +222,7 @@ def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:
     rows: list[dict[str, Any]] = []
     for at, row in enumerate(fields.rows):
         if not row.field and not row.value:
-            continue  # it was added, and nothing was typed into it
+            continue  # an added row that is still empty
         try:
             rows.append({"field": row.field, "op": row.op, "value": _value(row, f"filters[{at}]")})
         except ValueError as error:
@@ -235,7 +235,7 @@ def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:
 
 
 def shown(text: str) -> Draft:
-    """Return a text and its form, which say one thing."""
+    """Return a draft of a text and its form, which agree."""
     try:
         fields = fields_of(text)
     except Unfit as unfit:
@@ -248,7 +248,7 @@ def _told(text: str, fields: Fields | None) -> str:
 
 
 def taken(form: Mapping[str, str]) -> Draft:
-    """Return what was typed into a page, whose text and form say one thing again, or why they do not."""
+    """Return a draft of the submitted page: text and form agree again, or it has the reason."""
     text, do = form.get("text", "").replace("\r\n", "\n"), form.get("do", "")
     if "rows" not in form or do == "take_text":
         return shown(text)
@@ -287,7 +287,7 @@ def _typed(form: Mapping[str, str]) -> Fields:
 
 
 def pointed(draft: Draft, errors: Any) -> list[dict[str, Any]]:
-    """Return errors, each with its line of the text, or of CEL: what stands before it, it itself, and what comes after."""
+    """Return errors with their lines of the text, or of CEL, split into the text before, at and after the error."""
     found = []
     for each in errors:
         told, source = dict(each), draft.text
@@ -305,5 +305,5 @@ def pointed(draft: Draft, errors: Any) -> list[dict[str, Any]]:
 
 
 def with_wrong(draft: Draft, wrong: Any) -> Draft:
-    """Return a draft with what else is wrong in it."""
+    """Return a draft with additional errors."""
     return replace(draft, wrong=(*draft.wrong, *wrong))

@@ -1,4 +1,4 @@
-"""Pictures as SVG, drawn here so that no script is needed. Each stands beside a table that says the same.
+"""Pictures as SVG, drawn here so that scripts are unnecessary. Each has a table with the same data next to it.
 
 Colours and fonts come from classes of the stylesheet, which a Content-Security-Policy without inline styles allows.
 """
@@ -16,7 +16,7 @@ from streamer.service.console.text import number, plain, rate, share, size, span
 
 __all__ = ["SIGNS", "STATES", "legend", "lines", "pipeline", "share", "state"]
 
-#: Of each state the kind, which decides colour and sign, and the word.
+#: The kind of each state, which sets colour and sign, and its word.
 STATES: Final[Mapping[str, tuple[str, str]]] = {
     "reading": ("good", "reading"),
     "working": ("good", "working"),
@@ -33,9 +33,9 @@ STATES: Final[Mapping[str, tuple[str, str]]] = {
     "no_room": ("bad", "no room"),
     "failed": ("bad", "failed"),
 }
-#: A state is told by its sign and its word; the colour repeats it.
+#: The sign and the word show a state; the colour repeats it.
 SIGNS: Final = {"good": "●", "rest": "○", "warn": "▲", "bad": "✖"}
-#: Boxes of a column that are drawn; the table has all.
+#: The most boxes of a column; the table has all.
 _MOST: Final = 8
 _BOX: Final = (216, 92)
 _GAP: Final = 18
@@ -54,7 +54,7 @@ def state(name: str) -> Markup:
 @final
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A part of the pipeline: its name, how it is, and lines about it."""
+    """A part of the pipeline: its name, its state, and lines about it."""
 
     name: str
     state: str | None
@@ -108,7 +108,7 @@ def _few(boxes: list[Box], what: str) -> list[Box]:
         return [Box(f"no {what}", None, ())]
     if len(boxes) <= _MOST:
         return boxes
-    # Those that are well need no picture.
+    # Parts in a good state are left out first.
     boxes.sort(key=lambda box: {"bad": 0, "warn": 1}.get(STATES.get(box.state or "", ("rest", ""))[0], 2))
     return [*boxes[: _MOST - 1], Box(f"{len(boxes) - _MOST + 1} {what} more", None, ("see the table",))]
 
@@ -160,7 +160,7 @@ def _way(left: tuple[float, float, float], right: tuple[float, float, float]) ->
     )
 
 
-# What was, over time
+# Values over time
 
 _WIDE, _HIGH = 560, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 8, 22
@@ -174,12 +174,12 @@ def lines(
     says: Any = number,
     marks: Iterable[float] = (),
 ) -> Markup:
-    """Draw values over time, one line a name; at most six of them are told apart.
+    """Draw values over time, one line a name; at most six lines are distinguishable.
 
     Args:
-        at: moments, in seconds, which grow.
-        says: writes a value at the scale.
-        marks: moments at which something happened.
+        at: moments in seconds, ascending.
+        says: formats a value at the scale.
+        marks: moments of events, such as a rebuild.
     """
     known = [value for line in values.values() for value in line if value is not None]
     top = _round(max(known, default=0.0))
@@ -187,7 +187,7 @@ def lines(
     length = last - first
 
     def x(moment: float) -> float:
-        # One moment alone is now.
+        # A single moment is now.
         return _WIDE - _RIGHT - 0.1 if not length else _LEFT + (moment - first) / length * (_WIDE - _LEFT - _RIGHT)
 
     def y(value: float) -> float:
@@ -197,7 +197,7 @@ def lines(
     for part in (0.0, 0.5, 1.0):
         level = top * part
         pieces.append(Markup('<path class="grid" d="M{} {:.1f}H{}"/>').format(_LEFT, y(level), _WIDE - _RIGHT))
-        # Half of one thing is no number of things.
+        # A label would be wrong at half of one thing.
         said = "" if part == 0.5 and says(level) in (says(0.0), says(top)) else says(level)
         pieces.append(Markup('<text class="scale end" x="{}" y="{:.1f}">{}</text>').format(_LEFT - 6, y(level) + 4, said))
     ago = f"{span(length)} ago" if len(at) > 1 else ""
@@ -217,7 +217,7 @@ def lines(
 
 
 def legend(names: Iterable[str]) -> Markup:
-    """Say which line is whose."""
+    """Return the legend of lines."""
     item = Markup('<li><svg viewBox="0 0 28 10" aria-hidden="true"><path class="l{}" d="M0 5H28"/></svg> {}</li>')
     return Markup('<ul class="legend">{}</ul>').format(
         Markup("").join(item.format(at % 6, plain(name, 60)) for at, name in enumerate(names))
@@ -225,7 +225,7 @@ def legend(names: Iterable[str]) -> Markup:
 
 
 def _drawn(points: Iterable[tuple[float, float | None]]) -> str:
-    """Return the path of a line, which is broken where nobody knows."""
+    """Return the path of a line, which is interrupted at missing values."""
     path, is_down = [], False
     for x, y in points:
         if y is None:
@@ -237,7 +237,7 @@ def _drawn(points: Iterable[tuple[float, float | None]]) -> str:
 
 
 def _round(value: float) -> float:
-    """Return the next number that people like at the top of a scale."""
+    """Return the next round number for the top of a scale."""
     if value <= 0:
         return 1.0
     power = 10.0 ** (len(f"{int(value)}") - 1) if value >= 1 else 10.0 ** -next(n for n in range(1, 300) if value * 10**n >= 1)

@@ -1,11 +1,11 @@
-"""Who is signed in: a token is exchanged for a cookie, and so is the code of a sign-in link, once.
+"""Sessions of signed-in users: a token is exchanged for a cookie, and so is the code of a sign-in link, once.
 
 ```
 token ──► checked by GET /v1/token ──► session ──► cookie: 256 random bits, of which only the hash is kept here
 code  ──► a token is lent, in memory ──┘  └─ ends: 8 h, sign-out, a revoked token, one session too many
 ```
 
-All is in memory: a restart signs everybody out. The token of a session stays with it, since each page asks the API with it.
+All sessions are in memory: a restart ends them. A session keeps its token, because each page calls the API with it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Final, final
 from streamer.service.api import tokens
 from streamer.service.api.tokens import Token
 
-#: How long a session lasts, and the code of a link, in seconds.
+#: The lifetime of a session, and of the code of a link, in seconds.
 LASTS: Final = 8 * 3600
 CODE_LASTS: Final = 600
-#: Sessions in all, and of one token: one too many ends the one that was used least lately.
+#: The most sessions in all, and of one token: a further one ends the least recently used.
 MOST: Final = 1000
 MOST_OF_A_TOKEN: Final = 20
-#: Codes at once: each reload of the API makes one.
+#: The most codes at once: each reload of the API creates one.
 _MOST_CODES: Final = 10
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whose a session is, as `GET /v1/token` tells it.
+    """The user of a session, from `GET /v1/token`.
 
     Attributes:
         tenant: None for an administrator, who chooses one.
@@ -46,21 +46,21 @@ class Who:
     scopes: tuple[str, ...]
 
     def may(self, scope: str) -> bool:
-        """Tell whether the API allows what needs a scope."""
+        """Return whether the user has a scope."""
         return scope in self.scopes or "admin" in self.scopes
 
 
 @final
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """One browser that is signed in.
+    """A session of one browser.
 
     Attributes:
-        token: its text; None where nobody needs one.
-        forms: what each form of the session carries, and no other site knows.
-        until: when it ends, by the clock of the sessions.
-        tenant: whose things are shown; None where an administrator has chosen nobody.
-        notice: what the next page says of what was just done.
+        token: its text; None if the API needs none.
+        forms: the anti-forgery value in each form of the session, which is secret from other sites.
+        until: its end, by the clock of the sessions.
+        tenant: the tenant to show; None if an administrator has chosen none.
+        notice: the result of the last action, for the next page.
     """
 
     who: Who
@@ -71,29 +71,29 @@ class Session:
     notice: str = ""
 
     def made(self, value: str) -> bool:
-        """Tell whether a form is the session's own."""
+        """Return whether a form belongs to the session."""
         return hmac.compare_digest(value.encode(), self.forms.encode())
 
 
 @final
 class Sessions:
-    """The sessions there are. One event loop uses them, and any thread asks for a code.
+    """All sessions. One event loop uses them, and any thread may request a code.
 
     Args:
-        lent: where tokens that no file has are in force, by id.
-        clock: seconds, which only grow.
+        lent: the valid tokens that are not in a file, by id.
+        clock: seconds, monotonic.
     """
 
     def __init__(self, lent: MutableMapping[str, Token], clock: Callable[[], float] = time.monotonic) -> None:
         self._lent, self._clock = lent, clock
-        self._sessions: dict[str, Session] = {}  # by the hash of the cookie; who was used last stands last
+        self._sessions: dict[str, Session] = {}  # by the hash of the cookie, in order of last use
         self._codes: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def code(self) -> str:
-        """Return a code that an administrator's session is begun with: once, within `CODE_LASTS`."""
+        """Return a code for an administrator's session. It can be used once, within `CODE_LASTS`."""
         code = secrets.token_urlsafe(32)
         self._codes[_hash(code)] = self._clock() + CODE_LASTS
         while len(self._codes) > _MOST_CODES:
@@ -101,7 +101,7 @@ class Sessions:
         return code
 
     def lend(self, code: str) -> str | None:
-        """Take a code, and return the text of a token for who has it; None where it was used, or is over."""
+        """Exchange a code for the text of a token; None if the code was used, or has expired."""
         until = self._codes.pop(_hash(code), None)
         if until is None or until < self._clock():
             return None
@@ -110,7 +110,7 @@ class Sessions:
         return text
 
     def begin(self, who: Who, token: str | None) -> tuple[str, Session]:
-        """Begin a session; return the cookie and it."""
+        """Begin a session; return its cookie and the session."""
         now = self._clock()
         for key, each in list(self._sessions.items()):
             if each.until < now:
@@ -125,7 +125,7 @@ class Sessions:
         return cookie, session
 
     def find(self, cookie: str) -> Session | None:
-        """Return the session of a cookie; None where it is over."""
+        """Return the session of a cookie; None if it has ended."""
         key = _hash(cookie)
         session = self._sessions.pop(key, None)
         if session is None:
@@ -137,12 +137,12 @@ class Sessions:
         return session
 
     def end(self, cookie: str) -> None:
-        """End a session, if it is one."""
+        """End the session of a cookie, if it exists."""
         if (key := _hash(cookie)) in self._sessions:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
-        # A lent token is of one session alone.
+        # A lent token belongs to this session only.
         self._lent.pop(self._sessions.pop(key).who.id, None)
 
 

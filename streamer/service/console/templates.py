@@ -1,4 +1,4 @@
-"""Templates and files, read once. All that a template writes is escaped, unless it was made by `text.py`."""
+"""Templates and files, read once. Templates escape all values, except the markup of `text.py`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from streamer.version import VERSION
 
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
-#: Files by name: what is in them, and their media type.
+#: Files by name: their content and media type.
 STATIC: Final[Mapping[str, tuple[bytes, str]]] = {
     each.name: (each.read_bytes(), _TYPES[each.name.rpartition(".")[2]])
     for each in sorted(files("streamer.service.console").joinpath("static").iterdir(), key=lambda each: each.name)
 }
-#: Stands in the address of each file, so that a browser keeps it until another version comes.
+#: A part of the address of each file, so that browsers cache it until the next version.
 VERSION_OF_STATIC: Final = hashlib.sha256(b"\0".join(body for body, _ in STATIC.values())).hexdigest()[:16]
 
 

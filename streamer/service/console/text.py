@@ -1,4 +1,4 @@
-"""What templates say of values: somebody's data so that it drives no page, numbers and times so that people read them."""
+"""Filters of templates: user data so that it cannot control a page, numbers and times so that people can read them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
-#: Characters that a value shows before it is cut, and those that it shows when it is opened.
+#: The characters of a value that are shown, and the most when it is opened.
 SHOWN: Final = 120
 OPENED: Final = 20_000
-#: Of characters in a row that do not print, so many are named.
+#: The most unprintable characters in a row that are named.
 _NAMED: Final = 5
-#: What stands for a value that is not there. Each filter takes None: what the API may leave null ends no page.
+#: Stands for a missing value. Each filter accepts None, so that a null from the API never breaks a page.
 NONE: Final = "–"
 
 
 def said(value: Any, most: int = SHOWN) -> Markup:
-    """Return somebody's data: escaped, with what does not print shown by its number, and opened on demand where it is long.
+    """Return user data: escaped, with unprintable characters as their numbers, and expandable if it is long.
 
-    What is no text is written as JSON. The result may hold `<details>`, so it stands in a cell or a block, not in a `<p>`.
+    Values other than text are written as JSON. The result may contain `<details>`, so it belongs in a cell or a block, not in a
+    `<p>`.
     """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if len(text) <= most:
@@ -41,7 +42,7 @@ def said(value: Any, most: int = SHOWN) -> Markup:
 
 
 def lines(value: str | None) -> Markup:
-    """Return somebody's text of several lines, escaped; it stands in a `<pre>`. Of a long one the rest is cut."""
+    """Return user text of several lines, escaped, for a `<pre>`; a long text is cut."""
     if value is None:
         return Markup(NONE)
     rest = len(value) - OPENED
@@ -50,7 +51,7 @@ def lines(value: str | None) -> Markup:
 
 
 def plain(value: str | None, most: int = SHOWN, none: str = NONE) -> str:
-    """Return somebody's data as text alone, for titles and attributes: the template escapes it. *none* stands for null."""
+    """Return user data as plain text, for titles and attributes: the template escapes it. *none* stands for null."""
     if value is None:
         return none
     text = value if value.isprintable() else "".join(char if char.isprintable() else _name(char) for char in value[: most + 1])
@@ -58,7 +59,7 @@ def plain(value: str | None, most: int = SHOWN, none: str = NONE) -> str:
 
 
 def shown(text: str, keep: str = "") -> Markup:
-    """Return a text escaped, with each character that does not print as its number; those to *keep* stay."""
+    """Return a text escaped, with unprintable characters as their numbers, except those to *keep*."""
     if text.isprintable():
         return escape(text)
     pieces = []
@@ -78,7 +79,7 @@ def _name(char: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number with its thousands apart; a dash where nobody knows."""
+    """Return a number with thousands separators; a dash for None."""
     if value is None:
         return NONE
     return (
@@ -91,17 +92,17 @@ def number(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Return so many a second."""
+    """Return a rate per second."""
     return NONE if value is None else f"{number(value)}/s"
 
 
 def share(value: float | None) -> str:
-    """Return a part of one as percent."""
+    """Return a fraction as percent."""
     return NONE if value is None else f"{value * 100:.3g} %"
 
 
 def size(value: float | None) -> str:
-    """Return so many bytes."""
+    """Return a number of bytes with its unit."""
     if value is None:
         return NONE
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -112,7 +113,7 @@ def size(value: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a length of time, in at most two units."""
+    """Return a duration in at most two units."""
     if seconds is None:
         return NONE
     if seconds < 1:
@@ -143,7 +144,7 @@ def moment(value: str | float | None) -> Markup:
 
 
 def address(path: str, **query: Any) -> str:
-    """Return the address of a page of the console, with what is not None in its query; half of a surrogate pair becomes `?`."""
+    """Return the address of a page of the console, with a query of all values except None; an unpaired surrogate becomes `?`."""
     given = urlencode({name: value for name, value in query.items() if value is not None}, errors="replace")
     return f"/console/{path}" + (f"?{given}" if given else "")
 

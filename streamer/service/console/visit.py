@@ -1,4 +1,4 @@
-"""What passes between the console and a page: a visit in, and what is shown, where to go on, or what the API sends itself."""
+"""The values that pass between the console and a page: a visit in; a page, a redirect, or a piped response out."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from streamer.service.console.sessions import Who
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A request for a page by somebody who is signed in.
+    """A request for a page by a signed-in user.
 
     Attributes:
-        api: asks the API with the token of the session; routes of a tenant are asked for `tenant`.
-        tenant: whose things the page shows; None for an administrator who chose nobody.
-        query: what stands in the address, the first of each name.
-        form: what was sent; empty unless it is a POST, whose anti-forgery value is checked already.
-        headers: of the request.
+        api: calls the API with the token of the session; `tenant` is used for the routes of a tenant.
+        tenant: the tenant to show; None for an administrator who has chosen none.
+        query: the parameters of the address, the first of each name.
+        form: the submitted fields; empty except for a POST, whose anti-forgery value is checked already.
+        headers: the headers of the request.
     """
 
     api: Client
@@ -35,7 +35,7 @@ class Visit:
 @final
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A page: a template with its values, besides those that all have."""
+    """A page: a template with its values, in addition to those of all pages."""
 
     template: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Shown:
 @final
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where the browser goes on after something was done: an address below `/console/`, which says a *notice* once."""
+    """A redirect after an action: an address below `/console/`, which shows a *notice* once."""
 
     to: str
     notice: str = ""
@@ -54,7 +54,7 @@ class Sent:
 @final
 @dataclass(frozen=True, slots=True)
 class Piped:
-    """What the API sends the browser itself: a stream of events, or a download under a *name*."""
+    """A response that the API sends to the browser directly: a stream of events, or a download under a *name*."""
 
     path: str
     query: Query = field(default_factory=dict)
@@ -70,12 +70,12 @@ class View:
     """A page.
 
     Attributes:
-        path: below `/console/`; what a page is of stands in the query, as `subscription?id=big`.
-        title: the heading, the title of the window, and what the navigation says.
-        scope: what a token needs to see it; others find it neither in the navigation nor at its address.
-        show: answers GET. It changes nothing.
-        act: answers POST; None where there is nothing to do.
-        is_listed: whether it stands in the navigation.
+        path: its path below `/console/`; the object of a page is in the query, as `subscription?id=big`.
+        title: the heading, the title of the window, and the text in the navigation.
+        scope: the scope that it needs; users without it have it neither in the navigation nor at its address.
+        show: answers GET, without changing anything.
+        act: answers POST; None if the page has no actions.
+        is_listed: whether the navigation contains it.
         within: the path of the page that the navigation marks instead.
     """
 

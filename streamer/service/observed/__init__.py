@@ -1,11 +1,11 @@
-"""What a running service remembers of itself: a little, in memory, and never at the cost of what it does.
+"""Samples that a running service keeps of itself: a few, in memory, without slowing down its work.
 
 ```
-observer.py  the thread that takes a number of each kind now and then
-rates.py     what a minute was like; how far sources are behind
+observer.py  the thread that samples at intervals
+rates.py     rates over a minute; how far sources lag
 series.py    all metrics of the last hours
-attempts.py  what came of the last attempts to deliver
-events.py    some of the last events, and what they matched
+attempts.py  the latest attempts to deliver, with their results
+events.py    some of the latest events, and their matches
 matches.py   how often each subscription matched, minute by minute
 ```
 """

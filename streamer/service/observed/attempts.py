@@ -1,4 +1,4 @@
-"""What came of the last attempts to deliver to each endpoint: for who looks why nothing arrives."""
+"""The latest attempts to deliver to each endpoint, and their results: they show why messages do not arrive."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streamer.locks import Lock
 from streamer.service.protocols import Outcome
 from streamer.service.store.rows import milliseconds, time_of
 
-#: Attempts of a sink, and sinks; those to which nothing was sent for the longest time are forgotten first.
+#: The most attempts of a sink, and the most sinks; the sinks without attempts for the longest time are dropped first.
 MOST: Final = 100
 MOST_SINKS: Final = 200
-#: Messages of an attempt that it is found by.
+#: The messages of an attempt by which it can be found.
 FOUND: Final = 100
-#: Codes of a name that leads to no address, and of one that leads to none that may be connected to.
+#: The codes of a name without an address, and of one without an allowed address.
 _UNREACHABLE: Final = ("unresolved", "forbidden_address")
 
 
@@ -28,10 +28,10 @@ class Attempt:
 
     Attributes:
         at: when it ended, in milliseconds since the epoch.
-        seconds: how long it took.
-        messages: how many there were.
-        first: the id of the first.
-        marks: of the first `FOUND` of them, each half of an id: so they take little room.
+        seconds: its duration.
+        messages: the number of messages.
+        first: the id of the first message.
+        marks: half of the ids of the first `FOUND` messages, to save memory.
     """
 
     at: int
@@ -43,13 +43,13 @@ class Attempt:
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether the name of the endpoint led to no address, or to none that may be connected to."""
+        """Whether the name of the endpoint has no address, or no allowed address."""
         return self.outcome.code in _UNREACHABLE
 
     def told(self, *, is_all: bool) -> dict[str, Any]:
-        """Return it as plain JSON; *is_all* with what the endpoint has said, and with which names there are.
+        """Return it as plain JSON; *is_all* includes the endpoint's answer, and whether its name exists.
 
-        Others would learn by it which names the service's own network has.
+        Other readers could find out with it which names the service's own network has.
         """
         if not is_all and self.is_unreachable:
             outcome = replace(self.outcome, code="unreachable", reason="its name leads to no address that may be connected to")
@@ -68,7 +68,7 @@ class Attempt:
 
 @final
 class Attempts:
-    """The last attempts of all sinks. Any thread adds, any may ask."""
+    """The latest attempts of all sinks. Any thread may add and read."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -91,22 +91,22 @@ class Attempts:
                 self._failed[sink] = attempt
 
     def last(self, sink: str, most: int = MOST) -> list[Attempt]:
-        """Return the last attempts of a sink, the newest first."""
+        """Return the latest attempts of a sink, the newest first."""
         with self._lock:
             return list(reversed(self._last.get(sink, ())))[:most]
 
     def of(self, sink: str, message: str, most: int) -> list[Attempt]:
-        """Return the last attempts of a sink to deliver one message, the newest first, as far as they are kept."""
+        """Return the latest kept attempts of a sink to deliver one message, the newest first."""
         mark = _mark(message)
         return [each for each in self.last(sink) if mark in each.marks][:most]
 
     def failed(self, sink: str) -> Attempt | None:
-        """Return the last one that did not deliver, as far as it is known."""
+        """Return the latest kept attempt that failed."""
         return self._failed.get(sink)
 
 
 def _mark(message: str) -> int | None:
-    """Return half of an id; None of what is none, as that of a test."""
+    """Return half of an id; None for another text, such as the id of a test."""
     try:
         return int(message[:16], 16)
     except ValueError:

@@ -1,13 +1,13 @@
-"""Some of the last events, and what they matched: for who writes a subscription and wants to see what it would make of them.
+"""Some of the latest events, and their matches: for authors of subscriptions who want to see the effect of a draft.
 
 ```
 a thread that matched ─► wanted(100)? ─ no ──► on                 one call a batch, a few operations
                              └─ some ─► read, put into the ring of their tenant and collection
 ```
 
-So few are taken that reading them costs a thread under a hundredth of its time: `RATE` a second, after a quiet time `BURST` at
-once, and an event that is long counts for several. What nobody asks for is never looked at again. Where few events come each of
-them is kept; where many come, a random part.
+Reading the kept events costs a thread less than a hundredth of its time, because few are kept: `RATE` a second, or `BURST` at
+once after a quiet time; a long event counts for several. At low rates every event is kept; at high rates, a random part. Kept
+events are read again only on request.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from streamer.service.store.rows import milliseconds
 from streamer.service.tenants import outside
 from streamer.subscriptions.subscription import EVERY
 
-#: Events that are taken in a second, and at once after a quiet time.
+#: The events that are kept in a second, and at once after a quiet time.
 RATE: Final = 50.0
 BURST: Final = 1000.0
-#: An event of so many bytes counts for one more; one that is longer than `LONGEST` is not taken.
+#: An event counts for one more with each of these bytes; an event longer than `LONGEST` is not kept.
 BYTES_OF_ONE: Final = 8 * 1024
 LONGEST: Final = 256 * 1024
-#: Events of one collection of a tenant, such collections, and bytes of all of them.
+#: The most events of one collection of a tenant, the most such collections, and the most bytes of all of them.
 MOST: Final = 1000
 MOST_RINGS: Final = 200
 MOST_BYTES: Final = 32 * 1024 * 1024
-#: Events that who watches finds, in the order in which they came.
+#: The latest events for watchers, in the order in which they came.
 LATEST: Final = 500
-#: Matches of an event that are looked at, and those of them that are kept.
+#: The matches of an event that are examined, and the most that are kept.
 LOOKED_AT: Final = 100
 KEPT: Final = 10
-#: An event takes so much besides its text.
+#: The overhead of an event in bytes.
 _OVERHEAD: Final = 1024
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 Name: TypeAlias = tuple[str | None, str | None]
-#: What an event matched; None where that is nothing.
+#: The matches of an event; None if it has none.
 Found: TypeAlias = Matches | EventError | None
 
 
 class Hit(NamedTuple):
-    """A match of an event that is kept."""
+    """A kept match of an event."""
 
     tenant: str
     id: str
@@ -66,13 +66,13 @@ class Hit(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The matches of an event, as far as they are kept.
+    """The kept matches of an event.
 
     Attributes:
-        own: the first ones of the tenant's subscriptions.
-        every: and of those to every tenant's events.
-        own_count, every_count: how many there are of both among the first `LOOKED_AT`.
-        more: whether there are matches besides these.
+        own: the first matches of the tenant's subscriptions.
+        every: the first matches of subscriptions to every tenant's events.
+        own_count, every_count: the numbers of both among the first `LOOKED_AT`.
+        more: whether there are more matches than these.
     """
 
     own: tuple[Hit, ...] = ()
@@ -85,14 +85,14 @@ class Matched(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An event that was taken.
+    """A kept event.
 
     Attributes:
-        number: later ones have larger numbers.
-        at: when, in milliseconds since the epoch.
-        part: which event of the record it is.
-        tenant: whose it is; None of one that is no change, and so nobody's.
-        ignored: why it is no change; None where it is one.
+        number: increases with each event.
+        at: the time, in milliseconds since the epoch.
+        part: its index in the record.
+        tenant: its tenant; None for an event that is not a change, which belongs to no tenant.
+        ignored: why it is not a change; None if it is one.
     """
 
     number: int
@@ -111,11 +111,11 @@ class Seen:
 
 @final
 class Events:
-    """The rings. Any thread adds, any may ask.
+    """The rings. Any thread may add and read.
 
     Attributes:
-        came: how many events there were to choose from.
-        taken: how many of them were taken.
+        came: the number of events to choose from.
+        taken: the number of events that were kept.
     """
 
     def __init__(self, options: Options) -> None:
@@ -128,9 +128,9 @@ class Events:
         self.came = self.taken = 0
 
     def wanted(self, count: int) -> Sequence[int]:
-        """Return which of so many events are to be taken; most often none.
+        """Return which of *count* events to keep; usually none.
 
-        Threads that ask at once may get a few too many: that is cheaper than a lock.
+        Concurrent threads may get a few too many, which is cheaper than a lock.
         """
         self.came += count
         now = time.monotonic()
@@ -144,10 +144,10 @@ class Events:
         return range(count) if take == count else sorted(random.sample(range(count), take))
 
     def add(self, source: str, partition: str, place: tuple[Position, int], text: bytes, found: Found) -> None:
-        """Take an event; *found* is None where it matched nothing. One that cannot be read is a dead letter, and not taken.
+        """Keep an event; *found* is None without a match. An unreadable event is not kept, because it becomes a dead letter.
 
         Args:
-            place: its position, and which event of the record it is.
+            place: its position, and its index in the record.
         """
         if isinstance(found, EventError) or len(text) > LONGEST:
             return
@@ -155,7 +155,7 @@ class Events:
         try:
             self._add(source, partition, place, text, Matched() if found is None else _matched(found))
         except Exception:
-            # What is only looked at ends no pipeline.
+            # An error in this view must not end a pipeline.
             _LOGGER.exception("an event could not be kept to be shown")
 
     def _add(self, source: str, partition: str, place: tuple[Position, int], text: bytes, matched: Matched) -> None:
@@ -188,19 +188,19 @@ class Events:
         if len(ring) > MOST:
             self._pop(name)
         while sum(self._bytes.values()) > MOST_BYTES:
-            # The collection with the most bytes has more to lose.
+            # The collection with the most bytes loses an event.
             self._pop(max(self._bytes, key=self._bytes.__getitem__))
 
     def _pop(self, name: Name) -> None:
         self._bytes[name] -= len(self._rings[name].popleft().text) + _OVERHEAD
 
     def last(self, tenant: str | None, collection: str | None, most: int, before: int | None = None) -> list[Seen]:
-        """Return some of the last events, the newest first.
+        """Return some of the latest events, the newest first.
 
         Args:
-            tenant: whose; None for everybody's, and those that are nobody's.
+            tenant: None for all tenants, and events without a tenant.
             collection: None for all.
-            before: only those with a smaller number.
+            before: only events with a smaller number.
         """
         with self._lock:
             rings = [
@@ -212,13 +212,13 @@ class Events:
         return sorted(found, key=lambda seen: -seen.number)[:most]
 
     def after(self, number: int) -> list[Seen]:
-        """Return the latest events with larger numbers, the oldest first; those that are gone from there are left out."""
+        """Return the latest kept events with larger numbers, the oldest first."""
         with self._lock:
             found = list(takewhile(lambda seen: seen.number > number, reversed(self._latest)))
         return found[::-1]
 
     def find(self, number: int) -> Seen | None:
-        """Return an event that is kept."""
+        """Return a kept event by its number."""
         with self._lock:
             return next((seen for ring in self._rings.values() for seen in ring if seen.number == number), None)
 

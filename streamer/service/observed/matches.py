@@ -1,17 +1,17 @@
-"""How often each subscription matched, minute by minute: for who asks whether it matches, and since when.
+"""The number of matches of each subscription, minute by minute: it shows whether a subscription matches, and since when.
 
 ```
 a thread that matched ─► begin? ─► the ids of what a batch of events matched ─► add: into the counts of this minute
 ```
 
-A minute counts the subscriptions that matched in it, and has nothing of the others: a million that are silent cost nothing.
-`most` bounds the counts of all minutes together. Past it the oldest minutes are forgotten, whole, so what is told of a minute is
-told of every subscription; where one minute alone has more, it counts none. Counts of each subscription for ever, or of those
-that matched last, would tell of one what they leave out of another.
+A minute has counts only for the subscriptions that matched in it, so silent subscriptions cost no memory. `most` bounds the
+counts of all minutes together. Above it the oldest minutes are dropped as a whole, so the counts of a minute are complete for all
+subscriptions; if a single minute has more, it is not counted. The rejected alternatives, counts of each subscription for ever, or
+only of those that matched last, would be incomplete for some.
 
-To look up a million counters costs more than to match, so `RATE` matches a second are counted at most, and `BURST` at once after
-a quiet time. Where more come, the matches of one batch in 2, 4, 8 … are counted, and each stands for so many: the count is an
-estimate, which is told with it.
+Looking up a million counters costs more than matching, so at most `RATE` matches a second are counted, and `BURST` at once after
+a quiet time. Above that rate the matches of one batch in 2, 4, 8 … are counted, and each stands for that number: the count is an
+estimate, and reported as one.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from typing import Final, final
 from streamer.core.matches import Matches
 from streamer.locks import Lock
 
-#: Seconds of a step, and steps that are kept: three hours, as of the metrics.
+#: The seconds of a step, and the number of steps that are kept: three hours, as with the metrics.
 MINUTE: Final = 60
 MINUTES: Final = 180
-#: Counts of all minutes that are kept, unless the configuration says otherwise.
+#: The most counts of all minutes together, unless the configuration sets another limit.
 MOST: Final = 500_000
-#: Matches that are counted in a second, at once after a quiet time, and of one event.
+#: The matches that are counted in a second, at once after a quiet time, and of one event.
 RATE: Final = 2_500
 BURST: Final = 10_000
 MANY: Final = 1000
-#: How often one looks how many they are, in seconds.
+#: The interval between updates of the sampling rate, in seconds.
 _LOOK: Final = 0.25
 
 
 @final
 @dataclass(slots=True)
 class _Minute:
-    """What is counted of a minute.
+    """The counts of a minute.
 
     Attributes:
-        number: of minutes since the epoch.
-        counts: of those that stand for one match, for two, and so on: how many of each subscription there are.
-        is_full: whether there were too many, so that nothing is known of it.
+        number: minutes since the epoch.
+        counts: the counts of each subscription, by the number of matches that a count stands for: 1, 2, 4, …
+        is_full: whether there were too many, so that the minute has no counts.
     """
 
     number: int
@@ -63,13 +63,13 @@ class _Minute:
 @final
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How often a subscription matched.
+    """The matches of a subscription.
 
     Attributes:
-        since: from when on it is counted, in seconds since the epoch; None where it is not.
-        at: when each minute began, in seconds since the epoch; the last one is not over.
-        counts: of each minute; None where it is not known.
-        one_of: 1 where each match was counted; else in some minute one stands for so many.
+        since: the start of counting, in seconds since the epoch; None if it is not counted.
+        at: the start of each minute, in seconds since the epoch; the last one is not over.
+        counts: the count of each minute; None if unavailable.
+        one_of: 1 if each match was counted; otherwise the largest number of matches that a counted one stands for.
     """
 
     since: float | None
@@ -86,7 +86,7 @@ class Tally:
 
     def __init__(self, one_of: int) -> None:
         self.one_of = one_of
-        #: By how many matches each of them stands for.
+        #: By the number of matches that each stands for.
         self.ids: dict[int, list[str]] = {one_of: []}
 
     def add(self, found: Matches) -> None:
@@ -101,10 +101,10 @@ class Tally:
 
 @final
 class MatchCounts:
-    """The counts of a process. Any thread adds, any may ask.
+    """The counts of a process. Any thread may add and read.
 
     Attributes:
-        most: how many there may be; 0 counts nothing.
+        most: the limit of counts; 0 disables counting.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -117,7 +117,7 @@ class MatchCounts:
         self._since = time.time()
 
     def limit(self, most: int) -> None:
-        """Have another bound from now on."""
+        """Set another limit from now on."""
         with self._lock:
             if not self.most:
                 self._since = time.time()
@@ -127,21 +127,21 @@ class MatchCounts:
                 self._size = 0
 
     def begin(self) -> Tally | None:
-        """Return what counts the matches of a batch of events; None where that is not to be counted.
+        """Return a tally for the matches of a batch of events; None if this batch is not counted.
 
-        Threads that ask at once may count a few too many: that is cheaper than a lock.
+        Concurrent threads may count a few too many, which is cheaper than a lock.
         """
         now = time.monotonic()
         if now - self._looked >= _LOOK or (self._one_of == 1 and self._taken > self._room):
             self._look(now)
         one_of = self._one_of
-        # Each batch has the same chance, whatever is in it.
+        # Each batch has the same chance, whatever its contents.
         if (one_of > 1 and random.random() * one_of >= 1) or not self.most or time.time() < self._rests_until:
             return None
         return Tally(one_of)
 
     def _look(self, now: float) -> None:
-        """Find out how many matches there are, and so how many of them are to be counted."""
+        """Measure the rate of matches, and set which fraction of them to count."""
         taken, passed = self._taken, max(now - self._looked, 0.001)
         self._room = max(min(self._room - taken + passed * RATE, BURST), 0.0)
         if self._room > (0 if self._one_of == 1 else BURST / 2):
@@ -153,7 +153,7 @@ class MatchCounts:
         self._looked, self._taken = now, 0
 
     def add(self, tally: Tally) -> None:
-        """Count what was found."""
+        """Count the matches of a tally."""
         with self._lock:
             minute = self._now()
             for one_of, ids in tally.ids.items():
@@ -175,7 +175,7 @@ class MatchCounts:
                     self._forget()
 
     def _now(self) -> _Minute:
-        """Return the minute that it is; a clock that was put back stays in the last one."""
+        """Return the current minute; if the clock was set back, the latest one."""
         number = int(time.time() // MINUTE)
         if not self._minutes or self._minutes[-1].number < number:
             self._minutes.append(_Minute(number))
@@ -185,15 +185,15 @@ class MatchCounts:
         return self._minutes[-1]
 
     def _forget(self) -> None:
-        """Forget the oldest minute."""
+        """Drop the oldest minute."""
         self._since = max(self._since, (self._minutes.popleft().number + 1) * MINUTE)
 
     def told(self, subscription_id: str, created: float = 0.0) -> Counted:
-        """Return how often one matched.
+        """Return the counts of a subscription.
 
         Args:
-            subscription_id: as the engine has it.
-            created: from when on it is the one that is meant, in seconds since the epoch.
+            subscription_id: its name in the engine.
+            created: the time of its creation, in seconds since the epoch; earlier counts belong to another one of this name.
         """
         with self._lock:
             last = self._now().number
@@ -208,7 +208,7 @@ class MatchCounts:
                     counts.append(None)
                     continue
                 counts.append(0 if minute is None else sum(each[subscription_id] * of for of, each in minute.counts.items()))
-                # That it has none may be since those that were counted are others.
+                # A zero may be an effect of sampling, so the sampling rate is reported with it.
                 one_of = max(one_of, *(minute.counts if minute is not None else (1,)), 1)
         at = [number * MINUTE for number in numbers]
         first = next((moment for moment, known in zip(at, counts, strict=True) if known is not None), None)

@@ -1,4 +1,4 @@
-"""The thread that looks at a service now and then, and what it has seen."""
+"""The thread that samples a service at intervals, and its samples."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from streamer.engine.engine import Engine
 from streamer.metrics.history import History
 from streamer.service.observed.series import EVERY, Series
 
-#: How often one looks at what rates are made of, in seconds.
+#: The interval between samples for rates, in seconds.
 TICK: Final = 5.0
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 @final
 class Observer:
-    """What is remembered of a service. It begins when it is first asked to, and ends with `close`.
+    """The samples of a service. It begins with the first `start`, and ends with `close`.
 
     Args:
-        read: returns what a scrape would find.
-        look: takes what is counted now; it is called each `TICK` seconds.
+        read: returns the values that a scrape would read.
+        look: samples the current counts; it is called each `TICK` seconds.
 
     Attributes:
-        series: of all metrics.
+        series: all metrics.
         filters: samples of the engine's filters.
     """
 
@@ -40,19 +40,19 @@ class Observer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to look, in a thread of its own."""
+        """Begin to sample, in a thread of its own."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="streamer-observer", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(TICK)
 
     def tick(self, now: float) -> None:
-        """Look now, at what is due."""
+        """Add the samples that are due now."""
         self._look(now)
         self.filters.tick()
 
@@ -66,7 +66,7 @@ class Observer:
                     due = now + EVERY - TICK / 2
                     self.series.take()
             except Exception:
-                # What is only looked at ends no service.
+                # An error in sampling must not end a service.
                 _LOGGER.exception("what the service remembers of itself could not be taken")
             if self._over.wait(TICK):
                 return

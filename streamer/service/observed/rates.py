@@ -1,4 +1,4 @@
-"""Rates of the last minute, and how long ago what a source reads next came to its end."""
+"""Rates over the last minute, and how far sources lag in seconds."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Final, final
 
 from streamer.service.protocols import Progress
 
-#: A rate is that of so many seconds.
+#: The seconds that a rate covers.
 MINUTE: Final = 60.0
-#: So many moments are kept of each source: an hour, with one in five seconds.
+#: The number of samples of each source: an hour, with one in five seconds.
 MOST_ENDS: Final = 720
 
 
 @final
 class Rates:
-    """Counts that only grow, as they were up to a minute ago. One thread adds, any may ask."""
+    """Samples of growing counts over the last minute. One thread adds, any may read."""
 
     def __init__(self) -> None:
         self._taken: tuple[tuple[float, Mapping[Hashable, float]], ...] = ()
 
     def add(self, now: float, counts: Mapping[Hashable, float]) -> None:
-        """Keep what is counted now, in seconds of a clock that only grows."""
+        """Keep the current counts; *now* is in seconds of a monotonic clock."""
         kept = [each for each in self._taken if each[0] >= now - MINUTE]
         self._taken = (*kept, (now, counts))
 
     def of(self, now: float, counts: Mapping[Hashable, float]) -> dict[Hashable, float | None]:
-        """Return how many there were in a second, of each; None as long as nobody knows."""
+        """Return the rate of each count per second; None before there are enough samples."""
         if not self._taken or now - self._taken[0][0] < 1:
             return dict.fromkeys(counts)
         then, before = self._taken[0]
@@ -37,16 +37,16 @@ class Rates:
 
 @final
 class Lags:
-    """Where the ends of sources were up to an hour ago, so that one can tell when what is read now was the newest.
+    """The ends of sources up to an hour ago, which show when the record that is read now was the newest.
 
-    One thread adds, any may ask.
+    One thread adds, any may read.
     """
 
     def __init__(self) -> None:
         self._ends: dict[str, deque[tuple[float, int]]] = {}
 
     def add(self, now: float, source: str, progress: Progress | None) -> None:
-        """Keep where a source ends now; what is kept of one that begins anew is forgotten."""
+        """Keep the current end of a source; if the source begins again, its earlier samples are dropped."""
         ends = self._ends.setdefault(source, deque(maxlen=MOST_ENDS))
         if progress is None or (ends and progress.end < ends[-1][1]):
             ends.clear()
@@ -54,7 +54,7 @@ class Lags:
             ends.append((now, progress.end))
 
     def of(self, now: float, source: str, progress: Progress) -> float:
-        """Return for how many seconds there has been more than was read; at least, where that is longer than is known."""
+        """Return for how many seconds there have been unread records; a lower bound, if it is longer than the samples."""
         ends = list(self._ends.get(source, ()))
         if progress.read >= progress.end or not ends:
             return 0.0

@@ -1,7 +1,7 @@
-"""All metrics of the last hours, from what a scrape would have found: a ring of numbers for each series, and so many series.
+"""All metrics of the last hours, from the values that a scrape would read: a ring of numbers for each series.
 
-A counter is kept as it was counted, and told as a rate; of a histogram the quantiles of what came between two moments are kept,
-with its count. So a picture needs no Prometheus, and the memory has a bound: `MOST` series of `POINTS` numbers of 8 bytes.
+A counter is kept as its value, and reported as a rate. A histogram is kept as its count and the quantiles between two samples. So
+a graph needs no Prometheus, and memory is bounded: `MOST` series of `POINTS` numbers of 8 bytes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from prometheus_client import Metric
 
 from streamer.locks import Lock
 
-#: Seconds between two moments, moments that are kept (three hours), and series.
+#: The seconds between two samples, the samples that are kept (three hours), and the most series.
 EVERY: Final = 10.0
 POINTS: Final = 1080
 MOST: Final = 400
 QUANTILES: Final = (0.5, 0.99)
-#: All metrics of a service begin so.
+#: The prefix of all metrics of a service.
 _OURS: Final = "streamer_"
 _NOTHING: Final = math.nan
 
@@ -30,10 +30,10 @@ Kind: TypeAlias = Literal["rate", "value", "quantile"]
 
 
 class Name(NamedTuple):
-    """What one series is of.
+    """The name of one series.
 
     Attributes:
-        quantile: of a histogram; None for all else.
+        quantile: for a histogram; None for other metrics.
     """
 
     metric: str
@@ -44,10 +44,10 @@ class Name(NamedTuple):
 
 @final
 class Series:
-    """The ring. One thread takes, any may read.
+    """The ring. One thread adds samples, any may read.
 
     Args:
-        read: returns what a scrape would find.
+        read: returns the values that a scrape would read.
     """
 
     def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
@@ -60,7 +60,7 @@ class Series:
         self.left_out = 0
 
     def take(self) -> None:
-        """Take what there is now."""
+        """Add a sample of the current values."""
         found = dict(self._found())
         with self._lock:
             at = self._count % POINTS
@@ -102,10 +102,10 @@ class Series:
                         yield Name(family.name, labels, "quantile", share), quantile(new, share)
 
     def told(self, metrics: Sequence[str], seconds: float, most: int) -> dict[str, Any]:
-        """Return the series of some metrics, oldest moment first, in at most so many steps of equal length.
+        """Return the series of some metrics, oldest sample first, in at most *most* steps of equal length.
 
         Args:
-            metrics: their names, or how they begin; none for all of them.
+            metrics: their names or prefixes; empty for all.
         """
         with self._lock:
             count, times = self._count, self._times[:]
@@ -117,7 +117,7 @@ class Series:
         since = time.time() - seconds
         kept = [at % POINTS for at in range(max(count - POINTS, 0), count) if times[at % POINTS] >= since]
         step = max(-(-(len(kept) - 1) // most), 1)
-        # The newest moment is always among them.
+        # The newest sample is always included.
         chosen = kept[(len(kept) - 1) % step :: step] if kept else []
         told = []
         for name, ring in sorted(rings, key=lambda each: each[0][:3]):
@@ -140,7 +140,7 @@ def _shown(name: Name, values: Sequence[float | None]) -> Mapping[str, Any]:
 
 
 def _rates(chosen: Sequence[int], times: Sequence[float], ring: Sequence[float]) -> list[float | None]:
-    """Return how many there were in a second since the moment before; None where that is not known."""
+    """Return the rate per second since the sample before; None if it is unavailable."""
     rates: list[float | None] = [None] * min(len(chosen), 1)
     for before, at in pairwise(chosen):
         grown, seconds = ring[at] - ring[before], times[at] - times[before]
@@ -149,7 +149,7 @@ def _rates(chosen: Sequence[int], times: Sequence[float], ring: Sequence[float])
 
 
 def _values(chosen: Sequence[int], kept: Sequence[int], ring: Sequence[float]) -> list[float | None]:
-    """Return the largest since the moment before, so that no peak is left out; None where there is none."""
+    """Return the largest value since the sample before, so that peaks stay visible; None without a value."""
     values: list[float | None] = []
     at = 0
     for place in chosen:
@@ -166,10 +166,10 @@ def _values(chosen: Sequence[int], kept: Sequence[int], ring: Sequence[float]) -
 
 
 def quantile(buckets: Sequence[tuple[float, float]], share: float) -> float:
-    """Return the value under which a share of what buckets count lies, as `histogram_quantile` does; NaN of nothing.
+    """Return the quantile *share* of a histogram, as `histogram_quantile` does; NaN for an empty one.
 
     Args:
-        buckets: upper bounds, ascending, and how many are not above.
+        buckets: upper bounds, ascending, with the cumulative counts.
     """
     total = buckets[-1][1] if buckets else 0
     if total <= 0:

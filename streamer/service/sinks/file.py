@@ -25,7 +25,7 @@ _STEP: Final = 64 * 1024
 
 @final
 class FileAppender:
-    """Appends to a file. No other process of Streamer may append to it at the same time."""
+    """Appends to a file, which must have only this appender among all processes of Streamer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

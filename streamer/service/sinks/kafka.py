@@ -83,7 +83,7 @@ class KafkaTopic:
             "enable.idempotence": True,
             "enable.gapless.guarantee": True,
             "acks": "all",
-            "partitioner": "murmur2_random",  # puts a key where Java's clients look for it
+            "partitioner": "murmur2_random",  # puts a key into the partition in which Java's clients look for it
             # The sink has its own limit of waiting, so the client never drops a message.
             "message.timeout.ms": 0,
             "queue.buffering.max.kbytes": _WAITING_KIB,

@@ -42,7 +42,7 @@ from streamer.service.sources.lines import Lines
 HEAD: Final = 1024
 #: The bytes of one read. The lines of a read share two syncs and a commit, which cost as much as hundreds of lines.
 CHUNK: Final = 1024 * 1024
-#: The bytes of one read of compressed text: its progress is exact only to this number of decompressed bytes.
+#: The bytes of one read of compressed text: the reported progress is ahead of the decompressed text by at most this much.
 _COMPRESSED: Final = 64 * 1024
 #: The number of looks without new data after which a renamed file counts as ended: with logrotate's `create`, the writer switches
 #: to the new file a while after it appears.

@@ -239,7 +239,7 @@ class PostgresChanges:
     # Lost changes
 
     def _recover(self, stream: Replication, server: Server, reason: str) -> None:
-        """Create a slot in place of a lost one, and log where it continues."""
+        """Create a slot in place of a lost one, and log its starting position."""
         assert self._place is not None
         if self._section.on_lost == "fail":
             raise self._lost(reason)
@@ -272,7 +272,7 @@ class PostgresChanges:
     def _rows(
         self, reading: psycopg.Connection[Any], keys: Mapping[str, Sequence[str]], begin: int
     ) -> Generator[Batch, None, None]:
-        """Yield all rows of the tables, and finally the place where their changes continue."""
+        """Yield all rows of the tables, and finally the place from which their changes continue."""
         # These rows are not changes of a commit: their partition is the snapshot, and its name is never used again.
         yield from rows_of(reading, self._section, f"{self._partition}@{lsn_text(begin)}", keys)
         self._place = self._emitted = Place(begin)

@@ -104,7 +104,7 @@ def is_away(error: psycopg.Error, dsn: SecretValue) -> bool:
     if not isinstance(error, psycopg.OperationalError) or _OF_TLS.search(str(error)):
         return False
     if isinstance(error, errors.ConnectionTimeout) or error.pgconn is None:
-        # No answer, or an unknown host name. `ping` waits that long, too, and blocks other threads meanwhile.
+        # The server did not answer, or its name is unknown. `ping` would block other threads until it finds the same.
         return True
     found = pq.PGconn.ping(make_conninfo("", **{**_parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
     return found in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)

@@ -594,7 +594,7 @@ class Spool:
                     # The leader makes room.
                     continue
                 self._evict(each, each.bytes + size - each.terms.bytes)
-            # A tenant's endpoint never blocks the sources: the tenant's limit bounds its messages.
+            # A tenant's endpoint never blocks the sources: its messages in flight, which cannot be evicted, may exceed the limit.
             if each is not None and each.owner is None and not self._has_room(each, size):
                 return
         if self._leads:

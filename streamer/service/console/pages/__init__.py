@@ -1,8 +1,8 @@
-"""The pages, in the order of the navigation. A page is a module here and a template in `html/`, and stands in `VIEWS`.
+"""The pages, in the order of the navigation. A page is a module here and a template in `html/`, with an entry in `VIEWS`.
 
 ```python
-async def show(visit: Visit) -> Shown:                    # GET: it changes nothing
-    told = await visit.api.get("/v1/things", limit=100)   # as anybody asks; Refused becomes a page that says why
+async def show(visit: Visit) -> Shown:                    # GET: without side effects
+    told = await visit.api.get("/v1/things", limit=100)   # an ordinary request; Refused becomes an error page
     return Shown("things.html", {"items": told["items"]})
 
 async def act(visit: Visit) -> Shown | Sent:              # POST: its anti-forgery value is checked already
@@ -12,8 +12,8 @@ async def act(visit: Visit) -> Shown | Sent:              # POST: its anti-forge
 THINGS: Final = View(path="things", title="Things", scope="read", show=show, act=act)
 ```
 
-A template extends `base.html` and fills `main`; a form by POST holds `{{ parts.guard() }}`. Somebody's data is written as
-`{{ value | said }}`, or as `{{ value | plain }}` where no element may stand.
+A template extends `base.html` and fills `main`; a form by POST contains `{{ parts.guard() }}`. User data is written as `{{ value
+| said }}`, or as `{{ value | plain }}` in places without elements.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is in force, and from where; what another text would change."""
+"""The current configuration with its origins, and the changes that another text would make."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _DEFAULT: Final = ["default"]
 
 
 async def show(visit: Visit) -> Shown:
-    """Show the configuration in force."""
+    """Show the current configuration."""
     return Shown("configuration.html", await _values(visit, visit.query.get("show") == "all"))
 
 
 async def act(visit: Visit) -> Shown | Sent:
-    """Check a text, or take the configuration anew."""
+    """Check a text, or reload the configuration."""
     if visit.form.get("do") == "reload":
         return await _reload(visit)
-    # A browser ends lines with CR LF, and so many lines were typed all the same.
+    # A browser ends lines with CR LF, although the user typed one newline.
     text = visit.form.get("text", "").replace("\r\n", "\n")
     checked = (await visit.api.send("POST", "/v1/config:check", text.encode(), headers={"Content-Type": YAML})).json
     return Shown("configuration.html", {**await _values(visit, is_all=False), "checked": checked, "text": text})

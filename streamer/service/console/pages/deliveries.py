@@ -1,4 +1,4 @@
-"""What became of matches: the last attempts of each endpoint, and what could not be delivered, to be sent again or dropped."""
+"""Results of deliveries: the latest attempts of each endpoint, and dead letters, to be sent again or deleted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from streamer.service.console.text import number, plain
 from streamer.service.console.visit import Sent, Shown, View, Visit
 
 _PAGE: Final = 50
-#: What dead letters are chosen by.
+#: The members that dead letters are filtered by.
 _CHOSEN: Final = ("stage", "code", "source", "sink")
-#: Attempts of an endpoint that are shown.
+#: The attempts of an endpoint that are shown.
 _ATTEMPTS: Final = 10
 
 
@@ -39,12 +39,12 @@ async def _attempts(visit: Visit, name: str) -> list[Any]:
     except Refused as refused:
         if refused.kind != "unknown":
             raise
-        return []  # it was taken out, and what waits for it is kept
+        return []  # the sink was removed, and its messages are kept
     return found[:_ATTEMPTS]
 
 
 async def act(visit: Visit) -> Sent:
-    """Send dead letters again, one or all of a reason; drop one; send a test."""
+    """Replay dead letters, one or all of a reason; delete one; send a test."""
     do, name = visit.form.get("do", ""), visit.form.get("name", "")
     back = "/console/deliveries"
     match do:

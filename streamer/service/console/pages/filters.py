@@ -1,4 +1,4 @@
-"""The Bloom filters: what they stop, how often they are wrong, each rebuild, and which subscriptions none can guard."""
+"""The Bloom filters: what they stop, their error rates, their rebuilds, and the subscriptions that they cannot guard."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from streamer.service.console.client import Refused
 from streamer.service.console.visit import Shown, View, Visit
 
 _MOST: Final = 20
-#: Subscriptions of a page.
+#: The subscriptions of a page.
 _PAGE: Final = 50
 _SAMPLES: Final = 120
-#: Fewer samples tell nothing of a rate, as in `streamer plot`.
+#: Fewer samples are too few for a rate, as in `streamer plot`.
 _LEAST: Final = 200
 
 Line: TypeAlias = Sequence[float | None]
@@ -23,14 +23,14 @@ Line: TypeAlias = Sequence[float | None]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """How a filter did.
+    """The history of a filter.
 
     Attributes:
         at: moments, in seconds since the first.
-        wrong: share of events that passed though nothing wanted them, since the last rebuild.
-        stopped: share of the events between two moments that it stopped.
-        rebuilt: when it was.
-        reasons: how often it was rebuilt, by why.
+        wrong: the fraction of passed events that no subscription wanted, since the last rebuild.
+        stopped: the fraction of the events between two moments that it stopped.
+        rebuilt: the moments of rebuilds.
+        reasons: the number of rebuilds, by cause.
     """
 
     at: Sequence[float]
@@ -44,7 +44,7 @@ class Past:
 
 
 async def show(visit: Visit) -> Shown:
-    """Show the filters that are asked most, and what none can guard: of the tenant that is chosen, or of all."""
+    """Show the most used filters, and the subscriptions of the chosen tenant, or of all, that filters cannot guard."""
     told = await visit.api.get("/v1/filters", limit=_MOST, samples=_SAMPLES)
     found = [(each, past(each, told)) for each in told["filters"]]
     search = {name: visit.query.get(name) or None for name in ("collection", "cursor")}
@@ -59,7 +59,7 @@ async def show(visit: Visit) -> Shown:
 
 
 def past(filter_: Mapping[str, Any], told: Mapping[str, Any]) -> Past:
-    """Return how a filter did, from the samples of all."""
+    """Return the history of a filter, from the samples of all."""
     name = (filter_["tenant"], filter_["collection"])
     seen = [
         (sample["at"], each)

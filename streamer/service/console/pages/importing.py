@@ -1,4 +1,4 @@
-"""Many subscriptions at once, one a line: checked, or written, with what is wrong in each line."""
+"""Many subscriptions at once, one a line: checked, or written, with the errors of each line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamer.service.api.calls import LINES
 from streamer.service.console.client import Refused
 from streamer.service.console.visit import Shown, View, Visit
 
-#: Lines whose errors are shown.
+#: The most lines whose errors are shown.
 _MOST: Final = 200
 
 
@@ -21,7 +21,7 @@ async def show(visit: Visit) -> Shown:
 
 
 async def act(visit: Visit) -> Shown:
-    """Check the lines, or write them, and tell what became of each that is wrong."""
+    """Check the lines, or write them, and show the errors."""
     text, is_partly = visit.form.get("text", "").replace("\r\n", "\n"), "partly" in visit.form
     body, sent = text.encode(errors="surrogatepass"), {"Content-Type": LINES}
     try:

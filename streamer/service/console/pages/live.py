@@ -1,4 +1,4 @@
-"""Events and what they matched: the last ones, and those that come while one looks. Nothing waits for who looks."""
+"""Events and their matches: the latest ones, and new ones as they come. The service never waits for this page."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from streamer.service.console.client import Refused
 from streamer.service.console.visit import Piped, Shown, View, Visit
 
 _FILTERS: Final = ("collection", "gateway", "subscription", "outcome")
-#: Rows that are shown; the script keeps as many.
+#: The rows that are shown; the script keeps the same number.
 _ROWS: Final = 30
 
 
 async def show(visit: Visit) -> Shown:
-    """Show the last events, the newest first."""
+    """Show the latest events, the newest first."""
     search = _search(visit)
     try:
         found = await visit.api.get("/v1/events", limit=_ROWS, **_given(search))

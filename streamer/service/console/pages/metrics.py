@@ -1,4 +1,4 @@
-"""The metrics of the last hours, drawn: what `GET /v1/metrics/history` tells."""
+"""Charts of the metrics of the last hours, from `GET /v1/metrics/history`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streamer.service.console.visit import Shown, View, Visit
 
 SPANS: Final = {15: "15 minutes", 60: "1 hour", 180: "3 hours"}
 _POINTS: Final = 90
-#: Lines that one picture can hold; the table has more.
+#: The most lines of one chart; the table has more.
 _LINES: Final = 6
 _TOLD: Final = 50
-#: What is asked first: the way of an event, and what goes wrong on it.
+#: The most useful metrics first: the path of an event, and its failures.
 _FIRST: Final = (
     "streamer_service_events",
     "streamer_service_match",
@@ -31,10 +31,10 @@ _FIRST: Final = (
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One metric: the lines that are drawn, and all that is told of it in a table.
+    """One metric: the lines of its chart, and all values in a table.
 
     Attributes:
-        rows: name of a line, its last value, its least and its greatest.
+        rows: the name of a line, its latest value, its least and its greatest.
     """
 
     metric: str
@@ -46,7 +46,7 @@ class Chart:
 
 
 async def show(visit: Visit) -> Shown:
-    """Show metrics of so many minutes."""
+    """Show metrics of the chosen number of minutes."""
     wanted = visit.query.get("minutes", "60")
     minutes = int(wanted) if wanted in map(str, SPANS) else 60
     name = visit.query.get("name", "").strip()
@@ -59,7 +59,7 @@ async def show(visit: Visit) -> Shown:
 
 
 def charts(series: Iterable[Mapping[str, Any]]) -> Iterable[Chart]:
-    """Put the series of a metric into one picture each, what moved most first."""
+    """Make one chart of each metric's series, with the most active lines first."""
     for (metric, kind), each in groupby(sorted(series, key=_of), _of):
         lines = sorted(((_name(one), one["values"]) for one in each), key=lambda line: -_largest(line[1]))
         shown = lines[:_TOLD]
@@ -78,7 +78,7 @@ def _of(one: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _rank(chart: Chart) -> tuple[bool, int]:
-    """Return where a picture stands: those that say something first, then in the order of what is asked first."""
+    """Return the order of a chart: those with values first, then by `_FIRST`."""
     first = next((at for at, name in enumerate(_FIRST) if chart.metric.startswith(name)), len(_FIRST))
     return not any(most for _, _, _, most in chart.rows), first
 

@@ -1,4 +1,4 @@
-"""How the service is: what is wrong first, then the pipeline."""
+"""The state of the service: problems first, then the pipeline."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from streamer.service.console.client import Refused, part
 from streamer.service.console.text import number, plain, size, span
 from streamer.service.console.visit import Sent, Shown, View, Visit
 
-#: A source that is so long behind what there is to read is worth a word, in seconds.
+#: A source is reported if it lags by more seconds than this.
 _BEHIND: Final = 60.0
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What is wrong, in a sentence, and what to do.
+    """A problem in a sentence, with its solution.
 
     Attributes:
-        kind: `bad` where something is lost or stands still, `warn` where it may.
-        do: the act of the form that mends it, and its button; None where nobody here can.
-        name: what the act is about.
+        kind: `bad` if data is lost or processing stopped, `warn` if that may happen.
+        do: the action of the form that solves it, and its button; None if the console cannot solve it.
+        name: the object of the action.
     """
 
     kind: Literal["bad", "warn"]
@@ -53,13 +53,13 @@ _WHOLE: Final[Mapping[str, tuple[str, str]]] = {
 
 
 async def show(visit: Visit) -> Shown:
-    """Show how the service is."""
+    """Show the state of the service."""
     status = await visit.api.get("/v1/status")
     return Shown("overview.html", {"status": status, "troubles": list(troubles(status))})
 
 
 async def act(visit: Visit) -> Sent:
-    """Enable a sink again, or forget what waits for one that was taken out."""
+    """Enable a sink again, or delete the messages of a removed one."""
     name, what = visit.form.get("name", ""), visit.form.get("do", "")
     if what not in ("enable", "forget"):
         raise Refused(400, {"title": "Unknown action", "detail": "expected enable or forget"})
@@ -69,7 +69,7 @@ async def act(visit: Visit) -> Sent:
 
 
 def troubles(status: Mapping[str, Any]) -> Iterator[Trouble]:
-    """Tell what is wrong, the worst first."""
+    """Yield the problems, the worst first."""
     found = [*_of_all(status), *_of_sinks(status), *_of_sources(status)]
     yield from sorted(found, key=lambda each: each.kind != "bad")
 

@@ -1,4 +1,4 @@
-"""What is subscribed to: found by what it says, some at a time; one of them as it is written, found, changed and tried."""
+"""Subscriptions: search them by their content, page by page; show, edit and try one of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from streamer.service.console.text import address, plain
 from streamer.service.console.visit import Sent, Shown, View, Visit
 
 _PAGE: Final = 50
-#: Events that one matched, of those that are kept.
+#: The latest kept events that a subscription matched.
 _LAST: Final = 10
-#: What the list is searched by; empty ones are left out.
+#: The parameters of the search; empty ones are omitted.
 _FIELDS: Final = ("prefix", "collection", "gateway", "label", "text")
 _NEW: Final = """\
 {
   "collection": "orders",
   "filters": [{"field": "amount", "op": ">", "value": 100}]
 }"""
-#: What changes the form or the text, and nothing else.
+#: Actions that change only the form or the text.
 _SHAPES: Final = ("add", "take_form", "take_text")
 
 
@@ -54,7 +54,7 @@ async def show_one(visit: Visit) -> Shown:
 
 
 async def act(visit: Visit) -> Shown | Sent:
-    """Try what was typed, save it, pause, resume or delete."""
+    """Try, save, pause, resume or delete a subscription."""
     do, name = visit.form.get("do", ""), visit.form.get("id", "").strip()
     path, tag = f"/v1/subscriptions/{part(name)}", visit.form.get("etag", "")
     if do in ("pause", "resume", "delete"):
@@ -88,7 +88,7 @@ async def act(visit: Visit) -> Shown | Sent:
         now = await _held(visit, name) if refused.kind == "precondition" else None
         if now is None:
             return _form(name, draft, {"etag": tag} if tag else None, wrong=wrong)
-        # Saved again it takes the place of what is there now, which is shown beside.
+        # Saving it again replaces the current version, which is shown next to it.
         draft = draft if draft.text else drafts.shown(neat(now["subscription"]))
         return _form(name, draft, now, wrong=wrong, difference=_difference(neat(now["subscription"]), draft.text))
     raise Refused(400, {"title": "Unknown action", "detail": "expected try, save, pause, resume or delete"})
@@ -96,7 +96,7 @@ async def act(visit: Visit) -> Shown | Sent:
 
 async def _tried(visit: Visit, name: str, draft: Draft, tag: str) -> Shown:
     now = await _held(visit, name) if name else None
-    # A tag says what was read when the text was: saving still finds out whether somebody else changed it since.
+    # A tag names the version that the text is based on, so that saving still finds a concurrent change.
     held = None if now is None else {**now, "etag": tag or now["etag"]}
     if draft.wrong:
         tried: dict[str, Any] = {"good": False, "errors": draft.wrong}
@@ -121,7 +121,7 @@ async def _plan(visit: Visit, name: str) -> Any:
 
 
 async def _counted(visit: Visit, name: str) -> Any:
-    """Return how often it matched, from the first minute that is known; None where another process knows."""
+    """Return its match counts, from the first available minute; None if another process has them."""
     try:
         told = await visit.api.get(f"/v1/subscriptions/{part(name)}/matches")
     except Refused as refused:
@@ -135,7 +135,7 @@ async def _counted(visit: Visit, name: str) -> Any:
 
 
 async def _past(visit: Visit, name: str) -> list[Mapping[str, Any]]:
-    """Return who changed it, the newest first, each with the difference to what was there before."""
+    """Return the changes with their authors, the newest first, each with the difference to the text before."""
     items = read((await visit.api.send("GET", f"/v1/subscriptions/{part(name)}/history")).body)["items"]
     texts = [None if each.get("subscription") is None else neat(each["subscription"]) for each in items]
     return [
@@ -148,7 +148,7 @@ def _difference(before: str, after: str) -> str:
     try:
         after = neat(read(after))
     except (RecursionError, ValueError):
-        pass  # it is shown as it was typed
+        pass  # it is shown in its original form
     return "\n".join(list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:])
 
 
@@ -156,7 +156,7 @@ def _form(name: str, draft: Draft, held: Any = None, **values: Any) -> Shown:
     told: dict[str, Any] = {"wrong": [], "plan": None, "counted": None, "past": [], "last": None, "tried": None, "difference": ""}
     status = 422 if values.get("wrong") and not values.get("tried") else 200
     told |= {**values, "wrong": drafts.pointed(draft, values.get("wrong", ()))}
-    # The parts of the form that are wrong, by the names that the API gives their places.
+    # The fields of the form with errors, by the API's names of their places.
     places = {each.get("place") for each in told["wrong"]}
     told |= {"operators": drafts.OPERATORS, "types": drafts.TYPES, "places": places}
     return Shown("subscription.html", {"name": name, "draft": draft, "held": held, **told}, status)

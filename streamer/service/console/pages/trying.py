@@ -1,4 +1,4 @@
-"""What matches an event, and why: each condition with the value that it saw; and what fails by one condition alone."""
+"""Show which subscriptions match an event, and why: each condition with the value that it saw; and near misses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from streamer.service.console.drafts import Draft, pointed
 from streamer.service.console.text import pretty
 from streamer.service.console.visit import Shown, View, Visit
 
-#: So many matches are explained, and near misses shown; so many events of a record can be chosen from.
+#: The most matches to explain, near misses to show, and events of a record to choose from.
 _MOST: Final = 10
 
 
 async def show(visit: Visit) -> Shown:
-    """Show the form; an id in the address is what one asks about, a number which of the last events is explained."""
+    """Show the form; the address may contain the id of a subscription to try, or the number of an event to explain."""
     formats = await _formats(visit)
     examples = {f"{each['format']}.{at}": one for each in formats for at, one in enumerate(each["examples"], 1)}
     chosen = visit.query.get("example", "")
@@ -51,12 +51,12 @@ async def _formats(visit: Visit) -> Any:
 
 
 async def _last(visit: Visit) -> Any:
-    """Return some of the last events, to choose from; none for who may not read them."""
+    """Return some of the latest events, to choose from; empty for users who may not read them."""
     return (await visit.api.get("/v1/events", limit=_MOST))["items"] if visit.who.may("consume") else []
 
 
 async def _seen(visit: Visit, number: str) -> Any:
-    """Return one of the last events by its number, with its way; None where it is kept no more."""
+    """Return one of the latest events by its number, with the results of its matches; None if the event was dropped meanwhile."""
     if not visit.who.may("consume"):
         return None
     try:
@@ -68,7 +68,7 @@ async def _seen(visit: Visit, number: str) -> Any:
 
 
 async def act(visit: Visit) -> Shown:
-    """Try an event, or one of those of a record, against all that is held, one subscription, or a draft."""
+    """Try an event, or one of those of a record, against all subscriptions, one of them, or a draft."""
     asked = {name: visit.form.get(name, "").strip() for name in ("event", "format", "id", "draft", "example")}
     formats = await _formats(visit)
     try:
@@ -96,14 +96,14 @@ async def act(visit: Visit) -> Shown:
 
 
 async def _read(visit: Visit, asked: dict[str, str]) -> Any:
-    """Return the events that a source would make of what was given."""
+    """Return the events that a source would decode from the input."""
     query = {"format": asked["format"] or None, "limit": _MOST}
     body = asked["event"].encode(errors="replace")
     return (await visit.api.send("POST", "/v1/decode", body, query=query, headers={"content-type": JSON})).json
 
 
 def _placed(text: str, errors: Any) -> list[dict[str, Any]]:
-    """Return errors, those that say where in the text of the event with its line."""
+    """Return errors, those with an offset in the event's text with their line."""
     told = []
     for each in errors:
         placed = dict(each)
