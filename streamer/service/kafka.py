@@ -22,7 +22,7 @@ from streamer.service.protocols import Away
 
 #: The longest wait for an answer of brokers, in seconds.
 ANSWER: Final = 10.0
-#: The longest wait for the first answer, in seconds. A broker that refuses access sends only that error.
+#: The longest wait for the first answer, in seconds. A client that is refused gets only an error, and never an answer.
 _FIRST_ANSWER: Final = 2.0
 #: The wait before a call that failed with a passing error is repeated, in seconds.
 SOON: Final = 0.2

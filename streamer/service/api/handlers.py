@@ -1,4 +1,4 @@
-"""What each route does. A handler runs in a thread of a pool; any number run at once."""
+"""The handlers of routes. A handler runs in a thread of a pool; any number run at once."""
 
 from __future__ import annotations
 

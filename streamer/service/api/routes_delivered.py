@@ -1,4 +1,4 @@
-"""Routes of what became of messages."""
+"""Routes about the results of deliveries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from streamer.service.api.calls import JSON, Param
 from streamer.service.api.route import CURSOR, TENANT, Route, limit
 
-#: What dead letters are chosen by.
+#: The parameters that filter dead letters.
 CHOSEN: Final = ("code", "stage", "source", "sink")
 
 DELIVERED: Final[tuple[Route, ...]] = (

@@ -307,7 +307,7 @@ class FileLines:
 
 @final
 class _Told:
-    """Raise one clear error for a failure of a file. It is used for each batch, so it is not a generator."""
+    """Raises one clear error for a failure of a file. It is used for each batch, so it is not a generator."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -459,7 +459,7 @@ class PostgresChanges:
 
 @final
 class _Told:
-    """Raise one clear error for an error of the server, without the password."""
+    """Raises one clear error for an error of the server, without the password."""
 
     def __init__(self, section: PostgresSource) -> None:
         self._section = section

@@ -120,7 +120,7 @@ async def _break_off() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    # A cancelled task handles its cancellation in the next turn of the loop.
+    # Closed transports get `connection_lost` in the next turn of the loop.
     await asyncio.sleep(0)
 
 

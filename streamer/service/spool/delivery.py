@@ -427,10 +427,10 @@ class Delivery:
         _LOGGER.log(self._level or level, text, self._where, *values)
 
     def evict(self, size: int, changes: Changes) -> int:
-        """Turn the oldest messages that are not in flight into dead letters, at least *size* bytes of them. Return their number.
+        """Evict the oldest messages that are not in flight, as dead letters, until *size* bytes are free. Return the freed bytes.
 
-        If there is no room for dead letters, only messages of tenants' own gateways are evicted, because these must not block the
-        sources.
+        If there is no room for dead letters, only messages of tenants' own gateways are evicted, and dropped, because these
+        gateways must not block the sources.
         """
         given_up: set[int] = set()
         names: set[Name] = set()

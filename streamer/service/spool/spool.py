@@ -69,8 +69,7 @@ _ANYTHING: Final = Spooled("", None, "", 0, "", "", 0, 0, b"")
 
 @final
 class Spool:
-    """Deliver the messages that the store has for its endpoints. `run` has a thread to itself; any other thread may call the
-    other methods.
+    """Delivers the messages that the store has for its endpoints. `run` has a thread to itself; any other may call the rest.
 
     Args:
         dead_letter: the sink that gets a message about each dead letter; empty for none.

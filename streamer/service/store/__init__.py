@@ -1,1 +1,1 @@
-"""What outlives a process: subscriptions, positions, dead letters."""
+"""The data that outlives a process: positions, subscriptions, the spool, dead letters."""

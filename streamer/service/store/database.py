@@ -32,7 +32,7 @@ class Moved(Exception):
 @final
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Run statements within a change; `?` stands for a value.
+    """Runs statements within a change; `?` stands for a value.
 
     Attributes:
         many: runs one statement for each row of values.
@@ -61,7 +61,7 @@ class Inspected:
 
 
 class Reader(Protocol):
-    """Read committed data. Any thread may use it; calls take turns. All of them raise ServiceError."""
+    """A reader of committed data. Any thread may use it; calls take turns. All of them raise ServiceError."""
 
     def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """Return all rows of a query.
@@ -78,7 +78,7 @@ class Reader(Protocol):
 
 
 class Database(Reader, Protocol):
-    """Read and change. A lost connection is opened again."""
+    """A database that can be changed. A lost connection is opened again."""
 
     @property
     def name(self) -> str:

@@ -126,7 +126,7 @@ _PAGE: Final = "SELECT number, body FROM spool WHERE number > ? AND number <= ? 
 
 @final
 class Pages:
-    """Read messages of lanes on its own connection, so that commits do not wait for readers."""
+    """Reads messages of lanes on its own connection, so that commits do not wait for readers."""
 
     def __init__(self, store: Store) -> None:
         self._reader = store.database.reader()
