@@ -1,27 +1,27 @@
-"""Every error that Streamer raises. Each says where it happened and what was expected.
+"""Every error that Streamer raises. Each states where it happened and what was expected.
 
 ```
 StreamerError
-├── SubscriptionError            a subscription that cannot be accepted; `place` says where in it
+├── SubscriptionError            a subscription that is invalid; `place` is the part at fault
 │   ├── PatternError             its pattern
 │   ├── CelError                 its CEL expression; with line and column
 │   ├── DuplicateSubscriptionError
-│   ├── UnknownSubscriptionError an id that is not held
+│   ├── UnknownSubscriptionError an unknown id
 │   └── BulkSubscriptionError    several at once, from `Engine.add_many`
 ├── EventError                   an event that cannot be read; code, byte offset, reason
 ├── InputError                   input of another format, or compressed and damaged or cut off; also an OSError
 ├── ShippedFilterError           an exported Bloom filter that is damaged or of an unknown format
 │   └── LeaseError               one whose lease is over
-├── SnapshotError                a snapshot that is damaged, cut off, or of a later version; says where
-├── ConfigError                  an option that cannot be; `place` says which
-│   └── BulkConfigError          all that is wrong in a configuration; from `Config.load`, `Engine.from_config`, `Engine.reload`
-├── ServiceError                 the service cannot go on: a store, a source or a sink that cannot be used
-├── BackendError                 the backend that was asked for is not there
-├── ReentryError                 a change within a change of the same thread, where that cannot be
+├── SnapshotError                a snapshot that is damaged, cut off, or of a later version; names the place
+├── ConfigError                  an invalid option; `place` names it
+│   └── BulkConfigError          all faults of a configuration; from `Config.load`, `Engine.from_config`, `Engine.reload`
+├── ServiceError                 the service cannot continue: a store, a source or a sink cannot be used
+├── BackendError                 the requested backend is missing
+├── ReentryError                 a change within a change of the same thread, where this is impossible
 └── InternalError                a defect of Streamer itself; the engine stays usable
 ```
 
-Every class pickles, since errors travel between processes in batches.
+Every class pickles, because errors travel between processes in batches.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class StreamerError(Exception):
 
 
 class SubscriptionError(StreamerError):
-    """A subscription that cannot be accepted.
+    """An invalid subscription.
 
     Attributes:
         reason: what is wrong and what was expected, without the place.
         place: the member at fault, as `filters[0].op` or `pattern.data.tags[0].prefix`; empty for the whole.
-        subscription_id: the id of the subscription, where it could be read.
+        subscription_id: the id of the subscription, if it could be read.
         index: position in the sequence (or line in the file, from 0) given to `add_many` or `add_jsonl`.
     """
 
@@ -77,8 +77,8 @@ class CelError(SubscriptionError):
     """A CEL expression that does not parse or does not type-check.
 
     Attributes:
-        line: line in the source, from 1; None where the error has no single position.
-        column: column in the source in characters, from 1; None where *line* is.
+        line: line in the source, from 1; None if the error has no single position.
+        column: column in the source in characters, from 1; None if *line* is None.
     """
 
     def __init__(
@@ -101,33 +101,33 @@ class CelError(SubscriptionError):
 
 
 class DuplicateSubscriptionError(SubscriptionError):
-    """An id that is already held, added without `replace=True`."""
+    """An id that exists already, added without `replace=True`."""
 
     def in_files(self, *, is_held: bool) -> DuplicateSubscriptionError:
-        """Return it with what one can do about it in files, which is not what a program can.
+        """Return this error with advice for files, which differs from the advice for a program.
 
         Args:
-            is_held: whether the engine holds the id since a file before.
+            is_held: whether an earlier file added the id to the engine.
         """
         reason = "an earlier file has this id already" if is_held else "this id stands twice in the file"
         return DuplicateSubscriptionError(reason, place=self.place, subscription_id=self.subscription_id, index=self.index)
 
 
 class UnknownSubscriptionError(SubscriptionError, KeyError):
-    """An id that is not held, where one that is held was needed."""
+    """An unknown id, in a call that needs an existing one."""
 
     def __init__(self, subscription_id: str) -> None:
         super().__init__("is not held", subscription_id=subscription_id)
 
 
 class BulkSubscriptionError(SubscriptionError):
-    """Several subscriptions that cannot be accepted; nothing was added.
+    """Several invalid subscriptions; the engine added none.
 
     Attributes:
         errors: one error for each bad subscription, in order, each with its `index`.
     """
 
-    #: More than this many are counted, not spelled out, in the message; `errors` holds them all.
+    #: The message spells out this many and counts the rest; `errors` has all of them.
     SHOWN = 20
 
     def __init__(self, errors: Sequence[SubscriptionError]) -> None:
@@ -158,7 +158,7 @@ class EventCode(StrEnum):
 
 
 class Ignored(StrEnum):
-    """Why an event was ignored, which is no error; the label of the metric that counts such events (semantics.md 1.44)."""
+    """Why an event was ignored, which is not an error; the label of the metric that counts such events (semantics.md 1.44)."""
 
     EMPTY = "empty"
     NULL = "null"
@@ -170,11 +170,11 @@ class EventError(StreamerError):
     """An event that cannot be read.
 
     Attributes:
-        code: why, one of a few fixed words (`EventCode`).
+        code: the reason as one of a few fixed words (`EventCode`).
         reason: what is wrong and what was expected.
-        offset: byte offset in the UTF-8 text where it shows; None for a `dict` event.
-        place: JSON Pointer of the value at fault, where it is known.
-        index: position of the event in its batch or line (from 0) in its stream, where it came from one.
+        offset: byte offset of the fault in the UTF-8 text; None for a `dict` event.
+        place: JSON Pointer of the value at fault, if known.
+        index: position of the event in its batch, or line (from 0) in its stream, if it came from one.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class LeaseError(ShippedFilterError):
 
 
 class SnapshotError(StreamerError):
-    """A snapshot that cannot be used: damaged, cut off, no snapshot, or of a later version of the format.
+    """A snapshot that cannot be used: damaged, cut off, of another format, or of a later version of the format.
 
     Attributes:
         reason: what is wrong, without the place.
@@ -234,14 +234,14 @@ class SnapshotError(StreamerError):
 
 
 class ConfigError(StreamerError):
-    """A configuration that cannot be accepted.
+    """An invalid configuration.
 
     Attributes:
         reason: what is wrong and what was expected, without the place.
         place: the member at fault, as `layout.ts`; empty for the whole.
-        source: the file, or the environment variable, that says so; None where a program does.
-        line: line in the file, from 1; None where there is none.
-        column: column in the file in characters, from 1; None where there is none.
+        source: the file, or the environment variable, that sets it; None if a program does.
+        line: line in the file, from 1; None without a line.
+        column: column in the file in characters, from 1; None without a column.
     """
 
     def __init__(
@@ -263,13 +263,13 @@ class ConfigError(StreamerError):
 
 
 class BulkConfigError(ConfigError):
-    """All that is wrong in a configuration; nothing of it was taken.
+    """All faults of a configuration; the old one stays in use.
 
     Attributes:
         errors: one error for each fault, in the order of the file, then those of the environment.
     """
 
-    #: More than this many are counted, not spelled out, in the message; `errors` holds them all.
+    #: The message spells out this many and counts the rest; `errors` has all of them.
     SHOWN = 20
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
@@ -284,22 +284,22 @@ class InputError(StreamerError, OSError):
     """A stream of lines that cannot be read to its end: it is of another format, or its compressed data is damaged or cut off.
 
     Attributes:
-        line: the line, from 1, that could not be read whole; None where no lines were read.
+        line: the line, from 1, that could not be read whole; None if lines were not read.
     """
 
     line: int | None = None
 
 
 class ServiceError(StreamerError):
-    """The service cannot go on: a store, a source or a sink that cannot be used. Nothing more was confirmed."""
+    """The service cannot continue: a store, a source or a sink cannot be used. It confirmed no further events."""
 
 
 class BackendError(StreamerError):
-    """The backend that was asked for is not there."""
+    """The requested backend is missing."""
 
 
 class ReentryError(StreamerError, RuntimeError):
-    """A change within a change of the same thread, where that cannot be; nothing was changed. Make it afterwards."""
+    """A change within a change of the same thread, where this is impossible; it had no effect. Make it afterwards."""
 
 
 class InternalError(StreamerError):

@@ -7,19 +7,18 @@ core.filters() ─────┼─ stale      half of its keys are of subscrip
                     └─ interval   it is old
                             │
                             ▼
-core.rebuild_filter(…)  beside the present filter, swapped in; a failure keeps the present one
+core.rebuild_filter(…)  next to the present filter, swapped in; a failure keeps the present one
 ```
 
-A write that finds no room makes a larger filter itself, and the core tells how often (`FilterState.grown`). Whoever looks at
-the filters next counts these rebuilds among those for *capacity*: the count says how often filters were too small, not who
-mended them.
+A write that finds a filter full makes a larger one itself, and the core reports how often (`FilterState.grown`). The next tick
+counts these rebuilds as *capacity*: the count is how often filters were too small, whichever code enlarged them.
 
-The rates compared are both rates of *events*: of those that carry no live key, how many pass. Events that carry a live key and
-match nothing all the same are not the filter's fault, and no rebuild would mend them.
+Both compared rates are rates of *events*: the share that passes of those that carry no live key. Events that carry a live key and
+still match no subscription are not the filter's fault, and a rebuild would not help.
 
-Invariant: it ends. A filter is rebuilt for its rate only where the new one differs from the present one: it is sized for other
-keys, for more probes, or for a lower rate than the last that failed. After `GROWTHS` such steps it is *saturated*, reported and
-left alone until something else brings a rebuild.
+Invariant: it ends. A filter is rebuilt for its rate only if the new one differs from the present one: it is sized for other keys,
+for more probes, or for a lower rate than the last that failed. After `GROWTHS` such steps it is *saturated*, reported and left as
+it is until another reason causes a rebuild.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ from streamer.locks import Lock
 
 logger = logging.getLogger("streamer.bloom")
 
-#: Fewer samples tell nothing.
+#: Fewer samples are not significant.
 SAMPLES: Final = 1000
-#: Share of stale keys from which a filter is rebuilt, and so many at least.
+#: The least share and number of stale keys that cause a rebuild.
 STALE_SHARE: Final = 0.5
 STALE_LEAST: Final = 64
 #: Room for keys to come, as a multiple of those there are.
 ROOM: Final = 1.5
-#: How often the rate of a key is halved where the filter does not keep what it was sized for.
+#: How often the rate of a key is halved if the filter misses its target rate.
 GROWTHS: Final = 4
-#: After a failure the next try waits so long, then twice as long, up to an hour; in seconds.
+#: After a failure the next try waits this long, then twice as long, up to an hour; in seconds.
 BACKOFF: Final = 10.0
 LONGEST_BACKOFF: Final = 3600.0
 #: Waiting samples are compared with the live keys so often, in seconds, which costs a pass over the keys.
@@ -82,19 +81,19 @@ class Guarded(Protocol):
 @final
 @dataclass(slots=True)
 class _Watch:
-    """What is remembered of one filter.
+    """The state of one filter between ticks.
 
     Attributes:
-        version: the one that the rest is about.
+        version: the filter's version that the other attributes describe.
         built_at: when that version was first seen.
         rate_at: when it was last rebuilt for its rate.
-        key_rate: what it was sized for; None where the core built it.
+        key_rate: the rate that it was sized for; None if the core built it.
         growths: how often the rate of a key was halved.
-        saturated: it passes too much, and no larger one is tried.
+        saturated: it passes too many events, and a larger one is not tried.
         failures: failed rebuilds in a row.
-        retry_at: none is tried before.
+        retry_at: the time of the earliest next try.
         measured_at, measured_asked: when its samples were last settled, and after how many events.
-        asked, probes: those of its state when that version was first seen, so that what events ask now is not told by old ones.
+        asked, probes: the counters when that version was first seen, so that older events do not affect the present rate.
     """
 
     version: int
@@ -113,12 +112,12 @@ class _Watch:
 
 @final
 class Manager:
-    """Rebuilds the filters of one core where that makes them better.
+    """Rebuilds the filters of one core if that improves them.
 
     Thread-safe: ticks take turns. It never stops matching or writing.
 
     Args:
-        clock: seconds that only ever grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, core: Guarded, options: BloomOptions, clock: Callable[[], float] = time.monotonic) -> None:
@@ -130,7 +129,7 @@ class Manager:
         self._failures: Counter[Name] = Counter()
         #: Each filter at the last look: how many of its growths are counted, and what it was before them.
         self._seen: dict[Name, FilterState] = {}
-        # For the counts alone: a rebuild holds the other one for long.
+        # Only for the counts: a rebuild keeps the other lock for a long time.
         self._counting = Lock()
         self._lock = Lock()
 
@@ -174,7 +173,7 @@ class Manager:
         with self._lock:
             self._options = options
             for watch in list(self._watches.values()):
-                # What was tried was tried for another rate.
+                # Earlier growth was for another rate.
                 watch.growths, watch.saturated = 0, False
 
     def tick(self) -> int:
@@ -182,7 +181,7 @@ class Manager:
         with self._lock:
             now = self._clock()
             states = self.filters()
-            # What was removed and comes again is a new filter.
+            # A partition that was removed and comes back gets a new filter.
             held = {state.name for state in states}
             self._watches = {name: watch for name, watch in self._watches.copy().items() if name in held}
             if self._measure(states, now):
@@ -259,7 +258,7 @@ class Manager:
         return state.sampled >= SAMPLES and wilson_lower(state.false_positives, state.sampled) > self._options.threshold
 
     def _would_be_better(self, state: FilterState, watch: _Watch) -> bool:
-        """Tell whether a filter made for the keys and probes of now differs from the one that is there."""
+        """Return whether a filter for the present keys and probes would differ from the existing one."""
         if watch.key_rate is None or self._key_rate(state, watch) < 0.9 * watch.key_rate:
             return True
         return state.stale >= 0.1 * state.keys
@@ -303,7 +302,7 @@ class Manager:
         for state in self._core.filters():
             before, reason = rebuilt.get(state.name, (state, None))
             watch = self._watches.get(state.name)
-            # Where its last subscription was removed meanwhile there was nothing to rebuild.
+            # If the partition's last subscription was removed meanwhile, there was no filter to rebuild.
             if reason is not None and watch is not None and state.version == watch.version:
                 with self._counting:
                     self._rebuilds[state.name, reason] += 1

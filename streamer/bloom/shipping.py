@@ -1,4 +1,4 @@
-"""A filter as bytes: asked where events arise, without an engine, so that what nobody wants is not even sent.
+"""A filter as bytes: a producer queries it without an engine, and does not send events that no subscription wants.
 
 ```
 offset    bytes
@@ -10,10 +10,10 @@ offset    bytes
           32   SHA-256 of everything before
 ```
 
-Contract: that of portable.py, for the subscriptions that were held when the export began and are still held. What is added or
-replaced later the filter does not know, which is why it has a lease, after which it refuses to answer. An event of another
-tenant or collection is none of its business: MAYBE. Damage is found by the checksum before anything is believed; it is no
-signature, so bytes from strangers need one.
+Contract: that of portable.py, for the subscriptions that existed when the export began and still exist. The filter does not
+contain later additions and replacements. So it has a lease, and refuses to answer after its end. An event of another tenant or
+collection gets MAYBE. The checksum finds damage before any content is used. It is not a signature, so bytes from strangers need
+one.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 MAGIC: Final = b"STRMBLM\n"
 FORMAT: Final = 1
 HASH: Final = "mmh3-x64-128"
-#: A filter of the least rate has 30; each costs time for each key that is asked.
+#: A filter of the least rate has 30; each costs time for each key that is looked up.
 MOST_SLICES: Final = 64
-#: So that its end is a time that every reader can tell; who needs no lease has no use for one so long.
+#: So that every reader can represent the end of the lease. A longer lease has the effect of none.
 LONGEST_LEASE: Final = timedelta(days=36_500)
 _PREFIX: Final = struct.Struct("<8sHI")
 _CHECKSUM: Final = 32
-#: Keys that an event is asked for at a place of these kinds, on the whole; one at every other.
+#: Keys to look up, on average, for an event at a place of these kinds; one at every other place.
 _PROBES: Final = {GRAMS: 20, ELEMENT: 4}
 
 
@@ -65,13 +65,14 @@ class Gathered:
     """The keys of some partitions of a core, at one moment.
 
     Attributes:
-        count: how many there are.
-        places: where an event is asked for them.
-        unkeyed: subscriptions that have none.
-        transitions: whether any subscription wants to be told of what no longer matches.
-        unknown_passes: whether they say nothing of an event with unknown values. There an error beside an unknown is unknown,
-            while of a condition that has become another one, as CEL does natively, nobody knows what is an error.
-        fill: sets the bits of all of them.
+        count: number of keys.
+        places: the places of an event whose values are looked up.
+        unkeyed: number of subscriptions without a key.
+        transitions: whether any subscription reports events that stop matching.
+        unknown_passes: whether the keys cannot exclude an event with unknown values. In such an event an error next to an unknown
+            evaluates to unknown. But once CEL was rewritten to another condition, as the native evaluator does, errors cannot be
+            recognised.
+        fill: sets the bits of all keys.
     """
 
     count: int
@@ -83,7 +84,7 @@ class Gathered:
 
 
 class Source(Protocol):
-    """What a filter is made of; see `streamer.core.protocol.Core`."""
+    """The source of a filter's keys; see `streamer.core.protocol.Core`."""
 
     def filters(self) -> Sequence[FilterState]: ...
 
@@ -93,11 +94,11 @@ class Source(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipment:
-    """How events are read where the filter is asked, how good it is, and how long it may be used.
+    """The layout of events, the quality of the filter, and the length of its lease.
 
     Raises:
-        TypeError: a lease that is no `timedelta`, or a rate that is no number.
-        ValueError: a lease of no time or of more than a century, or a rate that is no share.
+        TypeError: the lease is not a `timedelta`, or the rate is not a number.
+        ValueError: the lease is not positive or is more than a century, or the rate is not a share.
     """
 
     layout: EventLayout
@@ -123,11 +124,11 @@ class Shipment:
 def ship(
     source: Source, shipment: Shipment, tenant: str, collection: str | None, *, clock: Callable[[], float] = time.time
 ) -> bytes:
-    """Return the filter for events of one tenant and collection, None for events that have no collection.
+    """Return the filter for events of one tenant and collection; with None, for events that have no collection.
 
     Raises:
-        TypeError: a name that is no text.
-        ValueError: one that is `"*"`, which no event has, or that UTF-8 cannot hold.
+        TypeError: a name is not a string.
+        ValueError: a name is `"*"`, which events cannot have, or UTF-8 cannot encode it.
     """
     _check_name("tenant", tenant)
     if collection is not None:
@@ -138,7 +139,7 @@ def ship(
     keys = source.gather_keys(partitions)
     rate = key_fp_rate(shipment.fp_rate, sum(_PROBES.get(place.kind, 1) for place in keys.places))
     always = keys.unkeyed > 0
-    # Where it always says MAYBE nobody needs the bits.
+    # A filter that always returns MAYBE needs no bits.
     bits = PortableBloomFilter(1 if always else portable_capacity(max(keys.count, 1), rate), rate)
     if not always:
         keys.fill(bits)
@@ -151,7 +152,7 @@ def ship(
         "layout": shipment.layout.to_dict(),
         "default_tenant": shipment.default_tenant,
         "soft_delete": shipment.soft_delete,
-        # A document that the engine's flag hides is matched by what it was before, for every subscription.
+        # If the engine's flag hides a document, every subscription matches on its state before.
         "transitions": keys.transitions or shipment.soft_delete is not None,
         "holes_pass": keys.unknown_passes,
         "max_depth": shipment.limits.max_depth,
@@ -175,12 +176,12 @@ class ShippedFilter:
     """A filter that was exported by `Engine.bloom.export`. Needs no engine and no native core; thread-safe.
 
     Attributes:
-        tenant: of the events that it knows of.
-        collection: of the events that it knows of; None for events without one.
+        tenant: of the events that it covers.
+        collection: of the events that it covers; None for events without one.
         versions: the engine's filters at the export, each as tenant, collection and version; small collections have none.
-        made: when it was exported, by the clock of the engine's machine.
-        lease_end: from when on it refuses to answer.
-        always: whether it says MAYBE to every event, since some subscription has no key.
+        made: time of the export, by the clock of the engine's machine.
+        lease_end: from then on the filter refuses to answer.
+        always: whether the answer is MAYBE for every event, because some subscription has no key.
     """
 
     def __init__(self, header: Mapping[str, Any], bits: bytes, clock: Callable[[], float]) -> None:
@@ -212,15 +213,15 @@ class ShippedFilter:
 
     @classmethod
     def load(cls, data: bytes, *, clock: Callable[[], float] = time.time) -> Self:
-        """Read what `export` made.
+        """Read the bytes that `export` returned.
 
         Args:
             clock: seconds since the epoch, by which the lease ends.
 
         Raises:
-            ShippedFilterError: damaged, cut off, no filter at all, or of a format that this version does not know.
-            LeaseError: its lease is over.
-            TypeError: it is no bytes.
+            ShippedFilterError: the bytes are damaged, cut off, not a filter, or of a format that this version cannot read.
+            LeaseError: the lease is over.
+            TypeError: *data* is not bytes.
         """
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"a filter is bytes, as `export` made them, not {type(data).__name__}")
@@ -252,16 +253,16 @@ class ShippedFilter:
         tenant: str | None = None,
         collection: str | None = None,
     ) -> Answer:
-        """Tell whether any subscription can want an event. After NO it need not be sent.
+        """Return whether any subscription can match an event. After NO you need not send it.
 
         Args:
             event: a JSON object as UTF-8 bytes, as text, or as a mapping.
-            tenant: wins over what the event says.
-            collection: wins over what the event says.
+            tenant: overrides the event's own tenant.
+            collection: overrides the event's own collection.
 
         Raises:
             LeaseError: the lease is over; get a new filter, and send everything until there is one.
-            EventError: the event cannot be read; the engine would say so too.
+            EventError: the event cannot be read; the engine would reject it too.
         """
         self._check_lease()
         if self._bits is None:
@@ -276,7 +277,7 @@ class ShippedFilter:
                 collection=collection,
             )
         except IgnoredEvent:
-            # Nobody wants it, which is counted where it is matched.
+            # The engine counts it as ignored when it matches it.
             return Answer.MAYBE
         if (read.tenant, read.collection) != (self.tenant, self.collection):
             return Answer.MAYBE
@@ -289,21 +290,22 @@ class ShippedFilter:
         return Answer.NO
 
     def probe_arrow(self, events: Any, tenant: str | None = None, collection: str | None = None) -> pa.BooleanArray:
-        """Tell of each event of an Arrow array whether any subscription can want it; natively where the core is there.
+        """Return whether any subscription can match, for each event of an Arrow array; uses the native core if it is installed.
 
         Args:
             events: a pyarrow Array or ChunkedArray of binary, large_binary, string or large_string, or anything with
                 `__arrow_c_array__` or `__arrow_c_stream__`; each row is JSON text.
-            tenant: wins over what the events say.
+            tenant: overrides the events' own tenant.
+            collection: overrides the events' own collection.
             collection: wins over what the events say.
 
         Returns:
-            A row for each, never null: False where `ask` says NO. Null rows, ignored events and events that cannot be read are
-            True, so that whoever matches them can count them and say why.
+            A row for each event, never null: False if `ask` returns NO. Null rows, ignored events and events that cannot be read
+            are True, so that the program that matches them can count and report them.
 
         Raises:
             LeaseError: the lease is over.
-            TypeError: not such an array.
+            TypeError: *events* is not such an array.
             ModuleNotFoundError: pyarrow is not installed (`pip install 'streamer-engine[arrow]'`).
         """
         self._check_lease()
@@ -331,7 +333,7 @@ class ShippedFilter:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # The native twin is made anew where it is asked.
+        # The native twin is created again on use.
         return self.__dict__ | {"_native": None}
 
     def _check_lease(self) -> None:
@@ -358,9 +360,9 @@ def _places_to_json(places: Iterable[Place]) -> list[list[Any]]:
 
 
 def places_from_json(places: Any) -> Iterable[Place]:
-    """Yield the places of a header. Raises ValueError for a kind that is not known here."""
+    """Yield the places of a header. Raises ValueError for an unknown kind."""
     for root, mode, names, kind in places:
-        # A place of a kind that is not known here cannot be asked, and what it guards would be lost.
+        # Values at a place of an unknown kind cannot be looked up, so matches would be lost.
         if kind not in KINDS:
             raise ValueError(f"keys of kind {kind!r} are not known here")
         yield Place(Path(Root(root), tuple(_of_type(name, str) for name in names)), Mode(mode), kind)

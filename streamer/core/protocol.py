@@ -6,17 +6,17 @@ Engine (the facade: argument checks, lazy results)  ──►  Core (subscriptio
                                                           └── native: everything in its own memory
 ```
 
-Contract of every core, which the tests in tests/api and tests/threads hold both backends to:
+Contract of every core, which tests/api and tests/threads check on both backends:
 
-- One immutable version. A match begins on the version that is current then and sees nothing of later changes. It takes no
-  lock and never waits for a writer, wherever that writer stands.
+- One immutable version. A match begins on the version that is current then and sees no later change. It takes no lock and never
+  waits for a writer.
 - Writers take turns. Each prepares its whole change out of readers' sight and publishes it with one assignment. So every event
-  sees all of the change or nothing of it, also of a `replace` that moves a subscription to another tenant or collection, of a
+  sees all of the change or none of it, also of a `replace` that moves a subscription to another tenant or collection, of a
   `write` of a million, and of an `apply`.
-- What a write has returned from is seen by every match that begins later.
+- Once a write has returned, every match that begins later sees it.
 
-A core owns ids and texts. What it hands out for an event is `Matches` over its `Hits`: packed, without a Python object for each
-match until one is asked for.
+A core owns ids and texts. It returns `Matches` over an event's `Hits`: packed, without a Python object for a match until you read
+it.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Changes:
     """What a write changed, as ids in the order of the call; true if anything changed.
 
     Attributes:
-        added: ids that were not held before.
-        replaced: ids whose subscription is another one now.
-        removed: ids that are no longer held.
-        unchanged: ids given to `apply` that were already held just so.
-        errors: the bad subscriptions that `on_error="skip"` passed over, each with its `index`.
+        added: ids that are new.
+        replaced: ids whose subscription changed.
+        removed: ids that no longer exist.
+        unchanged: ids given to `apply` whose subscription was already equal.
+        errors: the bad subscriptions that `on_error="skip"` skipped, each with its `index`.
     """
 
     added: tuple[str, ...] = ()
@@ -102,28 +102,27 @@ class Encoder(Protocol):
     """Writes the messages of hits as `streamer.service.messages` does, byte for byte, with no object of Python for a match."""
 
     def attributes(self, event: bytes, key: str | None) -> bytes | None:
-        """Return what all messages say of the event; None where that is left to Python.
+        """Return the attributes that all messages of the event share; None if Python must write them.
 
         Args:
-            key: that of the record, if it says one; else the event's id.
+            key: the record's key, if it has one; else the event's id.
         """
 
     def messages(self, place: bytes, source: str, attributes: bytes, tail: bytes) -> list[bytes]:
         """Return a message for each match, aligned with the positions.
 
         Args:
-            place: what the ids are made of besides transition and subscription.
-            source: what stands from the end of the id to the type.
-            attributes: as returned.
-            tail: what follows the labels.
+            place: the part of the ids without transition and subscription.
+            source: the text between the end of the id and the type.
+            attributes: as `attributes` returned them.
+            tail: the text after the labels.
         """
 
 
 class Hits(Protocol):
     """The subscriptions that one event matched, packed, in no promised order.
 
-    Immutable. It pins the version of the engine that it was taken from, so that a position means the same subscription
-    whatever writers do meanwhile.
+    Immutable. It pins the engine's version that produced it, so a position keeps its meaning whatever writers do.
     """
 
     @property
@@ -145,7 +144,7 @@ class Hits(Protocol):
         """Make the `Match` at a position, from 0 to `len - 1`."""
 
     def matches(self, event: EventSource) -> Iterator[Match]:
-        """Make the `Match` at each position as it is asked for."""
+        """Make the `Match` at each position lazily."""
 
     def take(self, positions: Sequence[int]) -> Hits:
         """Return some of the hits, in the order given."""
@@ -155,11 +154,11 @@ class Hits(Protocol):
 
     @property
     def encoder(self) -> Encoder | None:
-        """What writes the messages of these hits; None where that is left to Python."""
+        """The writer of the messages of these hits; None if Python must write them."""
 
 
 class Results(Protocol):
-    """What several events came to, in their order: `Matches`, perhaps made anew each time that they are asked for, and errors."""
+    """The results of several events, in their order: `Matches`, which may be made again on each access, and errors."""
 
     @property
     def rejected(self) -> int:
@@ -183,16 +182,16 @@ class Results(Protocol):
 
 
 class Core(Protocol):
-    """Subscriptions and the way from an event to those that match. Safe to use from any number of threads.
+    """Subscriptions, and the index that finds those that match an event. Safe to use from any number of threads.
 
-    Made from `Options`, the engine's `ProgramCache` and the `ErrorLog` that is told of errors of CEL.
+    Made from `Options`, the engine's `ProgramCache` and the `ErrorLog` that records errors of CEL.
     """
 
     def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
         """Add, replace or apply subscriptions at once; an error among *sources* stands for one that could not be read.
 
-        An id that comes twice in one call is an error in its second place. *sources* is read to its end before
-        anything is changed and before any lock is taken. A replaced subscription keeps its place in the order of adding.
+        The second use of an id in one call is an error. *sources* is read to its end before any change and before any lock is
+        taken. A replaced subscription keeps its place in the order of adding.
 
         Raises:
             BulkSubscriptionError: some are bad and not *skip*; nothing was changed.
@@ -202,13 +201,13 @@ class Core(Protocol):
         """Remove the selected subscriptions at once."""
 
     def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
-        """Hold what a snapshot holds, or its sections of these names; nothing may have been held before.
+        """Load the contents of a snapshot, or its sections of these names; the core must be empty.
 
-        A core may leave sections in the file until they are needed; what is damaged there is then found, and raised, by those who
-        need it.
+        A core may leave sections in the file until they are needed. It then finds damage in them only on use, and raises it
+        there.
 
         Raises:
-            SnapshotError: it is damaged, or another one than that which the caller read.
+            SnapshotError: the file is damaged, or differs from the file that the caller read.
         """
 
     @property
@@ -216,13 +215,13 @@ class Core(Protocol):
         """What images of this core are for; 0 for one that makes none."""
 
     def image(self, lines: bytes, seed: int) -> bytes | None:
-        """Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay."""
+        """Compile the lines of a section for a snapshot whose images have *seed*; None if an image would not pay off."""
 
     def canonical(self, held: Held) -> tuple[str, str, bytes]:
-        """Return tenant and collection, `*` for every one, of a subscription that `given` returned, and its text for a snapshot.
+        """Return tenant and collection (`*` for every one) of a subscription that `given` returned, and its text for a snapshot.
 
         Raises:
-            SubscriptionError: JSON does not say all of it.
+            SubscriptionError: JSON cannot express the subscription.
         """
 
     def get(self, subscription_id: str) -> Subscription | None:
@@ -235,21 +234,21 @@ class Core(Protocol):
         """Return only their ids."""
 
     def given(self, selection: Selection) -> Sequence[Held]:
-        """Return them as they are held, for `write` to take again."""
+        """Return the selected subscriptions in their stored form, which `write` accepts again."""
 
     def __len__(self) -> int: ...
 
     def __contains__(self, subscription_id: object) -> bool: ...
 
     def match(self, event: EventSource, tenant: str | None, collection: str | None) -> Matches:
-        """Match one event; *tenant* and *collection* win over what it says.
+        """Match one event; *tenant* and *collection* override the event's own.
 
-        This and the next three refuse a name that no event can have, before anything is counted: for single events no Python need
-        look at it, too.
+        This method and the next three refuse a name that events cannot have, before they count anything, so that the Python side
+        need not check names for single events.
 
         Raises:
-            EventError: the event cannot be read, or a name.
-            TypeError: a name that is no string.
+            EventError: the event cannot be read, or a name cannot be used.
+            TypeError: a name is not a string.
         """
 
     def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
@@ -259,14 +258,14 @@ class Core(Protocol):
         """Return only how many match. Raises EventError."""
 
     def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
-        """Tell whether any matches; may stop at the first. Raises EventError."""
+        """Return whether any subscription matches; may stop at the first. Raises EventError."""
 
     def match_batch(self, events: list[EventSource], tenant: str | None, collection: str | None, threads: int = 1) -> Results:
         """Match several events on one version; aligned, with the error in a bad event's place.
 
         Args:
-            events: kept by what is returned, so nobody may change it.
-            threads: how many may be used.
+            events: the returned results keep this list, so it must not change.
+            threads: the most threads to use.
         """
 
     def match_arrow(
@@ -280,10 +279,10 @@ class Core(Protocol):
         """Match the rows of arrays of binary or string, one array after the other, on one version.
 
         Args:
-            max_matches: the first event with which there are so many is the last that is matched.
+            max_matches: stop after the first event that reaches this number of matches.
 
         Raises:
-            ValueError: an array whose buffers are not those of a valid one.
+            ValueError: an array has invalid buffers.
         """
 
     def locate_arrow(
@@ -298,42 +297,42 @@ class Core(Protocol):
         """
 
     def dump(self, max_subscriptions: int) -> str:
-        """Print what is held and how it is found, of at most so many subscriptions."""
+        """Print the index and at most *max_subscriptions* of its subscriptions."""
 
     def lint(self) -> list[Finding]:
-        """Return what is suspicious about the subscriptions that are held, in order of adding."""
+        """Return suspicious subscriptions, in order of adding."""
 
     def plan(self, subscription_id: str) -> Plan | None:
-        """Tell how a subscription is found and decided here, or None for an unknown id."""
+        """Return how this core finds and decides a subscription, or None for an unknown id."""
 
     def reject(self, code: str) -> None:
-        """Count an event that was rejected on its way here, by its `EventCode`."""
+        """Count an event that was rejected before it reached the core, by its `EventCode`."""
 
     def partitions(self) -> Sequence[PartitionSize]:
-        """Return what each partition holds."""
+        """Return the size of each partition."""
 
     def partition_counts(self) -> Sequence[PartitionCounts]:
-        """Return what was counted of each partition.
+        """Return the counts of each partition.
 
-        Natively of a sample: of one event in 16 on average, drawn at random. At most 4,096 partitions are counted.
+        The native core counts a sample: one event in 16 on average, drawn at random. At most 4,096 partitions are counted.
         """
 
     def telemetry(self) -> Telemetry:
-        """Return what was counted, each event that was begun once: matched, unmatched, ignored or rejected."""
+        """Return the counters: each event that matching began is counted once, as matched, unmatched, ignored or rejected."""
 
-    # Phase 1. A partition is named by tenant and collection, "*" for every one; one that is not there has no filter.
+    # Phase 1. Tenant and collection name a partition, "*" for every one; an unknown partition has no filter.
 
     def filters(self) -> Sequence[FilterState]:
         """Return the state of each filter there is, of one version."""
 
     def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
-        """Build a filter of the live keys of a partition beside the present one, and put it in its place.
+        """Build a filter of the live keys of a partition and swap it in.
 
-        Matching goes on meanwhile; what is added meanwhile is in the new filter too. Its version is one more, and its
-        samples begin anew. Nothing is done where the partition has no filter.
+        Matching continues during the build, and the new filter also gets the keys that are added meanwhile. Its version is one
+        higher, and its samples start from zero. Without a filter in the partition the call has no effect.
 
         Args:
-            capacity: keys to have room for; never less than there are.
+            capacity: number of keys that fit; never less than there are.
             key_fp_rate: share of foreign keys that may pass when it is full.
         """
 

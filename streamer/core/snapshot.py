@@ -1,27 +1,25 @@
-"""An engine as one file: a directory by tenant and collection, then what each of them holds. docs/snapshots.md has every byte.
+"""An engine as one file: a directory by tenant and collection, then the content of each. docs/snapshots.md defines every byte.
 
 ```
 ┌────────────┬──────────────────────────────────────┬─────────────────────────┬───────┬─────────────────────────┬──
 │ header     │ directory: options, rows, names      │ section (acme, orders)  │ image │ section (acme, *)       │ ...
-│ 128 bytes  │ a row says where a section is and    │ [0,{"id":"a",...}]      │       │ [1,{"id":"b",...}]      │
-│ + checksum │ what its checksum is                 │ [2,{"id":"c",...}]      │       │                         │
+│ 128 bytes  │ a row has a section's offset         │ [0,{"id":"a",...}]      │       │ [1,{"id":"b",...}]      │
+│ + checksum │ and its checksum                     │ [2,{"id":"c",...}]      │       │                         │
 └────────────┴──────────────────────────────────────┴─────────────────────────┴───────┴─────────────────────────┴──
 ```
 
 A section is JSON lines: a subscription's place in the order of adding, and the subscription. Every backend and every later
-version reads them. An image, which the native core may add, is the same compiled; who cannot use it leaves it alone.
+version reads them. An image, which the native core may add, is their compiled form; a reader that cannot use it ignores it.
 
-Invariant: a file is whole, or it is not there: it is written beside its place, brought to disk, and renamed. Nothing of it is
-believed before its checksum was compared: that of header and directory when it is opened, that of a section when it is first
-needed.
+Invariant: a file exists whole or not at all: it is written to a temporary file next to it, synced to disk, and renamed. A reader
+compares a checksum before it uses a part: the one of header and directory on opening, the one of a section on first use.
 
-Checksums are MurmurHash3 x64-128. Each of its steps can be undone. So it differs for certain where the damage lies within
-sixteen bytes, and elsewhere but for one time in 2^128. It is quick (gigabytes a second), and both backends have it already. It
-finds damage; against whoever writes a file on purpose it is no signature. The digest, by which others name the content, is
-SHA-256.
+Checksums are MurmurHash3 x64-128. Each of its steps can be undone. So it always detects damage within sixteen bytes, and
+elsewhere misses one case in 2^128. It is quick (gigabytes a second), and both backends have it already. It finds damage; it is
+not a signature against a deliberate forgery. The digest, a public name of the content, is SHA-256.
 
-Rejected: CRC-32 (one damage in four thousand million is missed, and a broadcast file is read often), pickle (runs what it
-reads), SQLite (pages of its own cannot be mapped as arrays), one checksum for the whole file (opening would read all of it).
+Rejected: CRC-32 (it misses one damage in four thousand million, and a broadcast file is read often), pickle (it executes what it
+reads), SQLite (its pages cannot be mapped as arrays), one checksum for the whole file (opening would read all of it).
 """
 
 from __future__ import annotations
@@ -51,22 +49,22 @@ FORMAT: Final = 1
 #: what the images are for and the seed of their hashes (0: there are none), unused, checksum of all before and of the
 #: directory.
 HEADER: Final = struct.Struct("<8sII QQQQQ 32s QQ 8x 16s")
-#: Where its name is and how long tenant and collection are; subscriptions; where the lines are, how long, their checksum;
-#: where the image is, how long, its checksum; unused.
+#: Offset of the name, lengths of tenant and collection; number of subscriptions; offset, length and checksum of the lines;
+#: offset, length and checksum of the image; unused.
 ROW: Final = struct.Struct("<QII Q QQ16s QQ16s 8x")
 ALIGNED: Final = 64
 _CHECKSUM: Final = 16
-#: Options that say what matches, which are the file's; the others may be given anew.
+#: Options that define what matches: they come from the file; the caller may override the others.
 FIXED: Final = ("layout", "default_tenant", "topic_dialect", "limits", "soft_delete", "cel_evaluator")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a file holds of one tenant (or `*`) and collection (or `*`).
+    """The part of a file for one tenant (or `*`) and collection (or `*`).
 
     Attributes:
-        bytes: how many its lines take.
+        bytes: size of its lines.
     """
 
     tenant: str
@@ -78,7 +76,7 @@ class Section:
 @final
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a part of a section is, and its checksum."""
+    """The position of a part of a section, and its checksum."""
 
     start: int
     length: int
@@ -88,12 +86,12 @@ class Place:
 @final
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """What a file holds, without its sections having been read.
+    """The contents of a file, without reading its sections.
 
     Attributes:
         digest: names the content: equal for equal options and subscriptions, added in the same order.
-        options: what the engine was made with, as JSON has it; `engine_options` has it as `Engine` takes it.
-        subscriptions: how many there are.
+        options: the options of the engine as JSON; `engine_options` has them as arguments of `Engine`.
+        subscriptions: number of subscriptions.
         sections: sorted by tenant and collection.
         format: the version of the format.
     """
@@ -115,11 +113,11 @@ class Directory:
 @final
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is read of a file to open it: all but the rows of its directory.
+    """The parts of a file that opening reads: all but the rows of its directory.
 
     Attributes:
         checksum: of header and directory.
-        images: what the images are for; 0 where there are none. seed: of their hashes.
+        images: identifies the core that can use the images; 0 without images. seed: of their hashes.
     """
 
     path: str
@@ -175,12 +173,12 @@ def read_head(path: str | os.PathLike[str]) -> Head:
 
 
 def read_directory(path: str | os.PathLike[str]) -> Directory:
-    """Read what a file holds: header and directory, verified; no section is touched.
+    """Read the contents of a file: header and directory, verified; sections are not read.
 
     Raises:
-        SnapshotError: it is no snapshot, damaged, cut off, or of a later version.
-        OSError: it cannot be read.
-        TypeError: what is no path as text.
+        SnapshotError: the file is not a snapshot, or it is damaged, cut off, or of a later version.
+        OSError: the file cannot be read.
+        TypeError: *path* is not a path as text.
     """
     path = path_of(path)
     with open(path, "rb") as file:
@@ -260,9 +258,9 @@ def save(path: str | os.PathLike[str], options: Options, held: Iterable[bytes | 
     """Write subscriptions, in their order, with the options that they were accepted under.
 
     Raises:
-        SubscriptionError: one whose JSON text is too long for a snapshot.
-        OSError: the file cannot be written, or what is there is no regular file, which stays.
-        TypeError: what is no path as text.
+        SubscriptionError: the JSON text of a subscription is too long for a snapshot.
+        OSError: the file cannot be written, or *path* exists and is not a regular file; it stays as it was.
+        TypeError: *path* is not a path as text.
     """
     path = path_of(path)
     # Before the work is done.
@@ -329,19 +327,19 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
     file.write(head + checksum(head + directory) + directory)
 
 
-#: Stands beside the options where any subscription is evaluated by cel-python.
+#: A key next to the options, set if cel-python evaluates any subscription.
 _PORTABLE: Final = "portable"
 
 
 def _is_portable(line: bytes, options: Options) -> bool:
-    # Texts are canonical; where a label says the same, all is read at once too, and no harm done.
+    # Texts are canonical. If a label contains the same text, the file is merely read at once, which is harmless.
     if b'"cel_evaluator":"portable"' in line:
         return True
     return options.cel_evaluator == "portable" and b'"cel":' in line
 
 
 def _image(file: IO[bytes], image: bytes | None, after: int) -> tuple[int, int, bytes]:
-    """Write an image, and return where it is."""
+    """Write an image, and return its position."""
     if image is None:
         return 0, 0, bytes(_CHECKSUM)
     file.seek(at := _aligned(after))
@@ -427,7 +425,7 @@ def _shown_options(options: Options) -> dict[str, Any]:
         "soft_delete": options.soft_delete,
         "cache_size": options.cache_size,
         "bloom": bloom,
-        # Left out where they are the usual ones, so that earlier versions read the file.
+        # Omitted for default values, so that earlier versions read the file.
         **({} if options.batch_size is None else {"batch_size": options.batch_size}),
         **({} if options.topic_dialect == "amqp" else {"topic_dialect": options.topic_dialect}),
         **({} if options.cel_evaluator == "native" else {"cel_evaluator": options.cel_evaluator}),

@@ -1,11 +1,11 @@
-"""Unit tests of subscriptions: a YAML file of events, each with who wants it, and what came of matching them.
+"""Unit tests of subscriptions: a YAML file of events, each with its expected matches, and the results of a run.
 
 ```
-bytes ── config/yaml.py ──► nodes with marks ──► CaseFile ── run ──► Result of each case: where they differ, and why
+bytes ── config/yaml.py ──► nodes with marks ──► CaseFile ── run ──► Result of each case: the differences and their reasons
                                      └─────────► errors, each with its line and column
 ```
 
-A difference is what a reader needs to mend a case or a subscription, so it explains the subscriptions that it is about.
+A difference explains the subscriptions that it concerns, because its reader must correct the case or a subscription.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Cases are longer than a configuration, and an event may be written as one text.
 BOUNDS: Final = Bounds(max_bytes=1 << 20, max_values=50_000, max_text=1 << 18)
-#: So many events of a case are told of, and so many subscriptions of each are explained.
+#: At most this many events of a case are reported, and at most this many subscriptions of each are explained.
 SHOWN, EXPLAINED = 5, 3
 
 _FILE: Final = ("subscriptions", "layout", "cases")
@@ -42,26 +42,26 @@ _TRANSITIONS: Final = (*get_args(Transition), None)
 @final
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A subscription that is to match, and what its match is to say: `transition` and `certain`, as far as they are named."""
+    """A subscription that must match, and the `transition` and `certain` of its match, if the case names them."""
 
     id: str
     details: Mapping[str, Any]
     place: Place
 
     def agrees(self, match: Match) -> bool:
-        """Tell whether a match says what is expected of it."""
+        """Return whether a match is as expected."""
         return all(getattr(match, name) == value for name, value in self.details.items())
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Events, each of which the expected subscriptions are to match.
+    """Events, each of which the expected subscriptions must match.
 
     Attributes:
-        events: those written in the case; empty where they are in *file*.
+        events: the events in the case itself; empty if they are in *file*.
         file: JSON lines with the events.
-        at_least: whether others may match too; else just the expected ones.
+        at_least: whether others may match too; else exactly the expected ones must match.
         line: where the case begins.
         column: where the case begins.
     """
@@ -80,14 +80,14 @@ class Case:
 @final
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What one event came to where that is not what its case expects.
+    """The result of one event, if it differs from the expectation of its case.
 
     Attributes:
         number: the position of the event in the case, from 1; its line in a file.
         event: the event as it was given.
-        error: why it could not be matched; None where it was.
-        expected: all that is expected.
-        matched: all that matched and is compared, in order of adding: where others may match, the expected ones alone.
+        error: why it could not be matched; None if it was.
+        expected: all expected subscriptions.
+        matched: the compared matches, in order of adding: only the expected ones if others may match too.
         explanations: of the first subscriptions that differ.
     """
 
@@ -149,11 +149,11 @@ class Difference:
 @final
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a case.
+    """The result of a case.
 
     Attributes:
-        events: how many were matched.
-        failed: how many came to something else than expected.
+        events: number of matched events.
+        failed: number of events with another result than expected.
         differences: the first of these.
     """
 
@@ -173,10 +173,10 @@ class CaseFile:
     """A file of cases.
 
     Attributes:
-        name: what errors call it.
-        files: of subscriptions, as errors call them.
+        name: the file's name in errors.
+        files: of subscriptions, by their names in errors.
         inline: subscriptions that are written in it, each with its place.
-        layout: where an event's parts stand; None where the file does not say.
+        layout: the layout of events; None if the file does not set it.
     """
 
     name: str
@@ -206,7 +206,7 @@ class CaseFile:
         return located
 
     def check(self, engine: Engine) -> None:
-        """Refuse expectations of subscriptions that an engine does not hold. Raises BulkConfigError."""
+        """Refuse expectations about subscriptions that an engine does not have. Raises BulkConfigError."""
         errors = []
         for case in self.cases:
             for each in case.expect:
@@ -222,11 +222,11 @@ def read_cases(text: bytes, name: str, directory: Path) -> CaseFile:
     """Read a file of cases.
 
     Args:
-        name: the path of the text, as errors call it.
-        directory: to which the paths in it are relative.
+            name: the path of the text, for errors.
+            directory: base of the relative paths in it.
 
-    Raises:
-        BulkConfigError: all that is wrong.
+        Raises:
+            BulkConfigError: the file has faults; the error lists all of them.
     """
     root, errors = read_yaml(text, name, BOUNDS)
     reader = _Reader(name, directory, root, errors)
@@ -237,7 +237,7 @@ def read_cases(text: bytes, name: str, directory: Path) -> CaseFile:
 
 
 def run(engine: Engine, case: Case) -> Result:
-    """Match the events of a case. Raises OSError where its file cannot be read."""
+    """Match the events of a case. Raises OSError if its file cannot be read."""
     events = failed = 0
     differences: list[Difference] = []
     for number, event in _events(case, engine):
@@ -248,7 +248,7 @@ def run(engine: Engine, case: Case) -> Result:
             if len(differences) < SHOWN:
                 differences.append(difference)
     if not events:
-        # A case of nothing would pass whatever the subscriptions are.
+        # A case without events would pass whatever the subscriptions are.
         return Result(case, 0, 1, [Difference(1, None, "the file has no events")])
     return Result(case, events, failed, differences)
 
@@ -294,7 +294,7 @@ def _told(subscription_id: str, details: Mapping[str, Any]) -> str:
 
 
 class _Reader:
-    """Reads nodes into a `CaseFile`, and gathers what is wrong."""
+    """Reads nodes into a `CaseFile`, and collects the faults."""
 
     def __init__(self, name: str, directory: Path, root: Node, errors: list[ConfigError]) -> None:
         self._file = CaseFile(name, root, (), {}, None, ())

@@ -1,7 +1,7 @@
 """Subscriptions in, events in, exact matches out: the facade over a core.
 
-It checks arguments, gives results their lazy form, and holds nothing of its own that depends on the subscriptions. What matches
-stands in docs/semantics.md; the two phases are in the core of the backend that runs.
+The engine checks arguments and returns lazy results. All state that depends on the subscriptions is in the core.
+docs/semantics.md defines what matches; the core of the chosen backend runs the two phases.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from prometheus_client import CollectorRegistry
 
-    # Imported when used: pydantic takes longer to import than the rest.
+    # Imported on use: pydantic takes longer to import than the rest.
     from streamer.config import Config
     from streamer.core.lint import Finding
     from streamer.core.plan import Plan
@@ -55,31 +55,32 @@ if TYPE_CHECKING:
 
 @final
 class Engine:
-    """Which of many subscriptions want an event?
+    """Find the subscriptions, among many, that match an event.
 
-    Thread-safe: any number of threads match while others add and remove. A match begins on one state of the engine, takes
-    no lock and never waits; every change is atomic, and seen by each match that begins after it returned.
+    Thread-safe: any number of threads can match while others add and remove. A match uses the state of the engine at its start,
+    takes no lock and never waits. Every change is atomic, and each match that begins after the change returned sees it.
 
-    Pickles by its options and subscriptions. Has `len()`, `in` for an id, and iterates over ids in order of adding.
+    Pickles its options and subscriptions. Supports `len()`, `in` for an id, and iteration over ids in order of adding.
 
     Args:
-        layout: where the parts of an event stand: an `EventLayout`, the name of a preset, or a mapping as `from_dict` reads it.
-        default_tenant: tenant of events and subscriptions that name none; None makes it an error to name none.
-        topic_dialect: of topic patterns of subscriptions that do not say: `amqp`, `mqtt` or `nats` (semantics.md section 6).
-        validation: `full` checks the whole of each event, `lazy` only what is walked.
-        limits: bounds on what a subscription or an event may cost.
+        layout: where an event has its parts: an `EventLayout`, the name of a preset, or a mapping as `from_dict` reads it.
+        default_tenant: tenant of events and subscriptions that name none; with None, a missing tenant is an error.
+        topic_dialect: dialect of topic patterns in subscriptions that do not set it: `amqp`, `mqtt` or `nats` (semantics.md
+            section 6).
+        validation: `full` checks the whole of each event, `lazy` only the parts that matching reads.
+        limits: bounds on the cost of a subscription or an event.
         soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md 7.14).
         cache_size: how many compiled CEL programs to keep for reuse.
-        bloom: how phase 1 is sized and kept healthy (docs/bloom.md); a mapping as `BloomOptions.from_dict` reads it.
-        batch_size: how many events are matched at once, at most, of a stream of lines and on Spark. None for what suits each: 100
-            lines, or 2,000 for each of several threads, and on Spark as many events as make about 65,536 matches.
-        threads: how many match several events, where a call does not say; the native backend uses them.
+        bloom: size and upkeep of the phase-1 filters (docs/bloom.md); also a mapping as `BloomOptions.from_dict` reads it.
+        batch_size: at most this many events are matched at once, of a stream of lines and on Spark. None picks a size for each:
+            100 lines, or 2,000 for each of several threads, and on Spark as many events as make about 65,536 matches.
+        threads: threads that match several events, if a call does not set it; only the native backend uses them.
         default: converts values in events and subscriptions that JSON does not have, as in `json.dumps`.
-        cel_evaluator: what evaluates CEL expressions of subscriptions that do not say: `native`, or `portable` (docs/cel.md).
-        cel_functions: functions in Python, by name, that expressions of the portable evaluator may call.
+        cel_evaluator: evaluator of CEL expressions in subscriptions that do not set it: `native`, or `portable` (docs/cel.md).
+        cel_functions: Python functions, by name, that expressions of the portable evaluator may call.
 
     Raises:
-        ConfigError: an option that cannot be.
+        ConfigError: an option is invalid.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Engine:
 
     @classmethod
     def _of(cls, options: Options, seed: int | None = None) -> Engine:
-        """Make an engine of options that were checked."""
+        """Make an engine from checked options."""
         engine = cls.__new__(cls)
         engine._begin(options, seed)
         return engine
@@ -140,7 +141,7 @@ class Engine:
         default: Callable[[Any], Any] | None = None,
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Engine:
-        """Make an engine as a configuration says (docs/configuration.md), with the subscriptions of its files.
+        """Make an engine from a configuration (docs/configuration.md), with the subscriptions of its files.
 
         Args:
             source: the path of a YAML file, which the environment overrides, or a `Config`.
@@ -148,8 +149,8 @@ class Engine:
             cel_functions: as of `Engine`.
 
         Raises:
-            BulkConfigError: all that is wrong in the configuration, or in the files that it names.
-            OSError: the file cannot be read, or metrics cannot be served where it says.
+            BulkConfigError: the configuration, or files that it names, have faults; the error lists all of them.
+            OSError: the file cannot be read, or the configured address for metrics cannot be used.
         """
         from streamer.engine.reload import Configured, fill, serve
 
@@ -165,26 +166,26 @@ class Engine:
     def load(
         cls, path: str | os.PathLike[str], *, collections: Iterable[tuple[str, str]] | None = None, **overrides: Any
     ) -> Engine:
-        """Make an engine of a snapshot, which `save` wrote (docs/snapshots.md).
+        """Make an engine from a snapshot that `save` wrote (docs/snapshots.md).
 
         Args:
-            collections: pairs of tenant and collection: only what their events may match is taken. The engine then holds no more:
-                `len`, ids and `add` know of nothing else.
+            collections: pairs of tenant and collection: load only the subscriptions that their events may match. The engine then
+                contains no others: `len`, ids and `add` do not see them.
             overrides: options of `Engine` that do not change what matches: `validation`, `bloom`, `cache_size`, `batch_size`,
-                `threads`, `default`, and `cel_functions`, which no file holds. All others are the file's; naming another value
-                for one is an error.
+                `threads`, `default`, and `cel_functions`, which a file never contains. All other options come from the file;
+                another value for one of them is an error.
 
         Raises:
-            SnapshotError: it is no snapshot, damaged, cut off, or of a later version.
-            ConfigError: an option that cannot be, or is the file's.
-            OSError: it cannot be read.
-            TypeError: what is no path as text.
+            SnapshotError: the file is not a snapshot, or it is damaged, cut off, or of a later version.
+            ConfigError: an option is invalid, or comes from the file.
+            OSError: the file cannot be read.
+            TypeError: *path* is not a path as text.
         """
         with NO_FORK:
             from streamer.core import snapshot
         head = snapshot.read_head(path)
         options = head.options_with(overrides)
-        # Tables in the file were hashed with its seed; an engine whose core cannot use them has one of its own.
+        # Tables in the file were hashed with its seed. An engine whose core cannot use them gets its own seed.
         engine = cls._of(options, head.seed if head.images else None)
         try:
             engine._core.open_snapshot(head, snapshot.seen_by(collections))
@@ -194,15 +195,15 @@ class Engine:
         return engine
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that is held, and the options, as one file that `load` reads (docs/snapshots.md).
+        """Write all subscriptions, and the options, to one file that `load` reads (docs/snapshots.md).
 
-        The file is there whole, or not at all; only its owner may read it, unless it takes the place of one that others may read.
-        What is added meanwhile may be left out.
+        The file appears whole or not at all. Only its owner may read it, unless it replaces a file that others may read.
+        Subscriptions that are added during the call may be missing.
 
         Raises:
-            SubscriptionError: one whose JSON text is too long for a snapshot.
-            OSError: it cannot be written, or what is there is no regular file, which stays.
-            TypeError: what is no path as text.
+            SubscriptionError: the JSON text of a subscription is too long for a snapshot.
+            OSError: the file cannot be written, or *path* exists and is not a regular file; it stays as it was.
+            TypeError: *path* is not a path as text.
         """
         with NO_FORK:
             from streamer.core import snapshot
@@ -210,30 +211,31 @@ class Engine:
 
     @property
     def config(self) -> Config | None:
-        """The configuration in force; None for an engine that was made without, or unpickled: it has the options alone."""
+        """The current configuration; None for an engine made without one, or unpickled: a pickle has only the options."""
         return None if self._configured is None else self._configured.loaded.config
 
     @property
     def last_reload(self) -> Reload | None:
-        """How the last attempt to take a configuration went, making the engine included; None for one made without."""
+        """The result of the last attempt to apply a configuration, also of the first; None for an engine made without one."""
         return None if self._configured is None else self._configured.last
 
     @property
     def metrics_server(self) -> Server | None:
-        """What serves the metrics as the configuration says, until it is closed; None where it does not say so."""
+        """The configured metrics server, until it is closed; None if the configuration sets none."""
         return None if self._configured is None else self._configured.server
 
     def reload(self, source: str | os.PathLike[str] | Config | None = None) -> Reload:
-        """Take another configuration while events are matched, all of it or nothing.
+        """Apply another configuration while events are matched, completely or not at all.
 
-        What may change so is marked in docs/configuration.md. The files of subscriptions are not read again.
+        docs/configuration.md marks the settings that may change this way. The files of subscriptions are not read again.
 
         Args:
-            source: as of `from_config`; by default where the last good one came from, read again.
+            source: as of `from_config`; by default the source of the last good configuration, read again.
 
         Raises:
             ConfigError: this engine was made without a configuration.
-            BulkConfigError: all that is wrong, or every place that would need a new engine; nothing was changed.
+            BulkConfigError: the configuration has faults, or changes settings that need a new engine. The error lists all of
+                them; nothing was changed.
             OSError: the file cannot be read; nothing was changed.
         """
         if self._configured is None:
@@ -241,7 +243,7 @@ class Engine:
         return self._configured.reload(source, self._reconfigure)
 
     def refuse_reload(self, error: Exception) -> None:
-        """Note that a configuration around this engine was not taken, and why, as `last_reload` and the metrics tell."""
+        """Record that a configuration around this engine was refused, and why, for `last_reload` and the metrics."""
         if self._configured is not None:
             self._configured.refuse(error)
 
@@ -253,18 +255,18 @@ class Engine:
         self._core.reconfigure(self._options)
         self._bloom.reconfigure(self._options)
 
-    # Changing what is held. Every one of these is atomic and returns what it changed.
+    # Changing the subscriptions. Each of these methods is atomic and returns what it changed.
 
     def add(self, subscription: Source, *, replace: bool = False) -> Changes:
         """Add one subscription.
 
         Args:
             subscription: a `Subscription`, a mapping, or JSON text.
-            replace: put it in the place of one with the same id, if there is one.
+            replace: replace a subscription with the same id, if there is one.
 
         Raises:
-            SubscriptionError: it cannot be accepted; nothing was changed.
-            DuplicateSubscriptionError: its id is held and not *replace*.
+            SubscriptionError: the subscription is invalid; nothing was changed.
+            DuplicateSubscriptionError: the engine has its id already, and *replace* is not set.
         """
         try:
             return self._written(self._core.write([subscription], "replace" if replace else "add"))
@@ -274,33 +276,33 @@ class Engine:
             raise error from None
 
     def replace(self, subscription: Source) -> Changes:
-        """Put a subscription in the place of the one with its id, or add it where there is none.
+        """Replace the subscription with the same id, or add it if the id is new.
 
-        Every event sees the old or the new one, also where tenant or collection differ.
-        It keeps its place in the order of adding.
+        Every event sees the old or the new one, also if they differ in tenant or collection. The subscription keeps its place in
+        the order of adding.
 
         Raises:
-            SubscriptionError: it cannot be accepted; the old one stays.
+            SubscriptionError: the subscription is invalid; the old one stays.
         """
         return self.add(subscription, replace=True)
 
     def add_many(self, subscriptions: Iterable[Source], *, replace: bool = False, on_error: OnError = "raise") -> Changes:
         """Add subscriptions at once, by default all or none.
 
-        An id that comes twice in one call is an error in its second place, with *replace* too.
+        The second use of an id in one call is an error, also with *replace*.
 
         Args:
             subscriptions: any mix of `Subscription`, mappings and JSON text; read to the end before anything changes.
-            replace: put them in the place of those with the same ids.
+            replace: replace subscriptions with the same ids.
             on_error: `raise`, or `skip` to add the good ones and return the bad in `Changes.errors`.
 
         Raises:
-            BulkSubscriptionError: some are bad; `errors` has each with index, id, place and reason. Nothing was changed.
+            BulkSubscriptionError: some are bad; `errors` lists each with index, id, place and reason. Nothing was changed.
         """
         return self._written(self._core.write(several(subscriptions), "replace" if replace else "add", skip=skips(on_error)))
 
     def add_jsonl(self, source: LineSource, *, replace: bool = False, on_error: OnError = "raise") -> Changes:
-        """Add the subscriptions of a JSON-lines file, one a line, as `add_many` does; `index` of an error is its line from 0.
+        """Add the subscriptions of a JSON-lines file, one per line, as `add_many` does; an error's `index` is its line, from 0.
 
         Args:
             source: a path, bytes, or a binary file object; gzip and zstd are recognised.
@@ -312,7 +314,7 @@ class Engine:
         return self._written(write_lines(self._core, source, self._options, mode, skip=skips(on_error)))
 
     def remove(self, subscription_id: str) -> Changes:
-        """Remove one subscription; an id that is not held changes nothing, so `if engine.remove(id):` tells."""
+        """Remove one subscription. An unknown id changes nothing and returns false changes: `if engine.remove(id):`."""
         return self._written(self._core.remove(selection([subscription_id], None, None, None)))
 
     def remove_many(
@@ -323,15 +325,15 @@ class Engine:
         tenant: str | None = None,
         collection: str | None = None,
     ) -> Changes:
-        """Remove the subscriptions that meet every criterion given.
+        """Remove the subscriptions that meet every given criterion.
 
         Args:
-            ids: only these; those that are not held are passed over.
-            tenant: as in force, with the default filled in; `"*"` selects those of every tenant.
+            ids: only these; unknown ids are ignored.
+            tenant: the effective tenant, with the default filled in; `"*"` selects subscriptions to every tenant.
             collection: `"*"` selects those of every collection.
 
         Raises:
-            TypeError: no criterion; `apply([])` removes everything.
+            TypeError: there is no criterion; `apply([])` removes everything.
         """
         if ids is None and gateway_id is None and tenant is None and collection is None:
             raise TypeError("remove_many() needs at least one criterion; apply([]) removes everything")
@@ -340,7 +342,7 @@ class Engine:
         return self._written(self._core.remove(selection(ids, gateway_id, tenant, collection)))
 
     def apply(self, desired: Iterable[Source]) -> Changes:
-        """Make the engine hold exactly these subscriptions, in one step.
+        """Replace all subscriptions of the engine by exactly these, in one step.
 
         Raises:
             BulkSubscriptionError: some are bad; nothing was changed.
@@ -352,23 +354,23 @@ class Engine:
         self._cel_errors.forget(chain(changes.replaced, changes.removed))
         return changes
 
-    # Looking at what is held
+    # Reading the subscriptions
 
     def get(self, subscription_id: str) -> Subscription | None:
-        """Return a subscription, or None where the id is not held."""
+        """Return a subscription, or None if the id is unknown."""
         return self._core.get(subscription_id) if is_text(subscription_id) else None
 
     def subscriptions(
         self, *, tenant: str | None = None, collection: str | None = None, gateway_id: str | None = None
     ) -> list[Subscription]:
-        """Return the subscriptions that meet every criterion given (see `remove_many`), in order of adding."""
+        """Return the subscriptions that meet every given criterion (see `remove_many`), in order of adding."""
         return self._core.select(selection(None, gateway_id, tenant, collection))
 
     def __len__(self) -> int:
         return len(self._core)
 
     def __bool__(self) -> bool:
-        # Without this an engine that holds nothing yet would be false, and `engine or Engine()` a trap.
+        # Without this an empty engine would be false, and `engine or Engine()` a trap.
         return True
 
     def __contains__(self, subscription_id: object) -> bool:
@@ -383,9 +385,10 @@ class Engine:
         """Return the subscriptions that match an event.
 
         Args:
-            event: a JSON object as UTF-8 bytes, as text, or as a mapping; None for one without a value, a tombstone of Kafka.
-            tenant: wins over what the event says.
-            collection: wins over what the event says.
+            event: a JSON object as UTF-8 bytes, as text, or as a mapping; None for an event without a value, such as a tombstone
+                of Kafka.
+            tenant: overrides the event's own tenant.
+            collection: overrides the event's own collection.
 
         Raises:
             EventError: the event cannot be read.
@@ -401,7 +404,7 @@ class Engine:
         return self._core.match_count(event, tenant, collection)
 
     def matches_any(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> bool:
-        """Tell whether any subscription matches an event. Raises EventError."""
+        """Return whether any subscription matches an event. Raises EventError."""
         return self._core.matches_any(event, tenant, collection)
 
     def match_batch(
@@ -412,11 +415,11 @@ class Engine:
         *,
         threads: int | None = None,
     ) -> BatchMatches:
-        """Match several events on one state of the engine, with less effort for each than one by one.
+        """Match several events on one state of the engine, at a lower cost for each than one by one.
 
         Args:
-            threads: how many to use, this one included, with the GIL released, if not as many as the engine was told; the
-                reference backend uses one.
+            threads: threads to use, this one included, with the GIL released; by default the engine's setting. The reference
+                backend uses one.
 
         Returns:
             A sequence aligned with *events*: `Matches`, or the `EventError` in a bad event's place, with its `index`.
@@ -457,17 +460,17 @@ class Engine:
     ) -> Iterator[StreamResult] | AsyncGenerator[StreamResult]:
         """Match a stream of events, a few at once; results come in the order of the events, one for each.
 
-        Each batch is matched on the state of the engine at that time. Up to *batch_size* events are read ahead of their results.
+        Each batch is matched on the state of the engine at that time. Up to *batch_size* events are read before their results.
 
         Args:
-            events: an iterable, whose batches are full, so its events should be there without waiting; or an asynchronous one,
-                of which what has come is matched without waiting for more.
-            batch_size: events that are matched at once, at most, if not as many as the engine was told.
+            events: an iterable, whose batches are full, so its events should be available without waiting; or an asynchronous
+                iterable, whose available events are matched without waiting for more.
+            batch_size: at most this many events are matched at once; by default the engine's setting.
             threads: as in `match_batch`.
 
         Returns:
-            An iterator, asynchronous as *events* are: `Matches`, or the `EventError` in a bad event's place, whose `index` is the
-            position in the stream. What *events* raises comes after the results of the events before.
+            An iterator, asynchronous if *events* is: `Matches`, or the `EventError` in a bad event's place, whose `index` is the
+            position in the stream. An error that *events* raises comes after the results of the events before it.
         """
         at_once = self._at_once(batch_size)
         match = partial(self.match_batch, tenant=tenant, collection=collection, threads=self._threads(threads))
@@ -488,15 +491,15 @@ class Engine:
     ) -> Iterator[LineResult]:
         """Match each line of a JSON-lines source as it is read, in constant memory.
 
-        Lines are matched as they come, a few at once, on the state of the engine at that time. A bad line is reported in its
+        Lines are matched as they arrive, a few at once, on the state of the engine at that time. A bad line is reported in its
         place, and the others match.
 
         Args:
             source: a path, bytes, a binary file object, or an iterable of the text in pieces, cut anywhere; gzip and zstd are
-                recognised. Events that are no lines of a text go to `match_stream`.
-            batch_size: lines that are matched at once, at most, if not as many as the engine was told; no line waits for one that
-                has not come yet.
-            threads: as in `match_batch`; they match more lines at once, if nobody says how many.
+                recognised. For events that are not lines of a text, use `match_stream`.
+            batch_size: at most this many lines are matched at once; by default the engine's setting. A line never waits for one
+                that has not arrived yet.
+            threads: as in `match_batch`; with more threads, the default batch has more lines.
         """
         threads = self._threads(threads)
         at_once = self._at_once(batch_size, AT_ONCE if threads == 1 else threads * AT_ONCE_A_THREAD)
@@ -515,21 +518,21 @@ class Engine:
     ) -> ArrowMatches:
         """Match an Arrow array of events on one state of the engine, into Arrow batches.
 
-        The native backend reads the array's buffers where they lie and writes those of the batches: no Python object is made
-        for an event or a match.
+        The native backend reads the array's buffers in place and writes those of the batches: it makes no Python object for an
+        event or a match.
 
         Args:
             events: of `binary`, `string` or their `large_` kinds; anything with `__arrow_c_array__` or `__arrow_c_stream__`.
             tenant: as in `match`.
             collection: as in `match`.
             threads: as in `match_batch`; with *max_matches* one thread matches.
-            max_matches: the first event with which there are so many matches is the last that is matched. `ArrowMatches.events`
-                has a row for each event that was, so `events.slice(result.events.num_rows)` is what is left.
+            max_matches: stop after the first event that reaches this number of matches. `ArrowMatches.events` has a row for each
+                matched event, so `events.slice(result.events.num_rows)` is the rest.
 
         Raises:
-            ImportError: there is no pyarrow.
-            TypeError: *events* are no Arrow array of texts.
-            ValueError: an array whose buffers are not those of a valid one, or a *max_matches* under 1.
+            ImportError: pyarrow is not installed.
+            TypeError: *events* is not an Arrow array of texts.
+            ValueError: an array has invalid buffers, or *max_matches* is under 1.
         """
         threads = self._threads(threads)
         if max_matches is not None:
@@ -546,13 +549,13 @@ class Engine:
         *,
         threads: int | None = None,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Tell what the events of an Arrow array are called and where they belong, without matching them.
+        """Return the names of the events of an Arrow array and where they belong, without matching them.
 
-        Such events are counted by no metric. Arguments and errors are those of `match_arrow`.
+        Metrics do not count these events. Arguments and errors are those of `match_arrow`.
 
         Returns:
             `ArrowMatches.events` and `ArrowMatches.rejected`, as `match_arrow` returns them; a row without a tenant that was not
-            rejected was ignored. Where validation is lazy, `match_arrow` may reject more: it reads more of an event.
+            rejected was ignored. With lazy validation, `match_arrow` may reject more, because it reads more of an event.
         """
         threads = self._threads(threads)
         if tenant is not None or collection is not None:
@@ -575,11 +578,11 @@ class Engine:
     def explain(
         self, event: EventSource, subscription_id: str, tenant: str | None = None, collection: str | None = None
     ) -> Explanation:
-        """Tell why a subscription matches an event, or why not: each condition, the value seen, and the outcome.
+        """Explain why a subscription matches an event, or why not: each condition, the value seen, and the outcome.
 
         Raises:
             EventError: the event cannot be read.
-            UnknownSubscriptionError: the id is not held.
+            UnknownSubscriptionError: the engine does not have the id.
         """
         subscription = self.get(subscription_id)
         if subscription is None:
@@ -597,15 +600,15 @@ class Engine:
         *,
         max_subscriptions: int = 1000,
     ) -> NearMisses:
-        """Return the subscriptions that do not match an event for one condition alone, the nearest first.
+        """Return the subscriptions that fail to match an event by exactly one condition, the nearest first.
 
-        The operands of an expression that are joined by `&&` count as conditions of their own.
+        The operands of an expression that are joined by `&&` count as separate conditions.
 
         Args:
-            n: how many to return, at most.
+            n: return at most this many.
             tenant: as in `match`.
             collection: as in `match`.
-            max_subscriptions: how many of the event's tenant and collection to examine, at most; some 5,000 a second.
+            max_subscriptions: examine at most this many of the event's tenant and collection; about 5,000 take a second.
 
         Raises:
             EventError: the event cannot be read.
@@ -618,10 +621,10 @@ class Engine:
         return near_misses(self, event, n, tenant, collection, max_subscriptions)
 
     def plan(self, subscription_id: str) -> Plan:
-        """Tell how a subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual.
+        """Return how a subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual.
 
         Raises:
-            UnknownSubscriptionError: the id is not held.
+            UnknownSubscriptionError: the engine does not have the id.
         """
         plan = self._core.plan(subscription_id) if is_text(subscription_id) else None
         if plan is None:
@@ -629,12 +632,12 @@ class Engine:
         return plan
 
     def dump(self, max_subscriptions: int = 1000) -> str:
-        """Print how the subscriptions are held: partitions, segments, buckets, what each asks, and where it leads.
+        """Print how the subscriptions are stored: partitions, segments, buckets, the condition of each, and where it leads.
 
         The reference has no index, and prints the conditions of each subscription.
 
         Args:
-            max_subscriptions: what is more is counted, not printed. Printing costs as much as indexing once more.
+            max_subscriptions: further subscriptions are counted, not printed. Printing costs as much as indexing once more.
         """
         if max_subscriptions < 0:
             raise ConfigError(f"expected a number of subscriptions, not {max_subscriptions}", place="max_subscriptions")
@@ -648,14 +651,14 @@ class Engine:
         *,
         max_events: int = 10_000,
     ) -> list[Finding]:
-        """Return what is suspicious, in order of adding: never or always matching, duplicates, slow, probable mistakes.
+        """Return suspicious subscriptions, in order of adding: never or always matching, duplicates, slow, probable mistakes.
 
         Args:
-            events: real ones, of which those that cannot be read are left out. Then what none of them has is found, too: fields
-                that a subscription asks for, its collection, its types.
+            events: real events; those that cannot be read are skipped. With events, lint also reports fields, collections and
+                types that subscriptions use and none of the events has.
             tenant: of the events, as in `match`.
             collection: of the events, as in `match`.
-            max_events: how many to look at, at most; some 5,000 a second.
+            max_events: examine at most this many; about 5,000 take a second.
         """
         check_positive("max_events", max_events)
         check_names(tenant, collection)
@@ -672,21 +675,21 @@ class Engine:
 
     @property
     def cel_functions(self) -> Mapping[str, Callable[..., Any]]:
-        """The functions in Python that expressions of the portable evaluator may call, by name; fixed for the engine's life."""
+        """The Python functions that expressions of the portable evaluator may call, by name; fixed for the engine's life."""
         return self._options.cel_functions
 
     @property
     def cel_errors(self) -> CelErrors:
-        """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md 4.3).
+        """The number of CEL evaluations that ended in an error, and so without a match, by reason (semantics.md 4.3).
 
         `cel_errors.worst` names the subscriptions with the most errors.
         """
-        # A few more, since an event may still have failed for one that was being removed.
+        # A few more, because an event may still have failed for a subscription that was being removed.
         worst = [each for each in self._cel_errors.worst(10 * WORST) if each.subscription_id in self]
         return CelErrors(self._cel_errors.counts, tuple(worst[:WORST]))
 
     def stats(self) -> Stats:
-        """Return what it holds and what it did, in all and for each collection; printed, it is a table."""
+        """Return the engine's contents and activity, in total and for each collection; printed, it is a table."""
         with NO_FORK:
             from streamer.engine.stats import read_stats
         for state in self._bloom.filters():
@@ -695,7 +698,7 @@ class Engine:
 
     @property
     def metrics(self) -> EngineMetrics:
-        """Its metrics for Prometheus: `engine.metrics.register()` puts them on a registry (docs/metrics.md)."""
+        """The engine's metrics for Prometheus: `engine.metrics.register()` puts them on a registry (docs/metrics.md)."""
         return EngineMetrics(self)
 
     def serve_metrics(
@@ -708,20 +711,20 @@ class Engine:
         collections: int = 20,
         tenants: bool = False,
     ) -> Server:
-        """Serve the metrics over HTTP, in a thread, until what is returned is closed.
+        """Serve the metrics over HTTP, in a thread, until the returned server is closed.
 
-        In prometheus_client's multiprocess mode they are those of all processes.
+        In prometheus_client's multiprocess mode it serves the metrics of all processes.
 
         Args:
-            port: 0 for any that is free; `Server.port` tells.
+            port: 0 for any free port; read it from `Server.port`.
             addr: `0.0.0.0` for every address of this machine.
-            registry: serve all that is on it; by default one of its own, with this engine and this process.
+            registry: serve everything on it; by default a new registry with this engine and this process.
             name: as of `EngineMetrics.register`.
             collections: as of `EngineMetrics.register`.
             tenants: as of `EngineMetrics.register`.
 
         Raises:
-            OSError: it cannot listen there.
+            OSError: the address cannot be used.
         """
         from streamer.metrics import serve
 
@@ -747,7 +750,7 @@ class Engine:
 
 
 def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, on_bare: OnBare, seed: int | None) -> Core:
-    # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
+    # Imported on use, so that a test may change the backend, and because the native core may be missing.
     if _backend.BACKEND == "native":
         from streamer.native.core import NativeCore
 

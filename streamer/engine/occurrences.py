@@ -1,17 +1,17 @@
-"""What subscriptions ask for, and which of it real events have: fields, collections, types.
+"""Which fields, collections and types of subscriptions real events have.
 
 ```
-subscriptions ─► paths asked for, as a tree for each collection ─► events cross out what they have ─► what is left
+subscriptions ─► their paths, as a tree for each collection ─► events cross out the paths that they have ─► the rest
                                                                          └─► some names that they have: suggestions
 ```
 
-The tree of documents is walked by member names alone, as filters and CEL walk (semantics.md 3.1). That of whole events is walked
-through arrays, as patterns do (5.4). A branch that was seen is cut off, so events cost less and less to look at.
+The tree of documents is walked only by member names, as filters and CEL do (semantics.md 3.1). The tree of whole events is walked
+through arrays, as patterns do (5.4). A seen branch is cut off, so later events cost less.
 
-Invariant: a path is in its tree and not marked as seen only if no event had it. How many other names the events have matters for
-suggestions alone, for which so many are kept.
+Invariant: a path is in its tree and not marked as seen only if no event had it. The number of other names that are kept affects
+only suggestions.
 
-Memory: the paths that subscriptions ask for, and at most `MAX_NAMES` names. Time: for each event, reading it and walking it once.
+Memory: the paths of subscriptions, and at most `MAX_NAMES` names. Time: for each event, reading it and walking it once.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 #: Names of fields and of collections that are kept for suggestions, over all collections.
 MAX_NAMES: Final = 100_000
-#: So many suggestions are looked for: each costs up to some milliseconds.
+#: Search at most this many suggestions: each costs up to some milliseconds.
 MAX_SUGGESTIONS: Final = 1_000
-#: Longer names are cut where they are shown, and never suggested.
+#: Longer names are shortened in messages, and never suggested.
 _SHOWN: Final = 80
 
 Steps: TypeAlias = tuple[str, ...]
@@ -54,7 +54,7 @@ Steps: TypeAlias = tuple[str, ...]
 @final
 @dataclass(slots=True)
 class _Node:
-    """A name that is asked for, and those below it of which some have not been seen."""
+    """A name that subscriptions use, and those below it of which some have not been seen."""
 
     seen: bool = False
     pending: dict[str, _Node] = field(default_factory=dict)
@@ -65,19 +65,19 @@ class _Node:
             node = node.pending.setdefault(name, _Node())
 
     def at(self, path: Steps) -> _Node | None:
-        """Return what is asked for at a path; None where nothing is left there."""
+        """Return the unseen names at a path; None if every one was seen."""
         node: _Node | None = self
         for name in path:
             node = None if node is None else node.pending.get(name)
         return node
 
     def lacks(self, path: Steps) -> bool:
-        """Whether a path that was asked for has not been seen."""
+        """Return whether a path has not been seen."""
         node = self.at(path)
         return node is not None and not node.seen
 
     def cross_out(self, value: Any, *, through_lists: bool) -> None:
-        """Mark what a value has of what is asked for below this name."""
+        """Mark the paths below this name that a value has."""
         stack: list[tuple[_Node, Any]] = [(self, value)]
         while stack:
             node, value = stack.pop()
@@ -94,7 +94,7 @@ class _Node:
                         stack.append((below, value[name]))
 
     def cross_out_unknown(self, path: Steps) -> None:
-        """Mark a path whose value the source did not carry, and all that may be in it."""
+        """Mark a path whose value the source did not carry, and every path below it."""
         node: _Node | None = self
         for name in path[:-1]:
             node = None if node is None else node.pending.get(name)
@@ -108,10 +108,10 @@ class _Node:
 @final
 @dataclass(slots=True)
 class _Asked:
-    """What the subscriptions to one collection ask for, or those to every collection, and what its events have.
+    """The fields that subscriptions to one collection, or to every collection, use, and the fields that its events have.
 
     Attributes:
-        events: how many there were.
+        events: number of events.
         documents: paths of filters and CEL, in `data` and `before` alike.
         whole: paths of patterns.
         types: of the events.
@@ -129,14 +129,14 @@ class _Asked:
 
 @final
 class Occurrences:
-    """Looks at events, one after the other, and then tells what subscriptions ask for and none of these has. For one thread.
+    """Examines events, one after the other, and then reports what subscriptions use and none of the events has. For one thread.
 
     Attributes:
-        events: how many were looked at, ignored ones left out.
+        events: number of examined events, without ignored ones.
     """
 
     def __init__(self, engine: Engine) -> None:
-        """Begin with the subscriptions that an engine holds."""
+        """Begin with the subscriptions of an engine."""
         self._engine = engine
         self._options = engine._options
         layout = self._options.layout
@@ -177,12 +177,12 @@ class Occurrences:
         if asked.whole.pending:
             asked.whole.cross_out(event.raw, through_lists=True)
             self._keep_names(asked.some_whole, event.raw, through_lists=True)
-            # What was in one document is a field of the other, too.
+            # A name seen in one document is a field of the other, too.
             for node in filter(None, map(asked.whole.at, self.places)):
                 for document in documents:
                     node.cross_out(document, through_lists=True)
         for pointer in event.unknown:
-            # Of a document that is unknown as a whole, no field is known to be there.
+            # If a document is unknown as a whole, none of its fields is known to exist.
             for at in (event.data_at, event.before_at):
                 if at is not None and pointer[: len(at)] == at and len(pointer) > len(at) and pointer[-1] != REST:
                     asked.documents.cross_out_unknown(pointer[len(at) :])
@@ -210,7 +210,7 @@ class Occurrences:
             level = below
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what no event had, in order of adding; nothing where there was no event."""
+        """Yield findings about missing fields, in order of adding; the result is empty without events."""
         if not self.events:
             return
         suggestions = _Suggestions(self)
@@ -249,7 +249,7 @@ class Occurrences:
 
 
 def not_in_events(engine: Engine, events: Iterable[EventSource], tenant: str | None, collection: str | None) -> Iterator[Finding]:
-    """Yield what subscriptions ask for and none of some events has; those that cannot be read are left out."""
+    """Yield what subscriptions use and none of some events has; events that cannot be read are skipped."""
     seen: Occurrences | None = None
     for event in events:
         seen = seen or Occurrences(engine)
@@ -260,18 +260,18 @@ def not_in_events(engine: Engine, events: Iterable[EventSource], tenant: str | N
 
 
 class _Suggestions:
-    """Names that events have, nearest to one that none has; each is looked for once, and so many in all."""
+    """Names of events that are nearest to a missing one; each is searched once, and the total is bounded."""
 
     def __init__(self, seen: Occurrences) -> None:
         self._seen = seen
         self._found: dict[tuple[str | None, str | None, Steps], str] = {}
 
     def of_collection(self, name: str) -> str:
-        """Return how a sentence about a collection goes on: which one there is."""
+        """Return the end of a sentence about a collection: which one there is."""
         return self._looked_up((None, None, (name,)), lambda: self._near_collection(name))
 
     def of_field(self, collection: str | None, root: str | None, path: Steps) -> str:
-        """Return how a sentence about a field goes on: what is there instead, or why nothing can be."""
+        """Return the end of a sentence about a field: the name that events have instead, or why there is none."""
         asked = self._seen._asked[collection]
         if root is None:
             return self._looked_up((collection, root, path), lambda: _near_field(path, asked.some_whole, self._seen.places))
@@ -290,7 +290,7 @@ class _Suggestions:
 
 
 def _near_field(path: Steps, kept: Mapping[str, Any], places: Iterable[Pointer]) -> str:
-    """Of a path in a document only what is in the document is near."""
+    """For a path in a document only names in the document are near."""
     at = max((place for place in places if len(path) > len(place) and path[: len(place)] == place), key=len, default=())
     document: Any = kept
     for name in at:
@@ -332,7 +332,7 @@ def _collection(members: Mapping[str, Any]) -> str | None:
 
 
 def _paths(members: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Steps]]:
-    """Yield the place, the document (None is the whole event) and the path of each field that a subscription asks for."""
+    """Yield the place, the document (None is the whole event) and the path of each field that a subscription uses."""
     for index, given in enumerate(members.get("filters", ())):
         yield f"filters[{index}].field", "data", parse_path(given["field"])
     for root, *names in sorted(likely_paths(members.get("cel", ""))):

@@ -1,4 +1,4 @@
-"""Where the parts of a change event stand in it (semantics.md section 1)."""
+"""The places of the parts of a change event (semantics.md section 1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
 RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents"]
-#: What a word means in `type_map` besides: such an event matches nobody.
+#: An extra word in `type_map`: an event of such a type has no matches.
 IGNORE = "ignore"
 MEANINGS = (*EVENT_TYPES, IGNORE)
 NoChange = Literal["match", "ignore"]
@@ -48,28 +48,28 @@ Way: TypeAlias = tuple[str | Pointer, ...]
 @final
 @dataclass(frozen=True)
 class EventLayout:
-    """Where the parts of an event stand, so that events of any shape can be matched.
+    """The places of an event's parts, so that events of any shape can be matched.
 
     Filters and CEL see these parts; patterns see the raw event. `id`, `tenant`, `collection`, `type`, `ts`, `topic`, `data`,
-    `before` and `unknown` are each a `Part`; left out, they stand where the preset `change` has them.
+    `before` and `unknown` are each a `Part`; an omitted part has its place in the preset `change`.
 
     Args:
-        type_map: what the event's own words for `type` mean, as `{"c": "insert", "t": "ignore"}`: an ignored event matches
-            nobody; other words are then an `EventError`.
+        type_map: the meaning of the event's own words for `type`, as `{"c": "insert", "t": "ignore"}`: an ignored event has no
+            matches; other words are then an `EventError`.
         ts_format: unit of an integer `ts`, or `rfc3339` for text.
-        no_change: what becomes of an event in which `type`, `data`, `before` and `unknown` all stand nowhere, as in a heartbeat:
-            `ignore`, so that it matches nobody, or `match`, so that its other parts are matched.
+        no_change: treatment of an event without `type`, `data`, `before` and `unknown`, such as a heartbeat: `ignore` (it has no
+            matches), or `match` (its other parts are matched).
         before_holds: `all` of the document before the change; a `partial` one, in which a member that `data` has and `before`
-            lacks is unknown, and of a delete all that `before` lacks; or only what was `changed`, so that all else is as in
-            `data`.
+            lacks is unknown, and in a delete every member that `before` lacks; or only the `changed` members, so that all other
+            members are as in `data`.
         unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
             `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
         encoded: `json` if `data` and `before` may be strings of JSON.
-        format: the wire format whose rules say what a record does not carry (semantics.md section 1, "Formats"), as in the preset
-            of that name; None for no such rules.
+        format: the wire format whose rules define the values that a record does not carry (semantics.md section 1, "Formats"), as
+            in the preset of that name; None for no such rules.
 
     Raises:
-        ConfigError: a part that is no such thing; `place` is its name.
+        ConfigError: a part is invalid; `place` is its name.
     """
 
     id: Part = "/id"
@@ -81,7 +81,7 @@ class EventLayout:
     data: Part = "/data"
     before: Part = "/before"
     unknown: Part = "/unknown"
-    # Held as sorted pairs, so that a layout hashes; given and shown as a mapping.
+    # Stored as sorted pairs, so that a layout hashes; the argument and the output are mappings.
     type_map: Mapping[str, str] | tuple[tuple[str, str], ...] | None = None
     ts_format: TimestampFormat = "ms"
     no_change: NoChange = "match"
@@ -123,7 +123,7 @@ class EventLayout:
         return () if texts is None else (texts,) if isinstance(texts, str) else tuple(texts)
 
     def pointers(self, part: str) -> tuple[Pointer, ...]:
-        """Return where to look for a part, in order; empty for a constant and for a part that is never there."""
+        """Return the places to look for a part, in order; empty for a constant and for a part that is never present."""
         return self._pointers[part]
 
     def ways(self, part: str) -> tuple[Way, ...]:
@@ -131,7 +131,7 @@ class EventLayout:
         return self._ways[part]
 
     def all_pointers(self) -> Iterator[Pointer]:
-        """Yield where any part may stand."""
+        """Yield the possible places of all parts."""
         for part in PARTS:
             yield from self._pointers[part]
 
@@ -156,25 +156,25 @@ class EventLayout:
         - `change`: the envelope of semantics.md 1.2.
         - `debezium`: Debezium's change event, with or without the `schema`/`payload` wrapper of Kafka Connect. The collection is
           `source.table` (`source.collection` of MongoDB), the types are `op` with `c` and `r` as insert, `ts` is `source.ts_ms`,
-          the commit time in the database, else the connector's `ts_ms`. There is no id, tenant and topic. `before` is partial,
-          Debezium's placeholders of an unavailable value are unknown, and so is what a delete of PostgreSQL may not carry;
-          documents may be JSON in a string, as MongoDB's are. Tables of one name in several schemas or databases are one
-          collection; a template for `collection` tells them apart (docs/engine.md). Truncates (`t`), messages (`m`) and what is
-          no change are ignored: heartbeats, transactions, changes of the schema.
-        - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` has only what was changed. Columns
+          the commit time in the database, else the connector's `ts_ms`. It has no id, tenant and topic. `before` is partial,
+          Debezium's placeholders of an unavailable value are unknown, and so are values that a delete of PostgreSQL may not
+          carry; documents may be JSON in a string, as MongoDB's are. Tables of one name in several schemas or databases are one
+          collection; a template for `collection` tells them apart (docs/engine.md). Truncates (`t`), messages (`m`) and records
+          without a change are ignored: heartbeats, transactions, changes of the schema.
+        - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` has only the changed columns. Columns
           that an update or delete lacks may not have been written. Changes of tables and databases are ignored.
         - `dms`: a row of AWS DMS, as it writes to Kinesis and Kafka. The collection is `schema-name.table-name`, a row of the
           first load is an insert; `before-image` and deletes may be partial. Records of `record-type: control` are ignored.
         - `supabase`: a database webhook of Supabase, or a change of Realtime. The collection is `schema.table`; `old_record`, and
           columns that are listed and left out, may not be carried.
         - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
-          `com.example.order.paid` and so the topic, and there is no insert, update or delete. Data
-          that is no object is no document.
+          `com.example.order.paid` and so the topic, and it has no insert, update or delete. Data that is not an object is not a
+          document.
         - `eventbridge`: an Amazon EventBridge event. The document is `detail`, the collection `source`, the topic `detail-type`.
         - `document`: the whole event is the document, of one tenant.
 
         Raises:
-            ConfigError: no preset of that name.
+            ConfigError: the preset is unknown.
         """
         if name not in EventLayout.PRESETS:
             near = _did_you_mean(name, EventLayout.PRESETS)
@@ -185,7 +185,7 @@ class EventLayout:
     def from_dict(members: Mapping[str, Any]) -> EventLayout:
         """Build a layout from JSON or YAML: pointers as text or lists, a constant as `{"constant": value}`, null for never.
 
-        What is left out is as in the preset that `"preset"` names, by default `change`.
+        Omitted members are as in the preset that `"preset"` names, by default `change`.
 
         Raises:
             ConfigError: an unknown member or a bad part; `place` is its name.
@@ -218,7 +218,7 @@ _MEMBERS = tuple(member.name for member in fields(EventLayout) if member.init)
 
 
 def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
-    """Return all that is wrong with what `EventLayout.from_dict` is given: the names that lead to it, and the reason."""
+    """Return all faults of the argument of `EventLayout.from_dict`: the names that lead to each, and the reason."""
     if not isinstance(members, Mapping):
         return [((), f"a layout is an object, not {type(members).__name__}")]
     found: list[tuple[tuple[str, ...], str]] = []
@@ -239,7 +239,7 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
         except ConfigError as error:
             found.append(((error.place,), error.reason))
     bad = {steps[0] for steps, _ in found}
-    # Whether parts go together can be told of good ones.
+    # Only for good parts can their combination be checked.
     if not bad & {"preset", "data", "before", "encoded"}:
         try:
             _made({name: members[name] for name in ("preset", *_MEMBERS) if name in members and name not in bad})
@@ -266,7 +266,7 @@ def _did_you_mean(word: object, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-#: What `decode_pointer` takes beside the empty text, as an expression of JSON Schema.
+#: The pointers that `decode_pointer` accepts, except for the empty text, as a pattern of JSON Schema.
 POINTER = "/([^~]|~[01])*"
 
 
@@ -290,7 +290,7 @@ def encode_pointer(pointer: Pointer) -> str:
     return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in pointer)
 
 
-#: Where a part is replaced, its pointer is followed by recursion.
+#: Replacing a part follows its pointer by recursion.
 MAX_STEPS = 64
 
 
@@ -333,7 +333,7 @@ def _way(text: str, name: str) -> Way:
 
 
 def _check_part(name: str, part: Any) -> tuple[str | tuple[str, ...] | Constant | None, tuple[Way, ...]]:
-    """Return a part as it is held, and what it may be made of."""
+    """Return a part in its stored form, and its possible sources."""
     if part is None:
         return None, ()
     if isinstance(part, str):
@@ -409,7 +409,7 @@ MAX_UNKNOWN_BYTES = 1_024
 
 
 def _check_unknown_value(texts: Any) -> str | tuple[str, ...] | None:
-    """Return the texts as they are held."""
+    """Return the texts in their stored form."""
     if texts is None:
         return None
     several = (texts,) if isinstance(texts, str) else texts
@@ -425,7 +425,7 @@ def _check_unknown_value(texts: Any) -> str | tuple[str, ...] | None:
 
 
 def _lies_in(pointer: Pointer, places: Sequence[Pointer]) -> bool:
-    """Tell whether a pointer is one of some places or leads into one."""
+    """Return whether a pointer is one of some places or leads into one."""
     return any(pointer[: len(place)] == place for place in places)
 
 

@@ -1,22 +1,22 @@
-"""Every worker has all subscriptions within reach: a snapshot travels as a file, and each opens what it meets.
+"""Give every worker all subscriptions: a snapshot travels as a file, and each worker opens the sections that its events need.
 
 ```
 driver    engine, or a file ─► a copy, verified, named by its bytes ─► added to the session
-workers   rows ─► mapInArrow: match_arrow on the sections of the collections that come by ─► matches
+workers   rows ─► mapInArrow: match_arrow on the sections of the collections that occur ─► matches
 ```
 
-Invariant: a file's name says what is in it, to the byte. So a name is added once for a session, means one file on every worker,
-and a process that has it open need not look again. All that is asked of a snapshot is asked of the copy: who replaces the file,
-or writes into it, changes nothing of what was begun.
+Invariant: a file's name identifies its content, to the byte. So a session adds a name once, the name means the same file on every
+worker, and a process that has it open need not look again. Everything is read from the copy: replacing the original file, or
+writing into it, does not affect a job that has begun.
 
-Cost: a snapshot is copied once by a process, and of equal subscriptions one copy is kept; it goes once to each machine, and its
-pages are shared by the machine's workers. There is no shuffle. Events are read where they lie, in Arrow's buffers.
+Cost: a process copies a snapshot once, and keeps one copy of equal subscriptions. The file goes once to each machine, and the
+machine's workers share its pages. There is no shuffle. Events are read in place, in Arrow's buffers.
 
-Portable Bloom filters, a file beside the snapshot, are asked first where `prune` says so: what they stop opens no section. It
-is not the default here: there is no shuffle to spare, and the engine has filters of its own, which answer in less time than it
-takes to read an event once more. Rejected: a broadcast variable (Spark Connect has none, it is pickled, and each Python process
-would hold a copy of its own); naming files by the digest of their snapshots (two saves of one engine have one digest and, since
-the seed of their hashes is random, different bytes, so that Spark refuses the second).
+With `prune`, portable Bloom filters, a file next to the snapshot, run first: an event that they stop opens no section. This is
+not the default: there is no shuffle to save, and the engine's own filters answer in less time than it takes to read an event a
+second time. Rejected: a broadcast variable (Spark Connect has none, it is pickled, and each Python process would have its own
+copy); naming files by the digest of their snapshots (two saves of one engine have one digest and, because the seed of their
+hashes is random, different bytes, so that Spark refuses the second).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Held:
-    """A snapshot that was copied to where nobody else writes, and verified there.
+    """A verified copy of a snapshot, in a directory that only this process writes.
 
     Attributes:
         directory: of the copy.
         file: the copy.
-        bytes: how many it has.
+        bytes: size of the copy in bytes.
     """
 
     directory: Directory
@@ -69,13 +69,13 @@ class Broadcast:
     """A snapshot that every worker of a session can open.
 
     Attributes:
-        digest: of what it holds, options included.
+        digest: of the contents, options included.
         held: the copy that Spark carries.
-        subscriptions: how many it holds.
-        bytes: how many the file has.
-        options: of `Engine`, with which its events are read.
-        guards: the file with a portable Bloom filter for each section; None where none was asked for.
-        functions: what its expressions for cel-python may call; no file holds these.
+        subscriptions: number of subscriptions.
+        bytes: size of the file in bytes.
+        options: of `Engine`, for reading events.
+        guards: the file with a portable Bloom filter for each section; None without `prune`.
+        functions: Python functions that its cel-python expressions may call; files never contain them.
     """
 
     digest: str
@@ -92,11 +92,11 @@ class Broadcast:
         return self.held.file.name
 
     def take_back(self, spark: SparkSession) -> None:
-        """Say that nothing needs it any more: what was shipped for nothing else is taken back, as far as Spark lets it."""
+        """Release what was shipped for this job; files that nothing else uses are removed, as far as Spark allows it."""
         release(spark, self.held.file, self.guards)
 
 
-#: What this process holds, by digest: what is equal is held once, as long as anything needs it.
+#: The copies of this process, by digest: one for equal contents, for as long as it is in use.
 _HELD: Final[WeakValueDictionary[str, Held]] = WeakValueDictionary()
 #: The filters of each.
 _GUARDS: Final[WeakKeyDictionary[Held, Kept]] = WeakKeyDictionary()
@@ -104,14 +104,14 @@ _LOCK: Final = Lock()
 
 
 def hold(source: Engine | str | os.PathLike[str]) -> Held:
-    """Copy a snapshot of this machine, or make one of an engine as it is now, and verify the copy.
+    """Copy a snapshot of this machine, or make one of an engine's current state, and verify the copy.
 
-    What is held already is not copied again.
+    An existing copy is reused.
 
     Raises:
-        SnapshotError: a file that is none, or damaged.
+        SnapshotError: the file is not a snapshot, or it is damaged.
         ConfigError: it is of another file system.
-        OSError: it cannot be read, or a copy of it cannot be written.
+        OSError: the file cannot be read, or the copy cannot be written.
     """
     if not isinstance(source, Engine):
         source = on_driver(source)
@@ -131,7 +131,7 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
                 held = _HELD[directory.digest] = Held(replace(directory, path=str(kept.path)), kept, size)
             return held
     except SnapshotError as error:
-        # Of the file that was named, instead of its copy.
+        # The message names the given file, not its copy.
         named = "" if isinstance(source, Engine) else os.fspath(source)
         raise SnapshotError(error.reason, path=named, place=error.place) from None
     finally:
@@ -140,7 +140,7 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
 
 
 def hold_any(spark: SparkSession, source: Engine | str | os.PathLike[str]) -> Held:
-    """Hold a snapshot that may be of any file system that Spark knows. Raises what `hold` and `Storage` do."""
+    """Copy and verify a snapshot on any file system that Spark can read. Raises the errors of `hold` and `Storage`."""
     place = None if isinstance(source, Engine) else storage(spark, source)
     if place is None:
         return hold(source)
@@ -154,19 +154,19 @@ def hold_any(spark: SparkSession, source: Engine | str | os.PathLike[str]) -> He
 def ship(
     spark: SparkSession, source: Engine | Held | str | os.PathLike[str], *, prune: bool = False, functions: Carried | None = None
 ) -> Broadcast:
-    """Make a snapshot known to all workers of a session, classic or Connect. Of what is known already nothing is sent.
+    """Ship a snapshot to all workers of a session, classic or Connect. A snapshot that they have is not sent again.
 
     The file stays with driver and workers until they end, or until `take_back`.
 
     Args:
-        source: an engine, of which a snapshot is made now; a snapshot that is held, or its path in any file system of Spark's.
-        prune: with a portable Bloom filter for each of its sections, which the driver compiles for that.
+        source: an engine, whose snapshot is made now; a copied snapshot, or its path in any file system of Spark's.
+        prune: also ship a portable Bloom filter for each section, which the driver compiles.
         functions: for a snapshot; an engine has its own.
 
     Raises:
-        SnapshotError: a file that is none, or damaged, or calls a function that is not given.
-        ConfigError: a function that cannot travel.
-        OSError: it cannot be read, or a copy of it cannot be written.
+        SnapshotError: the file is not a snapshot, is damaged, or calls a function that is missing.
+        ConfigError: a function cannot travel to the workers.
+        OSError: the file cannot be read, or the copy cannot be written.
     """
     held = source if isinstance(source, Held) else hold_any(spark, source)
     directory = held.directory

@@ -1,4 +1,4 @@
-"""Nobody has all subscriptions: each collection's are compiled where its events come together.
+"""Split the subscriptions over the workers: each collection's are compiled on the worker that gets its events.
 
 ```
 subscriptions ─► count by (tenant, collection) ─► split the large ones ─► one Bloom filter a part ─► a file on every machine
@@ -12,26 +12,26 @@ each subscription (group, 0, text) ──┘  in one number ──────�
 
 A *part* is a slice of the subscriptions of one (tenant, collection), either of which may be `*`. A subscription is in one part;
 an event goes to each part that it can match: those of (tenant, collection), (tenant, every), (every, collection), (every,
-every), as the engine's own partitions are asked. So subscriptions to every collection are compiled once and not in each
-collection. Replicating them would cost their number times that of the collections. Routing an event to up to four parts costs
-what the filters of these let pass.
+every), just like an engine looks into its partitions. So subscriptions to every collection are compiled once and not in each
+collection. Replicating them would cost their number times the number of collections. Routing an event to up to four parts costs
+only the events that the filters of these parts let pass.
 
 Invariant: a row's group follows from the row alone, never from its place in a task. The salt is a hash of the event, the split
 a hash of the subscription's id. So a shuffle that is computed again after a worker was lost gives every row to its group again.
-Each group checks that as many subscriptions came as were counted; where the subscriptions or the events changed between the
+Each group checks that it received as many subscriptions as were counted. If the subscriptions or the events changed between the
 passes, the job fails rather than lose a match.
 
-A *hot* part is one that many events go to. Hot parts that a worker can hold together are matched *in place*, as broadcast does
-it: the cluster compiles a snapshot of them, and their events stay where they lie. That costs a second look at all events, so it
-is done where these parts get a share of them that pays for it. A hot part that has no room is salted. That is much of the work,
-and Spark's hash sends two of its groups to one task now and then. So Spark is asked where each of some salts would go, and those
-are taken that go to different partitions.
+A *hot* part gets many events. Hot parts that fit into a worker together are matched *in place*, like under broadcast: the cluster
+compiles a snapshot of them, and their events stay where they are. That costs a second look at all events, so it is done only if
+these parts get a large enough share of the events. A hot part that does not fit is salted. Salted groups are much of the work,
+and Spark's hash sometimes sends two of them to one task. So the plan computes with Spark's hash the partition of each of some
+salts, and picks salts that go to different partitions.
 
-Cost: subscriptions are read three times and parsed lightly each time, events twice, or three times where some are matched in
-place. An event is shuffled once for each part whose filter lets it pass. The subscriptions of a part are shuffled and compiled
-once for each salt. A worker holds the subscriptions of one part, or of those that are matched in place, and a batch of events.
-The driver holds a count for each part that events touch, and one row at a time of what goes to a file: the parts' filters, and
-the snapshot of the hot parts.
+Cost: subscriptions are read three times and parsed lightly each time; events are read twice, or three times if some are matched
+in place. An event is shuffled once for each part whose filter lets it pass. The subscriptions of a part are shuffled and compiled
+once for each salt. A worker keeps the subscriptions of one part, or of the parts that are matched in place, and a batch of
+events. The driver keeps a count for each part that events touch, and one row at a time of a file's contents: the parts' filters,
+and the snapshot of the hot parts.
 
 Rejected: `cogroup().applyInArrow`. It hands over both sides of a group as tables, so that all events of a group are in memory
 at once, and starts an Arrow stream for each of them. One sorted shuffle of both kinds is this join as a stream. Salts by a
@@ -86,10 +86,10 @@ from streamer.spark.worker import EVENT, Pass, by_reading, by_snapshot, inner
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: Bad subscriptions that are told of one by one.
+#: Bad subscriptions that are reported one by one.
 MOST_ERRORS: Final = 1000
-#: Of all events, those that must go to the parts that are matched in place. A second look at an event costs about a fourth of
-#: what a shuffled one costs.
+#: The least share of all events that must go to the parts that are matched in place. A second look at an event costs about a
+#: fourth of a shuffle of it.
 LEAST_SHARE: Final = 0.25
 #: Salts that a hot part can have, among which those are chosen whose groups go to different partitions.
 TRIED: Final = 128
@@ -98,22 +98,21 @@ TRIED: Final = 128
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CogroupOptions:
-    """Numbers that cogroup goes by.
+    """The limits and settings of cogroup.
 
     Attributes:
-        subscriptions_per_task: a (tenant, collection) with more is split, each event going to all of its parts whose filters
-            let it pass.
-        events_per_task: a part with more events is hot. Where it is not matched in place it is salted: its events go to several
-            tasks, to each of which its subscriptions go too.
-        subscriptions_in_place: hot parts with so many subscriptions together at most travel to every machine, and their events
-            stay where they lie.
-        fp_rate: share of the events that nobody wants which a filter lets pass.
-        partitions: of the shuffle; by default `spark.sql.shuffle.partitions`, which adaptive execution joins where they are
-            small.
-        prune: False lets all events pass to the parts of their tenant and collection, filters or not.
+        subscriptions_per_task: a (tenant, collection) with more is split; each event goes to all of its parts whose filters let
+            it pass.
+        events_per_task: a part with more events is hot. If it is not matched in place, it is salted: its events go to several
+            tasks, and its subscriptions to each of these tasks.
+        subscriptions_in_place: hot parts with at most this many subscriptions together travel to every machine, and their events
+            stay where they are.
+        fp_rate: share of the events without a match that a filter lets pass.
+        partitions: of the shuffle; by default `spark.sql.shuffle.partitions`; adaptive execution joins small ones.
+        prune: False sends all events to the parts of their tenant and collection, without the filters.
 
     Raises:
-        ValueError: numbers that cannot be.
+        ValueError: a number is out of range.
     """
 
     subscriptions_per_task: int = 200_000
@@ -136,17 +135,17 @@ class CogroupOptions:
 @final
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What `prepare` found out, by which a pass is planned.
+    """The results of `prepare`, from which a pass is planned.
 
     Attributes:
         texts: the subscriptions, in a column `text`.
         options: of `Engine`.
         parts: the file with the parts and their filters, which Spark carries.
-        grouped: the parts are in it compiled, and events stay where they lie; there are then no salts, and none is *touched*.
-        splits: (tenant, collection) of which there is more than one part.
-        in_place: parts whose events stay where they lie, though others do not.
-        snapshot: the file with what these parts hold.
-        salts: how many tasks a part's events go to, where it is more than one.
+        grouped: the file contains the parts compiled, and events stay where they are; *salts* and *touched* are then empty.
+        splits: each (tenant, collection) that has more than one part.
+        in_place: parts whose events stay where they are, although other parts' events move.
+        snapshot: the file with the subscriptions of these parts.
+        salts: the number of tasks for the events of a part, for parts with more than one.
         touched: parts to which events are sent: bit by bit, lowest first.
     """
 
@@ -162,7 +161,7 @@ class Prepared:
     touched: bytes = b""
 
     def take_back(self, spark: SparkSession) -> None:
-        """Say that nothing needs it any more: what was shipped for nothing else is taken back, as far as Spark lets it."""
+        """Release what was shipped for this job; files that nothing else uses are removed, as far as Spark allows it."""
         release(spark, self.parts, self.snapshot)
 
 
@@ -182,19 +181,19 @@ def prepare(
     *,
     grouped: bool = False,
 ) -> Prepared:
-    """Look through subscriptions and events: four jobs, none of which fetches either.
+    """Count subscriptions and events: four jobs, and none of them fetches either.
 
     Args:
-        grouped: events stay where they lie (grouped.py): they are not looked through.
+        grouped: events stay where they are (grouped.py), so they are not counted.
 
     Raises:
-        SubscriptionError: subscriptions that cannot be accepted, or an id that stands twice.
+        SubscriptionError: subscriptions are invalid, or an id occurs twice.
     """
     spark = texts.sparkSession
-    # Events are validated in full where they are routed; a part's engine needs no filter of its own behind that of the part.
+    # Routing validates events in full; the part's filter has run already, so the part's engine needs none.
     options = {**options, "validation": "full", "bloom": {"enabled": False}}
     named = texts.mapInArrow(name_subscriptions(options, backend), "tenant string, collection string, id string, error string")
-    # One job for what is hoped to be all: the few collections that are large, and none that cannot be read.
+    # One job in the usual case: a few large collections, and every subscription is readable.
     counted = named.groupBy("tenant", "collection").agg(F.count("*").alias("count"), F.count("error").alias("errors"))
     large = counted.where((F.col("count") > numbers.subscriptions_per_task) | (F.col("errors") > 0)).collect()
     if any(row["errors"] for row in large):
@@ -257,9 +256,9 @@ class Hot:
 
 
 def chosen_in_place(hot: Iterable[Hot], parts: Parts, most: int, read: int) -> frozenset[int]:
-    """Choose the parts that are matched where their events lie: the hottest that have room for *most* subscriptions together.
+    """Choose the parts that are matched in place: the hottest that have at most *most* subscriptions together.
 
-    None, where they get too few of the events that were *read*: all of these are looked at once more for their sake.
+    The result is empty if these parts get too few of the *read* events: matching in place looks at all events a second time.
     """
     chosen, events = [], 0
     for each in sorted(hot, reverse=True):
@@ -274,7 +273,7 @@ def chosen_in_place(hot: Iterable[Hot], parts: Parts, most: int, read: int) -> f
 def _partitions(spark: SparkSession, numbers: CogroupOptions) -> int:
     """Return how many partitions the shuffle has before adaptive execution joins the small ones.
 
-    Where it turns out to have others, nothing but the balance suffers.
+    If the real number differs, only the balance suffers.
     """
     if numbers.partitions is not None:
         return numbers.partitions
@@ -284,16 +283,16 @@ def _partitions(spark: SparkSession, numbers: CogroupOptions) -> int:
 
 
 def _partitions_of_salts(partitions: int) -> Column:
-    """Return the partitions that the groups of a part with the first `TRIED` salts go to: Spark's own hash says it."""
+    """Return the partitions of a part's groups for the first `TRIED` salts, by Spark's own hash."""
     every = F.sequence(F.lit(0), F.lit(TRIED - 1))
     return F.transform(every, lambda salt: F.pmod(F.hash(F.col(PART) * SALTS + salt), F.lit(partitions)))
 
 
 def spread(hot: Iterable[tuple[int, int, Sequence[int]]]) -> dict[int, range]:
-    """Choose the salts of hot parts, so that as few as can be share a partition of the shuffle.
+    """Choose the salts of hot parts, so that as few as possible share a partition of the shuffle.
 
     Args:
-        hot: of each, how many salts it has, its number, and the partitions of the salts that it can begin with.
+        hot: for each part, its number of salts, its own number, and the partitions of the salts that it can begin with.
     """
     load: Counter[int] = Counter()
     salts = {}
@@ -303,7 +302,7 @@ def spread(hot: Iterable[tuple[int, int, Sequence[int]]]) -> dict[int, range]:
             added = Counter(partitions[start : start + count])
             return sum((load[each] + number) ** 2 - load[each] ** 2 for each, number in added.items())
 
-        # Where there are more than were tried, chance balances them well enough.
+        # With more salts than were tried, chance balances them well enough.
         start = min(range(max(1, len(partitions) - count + 1)), key=shared)
         load.update(partitions[start : start + count])
         salts[part_number] = range(start, start + count)
@@ -381,8 +380,8 @@ def _ship_parts(
     path = new_file()
     try:
         with Writer(path) as writer:
-            # A row at a time, so that the driver never holds them all. It asks for one partition after another; the shuffle
-            # before it has them made side by side.
+            # One row at a time, so that the driver never has them all in memory. It fetches one partition after another; the
+            # shuffle before it computes them in parallel.
             for row in made.repartition(*by).toLocalIterator(prefetchPartitions=True):
                 if row["error"] is not None:
                     errors.append(row["error"])
@@ -396,10 +395,10 @@ def _ship_parts(
 
 
 def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backend: _backend.Backend) -> Kept:
-    """Compile these subscriptions in one task of the cluster, and let them travel as a snapshot.
+    """Compile these subscriptions in one task of the cluster, and ship them as a snapshot.
 
     Raises:
-        StreamerError: there are others than so many.
+        StreamerError: their number differs from *count*.
     """
     # What the events of all workers meet has no filter before it.
     made = placed.repartition(1).mapInArrow(build_snapshot({**options, "bloom": {}}, backend), "snapshot binary")

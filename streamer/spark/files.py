@@ -1,4 +1,4 @@
-"""Files that travel to the workers of a session, and are taken back when nothing needs them any more.
+"""Files that travel to the workers of a session, and are removed after their last use.
 
 ```
  new_file ─► bytes ─► keep: named by its bytes ─► carry ─► Spark's list of files ─► a copy on each machine that runs a task
@@ -7,11 +7,11 @@
                                                                         └► deleted on a machine by the next task of ours there
 ```
 
-Invariant: a file's name says what is in it, to the byte, and a name that was taken back is never given again: equal bytes have
-another number at their end the next time. So a late task that deletes what is gone deletes nothing that is there anew.
+Invariant: a file's name identifies its content, to the byte, and a removed name is never used again: equal bytes get another
+number at their end the next time. So a late task that deletes removed files never deletes a file that is in use again.
 
-Spark has no call that takes a file back. Its list of files is reached through the driver's JVM; where that is not allowed, as
-over Spark Connect, each file stays until the session ends.
+Spark has no call to remove a file. Its list of files is reached through the driver's JVM; if that is not allowed, as over Spark
+Connect, each file stays until the session ends.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from streamer.spark.opened import Listed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Files of which workers are told that they are gone: the last ones of an application.
+#: Removed files that workers delete: the last ones of an application.
 MOST_GONE: Final = 32
-#: How Spark says that it has a file of this name, over Connect and else.
+#: Spark's errors for an existing file of this name, over Connect and without it.
 _THERE: Final = ("ARTIFACT_ALREADY_EXISTS", "was already registered with a different path")
 
 
@@ -46,9 +46,9 @@ class Kept:
 
     Attributes:
         path: of it, in a folder of its own.
-        name: of it, which says what its bytes are.
+        name: of the file, which identifies its bytes.
         key: hash of its bytes, and the ending of its name.
-        is_gone: whether it was taken back; its name is not given again.
+        is_gone: whether it was removed; its name is not used again.
     """
 
     __slots__ = ("__weakref__", "is_gone", "key", "name", "path")
@@ -68,7 +68,7 @@ class _Carried:
     """A file that Spark carries."""
 
     kept: Kept
-    #: What is to live as long.
+    #: An object that must live as long as the file.
     owner: object
     uses: int = 0
     sessions: WeakSet[Any] = field(default_factory=WeakSet)
@@ -76,7 +76,7 @@ class _Carried:
 
 #: By the hash and the ending of each.
 _KEPT: Final[WeakValueDictionary[tuple[str, str], Kept]] = WeakValueDictionary()
-#: How many files were taken back so far: the number of names that are given anew.
+#: How many files were removed so far: the number in names that are used again.
 _TAKEN_BACK: Final = [0]
 #: What each application carries, by name; weakly, so that it may end.
 _CARRIED: Final[WeakKeyDictionary[Any, dict[str, _Carried]]] = WeakKeyDictionary()
@@ -86,7 +86,7 @@ _LOCK: Final = Lock()
 
 @cache
 def folder() -> Path:
-    """Return where files lie that are carried: workers may ask the driver for them as long as it lives."""
+    """Return the folder of carried files: workers may fetch them from the driver as long as it lives."""
     return Path(_temporary().name)
 
 
@@ -103,7 +103,7 @@ def new_file() -> Path:
 
 
 def keep(path: Path, ending: str) -> Kept:
-    """Name a file of the folder by its bytes; what is equal is kept once."""
+    """Name a file of the folder by its bytes; equal files are kept once."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     with _LOCK:
@@ -120,13 +120,13 @@ def keep(path: Path, ending: str) -> Kept:
 
 
 def carry(spark: SparkSession, kept: Kept, owner: object = None) -> Kept:
-    """Let a file travel to all workers of a session, classic or Connect; `release` ends this use of it.
+    """Ship a file to all workers of a session, classic or Connect; `release` ends this use of it.
 
     Args:
         owner: lives as long as the file travels.
 
     Returns:
-        The file; under another name where it was taken back before.
+        The file; under another name if it was removed before.
     """
     if kept.is_gone:
         path = new_file()
@@ -138,7 +138,7 @@ def carry(spark: SparkSession, kept: Kept, owner: object = None) -> Kept:
             try:
                 add_file(spark, str(kept.path))
             except Exception as error:
-                # Another process of this session has added it; what has this name has these bytes.
+                # Another process of this session has added it; a file of this name has these bytes.
                 if not any(words in str(error) for words in _THERE):
                     raise
             held.sessions.add(spark)
@@ -147,7 +147,7 @@ def carry(spark: SparkSession, kept: Kept, owner: object = None) -> Kept:
 
 
 def release(spark: SparkSession, *kept: Kept | None) -> None:
-    """End a use of files; with the last use of one it is taken back, as far as Spark lets it."""
+    """End a use of files; the last use of a file removes it, as far as Spark allows it."""
     with _LOCK:
         for each in kept:
             if each is not None:
@@ -175,11 +175,11 @@ def _release(spark: SparkSession, kept: Kept) -> None:
 
 
 def gone(spark: SparkSession) -> tuple[Listed, ...]:
-    """Return which files were taken back, the last ones: workers delete their copies."""
+    """Return the files that were removed last: workers delete their copies."""
     with _LOCK:
         return tuple(_GONE.get(_application(spark), ()))
 
 
 def _application(spark: SparkSession) -> Any:
-    """Return what shares files: sessions of one context share them, unless Spark was told to keep artifacts apart."""
+    """Return the object that shares files: sessions of one context share them, unless Spark is set to isolate artifacts."""
     return spark if is_connect(spark) else spark.sparkContext

@@ -1,8 +1,7 @@
-"""What runs in Spark's Python workers under cogroup: name, split, build, route, and match group by group. cogroup.py has the
-picture.
+"""Functions that run in Spark's Python workers under cogroup: name, split, build, route, match. cogroup.py has the picture.
 
-Each function here returns what a `mapInArrow` runs. Events are never made Python objects; subscriptions are where their text is
-compiled, and where it names `*` or something odd.
+Each function here returns the function for a `mapInArrow`. Events are never made Python objects; subscriptions are, to compile
+their text, and to check one that names `*` or is odd.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Salts: TypeAlias = Mapping[int, range]
 Run: TypeAlias = Callable[[Batches], Batches]
 Options: TypeAlias = Mapping[str, Any]
 
-#: Columns of the shuffle, beside those that are kept, which may have any other name.
+#: Columns of the shuffle, in addition to kept columns, which may have any other name.
 PART: Final = "_streamer_part"
 SALTED: Final = "_streamer_salts"
 KEY: Final = "_streamer_key"
@@ -67,9 +66,9 @@ COUNTED: Final = -2 * SALTS
 
 #: What `split_subscriptions` gives.
 SPLIT_SCHEMA: Final = "tenant string, collection string, split bigint, text string"
-#: Of a snapshot, at once: Spark Connect carries no message of more than 128 MiB.
+#: Bytes of a snapshot in one row: Spark Connect carries messages of at most 128 MiB.
 PIECE_BYTES: Final = 8 * 1024 * 1024
-#: A filter is asked in the run that it was made for.
+#: A filter is used only in the run that it was made for.
 LEASE: Final = LONGEST_LEASE
 CHANGED: Final = "they must be the same from the call of match_events until its result is computed; persist or write them first"
 
@@ -78,7 +77,7 @@ CHANGED: Final = "they must be the same from the call of match_events until its 
 
 
 def name_subscriptions(options: Options, backend: _backend.Backend) -> Run:
-    """Of texts, give tenant, collection and id, or what is wrong: `tenant, collection, id, error`."""
+    """From texts, return tenant, collection and id, or the error: `tenant, collection, id, error`."""
 
     def name_texts(batches: Batches) -> Batches:
         names = Names(options, backend)
@@ -104,7 +103,7 @@ def split_subscriptions(options: Options, backend: _backend.Backend, splits: Seq
 
 
 def splits_in(parts_name: str, part_numbers: frozenset[int]) -> Run:
-    """Of what `split_subscriptions` gives, give what is in these parts."""
+    """From the rows of `split_subscriptions`, return those in these parts."""
 
     def pick_texts(batches: Batches) -> Batches:
         parts = mapped(parts_name)
@@ -153,12 +152,12 @@ def carry_subscriptions(
 
 
 def _keys(part_numbers: pa.Array, salts: pa.Array, kind: int) -> pa.Array:
-    """Return the keys of rows of a kind in the groups that these parts have with these salts; null where the part is."""
+    """Return the keys of rows of a kind in the groups of these parts with these salts; null if the part is null."""
     return pc.add(pc.multiply(pc.add(pc.multiply(part_numbers, SALTS), salts), KINDS), kind)
 
 
 def _part_number(parts: Parts, tenant: str | None, collection: str | None, split: int, touched: bytes) -> int | None:
-    """Return where a subscription is; None where no event goes there."""
+    """Return the part of a subscription; None if the part gets no events."""
     if tenant is None or collection is None:
         raise StreamerError(f"the subscriptions changed: one cannot be read any more; {CHANGED}")
     numbers = parts.numbers(tenant, collection)
@@ -169,17 +168,16 @@ def _part_number(parts: Parts, tenant: str | None, collection: str | None, split
 
 
 class Names:
-    """Reads tenant, collection and id of subscriptions: natively where they are ordinary, with the engine's own words where
-    they are odd."""
+    """Reads tenant, collection and id of subscriptions: natively if ordinary, with the engine's own errors if odd."""
 
     _LAYOUT: Final = EventLayout(type=None, ts=None, topic=None, data="/\0", before=None, unknown=None)
 
     def __init__(self, options: Options, backend: _backend.Backend) -> None:
         choose_backend(backend)
         self._default: Final[str | None] = options.get("default_tenant", "default")
-        # Read as if they were events: of these, too, tenant and collection are read without the rest.
+        # Read as if they were events, because this also reads tenant and collection without the rest.
         self._reader: Final = Engine(layout=self._LAYOUT, default_tenant=self._default)
-        #: Holds the odd one that is looked at.
+        #: Checks one odd subscription at a time.
         self._checker: Final = Engine(**options)
 
     def of(self, texts: pa.Array) -> list[pa.Array]:
@@ -238,12 +236,12 @@ def _split(tenants: pa.Array, collections: pa.Array, ids: pa.Array, parts_of: Ma
 
 
 def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | None, *, whole: bool = False) -> Run:
-    """Of texts sorted by part, compile each part and give its filter, or what is wrong with its subscriptions.
+    """From texts sorted by part, compile each part and return its filter, or the errors of its subscriptions.
 
     The columns are tenant, collection, split, subscriptions, filter, snapshot, error.
 
     Args:
-        whole: give what is compiled, too, as a snapshot.
+        whole: also return the compiled part, as a snapshot.
     """
     names = ["tenant", "collection", "split", "subscriptions", "filter", "snapshot", "error"]
     types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.binary(), pa.binary(), pa.string()]
@@ -292,7 +290,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
 
 
 def build_snapshot(options: Options, backend: _backend.Backend, piece_bytes: int = PIECE_BYTES) -> Run:
-    """Of all texts, give one snapshot, in pieces: `snapshot`."""
+    """From all texts, return one snapshot, in pieces: `snapshot`."""
 
     def compile_texts(batches: Batches) -> Batches:
         choose_backend(backend)
@@ -310,10 +308,10 @@ def build_snapshot(options: Options, backend: _backend.Backend, piece_bytes: int
 
 
 class Router:
-    """Says of a batch of events which parts each goes to.
+    """Computes the parts that each event of a batch goes to.
 
     Args:
-        unasked: parts that all events of their tenant and collection go to, whatever their filters say.
+        unasked: parts that get all events of their tenant and collection, without their filters.
     """
 
     def __init__(self, options: Options, parts: Parts, *, prune: bool, unasked: frozenset[int] = frozenset()) -> None:
@@ -380,7 +378,7 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
             if asked.want == "all":
                 for name in ("events", "pruned"):
                     tallies.add(name, located.column("tenant").filter(stopped), located.column("collection").filter(stopped))
-            # What is rejected or ignored is told by whoever matches the rest.
+            # The part that matches the rest reports rejected and ignored events.
             return pc.indices_nonzero(pc.invert(stopped)).cast(pa.int64())
 
         return sift
@@ -389,7 +387,7 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
 
 
 def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run:
-    """Count the events that go to each part: `part_number, events`; beside null, all that were read."""
+    """Count the events that go to each part: `part_number, events`; the row with null counts all events that were read."""
 
     def touch_parts(batches: Batches) -> Batches:
         asked.begin()
@@ -410,10 +408,10 @@ def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run
 
 
 def route(asked: Pass, options: Options, parts_name: str, salts: Salts, *, prune: bool, in_place: frozenset[int]) -> Run:
-    """Send events to the parts that may match them: key in the part's first group, how many it has, `body` [, `told`], kept.
+    """Send events to the parts that may match them: key in the part's first group, number of groups, `body` [, `told`], kept.
 
     Args:
-        in_place: parts that are matched where the events lie: these are counted here, and not sent.
+        in_place: parts that are matched in place: their events are counted here, and not sent.
     """
     held = pa.array(sorted(in_place), pa.int64())
 
@@ -562,7 +560,7 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
 
 
 def runs(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Cut a batch where any of these columns changes."""
+    """Cut a batch at each change of any of these columns."""
     ends: set[int] = set()
     for name in names:
         ends.update(pc.run_end_encode(batch.column(name)).run_ends.to_pylist())

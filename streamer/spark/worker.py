@@ -1,21 +1,21 @@
-"""What runs in Spark's Python workers: batches of events in, batches of matches out, as Arrow, without a Python object a row.
+"""Functions that run in Spark's Python workers: batches of events in, batches of matches out, as Arrow, without an object a row.
 
 ```
 batch of events ─► an engine of the sections met so far ─► matches, by row ─► take: event_id, tenant, ... ─► batch of matches
-                        ▲ a pair (tenant, collection) that is new: its section is opened, where it lies in the file
+                        ▲ a new pair (tenant, collection): its section is opened, in place in the file
 ```
 
-Nothing here needs pyspark except for finding a file that travelled with the job. What `mapInArrow` runs has a
-name of its own each, since Spark's pages and plans show it.
+Only finding a file that travelled with the job needs pyspark. Each function that `mapInArrow` runs has its own name, because
+Spark's pages and plans show it.
 
-Invariant: what a task gives depends on its rows alone, in their order, so that a task may be run again, or twice at once
-(speculation), on any worker. What a process keeps from one task to the next is a cache by digest.
+Invariant: the output of a task depends only on its rows, in their order, so a task may run again, or twice at once (speculation),
+on any worker. A process keeps only a cache by digest from one task to the next.
 
 Cost: a worker's memory is the sections that it met, one batch of Spark's (`spark.sql.execution.arrow.maxRecordsPerBatch`), and
-65,536 matches, or those of one event where it has more. It does not grow with the partition: the core stops after so many
-matches, and the batch goes on after that event. What matches carry (`keep_event`, `keep`) goes out in pieces of about
-`BYTES_AT_ONCE`. Rejected: cutting batches by how many matches the events before had; a file that is sorted by tenant or
-collection has none for long, and then a thousand for each.
+65,536 matches, or those of one event that has more. It does not grow with the partition: the core stops after this many matches,
+and the batch continues after that event. Columns that matches carry (`keep_event`, `keep`) are written in pieces of about
+`BYTES_AT_ONCE`. Rejected: cutting batches by the number of matches of earlier events; a file that is sorted by tenant or
+collection has no matches for a long time, and then a thousand for each event.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ REJECTION: Final = ("event", "code", "detail", "position")
 COUNTS: Final = ("events", "matched", "matches", "rejected", "ignored", "pruned", "shuffled")
 RESERVED: Final = frozenset({"kind", *MATCHES, *REJECTION, *COUNTS})
 
-#: What the column of events is called on its way to a worker.
+#: The name of the column of events on its way to a worker.
 EVENT: Final = "_streamer_event"
 
-#: Rows of a result that are made at once, but for what the last event has beyond. Fewer cost more, since Spark's thread and the
-#: worker then take turns on a core more often; more gain nothing.
+#: Rows of a result that are made at once, plus the rest of the last event's. Fewer cost more, because Spark's thread and the
+#: worker then take turns on a core more often; more gain no speed.
 ROWS_AT_ONCE: Final = 65_536
 #: Bytes of texts that matches carry in one batch, about, but for those of a single row.
 BYTES_AT_ONCE: Final = 32 * 1024 * 1024
-#: So many (tenant, collection) are counted before the counts are given away.
+#: The counts are emitted after this many (tenant, collection) pairs.
 MOST_TALLIES: Final = 10_000
 
 _ARROW: Final[dict[str, pa.DataType]] = {
@@ -75,17 +75,17 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 @final
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What is asked of one pass over the events.
+    """The settings of one pass over the events.
 
     Attributes:
         event_col: the column of events.
         keep: columns that matches and rejected events carry.
-        want: `matches`, `rejected` (nothing is matched), or `all`: both and counts, told apart by a column `kind`.
+        want: `matches`, `rejected` (matching is skipped), or `all`: both and counts; the column `kind` tells them apart.
         fail: the first event that cannot be read ends the job.
-        backend: which a worker must run.
-        batch_size: events that are matched at once, at most; None for what the engine was told, or else as many as make
+        backend: the backend that a worker must run.
+        batch_size: at most this many events are matched at once; None for the engine's setting, or else as many as make
             `ROWS_AT_ONCE` matches.
-        gone: files that travelled once, of which this machine may have copies.
+        gone: files of earlier jobs, of which this machine may have copies.
     """
 
     event_col: str
@@ -98,7 +98,8 @@ class Pass:
     gone: tuple[Listed, ...] = ()
 
     def begin(self) -> None:
-        """Choose the backend for this task, and delete what is gone. Raises BackendError where this worker has not got it."""
+        """Choose the backend for this task, and delete the `gone` files. Raises BackendError if the worker lacks it.
+        backend."""
         choose_backend(self.backend)
         sweep(self.gone)
 
@@ -113,7 +114,7 @@ def columns(want: Want, *, keep_event: bool) -> tuple[str, ...]:
 
 
 def inner(count: int) -> list[str]:
-    """Return what so many columns that are kept are called on their way to a worker."""
+    """Return the names of *count* kept columns on their way to a worker."""
     return [f"_streamer_{n}" for n in range(count)]
 
 
@@ -134,7 +135,7 @@ def choose_backend(backend: _backend.Backend) -> None:
             f"the worker on {socket.gethostname()} has no native core: install a wheel of Streamer that has one there, "
             "or pass backend='reference' for the reference in Python, which is exact but slow"
         )
-    # A worker runs one task at a time; engines ask for it when they are made.
+    # A worker runs one task at a time; engines read this when they are made.
     _backend.__dict__["BACKEND"] = backend
 
 
@@ -153,7 +154,7 @@ class Output:
         )
 
     def batch(self, rows: int, parts: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Return a batch of so many rows; *parts* that the pass has no column for are left out."""
+        """Return a batch of *rows* rows; *parts* without a column in the pass are left out."""
         arrays = []
         for field in self._schema:
             part = parts.get(field.name)
@@ -188,7 +189,7 @@ class Tallies:
             self._counts.setdefault((row["tenant"], row["collection"]), [0] * len(COUNTS))[at] += row["number_sum"]
 
     def take(self) -> list[list[Any]]:
-        """Give the counts away, each row as tenant, collection and numbers, and begin anew."""
+        """Return the counts, each row as tenant, collection and numbers, and reset them."""
         counted, self._counts = self._counts, {}
         return [[*name, *numbers] for name, numbers in counted.items()]
 
@@ -199,7 +200,7 @@ class Tallies:
         self._counts[tenant, collection] = [a + b for a, b in zip(held, numbers, strict=True)]
 
     def rows(self, output: Output) -> Batches:
-        """Give the counts away as rows of a pass, and begin anew."""
+        """Return the counts as rows of a pass, and reset them."""
         if taken := self.take():
             named = dict(zip(("tenant", "collection", *COUNTS), zip(*taken, strict=True), strict=True))
             parts = {name: pa.array(values, _ARROW.get(name, pa.string())) for name, values in named.items()}
@@ -207,10 +208,10 @@ class Tallies:
 
 
 def refuse(asked: Pass, engine: Engine, batch: pa.RecordBatch, rejected: pa.RecordBatch, number: Number | None) -> None:
-    """Raise the first of the rejected events of a batch, if there is one, with all that says which it is.
+    """Raise the first of a batch's rejected events, if there is one, with its id and position.
 
     Args:
-        number: tells of a row of the batch which one of the task it is; None where rows come from several.
+        number: returns the number in the task of a row of the batch; None if rows come from several tasks.
     """
     if not rejected.num_rows:
         return
@@ -229,7 +230,7 @@ def refuse(asked: Pass, engine: Engine, batch: pa.RecordBatch, rejected: pa.Reco
 
 
 def _id_of(engine: Engine, event: pa.Array) -> str | None:
-    """Return the id of an event that was rejected, where so much of it can be read."""
+    """Return the id of a rejected event, if the id can be read."""
     layout = EventLayout(
         id=engine._options.layout.id,
         tenant=None,
@@ -247,7 +248,7 @@ def _id_of(engine: Engine, event: pa.Array) -> str | None:
 
 
 def of_partition() -> str:
-    """Say which partition of the DataFrame this task has."""
+    """Return the partition of the DataFrame that this task has, as text."""
     try:
         from pyspark import TaskContext
     except ImportError:
@@ -257,7 +258,7 @@ def of_partition() -> str:
 
 
 def rejections(asked: Pass, output: Output, batch: pa.RecordBatch, rejected: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows for rejected events, of whose batch `row` says which each was."""
+    """Return the rows for rejected events; `row` is the position in the batch."""
     rows = rejected.column("row")
     parts = {
         "kind": repeated(REJECTED, len(rows), pa.int8()),
@@ -271,7 +272,7 @@ def rejections(asked: Pass, output: Output, batch: pa.RecordBatch, rejected: pa.
 
 
 def matches(asked: Pass, output: Output, batch: pa.RecordBatch, found: pa.RecordBatch, events: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows for matches, of whose batch `row` says which event each is of."""
+    """Return the rows for matches; `row` is the position of the event in the batch."""
     rows = found.column("row")
     parts = {
         "kind": repeated(MATCH, len(rows), pa.int8()),
@@ -332,9 +333,9 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def match_some(engine: Engine, events: pa.Array, meet: Callable[[pa.RecordBatch], bool]) -> ArrowMatches:
-    """Match events until there are `ROWS_AT_ONCE` matches; `ArrowMatches.events` has a row for each that was asked about."""
+    """Match events until there are `ROWS_AT_ONCE` matches; `ArrowMatches.events` has a row for each event that was examined."""
     while True:
-        # No more than this, since all that are given are looked at each time.
+        # At most this many, because each call looks at all events that it gets.
         result: ArrowMatches = engine.match_arrow(events.slice(0, ROWS_AT_ONCE), max_matches=ROWS_AT_ONCE)
         if not meet(result.events):
             return result
@@ -354,10 +355,10 @@ def match_rows(
     """Match the events of a batch, a few at once.
 
     Args:
-        meet: told of the events that were matched (`ArrowMatches.events`), says whether the engine has learnt more, for which
-            they must be matched again.
+        meet: gets the events that were matched (`ArrowMatches.events`), and returns whether the engine has loaded more
+            subscriptions, so that they must be matched again.
         number: as of `refuse`.
-        counting: tell of the events, too, and of the rejected among them, and not only of what they match.
+        counting: also return rows for the events, and for the rejected among them, and not only for matches.
     """
     most = min(asked.batch_size or engine._options.batch_size or ROWS_AT_ONCE, ROWS_AT_ONCE)
     start = 0
@@ -415,10 +416,10 @@ def by_snapshot(
     *,
     counting: bool = True,
 ) -> Callable[[Batches], Batches]:
-    """Return what `mapInArrow` runs under broadcast.
+    """Return the function that `mapInArrow` runs under broadcast.
 
     Args:
-        sieve: makes what leaves events out before the snapshot is asked, and its sections opened.
+        sieve: makes the filter that drops events before the snapshot is queried and its sections are opened.
         counting: as of `match_rows`.
     """
 
@@ -431,7 +432,7 @@ def by_snapshot(
         first = 0
         for batch in (named(asked, each) for each in batches):
             if snapshot is None or output is None:
-                # Not before there is an event: an empty partition opens nothing.
+                # Only with the first event: an empty partition opens no file.
                 snapshot, output = opened(name, asked.backend, functions), Output(asked, batch.schema)
             number: Number = first.__add__
             first += batch.num_rows
@@ -452,7 +453,7 @@ def _picked(number: Number, rows: pa.Array, at: int) -> int:
 
 
 def by_reading(asked: Pass, options: Mapping[str, Any]) -> Callable[[Batches], Batches]:
-    """Return what `mapInArrow` runs where only the rejected events are asked for."""
+    """Return the function that `mapInArrow` runs if the job needs only the rejected events."""
 
     def read_events(batches: Batches) -> Batches:
         asked.begin()

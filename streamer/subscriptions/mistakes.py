@@ -1,11 +1,11 @@
-"""What was probably meant, where a subscription is good and yet says something else than its author most likely thinks.
+"""Probable mistakes: a subscription is valid, but its meaning most likely differs from the author's intent.
 
-A field is written as in another language, a pattern begins inside of the document, a name holds a star. All of these are allowed,
-and a document may have such names. So what is found here is a hint, and only what hardly anybody means is found. A field that is
-meant as it stands can be written as a JSON Pointer, and of a pointer nothing is said.
+For example, a field is written as in another language, a pattern begins inside of the document, or a name contains a star. All of
+these are allowed, and a document may have such names. So a finding is a hint, and only a form that is hardly ever meant is
+reported. If you mean a field as written, write it as a JSON Pointer: pointers are never reported.
 
-Told by the text of the subscription and the layout alone, so one implementation serves both backends. Cost: linear in the text,
-some microseconds for most.
+Findings depend only on the text of the subscription and the layout, so one implementation serves both backends. Cost: linear in
+the text, some microseconds for most.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STEP: Final = re.compile(r"""([^.\[\]]*)((?:\[(?:[0-9]{1,9}|\*|'[^'\[\]]*'|"[^"
 _BRACKETS: Final = re.compile(r"\[([^\]]*)\]")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]?")
 
-#: What envelopes carry besides the parts of a layout, and patterns ask for.
+#: Names that envelopes carry in addition to the parts of a layout, and that patterns use.
 _BESIDE: Final = frozenset(
     "account commit control database dataschema datacontenttype gtid headers key metadata op position primary_key region "
     "resources schema server_id source specversion subject table thread_id transaction ts_ms ts_ns ts_us version xid "
@@ -47,12 +47,12 @@ _CHANGE: Final = EventLayout()
 
 
 def probable_mistakes(members: Mapping[str, Any], layout: EventLayout, topic_dialect: TopicDialect = "amqp") -> Iterator[str]:
-    """Yield for each probable mistake its place, what is odd, and what was probably meant.
+    """Yield for each probable mistake its place, the odd form, and the probable meaning.
 
     Args:
-        members: of a subscription that was accepted, as its JSON text has them.
+        members: of a valid subscription, as its JSON text has them.
         layout: of the events.
-        topic_dialect: of a topic pattern that names none.
+        topic_dialect: for a topic pattern without a dialect.
     """
     for index, given in enumerate(members.get("filters", ())):
         if (said := _of_filter(given, layout)) is not None:
@@ -104,7 +104,7 @@ def _below_root(steps: list[str | int], layout: EventLayout) -> tuple[str, list[
 
 
 def _steps(text: str) -> Iterator[str | int]:
-    """Yield names and indexes as another language would read them; names alone where it is no such text."""
+    """Yield names and indexes as another language would read them; only names if the text has another form."""
     found: list[str | int] = []
     at = 0
     while at < len(text):
@@ -131,7 +131,7 @@ def _meant(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
 
 
 def _cel(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
-    """Print what a filter would say of a path with indexes; of operators that CEL has not, and of long values, the path alone."""
+    """Print a filter with indexes in its path as CEL; for operators that CEL lacks, and for long values, print only the path."""
     opening, path, lists = "", cel_path(root, ()), 0
     for step in steps:
         if isinstance(step, str):
@@ -151,7 +151,7 @@ def _condition(path: str, given: Mapping[str, Any]) -> str:
         return f"has({path})"
     if op in ("exists", "changed", "changed_to", "changed_from"):
         return f"{path} ..."
-    # The path is what comes first in each of them.
+    # The path comes first in each of them.
     printed = parse_filter({**given, "field": "f"}).to_cel().replace("data.f", path, 1)
     return printed if len(printed) <= _LONGEST else f"{path} ..."
 
@@ -190,7 +190,7 @@ def _of_top_names(pattern: Mapping[str, Any], dialect: Dialect, layout: EventLay
 
 
 def _top_names(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[str]:
-    """Yield the names that a pattern asks of the event itself, in all alternatives."""
+    """Yield the names that a pattern requires of the event itself, in all alternatives."""
     pending = [pattern]
     for each in pending:
         for name, value in each.items():
@@ -248,7 +248,7 @@ def _of_topic(topic: str, dialect: TopicDialect) -> str | None:
 
 
 def _or_another(odd: str, topic: str, written: TopicDialect, dialect: TopicDialect) -> str | None:
-    """Say what is odd, and what was meant where it is a pattern: the topic as its dialect has it, or the one it is written in."""
+    """Return the odd form and, for a pattern, the intended one: the topic in its dialect, or the dialect it is written in."""
     old, new = SYNTAX[written], SYNTAX[dialect]
     many = [new.one, new.many] if written == "nats" and dialect == "amqp" else [new.many]
     words: list[str] = []

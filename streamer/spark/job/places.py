@@ -1,4 +1,4 @@
-"""Where a job's events come from and its rows go: files, tables and Kafka, in words of the command line."""
+"""A job's inputs and outputs: files, tables and Kafka, as the command line names them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _LOOKED_AT: Final = 16 * 1024 * 1024
 _MAGIC: Final = frozenset("*?[{")
 #: Names of one store.
 _STORES: Final = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
-#: Where HDFS listens, if nothing else is said.
+#: HDFS's default ports.
 _PORTS: Final = {"hdfs": ":8020"}
-#: Where Databricks has its store among the files of a machine.
+#: The name under which Databricks mounts its store among the files of a machine.
 _MOUNTED: Final = "dbfs"
 _TABLE: Final = "table:/"
-#: Endings of files, whatever is in them: `events.csv` is no table of a schema `events`.
+#: Endings of files, whatever their content: `events.csv` is never a table of a schema `events`.
 _PACKED: Final = (".gz", ".zst", ".bz2", ".lz4", ".snappy")
 _FILES: Final = (".parquet", ".jsonl", ".json", ".ndjson", ".csv", ".txt", ".avro", ".orc", *_PACKED)
 
@@ -57,11 +57,11 @@ class Format(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place as it was named, and what is known of it.
+    """A place as the user named it, with its format.
 
     Attributes:
         text: as the user wrote it.
-        format: None where only a look at it would tell.
+        format: None if only a look at the place can show it.
         options: of Spark's source or sink.
     """
 
@@ -115,18 +115,18 @@ def shown(address: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a place is a table by its name: `schema.table`, and no file that is there or has such an ending."""
+    """Return whether a place names a table: `schema.table`, and no existing file or ending of files."""
     return "." in text and NAME.fullmatch(text) is not None and not text.lower().endswith(_FILES) and not os.path.lexists(text)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a place is, however it was called: by links, `..`, `file:` or another scheme of the same store.
+    """A place's location, in one form for all its spellings: links, `..`, `file:` or another scheme of the same store.
 
     Attributes:
-        root: scheme and authority; both empty for this machine, or what Spark takes for it.
-        names: of the folders down to it, and its own; those of what is read may be patterns.
+        root: scheme and authority; both empty for this machine, or for a file system that Spark treats as this machine.
+        names: of the folders down to it, and its own; names of a place that is read may be patterns.
     """
 
     root: tuple[str, str]
@@ -147,18 +147,18 @@ class Address:
 
     @classmethod
     def all_of(cls, pattern: str) -> set[Address]:
-        """Read the text of a place that is read, as a pattern of Hadoop's, wider where Python's have no such thing."""
+        """Read the text of an input place as a pattern of Hadoop's, or a wider one if Python has no such pattern."""
         # Escaped characters are any, choices anything; braces that a slash or braces are in stand for any number of folders.
         plain = re.sub(r"\\.", "?", re.sub(r"\{[^{}/]*\}", "*", pattern)).replace("[^", "[!")
         before, brace, _ = plain.partition("{")
         given = cls.of(before + "*" if brace else before)
         if given.root != ("", "") or not glob.has_magic(before):
             return {given}
-        # What is found may be a link to somewhere else.
+        # A hit may be a link to another place.
         return {given, *map(cls.of, glob.iglob("/" + "/".join(given.names)))}
 
     def overlap(self, other: Address) -> Literal["is", "holds", "lies in"] | None:
-        """Tell how this stands to another place; None where neither has anything of the other."""
+        """Return how this place relates to another; None if they do not overlap."""
         (scheme, authority), (other_scheme, other_authority) = self.root, other.root
         # Without an authority it is the default one, which may be any.
         if scheme != other_scheme or (authority and other_authority and authority != other_authority):
@@ -197,11 +197,11 @@ def read(spark: SparkSession, source: Place, *, stream: bool, keep: Sequence[str
     """Return the events of a place; those of JSON lines and Kafka are in a column `value`.
 
     Args:
-        keep: the columns to be kept; Kafka's headers are there if they are among them.
-        feed: read what changed in a table.
+            keep: the columns to keep; Kafka's headers are included if they are among them.
+            feed: read the changes of a table.
 
-    Raises:
-        Bad: a place of which it is not known what it is, or that is not there.
+        Raises:
+            Bad: the place's format is unknown, or the place does not exist.
     """
     if source.table is not None:
         options = {"readChangeFeed": "true", **source.options} if feed else source.options
@@ -225,21 +225,21 @@ def read(spark: SparkSession, source: Place, *, stream: bool, keep: Sequence[str
     if source.format is Format.parquet:
         # A stream must know the columns before there is a file; a batch finds them by itself.
         return (reader.schema(spark.read.parquet(source.text).schema) if stream else reader).parquet(source.text)
-    # As bytes: what is no UTF-8 is to be told of, not mended. Lines end as JSON lines do, and those that are blank are none.
+    # As bytes: text that is not UTF-8 must be reported, not repaired. Lines end as JSON lines do, and blank lines are skipped.
     lines = reader.text(source.text, lineSep="\n").selectExpr("cast(value as binary) as value")
     return lines.where(r"length(value) > 0 and not (length(value) < 64 and trim(both ' \t\r' from cast(value as string)) = '')")
 
 
 def check_subscriptions(path: str, options: Mapping[str, Any]) -> None:
-    """Look at subscriptions as far as this machine can, before Spark is started; lines are read where they are not many.
+    """Check subscriptions as far as this machine can, before Spark starts; lines are read if they are not many.
 
     Args:
         options: of `Engine`, for lines.
 
     Raises:
-        Bad: they are not there.
-        StreamerError: a damaged snapshot, bad subscriptions.
-        OSError: they cannot be read.
+        Bad: the subscriptions do not exist.
+        StreamerError: a snapshot is damaged, or subscriptions are bad.
+        OSError: the subscriptions cannot be read.
     """
     local = local_path(path)
     if local is None:
@@ -273,7 +273,7 @@ def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
 
 
 def snapshots_elsewhere(spark: SparkSession, path: str) -> bool:
-    """Tell whether subscriptions that are not of this machine are a snapshot, or a directory of versions."""
+    """Return whether subscriptions outside this machine are a snapshot, or a directory of versions."""
     if _MAGIC.intersection(path):
         return False
     try:
@@ -285,13 +285,13 @@ def snapshots_elsewhere(spark: SparkSession, path: str) -> bool:
 
 
 def is_read_here(path: str) -> bool:
-    """Tell whether subscriptions are a file that the driver reads itself: a snapshot, or lines."""
+    """Return whether subscriptions are a file that the driver reads itself: a snapshot, or lines."""
     local = local_path(path)
     return local is not None and os.path.isfile(local) and not path.lower().endswith(".parquet")
 
 
 def is_snapshot(path: str) -> bool:
-    """Tell whether a path of the driver is a snapshot, or a directory of versions."""
+    """Return whether a path of the driver is a snapshot, or a directory of versions."""
     if os.path.isdir(path):
         return any(entry.endswith(ENDING) for entry in os.listdir(path))
     try:
@@ -302,7 +302,7 @@ def is_snapshot(path: str) -> bool:
 
 
 def qualified(spark: SparkSession, text: str) -> str:
-    """Return a place with its scheme and authority, as Spark takes it; as it is where that cannot be asked.
+    """Return a place with its scheme and authority, as Spark resolves it; unchanged if Spark cannot resolve it.
 
     Args:
         text: as of `Place.address`.
@@ -320,7 +320,7 @@ def qualified(spark: SparkSession, text: str) -> str:
 
 
 def exists(spark: SparkSession, target: Place) -> bool:
-    """Tell whether there is something at a place; False where that cannot be asked, as of Kafka and over Spark Connect."""
+    """Return whether a place exists; False if this cannot be checked, as for Kafka and over Spark Connect."""
     if target.format is Format.kafka:
         return False
     if target.format is Format.table:
@@ -361,7 +361,7 @@ def check_writable(spark: SparkSession, target: Place) -> None:
         # It is replaced, or refused since it is there.
         folder = folder.parent
     try:
-        # Only doing it tells: what a user may do is not what a file system can, as one that is mounted to be read, or /proc.
+        # Only a real write shows it: permissions differ from a file system's abilities, as with a read-only mount, or /proc.
         os.rmdir(tempfile.mkdtemp(prefix=".streamer-", dir=folder))
     except OSError as error:
         raise Bad(f"{target}: {folder} cannot be written: {error.strerror or error}") from None
@@ -390,8 +390,8 @@ def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite:
 def to_kafka(frame: DataFrame, target: Place) -> None:
     """Send each row as a JSON object.
 
-    A match's key is its gateway, so that a gateway's matches keep their order; a rejected event, of which nothing is known, has
-    none and goes to any partition.
+    A match's key is its gateway, so that a gateway's matches keep their order. A rejected event has no key, because its gateway
+    is unknown, and goes to any partition.
     """
     brokers, topic = target.kafka
     key = "cast(gateway_id as string)" if "gateway_id" in frame.columns else "cast(null as string)"
@@ -400,9 +400,9 @@ def to_kafka(frame: DataFrame, target: Place) -> None:
 
 
 def for_json(frame: DataFrame) -> DataFrame:
-    """Return rows whose event is text in JSON, if it is a match's: bytes would be base64 there, as a rejected event is.
+    """Return rows whose event is text in JSON, for matches; bytes would become base64, as they do for rejected events.
 
-    What matched is well-formed UTF-8; what was rejected may be anything, and base64 keeps it.
+    A matched event is well-formed UTF-8; a rejected event may be anything, and base64 preserves it.
     """
     if "subscription_id" not in frame.columns or "event" not in frame.columns:
         return frame
