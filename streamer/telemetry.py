@@ -1,8 +1,8 @@
-"""What a core counts, and what counts for the reference.
+"""The counters of a core, and their implementation for the reference.
 
-Each event that was begun is settled once: matched, unmatched, ignored or rejected. The number of events is the sum of the four,
-never a count of its own, so it holds in every reading, also in the midst of matching. The native core counts in its own memory
-(`crates/streamer-core/src/engine/telemetry.rs`).
+Each event that matching began is settled once: matched, unmatched, ignored or rejected. The number of events is the sum of the
+four, never a separate counter, so it is right in every reading, also while events are matched. The native core counts in its own
+memory (`crates/streamer-core/src/engine/telemetry.rs`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 from streamer.errors import EventCode, Ignored
 from streamer.locks import Lock
 
-#: Upper bounds of a latency's buckets in nanoseconds; what is longer goes into one more.
+#: Upper bounds of a latency's buckets in nanoseconds; longer ones count in one more bucket.
 BOUNDS: Final = (
     *(250, 500),
     *(1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000),
@@ -23,7 +23,7 @@ BOUNDS: Final = (
     1_000_000_000,
 )
 
-#: Upper bounds of the buckets of how many there were of something; what is more goes into one more.
+#: Upper bounds of the buckets of a number of things; larger numbers count in one more bucket.
 SIZES: Final = (
     *(0, 1, 2, 5, 10, 20, 50, 100, 200, 500),
     *(1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000),
@@ -33,13 +33,13 @@ SIZES: Final = (
 Name: TypeAlias = tuple[str, str]
 """Tenant and collection, `"*"` for every one."""
 
-#: So many partitions are counted each by itself, those that events saw first; so memory is bounded whatever comes.
+#: At most this many partitions are counted separately, those that events saw first; this bounds the memory.
 MOST_PARTITIONS: Final = 4096
 
 #: Why events are rejected: the codes of `EventError`, and `internal` for an error of the engine itself, an interrupt included.
 REJECTIONS: Final = (*(code.value for code in EventCode), "internal")
 
-#: Why events are ignored, which is no error.
+#: Why events are ignored, which is not an error.
 IGNORED: Final = tuple(reason.value for reason in Ignored)
 
 
@@ -62,9 +62,10 @@ class Distribution:
         return sum(self.counts)
 
     def quantile(self, share: float, bounds: tuple[int, ...]) -> float | None:
-        """Return what *share* (0 to 1) of all do not exceed; None for none of them.
+        """Return the value that *share* (0 to 1) of all do not exceed; None without values.
 
-        Within a bucket of *bounds* they count as evenly spread, as Prometheus has it; what is above all bounds is the last bound.
+        Values within a bucket of *bounds* count as evenly spread, as in Prometheus; for values above all bounds the result is the
+        last bound.
         """
         wanted, seen = share * self.count, 0
         for count, low, high in zip(self.counts, (0, *bounds), (*bounds, bounds[-1]), strict=True):
@@ -76,7 +77,7 @@ class Distribution:
 
 @final
 class PartitionSize(NamedTuple):
-    """What a core holds of one tenant (or `*`) and collection (or `*`)."""
+    """The size of a core's partition: one tenant (or `*`) and collection (or `*`)."""
 
     tenant: str
     collection: str
@@ -100,29 +101,30 @@ class PartitionCounts(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """What was counted since the engine was made, and what it holds now.
+    """The counters since the engine was made, and its present size.
 
     Latencies are those of a sample: the native core times one event in 16 on average, drawn at random, the reference all.
 
     Attributes:
-        ignored: events that match nobody whatever is subscribed, by reason (`Ignored`).
+        ignored: events that have no matches whatever is subscribed, by reason (`Ignored`).
         rejected: events that could not be read, by code, with `internal` for those at which the engine failed.
         bare: matched and unmatched events in which the layout finds no collection, type or document.
-        matches_by_event: how many subscriptions an event matched, however the engine was asked.
+        matches_by_event: number of subscriptions that an event matched, whichever method was called.
         uncertain: matches that are not certain.
-        candidates_by_event: how many the exact phase looked at for an event: conjunctions (native) or subscriptions (reference).
+        candidates_by_event: number of candidates of the exact phase for an event: conjunctions (native) or subscriptions
+            (reference).
         merges: merges of segments.
-        total: from an event's text to what it matches, results as Python objects apart.
-        bloom: asking the filters, where there were any to ask.
-        cel: CEL programs of an event together, where any ran.
-        subscriptions: how many are held.
-        partitions: how many (tenant, collection) they are in.
+        total: time from an event's text to its matches, without making Python objects of the results.
+        bloom: time of the filters, if there were any.
+        cel: time of all CEL programs of an event, if any ran.
+        subscriptions: number of subscriptions.
+        partitions: number of their (tenant, collection) pairs.
         segments: indexed parts of the partitions; the reference has one for each.
         subscription_bytes: memory of the subscriptions' conditions; 0 for the reference.
         index_bytes: memory of the index; 0 for the reference.
-        record_bytes: memory of what stands for each subscription, of where its id is found, and of what texts have in common; 0
-            for the reference.
-        text_bytes: memory of what the subscriptions' texts have of their own; 0 for the reference.
+        record_bytes: memory of the records of subscriptions, of the table of ids, and of the parts that texts share; 0 for the
+            reference.
+        text_bytes: memory of the other parts of the subscriptions' texts; 0 for the reference.
     """
 
     ignored: Mapping[str, int]
@@ -145,7 +147,7 @@ class Telemetry:
 
     @property
     def unmatched(self) -> int:
-        """Events that matched nothing."""
+        """Events without a match."""
         return self.matches_by_event.counts[0]
 
     @property
@@ -171,7 +173,7 @@ class Telemetry:
 
 @final
 class Buckets:
-    """Counts durations, or how many there were of something; whoever has it holds a lock."""
+    """Counts durations, or numbers of things; the owner must lock."""
 
     def __init__(self, bounds: tuple[int, ...]) -> None:
         self._bounds = bounds
@@ -179,18 +181,18 @@ class Buckets:
         self._total = 0
 
     def add(self, value: int) -> None:
-        """Count one."""
+        """Count one value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
 
     def read(self) -> Distribution:
-        """Return what was counted."""
+        """Return the counts."""
         return Distribution(tuple(self._counts), self._total)
 
 
 @final
 class Recorder:
-    """Counts for the reference. Safe for threads; its lock is held for a few additions, never while anything is evaluated."""
+    """Counts for the reference. Safe for threads; its lock is kept for a few additions, never during an evaluation."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -217,8 +219,8 @@ class Recorder:
         """Count an event that was matched.
 
         Args:
-            partitions: those that it saw, with their candidates and matches.
-            total: nanoseconds; so are *bloom* and *cel*, None for a phase that had nothing to do.
+            partitions: the partitions that it saw, with their candidates and matches.
+            total: nanoseconds; so are *bloom* and *cel*, which are None for a phase that did not run.
         """
         if not self.is_on:
             return

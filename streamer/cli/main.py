@@ -1,6 +1,6 @@
-"""The command line: arguments in, text out. What it does is in `streamer.engine`.
+"""The command line: arguments in, text out. `streamer.engine` does the work.
 
-Standard output carries results and nothing else; everything about them goes to standard error.
+Standard output carries only results; reports and errors go to standard error.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from streamer.terminal import (
     show,
 )
 
-#: The environment variable by which a shell asks for completions.
+#: The environment variable with which a shell requests completions.
 COMPLETE: Final = "_STREAMER_COMPLETE"
 
 
@@ -375,7 +375,7 @@ def lint(
 def _not_in_events(
     engine: streamer.Engine, events: str, most: int, tenant: str | None, collection: str | None, longest: int
 ) -> tuple[list[Finding], int]:
-    """Return what subscriptions ask for and no event has, and how many events were bad."""
+    """Return what subscriptions use and no event has, and how many events were bad."""
     from streamer.engine.occurrences import Occurrences
 
     seen, first = Occurrences(engine), FirstEvents()
@@ -393,7 +393,7 @@ def _not_in_events(
 
 
 def _show_findings(setup: Setup, findings: Sequence[Finding], report: FaultFormat, *, placed: bool = False) -> None:
-    """Print findings; with file and line also as text where they are to stand beside errors."""
+    """Print findings; with file and line also as text if they appear next to errors."""
     places = setup.places() if findings and (placed or report is not FaultFormat.text) else {}
     for finding in findings:
         file, line = places.get(finding.subscription_id, (setup.names, None))
@@ -496,15 +496,15 @@ def main() -> None:
     set_up_streams()
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            # From here on it is an exception, so that what was matched is told.
+            # From here on it is an exception, so that the matches so far are reported.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             if instruction := os.environ.get(COMPLETE):
-                # The shell asks what may come next.
+                # The shell requests the possible next words.
                 from click.shell_completion import shell_complete
 
                 sys.exit(shell_complete(app, {}, "streamer", COMPLETE, instruction))
-            # Not by `app()`, which makes an end of its own of Ctrl-C and of a reader that went away.
+            # Not with `app()`, which handles Ctrl-C and a closed reader in its own way.
             with app.make_context("streamer", sys.argv[1:]) as context:
                 app.invoke(context)
         except click.ClickException as error:
@@ -527,7 +527,7 @@ def main() -> None:
 
 
 def _warn_of_layout(name: str, engine: streamer.Engine, first: FirstEvents) -> None:
-    """Say so where the layout found nothing in any event: else a wrong one looks as if nobody wanted them."""
+    """Warn if the layout found no part in any event: otherwise a wrong layout looks like events without matches."""
     if engine.stats().finds_nothing and (reason := first.misfit(engine._options.layout)) is not None:
         note(f"{name}: {reason}")
 

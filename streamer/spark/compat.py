@@ -1,4 +1,4 @@
-"""What differs from one PySpark to the next. No other module asks for a version.
+"""Differences between the PySpark versions. No other module checks a version.
 
 | | 3.5 | 4.0 | from 4.1 on |
 |---|---|---|---|
@@ -8,7 +8,7 @@
 | DataFrames of Spark Connect | a class of their own | a subclass of the one class | a subclass |
 | over Connect, a file for the workers of a micro-batch | none | of the session | of the session |
 
-What a PySpark can is asked of it where it can be; its version is asked for where that would not tell.
+The code checks an ability if it can, and the version only if it cannot.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ Lists = Callable[[Iterator[pa.Array]], Iterator[pa.Array]]
 
 
 def is_frame(value: object) -> TypeGuard[DataFrame]:
-    """Tell whether a value is a DataFrame, classic or Connect."""
+    """Return whether a value is a DataFrame, classic or Connect."""
     if isinstance(value, DataFrame):
         return True
-    # Those of Connect are a class of their own before PySpark 4. Its module needs gRPC, so it is not imported to ask.
+    # Connect has its own class before PySpark 4. Its module needs gRPC, so this check does not import it.
     kind = type(value)
     return (kind.__module__, kind.__name__) == ("pyspark.sql.connect.dataframe", "DataFrame")
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Tell whether a session is one of Spark Connect, which has no JVM beside it."""
+    """Return whether a session is one of Spark Connect, which has no local JVM."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def batches_have_files() -> bool:
-    """Tell whether the tasks of a micro-batch find the files of their session; before PySpark 4 those of Connect do not."""
+    """Return whether the tasks of a micro-batch find the files of their session; before PySpark 4 those of Connect do not."""
     # PySpark's own `is_remote`, which a session of Connect answers from its beginning.
     return VERSION >= (4, 0) or "SPARK_CONNECT_MODE_ENABLED" not in os.environ
 
@@ -71,10 +71,10 @@ def add_file(spark: SparkSession, path: str) -> None:
 
 
 def take_back(spark: SparkSession, name: str) -> str | None:
-    """Take a file off the list of those that tasks fetch, and delete the driver's copy.
+    """Remove a file from the list that tasks fetch, and delete the driver's copy.
 
     Returns:
-        What the copy is called that executors of a machine share, beside those that they have; None where Spark does not let us.
+        The name of the copy that executors of a machine share, in addition to their own; None if Spark does not allow it.
     """
     if is_connect(spark):
         return None
@@ -96,13 +96,13 @@ def take_back(spark: SparkSession, name: str) -> str | None:
             with suppress(OSError):
                 os.unlink(SparkFiles.get(name))
     except Exception as error:
-        # Where Python may not call what it likes in the JVM, as on a shared cluster of Databricks.
+        # Python may not call everything in the JVM, as on a shared cluster of Databricks.
         logging.getLogger("streamer.spark").debug("%s stays with Spark: %s", name, error)
     return found
 
 
 def _java_hash(text: str) -> int:
-    """Return what Java's `hashCode` says of a text of ASCII."""
+    """Return Java's `hashCode` of an ASCII text."""
     value = 0
     for byte in text.encode("ascii"):
         value = (31 * value + byte) & 0xFFFFFFFF
@@ -112,7 +112,7 @@ def _java_hash(text: str) -> int:
 def texts_frame(spark: SparkSession, texts: list[str]) -> DataFrame:
     """Return a DataFrame of texts, in a column `text`."""
     if VERSION < (4, 0):
-        # Connect verifies nothing, and does not take the word.
+        # Connect verifies nothing, and rejects the argument.
         more: dict[str, Any] = {} if is_connect(spark) else {"verifySchema": False}
         return spark.createDataFrame([(text,) for text in texts], "text string", **more)
     return spark.createDataFrame(pa.table({"text": pa.array(texts, pa.string())}))
@@ -122,7 +122,7 @@ def lists_udf(lists: Lists) -> Any:
     """Return a function of SQL from a string to an array of strings.
 
     Raises:
-        ModuleNotFoundError: this PySpark makes one of pandas, which is not there.
+        ModuleNotFoundError: this PySpark needs pandas for the function, and pandas is not installed.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -139,7 +139,7 @@ def lists_udf(lists: Lists) -> Any:
         for each in given:
             # What stands for null depends on pandas' version.
             texts = pa.array([text if isinstance(text, str) else None for text in each], pa.string())
-            # A series must have as many rows as were given, so what comes in several arrays is put together.
+            # A series must have as many rows as its input, so the arrays are joined.
             yield pd.Series([ids for array in lists(iter([texts])) for ids in array.to_pylist()], dtype=object)
 
     # PySpark reads the annotations themselves, which are texts in this module.

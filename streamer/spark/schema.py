@@ -1,4 +1,4 @@
-"""The columns of what comes out, in Spark's words, and how one pass is taken apart again.
+"""The columns of results, as Spark types, and how one pass is taken apart again.
 
 ```
 outcomes   kind │ a match's columns │ event │ why an event was rejected │ counts │ columns that were kept
@@ -7,9 +7,9 @@ outcomes   kind │ a match's columns │ event │ why an event was rejected �
              2  │     acme, orders  │       │                           │ 17 3 … │
 ```
 
-One pass gives rows of three kinds, so that matches, rejected events and counts need not be worked out three times. Rejected: an
-accumulator for the counts (Spark Connect has none, and a task that is run twice counts twice) and a second job for the rejected
-(it reads everything again, and a source that changed meanwhile gives two truths).
+One pass returns rows of three kinds, so that matches, rejected events and counts are computed once and not three times. Rejected:
+an accumulator for the counts (Spark Connect has none, and a task that runs twice counts twice) and a second job for the rejected
+events (it reads all input again, and may disagree if a source changed meanwhile).
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _TYPES: Final[dict[str, DataType]] = {
 }
 #: As the column of events: each row is an event, whose members are the columns.
 ROW: Final = "*"
-#: What every match has: Spark need not ask each row whether it is null there.
+#: Columns that every match has: Spark need not check each row for null there.
 _EVERY_MATCH_HAS: Final = frozenset({"tenant", "subscription_id", "certain"})
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The columns that a pass takes of a DataFrame.
+    """The columns that a pass reads from a DataFrame.
 
     Attributes:
-        given: these columns alone, under names of ours (`EVENT`, `inner`): Spark looks up by name what goes to a worker, where it
-            takes one with a dot for a member of a struct.
-        event_type: string or binary; what was no text is JSON here, as a string.
-        kept: the columns that matches carry, under the names by which they were asked for, as Spark's `select` has them.
+        given: only these columns, under internal names (`EVENT`, `inner`): Spark looks up by name the columns that go to a
+            worker, and reads a name with a dot as a member of a struct.
+        event_type: string or binary; an input of another type is JSON here, as a string.
+        kept: the columns that matches carry, under the requested names, as Spark's `select` has them.
     """
 
     given: DataFrame
@@ -65,15 +65,15 @@ class Chosen:
 
 
 def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Iterable[str] = ()) -> Chosen:
-    """Find the columns of a pass. Names are whole, dots included, and compared as `spark.sql.caseSensitive` says.
+    """Find the columns of a pass. Names are whole, dots included, and compared according to `spark.sql.caseSensitive`.
 
     Args:
         event_col: a column; or `ROW`.
-        taken: names that the result has besides those that it always has.
+        taken: names that the result has in addition to those that it always has.
 
     Raises:
-        ValueError: a column that is not there or may be any of several, or one to be kept whose name a column of the result has.
-        TypeError: events that are no DataFrame, or nothing that is an event, or *keep* that is no list of names.
+        ValueError: a column is missing or ambiguous, or a kept column has the name of a column of the result.
+        TypeError: *events* is not a DataFrame, or a column cannot be an event, or *keep* is not a list of names.
     """
     if not is_frame(events):
         raise TypeError(f"events: expected a DataFrame, not {type(events).__name__}; spark.createDataFrame makes one")
@@ -114,12 +114,12 @@ def _event_of(events: DataFrame, event_col: str) -> tuple[Column, DataType]:
 
 
 def is_case_sensitive(frame: DataFrame) -> bool:
-    """Tell whether names of columns differ by upper and lower case."""
+    """Return whether names of columns differ by upper and lower case."""
     return str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
 
 
 def field_of(frame: DataFrame, name: str) -> StructField:
-    """Return the column of a whole name. Raises ValueError where there is none, or any of several."""
+    """Return the column of a whole name. Raises ValueError if it is missing or ambiguous."""
     is_exact, fields = is_case_sensitive(frame), frame.schema.fields
     found = [field for field in fields if folded(field.name, is_exact=is_exact) == folded(name, is_exact=is_exact)]
     if not found:
@@ -130,7 +130,7 @@ def field_of(frame: DataFrame, name: str) -> StructField:
 
 
 def folded(name: str, *, is_exact: bool) -> str:
-    """Return what is equal for names that are one."""
+    """Return a form of a name that is equal for equal names."""
     return name if is_exact else name.lower()
 
 
@@ -152,7 +152,7 @@ def matches_of(outcomes: DataFrame, *, keep_event: bool = False) -> DataFrame:
     """Return the matches of one pass: event_id, tenant, collection, type, subscription_id, gateway_id, transition, certain.
 
     Args:
-        keep_event: with the event; it is null where the pass was not told to keep it.
+        keep_event: with the event; it is null if the pass did not keep it.
     """
     chosen = [*MATCHES, *(("event",) if keep_event else ()), *_kept(outcomes)]
     return outcomes.where(F.col("kind") == MATCH).select(*chosen)
@@ -166,10 +166,10 @@ def rejected_of(outcomes: DataFrame) -> DataFrame:
 def tallies_of(outcomes: DataFrame) -> DataFrame:
     """Return the counts of one pass by tenant and collection; both are null for events that were rejected or ignored.
 
-    `events` came in; of these `matched` match something, `rejected` cannot be read, `ignored` match nobody whatever is subscribed
-    (tombstones, heartbeats: semantics.md section 1), `pruned` a Bloom filter stopped. `matches`
-    are rows of the result, `shuffled` rows that a shuffle carried. Under cogroup an event counts once in `matched` for each
-    part of the subscriptions in which it matches something, so that there it is an upper bound.
+    `events` were read; of these, `matched` match a subscription, `rejected` cannot be read, `ignored` have no matches whatever is
+    subscribed (tombstones, heartbeats: semantics.md section 1), and a Bloom filter stopped `pruned`. `matches` are rows of the
+    result, `shuffled` rows that a shuffle carried. Under cogroup an event counts once in `matched` for each part of the
+    subscriptions in which it has a match, so that there it is an upper bound.
     """
     sums = [F.sum(name).alias(name) for name in COUNTS]
     return outcomes.where(F.col("kind") == TALLY).groupBy("tenant", "collection").agg(*sums)

@@ -1,16 +1,16 @@
-"""Places of every file system that Spark knows (`hdfs:`, `s3a:`, `abfss:`, `dbfs:`, ...), through Spark's own layer: Hadoop's.
+"""Paths of every file system that Spark can use (`hdfs:`, `s3a:`, `abfss:`, `dbfs:`, ...), through Spark's own layer: Hadoop's.
 
 ```
 s3a://bucket/versions/            a folder of this driver
    0000000002-b81d….snapshot        0000000002-b81d….snapshot     fetched once, while it is the same
-   0000000003-77e6….snapshot   ─►   0000000003-77e6….snapshot     what is bad is fetched, too, and the one before it
+      0000000003-77e6….snapshot   ─►   0000000003-77e6….snapshot     a bad one is fetched, too, and the one before it
 ```
 
-So what reads paths of this machine (versions.py, the engine) reads what was fetched, with all that it promises. It is a way into
-the driver's JVM, so over Spark Connect there is none, and in workers there is none.
+So code that reads paths of this machine (versions.py, the engine) reads the fetched files, with all its guarantees. The layer is
+in the driver's JVM, so Spark Connect and workers cannot use it.
 
-Rejected: pyarrow's file systems (other credentials and other settings than Spark's, and HDFS needs a library of its own); the
-source `binaryFile` (it holds a file in memory twice, and lists a folder once for a query).
+Rejected: pyarrow's file systems (they use other credentials and settings than Spark's, and HDFS needs another library); the
+source `binaryFile` (it keeps a file in memory twice, and lists a folder once for a query).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ Stamp: TypeAlias = tuple[int, int, str]
 
 @final
 class Storage:
-    """A place of a file system that is not this machine's.
+    """A path of a file system that is not this machine's.
 
     Raises:
-        ConfigError: Spark knows no such file system, or the session is one of Spark Connect.
-        OSError: of each method, where the place cannot be read or written; FileNotFoundError where nothing is there.
+        ConfigError: Spark cannot use the file system, or the session is one of Spark Connect.
+        OSError: of each method, if the path cannot be read or written; FileNotFoundError if it does not exist.
     """
 
     def __init__(self, spark: SparkSession, text: str) -> None:
@@ -90,7 +90,7 @@ class Storage:
             return [str(status.getPath().getName()) for status in self._files.listStatus(self._path)]
 
     def stamp(self, name: str = "") -> Stamp:
-        """Return what tells a file, here or of this directory, from what replaces it."""
+        """Return a stamp that differs between a file, here or of this directory, and its replacement."""
         with self._told():
             status = self._files.getFileStatus(self._at(name))
             tag = ""
@@ -100,7 +100,7 @@ class Storage:
             return int(status.getLen()), int(status.getModificationTime()), tag
 
     def begins_with(self, wanted: bytes) -> bool:
-        """Tell what a file begins with."""
+        """Return whether a file begins with these bytes."""
         with self._told():
             opened = self._files.open(self._path)
             try:
@@ -109,7 +109,7 @@ class Storage:
                 opened.close()
 
     def is_snapshot(self) -> bool:
-        """Tell whether this is a snapshot, or a directory of versions."""
+        """Return whether this is a snapshot, or a directory of versions."""
         if self.is_directory():
             return bool(versions_of(self.names()))
         return self.begins_with(MAGIC)
@@ -145,7 +145,7 @@ class Storage:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Say in Python's words what the JVM raises."""
+        """Raise errors of the JVM as Python's."""
         try:
             yield
         except OSError:
@@ -157,21 +157,21 @@ class Storage:
 
 
 def storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage | None:
-    """Return the place of a path; None where it is one of this machine. Raises ConfigError."""
+    """Return the place of a path; None for a path of this machine. Raises ConfigError."""
     text = path_of(path)
     return Storage(spark, text) if local_path(text) is None else None
 
 
-#: The stamps of what was fetched, by where it is now.
+#: The stamps of fetched files, by their local paths.
 _STAMPS: Final[dict[Path, Stamp]] = {}
 _LOCK: Final = Lock()
 
 
 def mirrored(place: Storage) -> Path:
-    """Return a path of this machine that holds what the newest versions of a place are, for `versions.find`.
+    """Return a path of this machine with the newest versions of a place, for `versions.find`.
 
-    Of a directory that is the last one by name that is good, and those after it; of a file, the file. It is fetched where its
-    stamp is another than before, and gone where it is gone.
+    For a directory these are the last good one by name, and the bad ones after it; for a file, the file. A version is fetched if
+    its stamp has changed, and deleted if it was deleted at the place.
     """
     folder = Path(_mirrors().name, hashlib.sha256(place.url.encode()).hexdigest())
     with _LOCK:
@@ -211,7 +211,7 @@ def _fetch(place: Storage, path: Path, name: str) -> None:
 
 
 def publish_to(source: Engine | str | os.PathLike[str], directory: str) -> Version:
-    """Add a version to a directory through the active session; `versions.publish` says how and what it raises."""
+    """Add a version to a directory through the active session; `versions.publish` defines the order and the errors."""
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise ConfigError(f"{directory} is not on this machine, and no session of Spark is active to write it", place="directory")
@@ -239,7 +239,7 @@ def _mirrors() -> tempfile.TemporaryDirectory[str]:
 
 
 def _reason(error: Exception) -> str:
-    """Return what the JVM says, in a line and without its stack."""
+    """Return the JVM's message, in a line and without its stack."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() or java.getClass().getSimpleName()) if java is not None else str(error)
     return text.strip().partition("\n")[0]

@@ -1,25 +1,25 @@
-"""Streams: the same matches, while events come and subscriptions change.
+"""Streams: the same matches, while events arrive and subscriptions change.
 
 ```
-                         ┌─ which snapshot holds now? asked once, broadcast ─┐
+                         ┌─ the current snapshot? queried once, broadcast ───┐
  source ─► micro-batch n ┤                                                   ├─► matches, each with its snapshot ─► sink
                          └─ events ──────────────────────────────────────────┘
 ```
 
-Two ways, with what each guarantees:
+The module offers two ways, with different guarantees:
 
-- `match_stream` returns a streaming DataFrame, for any sink. The snapshots lie where every worker can read them.
-- `match_batches` is for `foreachBatch`: it ships each new snapshot itself, may shuffle (`cogroup`), and has the rejected events
-  too.
+- `match_stream` returns a streaming DataFrame, for any sink. Every worker must be able to read the snapshots.
+- `match_batches` is for `foreachBatch`: it ships each new snapshot itself, may shuffle (`cogroup`), and also returns the rejected
+  events.
 
-Invariant: a micro-batch is matched against one snapshot, the newest good one when it began; none that is bad takes the place of
-one that is good. Nothing is kept between micro-batches: there is no state store, and any number of tasks take part.
+Invariant: a micro-batch is matched against one snapshot, the newest good one at its start; a bad snapshot never replaces a good
+one. Micro-batches share no state: there is no state store, and any number of tasks take part.
 
 Delivery: Spark repeats a micro-batch that was cut off, with the same events and the same id, perhaps against a newer snapshot.
 So a sink that is idempotent by batch id (Spark's file sink, Delta, `write_by_gateway`) gets each match exactly once; any other,
 Kafka among them, at least once.
 
-Rejected: asking for the snapshot in each task (two tasks of a batch could differ); a timer in the driver (a batch would begin
+Rejected: looking up the snapshot in each task (two tasks of a batch could differ); a timer in the driver (a batch would begin
 with the old one and its repeated tasks end with the new one); stream-stream joins with the subscriptions (all of them would be
 state).
 """
@@ -69,30 +69,30 @@ def match_stream(
 ) -> DataFrame:
     """Match a streaming DataFrame against subscriptions that change while it runs; returns one of matches, for any sink.
 
-    Every micro-batch is matched against the newest good snapshot that was at the path when it began, whose digest is in the
-    column `snapshot`. Driver and workers read the path, so it lies on storage that all of them have; where they do not,
-    `match_batches` ships the snapshots. It is stateless. A micro-batch that finds no good snapshot, now or earlier, fails.
+    Every micro-batch is matched against the newest good snapshot that was at the path at its start; its digest is in the column
+    `snapshot`. Driver and workers read the path, so it must be on shared storage; without shared storage, use `match_batches`,
+    which ships the snapshots. The stream is stateless. A micro-batch that finds no good snapshot, now or earlier, fails.
 
     Args:
         events_df: from any source; a DataFrame that does not stream is one micro-batch.
         subscriptions_path: a snapshot that is replaced by rename (`engine.save(path)`), or a directory of versions (`publish`).
         event_col: the column with the events, or `*`, as of `match_events`.
-        on_error: `reject` leaves out what cannot be read (see *want*); `fail` ends the stream with the first.
+        on_error: `reject` leaves out events that cannot be read (see *want*); `fail` ends the stream with the first.
         keep: columns that are carried into every match, under their names.
         keep_event: with a column `event`.
-        want: `all` gives one pass with a column `kind`, to be taken apart by `matches_of`, `rejected_of` and `tallies_of`.
-        observation: a name under which each progress of the query tells `matches`, and `refused` snapshots that were passed
-            over; with *want* `all` also `events`, `matched`, `rejected`.
-        backend: which one workers must run; None for the driver's.
-        batch_size: how many events a worker matches at once, at most, as of `match_events`.
-        cel_functions: what expressions for cel-python may call, in every snapshot that comes.
+        want: `all` returns one pass with a column `kind`; take it apart with `matches_of`, `rejected_of` and `tallies_of`.
+        observation: a name under which each progress of the query reports `matches`, and `refused` snapshots that were skipped;
+            with *want* `all` also `events`, `matched`, `rejected`.
+        backend: the backend that workers must run; None for the driver's.
+        batch_size: at most this many events are matched at once in a worker, as of `match_events`.
+        cel_functions: Python functions that cel-python expressions may call, in every later snapshot too.
 
     Raises:
-        SnapshotError: there is no good snapshot at the path, or it calls a function that is not given.
-        ConfigError: a function that cannot travel to the workers, or a path of another file system.
-        OSError: the path cannot be read here.
-        ValueError: a column that is not there, or whose name the result needs, or a *batch_size* under 1.
-        TypeError: a column that holds no events.
+        SnapshotError: there is no good snapshot at the path, or it calls a function that is missing.
+        ConfigError: a function cannot travel to the workers, or the path is of another file system.
+        OSError: the path cannot be read on this machine.
+        ValueError: a column is missing, or the result needs its name, or *batch_size* is under 1.
+        TypeError: a column does not contain events.
     """
     from pyspark.sql import functions
 
@@ -122,7 +122,7 @@ def match_stream(
         backend=backend or _backend.BACKEND,
         batch_size=batch_size,
     )
-    # One row, asked for anew by each micro-batch, since its plan is made anew; all tasks of a batch see what was broadcast.
+    # One row, which each micro-batch queries again, because it is planned again; all tasks of a batch see the broadcast value.
     now = f"{SNAPSHOT} string, {PATH} string, {REFUSED} bigint"
     versions = events_df.sparkSession.range(0, 1, 1, 1).mapInArrow(by_looking(path), now)
     rows = chosen.given.crossJoin(functions.broadcast(versions))
@@ -153,7 +153,7 @@ class BatchWriter:
         """Write one micro-batch.
 
         Raises:
-            StreamerError: the folder holds what another stream wrote: its ids would be taken for this one's.
+            StreamerError: another stream wrote the folder, so its ids would be mistaken for this stream's.
         """
         folder = f"{self.path.rstrip('/')}/batch_id={batch_id}"
         if self._is_written(frame.sparkSession, folder):
@@ -174,7 +174,7 @@ class BatchWriter:
             path = jvm.org.apache.hadoop.fs.Path
             files = path(self.path).getFileSystem(context._jsc.hadoopConfiguration())
         except Exception:
-            # Over Spark Connect there is no way to ask: then the folder is written again, which comes to the same.
+            # Spark Connect cannot show it: then the folder is written again, with the same result.
             return False
         if query is None:
             return False
@@ -200,13 +200,13 @@ class BatchWriter:
 
 
 def write_by_gateway(path: str | os.PathLike[str], *, file_format: str = "parquet", **options: str) -> BatchWriter:
-    """Return what writes the matches of each micro-batch by gateway, for `foreachBatch`: `PATH/batch_id=N/gateway_id=G/`.
+    """Return a function for `foreachBatch` that writes each micro-batch's matches by gateway: `PATH/batch_id=N/gateway_id=G/`.
 
-    A micro-batch that Spark repeats is written once: what is there whole stays, what was cut off is replaced. A folder belongs
-    to one stream, that is, to one checkpoint.
+    A micro-batch that Spark repeats is written once: a complete folder stays, a partial one is replaced. A folder belongs to one
+    stream, that is, to one checkpoint.
 
     Args:
-        path: any that Spark writes to.
+        path: any path that Spark can write.
         file_format: `parquet`, `json`, ...
         options: as of `DataFrameWriter`.
     """
@@ -216,14 +216,14 @@ def write_by_gateway(path: str | os.PathLike[str], *, file_format: str = "parque
 @final
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A micro-batch that was written.
+    """A written micro-batch.
 
     Attributes:
         version: the snapshot it was matched against.
-        tallies: what became of the events of each tenant and collection, as `tallies_of` has them.
-        codes: how many were rejected for each reason.
-        layout: where the parts of the events stand.
-        seconds: how long it took.
+        tallies: the counts of the events of each tenant and collection, as `tallies_of` has them.
+        codes: number of rejected events for each reason.
+        layout: the layout of the events.
+        seconds: duration of the micro-batch.
     """
 
     id: int
@@ -289,7 +289,7 @@ class BatchMatcher:
         if self._rejected is None and self._settled is None:
             self._write(found.matches.select("*", named), batch_id)
             return
-        # One pass over the events, from which each part is taken.
+        # One pass over the events, whose parts are selected below.
         found.persist()
         try:
             self._write(found.matches.select("*", named), batch_id)
@@ -314,24 +314,24 @@ def match_batches(
     settled: Callable[[Settled], object] | None = None,
     **options: Any,
 ) -> BatchMatcher:
-    """Return a function for `foreachBatch` that matches each micro-batch against the snapshot that holds when it begins.
+    """Return a function for `foreachBatch` that matches each micro-batch against the snapshot that is current at its start.
 
         events.writeStream.foreachBatch(match_batches("subscriptions.snapshot", write_by_gateway("out"))).start()
 
-    Each new snapshot travels to the workers with Spark's files, so that only the driver must be able to read the path. A bad one
-    is passed over: it is logged and counted, and the one before goes on.
+    Each new snapshot travels to the workers with Spark's files, so that only the driver must be able to read the path. A bad
+    snapshot is logged, counted and skipped, and the one before stays in use.
 
     Args:
         subscriptions_path: a snapshot that is replaced by rename, or a directory of versions (`publish`), in any file system
             of Spark's.
         write: called with the matches, which have a column `snapshot`, and the id of the micro-batch.
         rejected: called with the events that could not be read, and the id of the micro-batch; without it they are left out.
-        settled: called when a micro-batch was written, with what was counted. It may be called again for one that Spark repeats.
+        settled: called after a micro-batch was written, with its counts. It may be called again for one that Spark repeats.
         options: as of `match_events`.
 
     Raises:
         ConfigError: Spark Connect of PySpark 3.5, where the tasks of a micro-batch find no file of their session.
-        TypeError: an option that there is not.
+        TypeError: an option is unknown.
     """
     from streamer.spark.compat import batches_have_files
 

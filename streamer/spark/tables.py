@@ -1,12 +1,12 @@
-"""Tables by name, of any catalog and format: read, and written by streams, to each format as often as it can tell.
+"""Tables by name, of any catalog and format: read, and written by streams; the format decides how often a row can appear.
 
 | format | a micro-batch that Spark repeats is written |
 |---|---|
-| Delta | once: the transaction has the stream and the batch (`txnAppId`, `txnVersion`), and a second one does nothing |
-| Iceberg | once: its snapshot has both in its summary, which is looked at before |
+| Delta | once: the transaction has the stream and the batch (`txnAppId`, `txnVersion`), and a second one has no effect |
+| Iceberg | once: its snapshot has both in its summary, which is checked before |
 | any other | again |
 
-Invariant: what tells a batch is committed with its rows, or with none of them. So no `MERGE` is needed, nor a key.
+Invariant: the mark of a batch is committed with its rows, or neither is. So neither a `MERGE` nor a key is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STREAM, _BATCH = "streamer.stream", "streamer.batch"
 
 
 def parts_of(name: str) -> list[str]:
-    """Return the parts of a table's name, without quotes. Raises ConfigError for what is no name."""
+    """Return the parts of a table's name, without quotes. Raises ConfigError for an invalid name."""
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"expected a name as catalog.schema.table, with backquotes around odd parts, not {name!r}", place="table"
@@ -80,7 +80,7 @@ def read_table(spark: SparkSession, name: str, options: Mapping[str, str] | None
 
 
 def active(name: str) -> DataFrame:
-    """Return a table of the active session. Raises ConfigError where there is none."""
+    """Return a table of the active session. Raises ConfigError without an active session."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession()
@@ -90,7 +90,7 @@ def active(name: str) -> DataFrame:
 
 
 def is_table(spark: SparkSession, name: str) -> bool:
-    """Tell whether there is such a table."""
+    """Return whether a table exists."""
     path = path_of(name)
     if path is None:
         return spark.catalog.tableExists(name)
@@ -112,7 +112,7 @@ def format_of(spark: SparkSession, name: str) -> str:
 
 
 def replace_table(frame: DataFrame, name: str, *, by: Sequence[str] = (), options: Mapping[str, str] | None = None) -> None:
-    """Have a table hold these rows and no others; one that is there by name stays partitioned as it is.
+    """Replace all rows of a table by these; an existing table keeps its partitioning.
 
     Raises:
         ConfigError: the table has other columns.
@@ -136,7 +136,7 @@ def replace_table(frame: DataFrame, name: str, *, by: Sequence[str] = (), option
 
 
 def create_table(frame: DataFrame, name: str, *, by: Sequence[str] = (), options: Mapping[str, str] | None = None) -> None:
-    """Make a table of these rows, in the format that its catalog has by default. Raises what Spark raises where it is there."""
+    """Make a table of these rows, in its catalog's default format. Raises Spark's error if it exists."""
     _save(_writer(frame, "errorifexists", by, options), name)
 
 
@@ -168,7 +168,7 @@ class TableWriter:
         """Write one micro-batch.
 
         Raises:
-            ConfigError: a table of Delta or Iceberg, and nothing tells which stream this is.
+            ConfigError: the table is of Delta or Iceberg, and the stream's id is unknown.
         """
         spark = frame.sparkSession
         if self._format is None:
@@ -189,7 +189,7 @@ class TableWriter:
             _save(_writer(frame, "append", partitioned, self.options).format(self._format), self.table)
 
     def _prepared(self, frame: DataFrame) -> str:
-        """Return the table's format; make it without rows where it is not there, so that each batch is written in one way."""
+        """Return the table's format; create a missing table without rows, so that each batch is written in one way."""
         spark = frame.sparkSession
         if path_of(self.table) is not None:
             return "delta"
@@ -206,7 +206,7 @@ class TableWriter:
             context: Any = spark.sparkContext
             query = context.getLocalProperty("sql.streaming.queryId")
         except Exception:
-            # Over Spark Connect there is no way to ask.
+            # Spark Connect cannot show it.
             query = None
         if query is None and self.app_id is None:
             reason = "the stream has no name by which a repeated batch is recognized; pass one, and another with a new checkpoint"
@@ -214,7 +214,7 @@ class TableWriter:
         return "-".join(filter(None, (self.app_id or "streamer", query)))
 
     def _is_written(self, spark: SparkSession, stream: str, batch_id: int) -> bool:
-        # A catalog of Iceberg's keeps what it knew of a table for a while.
+        # An Iceberg catalog caches a table for a while.
         spark.catalog.refreshTable(self.table)
         summaries = spark.table(f"{self.table}.snapshots").where(F.col(f"summary.`{_STREAM}`") == stream)
         (row,) = summaries.agg(F.max(F.col(f"summary.`{_BATCH}`").cast("bigint")).alias("last")).collect()
@@ -222,23 +222,23 @@ class TableWriter:
 
 
 def write_to_table(table: str, *, app_id: str | None = None, partition_by: Sequence[str] = (), **options: str) -> TableWriter:
-    """Return what adds the matches of each micro-batch to a table, for `foreachBatch`.
+    """Return a function for `foreachBatch` that adds each micro-batch's matches to a table.
 
         events.writeStream.foreachBatch(match_batches("subscriptions", write_to_table("shop.matches"))).start()
 
-    A table of Delta or Iceberg has each micro-batch once, however often Spark repeats it; one of another format may have it
-    again. A table that is not there is made, in the format of its catalog or `spark.sql.sources.default`.
+    A table of Delta or Iceberg gets each micro-batch once, however often Spark repeats it; a table of another format may get it
+    again. A missing table is created, in the format of its catalog or `spark.sql.sources.default`.
 
     Args:
         table: `table`, `schema.table` or `catalog.schema.table`; a table of Delta may be ``delta.`/its/path` ``, too.
-        app_id: tells apart what one stream writes twice into one table. Over Spark Connect, which does not say which stream it
-            is, it names the stream, and a new checkpoint needs a new one: its batches count from 0 again, and are taken for
-            those that were written.
-        partition_by: columns, for a table that is made.
+        app_id: distinguishes two writes of one stream into one table. Over Spark Connect, which hides the stream's id, it names
+            the stream, and a new checkpoint needs a new one: its batches count from 0 again, and would be mistaken for batches
+            that were written.
+        partition_by: columns, for a table that is created.
         options: of the writer.
 
     Raises:
-        ConfigError: what is no name of a table.
+        ConfigError: *table* is not a name of a table.
     """
     if path_of(table) is None:
         parts_of(table)

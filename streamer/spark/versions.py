@@ -1,24 +1,24 @@
-"""Which snapshot holds now? The newest good one at a path, while others put new ones there.
+"""The current snapshot: the newest good one at a path, while other processes add new ones.
 
 ```
  subscriptions/                       subscriptions.snapshot            replaced: `engine.save(path)`
    0000000001-3f2a9c1e04b7.snapshot   .subscriptions.snapshot.versions/
-   0000000002-b81d00c27aa1.snapshot     3f2a9c1e...  b81d00c2...        copies of what was good
-   0000000003-77e6bd915c02.snapshot     current                         which of them is the last, and of what file
-   ▲ the last by name that is good      ▲ where the file itself is bad, missing, or half written
+      0000000002-b81d00c27aa1.snapshot     3f2a9c1e...  b81d00c2...        copies of good ones
+      0000000003-77e6bd915c02.snapshot     current                         names the last of them, and its source file
+      ▲ the last good one by name          ▲ used if the file itself is bad, missing, or half written
 ```
 
-A path is a *file* that is replaced, or a *directory* of versions that are only ever added (`publish`). Either way what is
-returned is a file that does not change while a batch reads it.
+A path is a *file* that is replaced, or a *directory* of versions that are only ever added (`publish`). In both cases the returned
+file does not change while a batch reads it.
 
-Invariant: only what was verified, every checksum, is ever returned; a bad file never takes the place of a good one. A file is
-known by device, inode, size and time, and verified once: what a directory holds by each process, a file by whoever sees it
-first. Nothing here imports PySpark: it also runs in its workers. Concurrency: any number of processes and threads look at one
-path at once; whatever is written appears by link or rename.
+Invariant: only verified files, with every checksum, are returned; a bad file never replaces a good one. A file is identified by
+device, inode, size and time, and verified once: files of a directory by each process, a file by the first process that sees it.
+This module does not import PySpark: it also runs in Spark's workers. Concurrency: any number of processes and threads can look at
+one path at once; every write appears by link or rename.
 
-Rejected: the time of a file as its order (a copy has a later one than what it copies); remembering the last good one in memory
-alone (a worker that is started anew would have none); hard links instead of copies (who writes into the file, as `cp` does,
-would write into what is kept).
+Rejected: the time of a file as its order (a copy has a later one than its source); remembering the last good one only in memory
+(a restarted worker would have none); hard links instead of copies (a program that writes into the file, as `cp` does, would write
+into the copy).
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _NUMBERED: Final = re.compile(r"(\d+)(?:-.*)?\.snapshot")
 @final
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A snapshot that is good.
+    """A good snapshot.
 
     Attributes:
         digest: names its content (hex).
-        path: a file that holds it and does not change.
-        subscriptions: how many it has.
-        refused: how many newer ones, which are bad, were passed over for it.
+        path: a file with it that does not change.
+        subscriptions: number of subscriptions.
+        refused: number of newer, bad snapshots that were skipped.
     """
 
     digest: str
@@ -72,27 +72,27 @@ class Version:
 
 
 def find(path: str | os.PathLike[str]) -> Version:
-    """Return the newest good version at *path*; what is bad is logged once by a process.
+    """Return the newest good version at *path*; a process logs a bad one once.
 
     Raises:
         SnapshotError: none is good.
         ConfigError: the path is of another file system.
-        OSError: it cannot be read.
+        OSError: the path cannot be read.
     """
     path = on_driver(path)
     return _in_directory(path) if path.is_dir() else _replaced(path)
 
 
 def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLike[str]) -> Version:
-    """Add an engine, or a snapshot file, to a directory of versions, as the newest; the directory is made where it is missing.
+    """Add an engine, or a snapshot file, to a directory of versions, as the newest; a missing directory is created.
 
-    Publishing what is the newest already adds nothing. A directory of another file system, as `s3a://bucket/versions`, is written
+    Publishing the newest version again has no effect. A directory of another file system, as `s3a://bucket/versions`, is written
     through the active session of Spark.
 
     Raises:
-        SnapshotError: the file is no good snapshot.
-        ConfigError: the directory is of a file system that Spark does not know, or no session is active.
-        OSError: it cannot be written.
+        SnapshotError: the file is not a good snapshot.
+        ConfigError: Spark cannot use the directory's file system, or no session is active.
+        OSError: the directory cannot be written.
     """
     if local_path(path_of(directory)) is None:
         from streamer.spark.storage import publish_to
@@ -115,7 +115,7 @@ def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLik
             if is_there:
                 return Version(held.digest, str(target), held.subscriptions)
             try:
-                # A link refuses a name that is taken: who publishes at the same time takes the next number.
+                # A link refuses an existing name: a process that publishes at the same time uses the next number.
                 os.link(name, target)
             except FileExistsError:
                 continue
@@ -140,7 +140,7 @@ def versions_of(names: Iterable[str]) -> list[str]:
 
 
 def is_good(path: Path) -> bool:
-    """Tell whether a file is a snapshot; one that is bad is logged once."""
+    """Return whether a file is a good snapshot; a bad one is logged once."""
     try:
         _verified(path)
     except SnapshotError:
@@ -185,12 +185,12 @@ def _replaced(path: Path) -> Version:
 
 
 def _keep(path: Path, identity: Identity, kept: Path) -> Path:
-    """Copy a file beside, verify the copy, and make it the current one. Raises SnapshotError."""
+    """Copy a file to the versions next to it, verify the copy, and make it current. Raises SnapshotError."""
     try:
         kept.mkdir(exist_ok=True, mode=0o700)
         descriptor, name = tempfile.mkstemp(prefix=".keep.", dir=kept)
     except OSError as error:
-        # Then it is read where it is: who replaces it during a micro-batch makes Spark repeat that.
+        # Then it is read in place: replacing it during a micro-batch makes Spark repeat the batch.
         _say(kept, f"good versions cannot be kept: {error.strerror or error}")
         verify(path)
         return path
@@ -227,7 +227,7 @@ def _version(path: Path) -> Version:
     return Version(held.digest, str(path), held.subscriptions)
 
 
-# What this process has seen that is bad, and what it has said.
+# The bad files that this process has seen, and the messages that it has logged.
 Identity = tuple[str, int, int, int, int]
 _seen: dict[Identity, SnapshotError] = {}
 _good: dict[Identity, tuple[str, int]] = {}

@@ -1,11 +1,11 @@
-"""Names and values that are taken as they stand, and were written as another language has them.
+"""Names and values that are used as written, but were probably meant as in another language.
 
     {"data": {"status": {"$in": ["paid"]}}}      a name of MongoDB, which a document may have
     {"field": "name", "op": "==", "value": "pa*"}    a text with a star in it
     timestamp('2026-01-01')                      a text that is no timestamp: an error for every event
 
-A slip in a pattern is told with the whole pattern as it was probably meant. Told by the subscription alone, as all of mistakes.py
-is, whose list these are on. Cost: linear in the subscription; CEL is parsed only where its text has something odd.
+A slip in a pattern is reported with the whole pattern as it was probably meant. Findings depend only on the subscription, like
+all of mistakes.py, whose list includes them. Cost: linear in the subscription; CEL is parsed only if its text is odd.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _LONGEST: Final = 200
 
 # Texts
 
-#: A star where a name begins, ends or is parted from the next; `A*`, `5*` and `**bold**` are texts.
+#: A star at the beginning or end of a name, or next to a separator; `A*`, `5*` and `**bold**` are texts.
 _STARRED: Final = re.compile(r"^\*[./:_@-]?\w\w|\w\w[./:_@-]?\*$|[./:_-]\*[./:_-]")
 #: As in SQL's LIKE; `100%` is a text.
 _LIKE: Final = re.compile(r"%?[^\W\d]{2,}%|%[^\W\d]{2,}%?")
 
 
 def glob_of(text: Any) -> str | None:
-    """Return a text with wildcards, as a shell has it; None for what is no such text."""
+    """Return a text with wildcards in the syntax of a shell; None if it has none."""
     if not isinstance(text, str) or len(text) > _LONGEST:
         return None
     if _LIKE.fullmatch(text) is not None:
@@ -60,7 +60,7 @@ def glob_of(text: Any) -> str | None:
 
 
 class _Like(NamedTuple):
-    """What a text with wildcards asks: an operator of filters, the method of CEL, and its operand."""
+    """The meaning of a text with wildcards: an operator of filters, the method of CEL, and its operand."""
 
     op: FilterOperator
     method: str
@@ -105,7 +105,7 @@ _ENDS: Final[Mapping[str, tuple[bool, bool]]] = {
 
 
 def slip_of_filter(given: Mapping[str, Any], path: Sequence[str]) -> str | None:
-    """Say what is odd about the value of a filter, and what was probably meant."""
+    """Return the odd part of a filter's value and its probable meaning."""
     op, value = given["op"], given.get("value")
     if op == "==" and isinstance(value, Mapping) and len(value) == 1 and (name := next(iter(value))) in _MONGO:
         meant = f'"op": {_quoted(_MONGO[name])}, "value": {_short(value[name])}'
@@ -150,7 +150,7 @@ Steps = tuple[str | int, ...]
 
 
 def slip_of_pattern(pattern: Mapping[str, Any], dialect: Dialect, layout: EventLayout) -> tuple[str, str] | None:
-    """Return the place of the first slip in a pattern, and what is odd there; None for one without."""
+    """Return the place of the first slip in a pattern and its description; None for a pattern without one."""
     pending: list[tuple[Steps, Mapping[str, Any]]] = [((), pattern)]
     while pending:
         path, node = pending.pop()
@@ -182,7 +182,7 @@ def _place(path: Steps) -> Place:
 
 
 def _odd_name(node: Mapping[str, Any], name: str, dialect: Dialect) -> tuple[str, Any] | None:
-    """Return what is odd about a name, and what stood in the place of its object; None there for what is not worked out."""
+    """Return the oddity of a name, and the replacement of its object; None as a replacement that cannot be derived."""
     value, alone = node[name], len(node) == 1
     if name in _NOT_OF_DOCUMENTS:
         if name == "$or" and dialect != "strict":
@@ -232,7 +232,7 @@ def _operand(name: str, value: Any) -> Any:
 
 
 def _odd_type(here: Steps, value: Any, layout: EventLayout) -> tuple[str, Any] | None:
-    """Return what is odd about the types that a pattern asks for, none of which events of the layout have."""
+    """Return the oddity of a pattern's types, if events of the layout have none of them."""
     if here not in layout.pointers("type") or not value or not all(isinstance(each, str) for each in value):
         return None
     words = layout.type_words
@@ -260,7 +260,7 @@ def _odd_values(values: Any) -> tuple[str, Any] | None:
 
 
 def _meant(pattern: Mapping[str, Any], path: Steps, new: Any, dialect: Dialect) -> str:
-    """Print a pattern with another value at a path; in short where it is long, or where it would not be accepted."""
+    """Print a pattern with another value at a path; abbreviated if it is long, or would be invalid."""
     short = "{...}"
     if new is None or len(path) > 32:
         return short
@@ -284,7 +284,7 @@ def _meant(pattern: Mapping[str, Any], path: Steps, new: Any, dialect: Dialect) 
 # CEL
 
 _TYPES: Final = get_args(EventType)
-#: Texts that may have a slip. What is left out is never parsed, and what is in it is told by the tree.
+#: Texts that may have a slip. Other texts are never parsed; for these, the tree decides.
 _ODD_CEL: Final = re.compile(
     r"""
     \[\s*-                                                              # an index before the first
@@ -301,7 +301,7 @@ _DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d(?::\d\d(?:\.\d+)
 
 
 def slips_of_cel(source: str) -> Iterator[str]:
-    """Yield what is odd in an expression, with its line and column."""
+    """Yield a description of each oddity in an expression, with its line and column."""
     if _ODD_CEL.search(source) is None:
         return
     try:
@@ -336,7 +336,7 @@ def _at(said: str, at: tuple[int, int]) -> str:
 
 
 def _failing(node: Node | Step, failure: Failure, constants: Constants) -> str | None:
-    """Say why a constant is an error, unless a part of it is."""
+    """Return why a constant is an error, unless a part of it is."""
     if any(not isinstance(each, Step) and isinstance(constants.value(each), Failure) for each in children(node)):
         return None
     hint = ""
