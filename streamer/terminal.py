@@ -1,7 +1,7 @@
-"""What a terminal is shown: nobody's data drives it.
+"""Safe output for a terminal: data cannot control it.
 
-Ids, labels, member names and values are what others wrote. A terminal obeys more than ASCII's control characters: C1 controls
-begin sequences of their own, and marks of direction turn the rest of a line around.
+Ids, labels, member names and values come from other people. A terminal obeys more than ASCII's control characters: C1 controls
+begin sequences too, and direction marks reverse the rest of a line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, final
 
 OK, SOME_BAD, USAGE, LOST, PASSING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
-#: Columns that what is printed for people fits in.
+#: The width of output for people, in columns.
 WIDTH: Final = 80
 
 EXIT_CODES: Final = (
@@ -42,16 +42,16 @@ _IN_JSON: Final = re.compile(r"[^\x20-\x7e]")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return a text with what is not printable, save the characters to *keep*, written as Python escapes it."""
+    """Return a text with unprintable characters, except for those in *keep*, escaped as in Python."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text)
 
 
 def json_text(value: Any) -> str:
-    """Write what JSON says, labels included, on one line; what is not printable is escaped as JSON does.
+    """Write a value as JSON, labels included, on one line, with unprintable characters escaped as in JSON.
 
-    It is read back as the same value, and as deep as a subscription may be.
+    It reads back as the same value, and may be as deep as a subscription.
     """
     from streamer.subscriptions.text import write_json
 
@@ -60,12 +60,12 @@ def json_text(value: Any) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON text with what is not printable escaped as JSON does."""
+    """Return JSON text with unprintable characters escaped as in JSON."""
     return text if text.isprintable() else _IN_JSON.sub(_escaped, text)
 
 
 def quoted(text: str) -> str:
-    """Return a text as it stands where it is printable, else as a JSON string."""
+    """Return a printable text unchanged, and any other text as a JSON string."""
     return text if text.isprintable() else json_text(text)
 
 
@@ -78,7 +78,7 @@ def _tell(text: str) -> None:
     try:
         print(text, file=sys.stderr)
     except OSError:
-        # As on a full disk. The results do not depend on what is said about them; what stays unwritten is dropped.
+        # As on a full disk. The results do not depend on these messages; unwritten ones are dropped.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the program runs
 
 
@@ -94,16 +94,16 @@ class _ClosedOutput(io.TextIOBase):
         raise OSError(errno.EBADF, "standard output is closed")
 
     def flush(self) -> None:
-        """Nothing was written."""
+        """Do nothing: this stream has no buffer."""
 
     def isatty(self) -> bool:
         return False
 
 
 def set_up_streams() -> None:
-    """Make the standard streams ready for a program that prints: UTF-8, an end by SIGPIPE, and an answer where one is closed.
+    """Prepare the standard streams of a program that prints: UTF-8, an end by SIGPIPE, and a replacement for a closed one.
 
-    Of a closed one the descriptor is taken: else the first file that is opened would get it, and what is printed.
+    The descriptor of a closed stream is occupied: otherwise the first opened file would get it, and with it the output.
     """
     for descriptor in range(3):
         try:
@@ -128,12 +128,12 @@ def show(text: str) -> None:
 
 
 def has_colour() -> bool:
-    """Tell whether results go to a terminal that shows colours, and nobody asked for none (no-color.org)."""
+    """Return whether results go to a terminal that shows colours, and the user did not switch them off (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def fail(text: str) -> NoReturn:
-    """Say what is wrong, and end the program."""
+    """Print an error, and end the program."""
     note(f"streamer: {text}")
     sys.exit(USAGE)
 
@@ -146,7 +146,7 @@ def set_up_logging(level: str) -> None:
 
 
 class _Handler(logging.Handler):
-    """Prints where standard error is then: above the progress, where there is one."""
+    """Prints to the current standard error: above the progress display, if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _tell(self.format(record))

@@ -30,27 +30,26 @@ JSON = "application/json"
 
 
 class Quamina(Generic[X]):
-    """Patterns under names, and which names an event matches.
+    """Find the names of the patterns that match an event.
 
-    Safe to use from any number of threads, while others add and delete. A change holds a lock. A match takes none on the native
-    backend; it waits only while a change is under way. A match sees what was added before it began, and may see what is added
-    meanwhile.
+    Safe to use from any number of threads, while others add and delete. A change takes a lock. On the native backend a match
+    takes none, and waits only during a change. A match sees every pattern that was added before it began, and may see later ones.
 
-    A pattern or a regexp that an event takes past its budget does not match that event, as in an engine (semantics.md 3.23,
-    5.10); here nobody counts it.
+    If an event exceeds the budget of a pattern or a regexp, the pattern does not match that event, as in an engine (semantics.md
+    3.23, 5.10); this class does not count such cases.
 
     Args:
         dialect: `strict` is Quamina's, `eventbridge` that of EventBridge.
-        media_type: of the events, where no flattener is given; only `application/json` is built in.
+        media_type: of the events, if there is no flattener; only `application/json` is built in.
         flattener: reads events of another format.
-        pattern_deletion: False refuses `delete_patterns`. It costs nothing here, so it is on unless switched off.
-        pattern_storage: where the live patterns are kept; those that it already holds are loaded.
+        pattern_deletion: False refuses `delete_patterns`. Deletion costs nothing, so it is on by default.
+        pattern_storage: stores the live patterns; the patterns in it are loaded.
         limits: bounds on patterns and on JSON events; `max_subscription_bytes` is of the JSON text of a pattern, and
-            `allow_unindexed` asks nothing here.
+            `allow_unindexed` has no effect here.
 
     Raises:
-        ConfigError: an unknown media type, or one beside a flattener.
-        PatternError: a stored pattern that cannot be accepted.
+        ConfigError: the media type is unknown, or given together with a flattener.
+        PatternError: a stored pattern is invalid.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Quamina(Generic[X]):
         """Add a pattern under the name *x*, which may have any number of them.
 
         Raises:
-            PatternError: with the path in the pattern; nothing is added.
+            PatternError: the pattern is invalid, with the path in it; nothing is added.
             TypeError: *x* is not hashable.
         """
         check_name(x)
@@ -121,7 +120,7 @@ class Quamina(Generic[X]):
         return index.match_fields(self._flattener.flatten(event))
 
     def copy(self) -> Quamina[X]:
-        """Return a matcher that shares the patterns, as Quamina's `Copy`: what is added to one is seen by both."""
+        """Return a matcher that shares the patterns, as Quamina's `Copy`: both see patterns that are added to one."""
         copied: Quamina[X] = Quamina.__new__(type(self))
         copied.__dict__.update(self.__dict__)
         return copied
@@ -132,7 +131,7 @@ class Quamina(Generic[X]):
 
 
 def _make_index(dialect: Dialect, limits: Limits, events: Limits) -> Index[Any]:
-    # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
+    # Imported on use, so that a test may change the backend, and because the native core may be missing.
     if _backend.BACKEND == "native":
         from streamer.automaton.native import NativeIndex
 
@@ -150,7 +149,7 @@ def _as_text(source: str | bytes | Mapping[str, Any], check: Callable[[Any], obj
             return bytes(source).decode()
     except UnicodeError:
         pass
-    # Good text is checked where it is indexed.
+    # Texts without a fault are checked when they are indexed.
     check(source)
     return json.dumps(source, ensure_ascii=False, default=_json_value)
 

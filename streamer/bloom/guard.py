@@ -1,14 +1,14 @@
 """Phase 1 of the reference: the portable filter that guards the keyed subscriptions of one (tenant, collection).
 
 ```
-CollectionFilter ── places   where an event is asked for its keys
+CollectionFilter ── places   the places of an event whose keys are looked up
                  ├─ bits     shared with the filter of the state before, until a rebuild
-                 └─ tally    what was asked and found, shared as the bits are
+                 └─ tally    counts of queries and answers, shared like the bits
 ```
 
 Invariant: bits are only ever set (portable.py), and the places only ever grow until a rebuild, which begins with new bits.
 
-Concurrency: writers take turns; asking takes no lock but that of the tally, which is held for a few additions.
+Concurrency: writers take turns; a query takes only the tally's lock, for a few additions.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from streamer.locks import Lock
 from streamer.model import Event
 from streamer.subscriptions.keys import Key, Place, event_keys
 
-#: Room for keys to come: a filter holds a quarter more than there are.
+#: Room for later keys: a filter has a quarter more room than keys.
 HEADROOM: Final = 1.25
 
 
 @final
 class Tally:
-    """What the filters of one partition were asked and how they answered; handed on when one is rebuilt.
+    """The counts of queries and answers of one partition's filters; passed on when one is rebuilt.
 
     `asked`, `no`, `probes` and `grown` count for ever, `sampled` and `false_positives` since the last rebuild.
     """
@@ -43,7 +43,7 @@ class Tally:
         self.asked = self.no = self.probes = self.grown = self.sampled = self.false_positives = 0
 
     def begin_anew(self) -> None:
-        """Forget the samples: the filter that they tell of is no longer asked."""
+        """Reset the samples: they describe a filter that is no longer in use."""
         with self._lock:
             self.sampled = self.false_positives = 0
 
@@ -53,7 +53,7 @@ class Tally:
             self.grown += 1
 
     def count(self, answer: Answer, carried: frozenset[Key] | None) -> None:
-        """Count an event, with the keys that it was asked for."""
+        """Count an event, with the keys that it carries."""
         with self._lock:
             self.asked += 1
             self.probes += len(carried or ())
@@ -71,12 +71,12 @@ class Tally:
 @final
 @dataclass(frozen=True, slots=True)
 class CollectionFilter:
-    """A filter of keys, and where an event is asked for them.
+    """A filter of keys, and the places of an event whose keys are looked up.
 
     Attributes:
-        places: always a superset of those that the guarded keys name.
+        places: always a superset of the places of the guarded keys.
         version: 1, and one more with each rebuild.
-        capacity: keys that it was sized for; past it the rate grows.
+        capacity: number of keys that it was sized for; above it the rate grows.
     """
 
     places: frozenset[Place]
@@ -112,11 +112,11 @@ class CollectionFilter:
         return CollectionFilter(self.places | places, self.version, self.capacity, self.bits, self.tally)
 
     def has_room_for(self, count: int) -> bool:
-        """Tell whether so many more keys fit in what it was sized for."""
+        """Return whether this many more keys fit into its capacity."""
         return len(self.bits) + count <= self.capacity
 
     def ask(self, carried: frozenset[Key] | None) -> Answer:
-        """Tell whether any guarded subscription can match an event that carries these keys, as `carried_keys` returns them."""
+        """Return whether any guarded subscription can match an event that carries these keys, as `carried_keys` returns them."""
         answer = Answer.NO
         if carried is None or any(key.to_bytes() in self.bits for key in carried):
             answer = Answer.MAYBE
@@ -131,7 +131,7 @@ def carried_keys(sides: Sequence[Event], places: frozenset[Place]) -> frozenset[
     """Return the keys that an event carries at some places; None where it may carry any.
 
     Args:
-        sides: the event and, where it has one, its old side, which decides whether a document stopped matching.
+        sides: the event and, if it has one, its old side, which decides whether a document stopped matching.
     """
     carried: set[Key] = set()
     for side in sides:

@@ -1,7 +1,7 @@
 """Errors of evaluation: counted by reason and by subscription, and logged now and then.
 
-An error is 'no match' (semantics.md 4.2), so a wrong expression is silent unless somebody says so; said for every event it
-would drown the log.
+An error is 'no match' (semantics.md 4.2), so a wrong expression would stay unnoticed without a message; one message per event
+would flood the log.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from streamer.locks import Lock
 from streamer.quiet import Quiet
 
 LOGGER: Final = logging.getLogger("streamer.cel_eval")
-#: Seconds between two messages about one subscription, and in which all together have so many.
+#: Seconds between two messages about one subscription, and the interval of the limit for all together.
 INTERVAL: Final = 60.0
 MESSAGES: Final = 10
 #: Subscriptions whose errors are counted each by itself; past it the half with the fewest is forgotten.
 REMEMBERED: Final = 10_000
-#: How many of the worst are told where nobody says.
+#: The default number of worst subscriptions.
 WORST: Final = 10
 
 
@@ -44,11 +44,11 @@ class FailingSubscription:
 
 @final
 class CelErrors(Mapping[str, int]):
-    """How many evaluations ended in an error, by reason, when it was asked for.
+    """The number of evaluations that ended in an error, by reason, at the time of the call.
 
     Attributes:
-        worst: the subscriptions with the most errors, the worst first, ten at most. Of those that fail now and then beside more
-            than a thousand others some may be missing; the worst are there.
+        worst: the subscriptions with the most errors, the worst first, ten at most. If more than a thousand subscriptions fail,
+            some that fail rarely may be missing; the worst are present.
     """
 
     def __init__(self, counts: Mapping[CelReason, int], worst: tuple[FailingSubscription, ...]) -> None:
@@ -80,7 +80,7 @@ class Counting(Protocol):
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known of a subscription's errors."""
+    """The recorded errors of a subscription."""
 
     errors: int
     reason: CelReason
@@ -135,7 +135,7 @@ class ErrorLog:
             self.log(subscription_id, reason, detail, errors)
 
     def forget(self, subscription_ids: Iterable[str]) -> None:
-        """Begin anew with subscriptions: what they said is no longer held. The sums by reason stay."""
+        """Drop the recorded errors of these subscriptions. The sums by reason stay."""
         with self._lock:
             if self._heard:
                 for subscription_id in subscription_ids:

@@ -1,11 +1,11 @@
 """The value of a checked expression for one event (semantics.md sections 4 and 8), counted in cost units (docs/cel-cost.md).
 
 Errors and unknowns are values: a strict operator evaluates every operand, then an unknown beats an error, and of errors
-the first counts; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, since nothing
+the first counts; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, because no operator
 absorbs it.
 
 An event may have unknown values: the source did not carry them. A map or list with an unknown value somewhere below is a
-`Partial`. A select or an index goes on into it; `has`, `in` and `type()` ask it what is known. For everything else it is
+`Partial`. A select or an index continues into it; `has`, `in` and `type()` use its known parts. For every other operator it is
 unknown as a whole.
 
 Recursion is bounded by the depth of the tree, which the parser limits; values, which may be deeper, are compared with a stack.
@@ -63,22 +63,22 @@ from streamer.model import REST, Event
 
 #: What compiling a regexp that is not constant costs, as string work: the memory that RE2 may use for it.
 REGEXP_BYTES: Final = 64 * 1024
-#: The longest text of such a regexp: to read one may take a hundred times as long as its bytes alone.
+#: The longest text of such a regexp: reading one may take a hundred times as long as reading its bytes.
 _REGEXP_TEXT_BYTES: Final = 1024
 _REGEXP_UNITS: Final = REGEXP_BYTES // 16
-#: About what RE2 makes of so much memory: a larger one does not count as more, since it is refused.
+#: About the size that RE2 reaches with this much memory: a larger one does not count as more, because it is refused.
 _LARGEST_REGEXP: Final = 5_400
-#: What it costs besides for each unit of its size, up to one that the budget of 100 ms is just enough for.
+#: Its additional cost per unit of its size, up to one that the budget of 100 ms is just enough for.
 _UNITS_OF_SIZE: Final = 224
 _LARGEST_CHARGED_SIZE: Final = 4_096
 
 
 class BudgetSpentError(Exception):
-    """The program used up its cost units; says so in words where it was something else that it used up."""
+    """The program used up its cost units; if it used up another resource, the text names it."""
 
 
 def _small_regexp(source: str) -> Any:
-    # A longer text is not even parsed: an event may hold 16 MiB of it, and the cache would keep them.
+    # A longer text is not even parsed: an event may contain 16 MiB of it, and the cache would keep them.
     if utf8_length(source) > _REGEXP_TEXT_BYTES:
         return Failure(CelReason.BAD_REGEXP, f"a regular expression of more than {_REGEXP_TEXT_BYTES} bytes")
     return _compiled(source)
@@ -114,7 +114,7 @@ class Run:
             self.spent()
 
     def spent(self) -> None:
-        """End the evaluation, now that more than `budget` is used; or say that there is more (the portable evaluator)."""
+        """End the evaluation, because it used more than `budget`; or extend the budget (the portable evaluator)."""
         raise BudgetSpentError
 
     def charge_bulk(self, units: int) -> None:
@@ -128,14 +128,14 @@ class Run:
     def regexp(self, source: str, text: str) -> Any:
         """Return a compiled regexp to look for in *text*, or a `Failure`.
 
-        The search is paid for: a step for each byte and each state that may be alive. So is compiling a regexp that is not
+        The search is charged: a step for each byte and each state that may be alive. So is compiling a regexp that is not
         constant, once in an evaluation.
         """
         constant = self._constant_regexps.get(source)
         if constant is not None:
             size = regexp_size(source)
         else:
-            # A text that is refused unread has no size, and what is larger than this is refused.
+            # A text that is refused unread has no size, and a regexp above this size is refused.
             size = min(regexp_size(source), _LARGEST_REGEXP) if utf8_length(source) <= _REGEXP_TEXT_BYTES else 0
         self.charge_bulk(-(-utf8_length(text) // 16) * size)
         if constant is not None:
@@ -150,8 +150,8 @@ class Run:
     def evaluate(self, node: Node) -> Value:
         """Return the value of *node*, a `Partial`, a `Failure` or `UNKNOWN`.
 
-        The methods for nodes call each other by way of the table, which costs half the frames of Python's stack: of 64 levels of
-        brackets each may hold a chain of every operator.
+        The methods for nodes call each other through the table, which costs half the frames of Python's stack: each of 64 levels
+        of brackets may contain a chain of every operator.
         """
         return _EVALUATE[type(node)](self, node)
 
@@ -445,7 +445,7 @@ class Run:
         return negate(op, value)
 
     def called(self, name: str, args: list[Value]) -> Value:
-        """Return what a function says; it charges for its work."""
+        """Return a function's result; the function charges for its work."""
         return FUNCTIONS[name](self, args)
 
 
@@ -463,7 +463,7 @@ class _Fold:
         self._members: dict[Any, Value] = {}
 
     def stops_at(self, condition: Value) -> bool:
-        """Take a condition; true where it decides the whole."""
+        """Combine a condition; return whether it decides the whole."""
         if type(condition) is bool:
             return self._name in ("all", "exists") and condition is (self._name == "exists")
         self._note(_strict([condition]) or no_overload(self._name, [condition]))
@@ -503,7 +503,8 @@ class _Fold:
 
 
 def _strict(values: Iterable[Value]) -> Failure | Unknown | None:
-    """Return what a strict operator comes to by its operands alone, unknown before the first error; None: it must do its work."""
+    """Return the result that a strict operator has from its operands, unknown before the first error; None: it must compute
+    one."""
     failure = None
     for value in values:
         if value is UNKNOWN or type(value) is Partial:

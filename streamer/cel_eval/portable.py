@@ -6,26 +6,26 @@ text ─ our parser, checker, limits ─► tree ─► Evaluation ─┬─ nam
                                                           └─ is_vip(..): the user's
 ```
 
-`Evaluation` is a `celpy.Evaluator` that walks our tree in place of cel-python's. What is computed is cel-python's. How far it
-goes is counted as everywhere (docs/cel-cost.md), so a budget stops it inside nested macros. Unknown values, absent fields and
-errors mean what they mean everywhere.
+`Evaluation` is a `celpy.Evaluator` that walks our tree instead of cel-python's. cel-python computes the values. Steps are counted
+as in the other evaluators (docs/cel-cost.md), so a budget stops it inside nested macros. Unknown values, absent fields and errors
+mean the same as in the other evaluators.
 
-Invariant: what the contract refuses never reaches a function of cel-python, since the contract's own function is asked first.
-The regular expression that cel-python has for durations takes exponential time, and pendulum, which reads its dates, sees one
-in almost anything.
+Invariant: values that the contract refuses never reach a function of cel-python, because the contract's own function runs first.
+cel-python's regular expression for durations takes exponential time, and pendulum, which reads its dates, accepts almost any text
+as a date.
 
 Cost: some ten microseconds for each function and operator; the walk is the reference's, half a microsecond a step. So a step
 counts ten times as much as natively. A budget of 100 ms lasts for about 50 ms on a machine of today. On a slow machine, or for
 a slow function of the user, a clock ends the evaluation (`Evaluation.spent`).
 
-Rejected: cel-python's own walk. It counts nothing. A bracket is fifty frames of Python's stack, so that twenty brackets
-overflow it. Both sides of `&&` and every element of `exists` are always evaluated. There are no unknown values, no quoted field
-names, no macros of two variables. `data.a != 1` is an error where `a` is a string. What is left different stands in
-testdata/known_failures_portable.toml, each case with its reason. Rejected, too: a clock alone, without dearer units. What a
-program comes to would then depend on the machine wherever it takes long. Rejected, too: the clock on the wall, which goes on
-while a thread waits for the GIL or a processor. A match would be lost silently to a neighbour's load.
+Rejected: cel-python's own walk. It counts no steps. A bracket is fifty frames of Python's stack, so that twenty brackets overflow
+it. Both sides of `&&` and every element of `exists` are always evaluated. It lacks unknown values, quoted field names, and macros
+of two variables. `data.a != 1` is an error if `a` is a string. testdata/known_failures_portable.toml lists the remaining
+differences, each case with its reason. Rejected, too: only a clock, without dearer units. The result of a slow program would then
+depend on the machine. Rejected, too: the clock on the wall, which continues while a thread waits for the GIL or a processor. A
+match would be lost silently because of a neighbour's load.
 
-To import this module imports cel-python, which takes a third of a second: it is done when the first such expression is compiled.
+Importing this module imports cel-python, which takes a third of a second: it happens when the first such expression is compiled.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ with needed("the portable evaluator needs cel-python", "portable"):
 #: paid for and bounded in memory, and which cel-python would give to the same RE2; `string`, for cel-python writes `True`.
 OURS: Final = frozenset({"size", "contains", "matches", "type", "dyn", "string"})
 
-#: A step of the walk takes so many times as long as natively, and counts as many units.
+#: A step of the walk takes this many times as long as natively, and counts as this many units.
 UNIT: Final = 10
-#: What operators and functions of cel-python cost beside what they cost everywhere, in such units: about what they take longer
-#: than a step of the walk.
+#: Additional cost of cel-python's operators and functions, in such units: about the time that they take more than a step of the
+#: walk.
 OPERATION: Final = 15
 CALL: Final = 50
 #: A function of the user.
 OF_USER: Final = 10
-#: The clock is looked at every so many units, and before each function of the user.
+#: The clock is read after this many units, and before each function of the user.
 STRIDE: Final = 2000
 
 #: The time that the processor spent on this thread, in nanoseconds.
@@ -121,7 +121,7 @@ class Evaluation(Run, Evaluator):
         self.charge(-(-units // UNIT))
 
     def spent(self) -> None:
-        """Go on up to the next look at the clock, if there is any budget left and time enough to get there."""
+        """Continue up to the next reading of the clock, if there is any budget left and time enough to get there."""
         if self.cost > self._most:
             raise BudgetSpentError
         self._look()
@@ -129,7 +129,7 @@ class Evaluation(Run, Evaluator):
 
     def _look(self) -> None:
         now = clock()
-        # What comes next may take as long as what came last.
+        # The next stretch may take as long as the last one.
         if 2 * now - self._seen - self._began > self._timeout:
             raise BudgetSpentError(f"stopped after {(now - self._began) / 1e6:.3g} ms of the processor's time")
         self._seen = now
@@ -164,7 +164,7 @@ class Evaluation(Run, Evaluator):
     def computed(self, op: str, left: Value, right: Value) -> Value:
         """Compute with cel-python's operator."""
         if type(left) is type(right) is float and right == 0:
-            # cel-python knows one infinity, and no NaN.
+            # cel-python has one infinity, and no NaN.
             return Run.computed(self, op, left, right)
         return self._operate(op, f"_{op}_", [left, right])
 
@@ -197,7 +197,7 @@ def _takes(name: str, *kinds: type) -> bool:
 
 
 def _failure(name: str, error: CELEvalError) -> Failure:
-    # The text, what was raised, and its arguments.
+    # The text, the raised class, and its arguments.
     text, kind, *details = (*error.args, None)
     words = f"{name}(): {text}: {details[0]}"[:200]
     if kind is not ValueError:
@@ -217,7 +217,7 @@ def _duration(value: Duration) -> celtypes.DurationType:
     return celtypes.DurationType(value.ns // 1000 * _MICROSECOND)
 
 
-# Past the constructors of cel-python's numbers, which look at what is known to be right here: each takes 5 µs.
+# Bypass the constructors of cel-python's numbers, whose checks are redundant here: each takes 5 µs.
 _TO_CELPY: Final[Mapping[type, Callable[[Any], Any]]] = {
     bool: celtypes.BoolType,
     int: partial(int.__new__, celtypes.IntType),

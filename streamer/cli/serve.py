@@ -34,7 +34,7 @@ DATA_DIR: Final = click.option(
     type=PATH,
     help="The directory of the store; wins over service.data_dir.  [default: streamer-data]",
 )
-#: As SQLite holds it.
+#: SQLite's range.
 NUMBER: Final = click.IntRange(min=1, max=2**63 - 1)
 NUMBERS: Final = click.argument("numbers", metavar="[ID]...", nargs=-1, type=NUMBER, help="Their numbers in the list.")
 ALL: Final = click.option("--all", "every", is_flag=True, help="All there are.")
@@ -72,7 +72,7 @@ def serve(
 
 
 def _check(read: _Read, *, dev: bool) -> None:
-    """Print all that would keep a service from starting, and end with its code."""
+    """Print all errors that would keep a service from starting, and end with its code."""
     from streamer.service import checking
 
     set_up_logging("warning")
@@ -92,7 +92,7 @@ def _check(read: _Read, *, dev: bool) -> None:
 
 
 def _end(error: Exception, *, is_start: bool = True) -> NoReturn:
-    """Say what went wrong, and end the program with the code of its kind."""
+    """Print an error, and end the program with the code of its kind."""
     from streamer.service.protocols import code_of
 
     if isinstance(error, StreamerError | OSError):
@@ -280,18 +280,18 @@ def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | 
 
 
 def _service(read: _Read, *, dev: bool = False) -> Service:
-    """Make the service, or print what is wrong and end."""
+    """Make the service, or print the errors and end."""
     from streamer.service.serve import Service
 
     set_up_logging("warning")
 
     def in_force(loaded: Loaded) -> None:
-        # Who says nothing of it wants to know what a service does.
+        # Without a set level the user wants to see what a service does.
         is_said = loaded.origin(("logging", "level")).source is not None
         set_up_logging(loaded.config.logging.level if is_said else "info")
 
     try:
-        # What is written to a file may be read by others, and for long.
+        # A log file may be read by others, and for a long time.
         return Service(read, in_force, dev=dev, parse=read, sign_in=_tell_sign_in if sys.stderr.isatty() else None)
     except BulkConfigError as bulk:
         refuse(bulk)
@@ -306,7 +306,7 @@ def _tell_sign_in(address: str) -> None:
 
 
 def place(config: str | None, data_dir: Path | None) -> Path | SharedStore:
-    """Return where the store is."""
+    """Return the location of the store."""
     from streamer.service.fitting import place_of
 
     return data_dir if data_dir is not None else place_of(read_config(config))
@@ -322,7 +322,7 @@ def opened_store(place: Path | SharedStore) -> Store:
 
 
 def read_config(config: str | None) -> Config:
-    """Return a configuration, or print what is wrong in it and end."""
+    """Return a configuration, or print its errors and end."""
     try:
         return _loading((), config, None)().config if config is None else load(config).config
     except BulkConfigError as bulk:
@@ -364,7 +364,7 @@ def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[St
 
 
 def _missing(numbers: Iterable[int]) -> bool:
-    """Name dead letters that there are not; tell whether there were any."""
+    """Name missing dead letters; return whether any was missing."""
     names = [str(number) for number in sorted(numbers)]
     if names:
         note(f"no dead letter {', '.join(names)}")
@@ -372,7 +372,7 @@ def _missing(numbers: Iterable[int]) -> bool:
 
 
 def _members(letter: DeadLetter) -> dict[str, Any]:
-    """Return what is told of a dead letter: of a record nothing that only messages have."""
+    """Return the output for a dead letter; one of a record omits the members that only messages have."""
     never = ("key", "spooled", "record_key", "kept")
     own = ("sink", "message", "matches", *never)
     hidden = never if letter.stage == "deliver" else own

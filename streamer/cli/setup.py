@@ -85,7 +85,7 @@ VALIDATION: Final = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a file of subscriptions; `str()` prints it as compilers do."""
+    """An error in a file of subscriptions; `str()` prints it as compilers do."""
 
     file: str
     line: int | None
@@ -102,7 +102,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What an engine is made of, the files of its subscriptions, and the configuration, where there is one."""
+    """The options of an engine, the files of its subscriptions, and the configuration, if there is one."""
 
     options: Mapping[str, Any]
     files: Sequence[str]
@@ -120,7 +120,7 @@ class Setup:
         return limits.max_event_bytes
 
     def engine(self) -> streamer.Engine:
-        """Make an engine with its subscriptions, or print what is wrong and end."""
+        """Make an engine with its subscriptions, or print the errors and end."""
         engine = self.empty_engine()
         errors = [error for file in self.files for error in self.add(engine, file)]
         for error in errors:
@@ -130,21 +130,21 @@ class Setup:
         return engine
 
     def engine_with(self, subscription_id: str) -> streamer.Engine:
-        """Make an engine, or say that a subscription is not in it and end."""
+        """Make an engine, or report a missing subscription and end."""
         engine = self.engine()
         if subscription_id not in engine:
             fail(f"{self.names}: no subscription {subscription_id!r}")
         return engine
 
     def empty_engine(self) -> streamer.Engine:
-        """Make an engine without subscriptions, or say what is wrong and end."""
+        """Make an engine without subscriptions, or print the errors and end."""
         try:
             return streamer.Engine(**self.options)
         except StreamerError as error:
             fail(str(error))
 
     def add(self, engine: streamer.Engine, file: str) -> Sequence[Fault]:
-        """Add the subscriptions of a file to an engine; return what is wrong with them."""
+        """Add the subscriptions of a file to an engine; return their faults."""
         with opened(file) as source:
             try:
                 engine.add_jsonl(source)
@@ -173,7 +173,7 @@ class Setup:
 
     @contextmanager
     def metrics(self, engine: streamer.Engine, *, told: bool) -> Iterator[None]:
-        """Serve the metrics of an engine meanwhile, where the configuration says so, or say why not and end."""
+        """Serve the metrics of an engine meanwhile, if the configuration sets it; on an error print it and end."""
         if self.config is None or not self.config.metrics.enabled:
             yield
             return
@@ -201,17 +201,17 @@ def set_up(
     events: str | None = None,
     needs_files: bool = True,
 ) -> Setup:
-    """Put the options given over those of a configuration file, or print what is wrong and end.
+    """Combine the given options with those of a configuration file, or print the errors and end.
 
     Args:
-        events: what will be read besides.
-        needs_files: whether some file of subscriptions must be named.
+        events: another file that will be read.
+        needs_files: whether at least one file of subscriptions is required.
     """
     options: dict[str, Any] = {"limits": Limits()}
     files: Sequence[str] = ()
     loaded = None
     set_up_logging("warning")
-    # The commands look at more events than the first, and tell it at the end.
+    # The commands check more events than the first, and report at the end.
     logging.getLogger(fitting.__name__).setLevel(logging.ERROR)
     if config is not None:
         try:
@@ -233,10 +233,10 @@ def set_up(
 
 
 def load(file: str) -> Loaded:
-    """Read a configuration, or say that there is no such file, and end the program. Raises BulkConfigError."""
+    """Read a configuration, or report a missing file and end the program. Raises BulkConfigError."""
     from streamer.config import loader
 
-    # What it says of logging is not known before it is read, which may be what there is to warn of.
+    # Its logging settings are unknown before it is read, and reading may already cause a warning.
     set_up_logging("warning")
     try:
         return loader.load(file)
@@ -245,7 +245,7 @@ def load(file: str) -> Loaded:
 
 
 def refuse(bulk: BulkConfigError) -> NoReturn:
-    """Print all that is wrong, and end the program."""
+    """Print all errors, and end the program."""
     for error in bulk.errors:
         note(str(error))
     sys.exit(USAGE)
@@ -274,6 +274,6 @@ def read_layout(name: str) -> EventLayout:
 
 
 def fault(name: str, error: SubscriptionError) -> Fault:
-    """Return where in a file an error is; its own index is then told."""
+    """Return the position of an error in a file; the error's own index becomes its line."""
     line, error.index = error.index, None
     return Fault(shown_name(name), None if line is None else line + 1, error)

@@ -1,12 +1,12 @@
-"""YAML in bounded work: values, and where each stands, or every reason why not.
+"""YAML in bounded work: values and their positions, or every reason for a refusal.
 
     matching:                      (1, 1)  matching
       bloom: {fp_rate: 0.01}       (2, 11) matching.bloom.fp_rate → 0.01 at (2, 20)
 
-The text is read by PyYAML's parser in Python, event by event; nothing of it is composed or constructed, so no tag makes an
-object and no alias a copy. What costs more than its length is refused where it begins. Depth is refused while it is scanned,
-before a parser keeps state for it: 200,000 nested lists end the process in the C parser. Aliases, tags, merge keys and further
-documents are refused where they stand.
+PyYAML's parser in Python reads the text, event by event; nodes are neither composed nor constructed, so a tag never makes an
+object and an alias never a copy. Input that costs more than its length is refused where it begins. Depth is refused during
+scanning, before a parser keeps state for it: 200,000 nested lists end the process in the C parser. Aliases, tags, merge keys and
+further documents are refused at their position.
 
 Plain words are read as YAML 1.2 (its core schema) reads them, not as 1.1 does: `no`, `on` and `22:22` are text, `1e3` is a
 number. A number with a leading zero, octal in 1.1 and decimal in 1.2, is refused.
@@ -27,7 +27,7 @@ import yaml
 from streamer.errors import BulkConfigError, ConfigError
 from streamer.model import is_unicode
 
-#: Of a file. What an engine has to say fits many times.
+#: Of a file. The settings of an engine fit many times.
 MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 32
 MAX_VALUES: Final = 2_000
@@ -67,13 +67,13 @@ class Mark:
 @final
 @dataclass(slots=True)
 class Node:
-    """A value and where it stands.
+    """A value and its position.
 
     Attributes:
         value: None, bool, int, float or str; a list of nodes; or nodes by name.
         mark: where it begins.
-        names: where the name of each member stands.
-        refused: its reason was given already, so nothing else should be said of it.
+        names: the position of each member's name.
+        refused: an error for it exists already, so further checks skip it.
     """
 
     value: Any
@@ -94,13 +94,13 @@ def read_yaml(text: bytes, name: str, bounds: Bounds = Bounds()) -> tuple[Node, 
     """Read one YAML document.
 
     Args:
-        name: what the text is called in errors.
+            name: the name of the text in errors.
 
-    Returns:
-        The document, null where the text is empty, and all that is refused in it; each refused value is null.
+        Returns:
+            The document, null for an empty text, and all errors in it; each refused value is null.
 
-    Raises:
-        BulkConfigError: it is no YAML, or more than is read of one, so that nothing can be said of the rest.
+        Raises:
+            BulkConfigError: the text is not YAML, or exceeds the bounds, so the rest cannot be checked.
     """
     reader = _Reader(name, bounds)
     try:
@@ -255,7 +255,7 @@ class _Reader:
             return self._refused(f"a text of {len(event.value)} characters; at most {longest} are read", event)
         if not is_unicode(event.value):
             try:
-                # Two escapes, as JSON writes what is beyond 16 bits.
+                # Two escapes: JSON's form for characters beyond 16 bits.
                 node.value = event.value.encode("utf-16", "surrogatepass").decode("utf-16")
             except UnicodeDecodeError:
                 return self._refused("half of a surrogate pair", event)
@@ -267,7 +267,7 @@ class _Reader:
         return node
 
     def _resolved(self, event: Any) -> Any:
-        """Return what a plain word stands for; `...` where it was refused."""
+        """Return the value of a plain word; `...` if it was refused."""
         text: str = event.value
         if text in _NULL:
             return None
@@ -336,7 +336,7 @@ def _mark(mark: Any) -> Mark:
 
 
 def shown(text: object) -> str:
-    """Show what a file says so that it neither floods nor drives a terminal."""
+    """Shorten and escape text of a file, so that it neither floods nor controls a terminal."""
     short = str(text)
     if len(short) > 60:
         short = f"{short[:40]}...{short[-10:]}"

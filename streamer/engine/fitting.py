@@ -1,6 +1,6 @@
-"""Does the layout fit the events? What a run says where it found no collection, type or document in any of them.
+"""Check that the layout fits the events, and warn if it found no collection, type or document in any of them.
 
-A wrong layout is no error: every event is read, and nothing matches.
+A wrong layout is not an error: every event is read, and none matches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import EventSource, IgnoredEvent, is_bare, read_event
 from streamer.model import Event, Limits
 
-#: So many events tell which preset would fit.
+#: This many events decide which preset would fit.
 LOOKS: Final = 20
 #: Of `document` one can only guess, since it fits whatever is an object.
 _TELLING: Final[tuple[PresetName, ...]] = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
@@ -29,7 +29,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 @final
 class FirstEvents:
-    """Keeps the first events of a run that hold something, to be asked once it is over."""
+    """Keeps the first non-empty events of a run, for a check after its end."""
 
     def __init__(self) -> None:
         self._events: list[EventSource] = []
@@ -45,9 +45,9 @@ class FirstEvents:
 
 
 def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
-    """Say in a sentence that a layout finds no collection, type or document in any of these events, and which preset would.
+    """Return a sentence if a layout finds no collection, type or document in any of these events; it names a fitting preset.
 
-    None where it finds one or a topic, where no event could be read, and of a layout that has none of the three parts.
+    None if the layout finds one of them or a topic, if every event is unreadable, and for a layout without these three parts.
     """
     if (better := _better(events, layout)) is None:
         return None
@@ -59,10 +59,10 @@ def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
 
 @final
 class Fitting:
-    """Whether the layout of an engine fits its events: logs one warning, of the first event in which it finds nothing.
+    """Whether the layout of an engine fits its events: logs one warning, for the first event in which it finds no part.
 
     Attributes:
-        hint: what would fit better; None while there is nothing to say.
+        hint: a better layout; None without a warning.
     """
 
     def __init__(self, layout: EventLayout) -> None:
@@ -80,7 +80,7 @@ class Fitting:
 
 
 def _better(events: Iterable[EventSource], layout: EventLayout) -> PresetName | None:
-    """Return which preset fits events in which a layout finds nothing; None where it finds something, or nothing can be read."""
+    """Return a preset that fits events in which a layout finds no part; None if it finds one, or no event is readable."""
     if not any(layout.pointers(part) for part in ("collection", "type", "data")):
         return None
     read = [(event, _read(event, layout)) for event in events]
@@ -104,8 +104,8 @@ class Fit:
 
     Attributes:
         name: of a preset, or of a decoder, as `streamer.cdc.canal`.
-        events: in how many of them it finds a document, and whose it is or what happened to it.
-        collections: that it finds, in the order in which they come.
+        events: number of events with a document and its collection or type.
+        collections: the found ones, in order of appearance.
     """
 
     name: str
@@ -136,7 +136,7 @@ def _scored(name: str, found: Iterable[Event | Ignored | None]) -> tuple[int, Fi
 
 
 def _parts(event: Event) -> int:
-    """Count whose document it is and what happened to it; 0 where there is no document."""
+    """Count the parts that name a document's collection and its change; 0 without a document."""
     has_document = event.data is not None or event.unknown
     return (event.type is not None) + (event.collection is not None) if has_document else 0
 

@@ -1,7 +1,7 @@
-"""What is given where lines of JSON are expected: a file of another format is one error, not one a line.
+"""Input that is not lines of JSON: a file of another format is one error, not one per line.
 
-Only the beginning of a source is looked at: most often its first line, which is an object. One line that is no JSON is an error
-of that line, and the others are read. So a format is only named if two lines, or bytes that no JSON begins with, show it.
+Only the beginning of a source is examined: most often its first line, which is an object. One line that is not JSON is an error
+of that line, and the others are read. So a format is only named if two lines, or bytes that cannot begin JSON, show it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 BOM: Final = codecs.BOM_UTF8
-#: So much of a source is looked at.
+#: At most this much of a source is examined.
 LOOKS: Final = 64 * 1024
 
 EXPECTED: Final = "expected lines of JSON in UTF-8, an object each"
@@ -59,11 +59,11 @@ _LINES: Final = "write each of them on a line of its own: `jq -c '.[]' FILE`"
 
 
 def foreign(head: bytes, *, is_all: bool) -> str | None:
-    """Say what a source is that does not have lines of JSON, and what to do; empty where it may have, None to see more of it.
+    """Name the format of a source without lines of JSON, and the next step; empty if it may have some, None to see more of it.
 
     Args:
-        head: how it begins.
-        is_all: whether there is no more, or enough to tell.
+        head: the beginning of the source.
+        is_all: whether *head* is the whole source, or enough to decide.
     """
     if len(head) < 4 and not is_all and (b"\0" in head or _may_be_binary(head)):
         return None
@@ -89,11 +89,11 @@ def foreign(head: bytes, *, is_all: bool) -> str | None:
 
 
 def no_text(head: bytes) -> str | None:
-    """Say what a source is that is no text in UTF-8, and what to do; None where it may be."""
+    """Name the encoding of a source that is not UTF-8 text, and the next step; None if it may be UTF-8."""
     for magic, what, advice in _MAGICS:
         if head.startswith(magic):
             return _said(what, advice)
-    # Two bytes alone may be damage: UTF-16 has a NUL in each line, in its end if nowhere else.
+    # A mark without a NUL after it may be damage: UTF-16 has a NUL in each line, at least in its end.
     is_marked = not head.startswith(_UTF16) or b"\0" in head or len(head) == 2
     marked = next((name for mark, name in _ENCODINGS if head.startswith(mark)), None) if is_marked else None
     name = marked or (_ZEROS.get(tuple(byte == 0 for byte in head[:4])) if len(head) >= 4 else None)  # type: ignore[arg-type]
@@ -106,9 +106,9 @@ def _may_be_binary(head: bytes) -> bool:
 
 
 def _by_first_line(line: bytes) -> str | None:
-    """Return what one line tells; None where it takes another."""
+    """Return what one line shows; None if it needs another line."""
     if line.startswith(b"["):
-        # A line may be an array by mistake; an object in one is what is asked for, in a list.
+        # A line may be an array by mistake; if it contains an object, the user needs that object without the list.
         if line[1:].lstrip()[:1] in (b"{", b"") or not _is_json(line):
             return _said("a JSON array", _LINES)
         return ""
@@ -143,11 +143,11 @@ def _by_two_lines(first: bytes, second: bytes) -> str:
 
 
 def _is_open(line: bytes) -> bool:
-    """Tell whether a line is JSON as far as it goes, and is not closed."""
+    """Return whether a line is JSON so far, and is not closed."""
     try:
         json.loads(line.decode())
     except json.JSONDecodeError as error:
-        # The standard library names what is missing where the text ends.
+        # The standard library reports the missing token at the end of the text.
         return error.pos >= len(error.doc.rstrip())
     except (UnicodeDecodeError, RecursionError, ValueError):
         return False
@@ -163,7 +163,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _delimiter(first: bytes, second: bytes) -> str | None:
-    """Return what delimits the fields of two lines of a table; None of what is none."""
+    """Return the delimiter of the fields of two lines of a table; None if there is none."""
     try:
         lines = [first.decode(), second.decode()]
     except UnicodeDecodeError:

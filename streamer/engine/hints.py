@@ -1,6 +1,6 @@
-"""What helps to understand a condition: which operand decided, which field was probably meant, what is a list on the way.
+"""Hints for understanding a condition: the operand that decided, the probable field, a list in the path.
 
-Bounded work: of an event so many fields are compared, of an expression so many operands are evaluated.
+Bounded work: a limit applies to the compared fields of an event and to the evaluated operands of an expression.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Path = tuple[str, ...]
 
 
 def parts_of(program: Program, whole: Verdict, event: Event, budget: int, level: int = 0) -> tuple[Condition, ...]:
-    """Return the operands of `&&` or `||`, each as it came out; those that decided are marked where others did not."""
+    """Return the operands of `&&` or `||` with their results; those that decided are marked if others did not."""
     joined = operands(program) if level < MAX_LEVELS else None
     if joined is None:
         return ()
@@ -46,7 +46,7 @@ def parts_of(program: Program, whole: Verdict, event: Event, budget: int, level:
 
 
 def hint(condition: Condition, compiled: CompiledSubscription, event: Event) -> str | None:
-    """Say what was probably meant where a condition found nothing, or a list; None where there is nothing to say."""
+    """Return the probable meaning of a condition that found no value, or a list; None without a hint."""
     match condition.kind:
         case "filter":
             (given,) = [each for each in compiled.filters if each.place == condition.place]
@@ -80,7 +80,7 @@ def _hint_of_cel(program: Program, event: Event) -> str | None:
 
 
 def _of_missing(root: str, names: Path, event: Event) -> str | None:
-    """Say why a document has nothing at a path; None where it has, or where that is not known."""
+    """Return why a document has no value at a path; None if it has one, or if the reason is unknown."""
     document, at = (event.data, event.data_at) if root == "data" else (event.before, event.before_at)
     if event.unknown and at is not None and any(pointer[: len(at)] == at for pointer in event.unknown):
         return None
@@ -101,7 +101,7 @@ def _of_missing(root: str, names: Path, event: Event) -> str | None:
 
 
 def nearest(names: Path, document: Any) -> Path | None:
-    """Return the path in a document that is most like one which is not there: of the same name elsewhere, or spelled alike."""
+    """Return the path in a document that is most like a missing one: of the same name elsewhere, or spelled alike."""
     wanted = ".".join(names)
     if len(wanted) > MAX_FIELD:
         return None

@@ -4,8 +4,8 @@
 source ──► chunks ──► decompressed chunks ──► no byte order mark, no other format ──► lines, at most max_bytes each
 ```
 
-At most one chunk and one line are held. A line that is longer than an event may be is dropped as it is read and reported in its
-place; so an endless line costs time, never memory.
+At most one chunk and one line are in memory. A line that is longer than an event may be is dropped while it is read and reported
+in its place; so an endless line costs time, never memory.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((byte,)) + b"\x2a\x4d\x18" for byte in range(0x50, 0x60)))
 _MAGICS = (_GZIP, *_ZSTD)
 
-# What is decompressed at once, so that neither a bomb nor a file of tiny members costs much. zlib bounds its output;
-# Zstandard does not, and its smallest block of 4 bytes can stand for 128 KiB, so that 1 KiB of input is at most 32 MiB.
+# The input that is decompressed at once, so that neither a bomb nor a file of tiny members costs much. zlib bounds its output;
+# Zstandard does not, and its smallest block of 4 bytes can expand to 128 KiB, so that 1 KiB of input is at most 32 MiB.
 _GZIP_INPUT = 16 * 1024
 _GZIP_OUTPUT = 256 * 1024
 _ZSTD_INPUT = 1024
 
 
 def read_chunks(source: LineSource) -> Iterator[bytes]:
-    """Yield the text of a source in pieces, cut anywhere, decompressed where it was compressed.
+    """Yield the text of a source in pieces, cut anywhere, and decompress it if necessary.
 
     Raises:
         InputError: the compressed data is damaged or cut off.
@@ -50,7 +50,7 @@ def read_chunks(source: LineSource) -> Iterator[bytes]:
 
 
 def may_be_compressed(head: bytes) -> bool:
-    """Tell whether a text that begins so may be compressed; JSON never is."""
+    """Return whether a text with this beginning may be compressed; JSON never is."""
     return bool(head) and any(magic.startswith(head[: len(magic)]) for magic in _MAGICS)
 
 
@@ -124,7 +124,7 @@ def _blocks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[list[bytes | No
         if ended:
             lines.append(_whole(begun, held, ended[0], max_bytes))
             begun, held = [], 0
-            # What follows is whole: most often there is nothing to take off, and nothing too long.
+            # The rest of the chunk is whole: most often there is no ending to strip, and no line is too long.
             is_plain = b"\r" not in chunk and (len(chunk) <= max_bytes or max(map(len, ended)) <= max_bytes)
             lines += ended[1:] if is_plain else (_whole([], 0, piece, max_bytes) for piece in ended[1:])
         yield lines
@@ -168,7 +168,7 @@ def _chunks(source: LineSource) -> Iterator[bytes]:
         for chunk in chunks:
             if not isinstance(chunk, bytes):
                 raise TypeError(f"expected {what} {type(chunk).__name__}")
-            # Nothing yet is no end.
+            # An empty chunk is not the end.
             if chunk:
                 yield chunk
 
@@ -190,11 +190,11 @@ def _decompressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _recognised(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Pass a byte order mark over, and refuse what has no lines of JSON. Raises InputError."""
+    """Skip a byte order mark, and refuse a source without lines of JSON. Raises InputError."""
     head, found = b"", None
     while found is None:
         chunk = next(chunks, b"")
-        # What is decompressed may be long, and is copied no more often than it must.
+        # A decompressed chunk may be long, so it is copied as rarely as possible.
         head = head + chunk if head else chunk
         found = foreign(head[:LOOKS], is_all=not chunk or len(head) >= LOOKS)
     if found:
@@ -214,7 +214,7 @@ class _Member(Protocol):
     """The decompressor of one gzip member or Zstandard frame."""
 
     ended: bool
-    rest: bytes  # what comes after its end
+    rest: bytes  # the input after its end
 
     def feed(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -227,7 +227,7 @@ class _Gzip:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         full = True
-        # A full output may leave more behind, also where the input is used up.
+        # A full output may leave more behind, even if the input is used up.
         while not self.ended and (data or full):
             output = self._inflate.decompress(data, _GZIP_OUTPUT)
             yield output

@@ -1,7 +1,7 @@
-"""What of a configuration may change while an engine runs, and whether the last attempt was good.
+"""The settings that may change while an engine runs, and the result of the last attempt.
 
-A change is taken whole or not at all: where one place needs a new engine nothing changes, so that an engine always runs on one
-configuration that somebody wrote.
+A change is applied whole or not at all: if one setting needs a new engine, all stay as they are. So an engine always runs on one
+configuration that a person wrote.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _FIXED: Final = "cannot change while the engine runs; make a new engine"
 @final
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """How the last attempt to take a configuration went; making the engine is the first.
+    """The result of the last attempt to apply a configuration; making the engine is the first.
 
     Attributes:
-        good: whether it was taken.
-        at: when it was tried, in seconds since the epoch.
-        good_at: when one was taken last, in seconds since the epoch.
-        changed: what the last good one changed, as `matching.cel.evaluation_timeout`.
-        error: why it was not taken; None where it was.
+        good: whether it was applied.
+        at: time of the attempt, in seconds since the epoch.
+        good_at: time of the last successful attempt, in seconds since the epoch.
+        changed: the settings that the last good one changed, as `matching.cel.evaluation_timeout`.
+        error: why it was refused; None if it was applied.
     """
 
     good: bool
@@ -49,7 +49,7 @@ class Reload:
 
 
 def changes(old: Config, new: Config) -> Iterator[Place]:
-    """Yield each place at which two configurations differ; of a section that only one of them has, its place alone."""
+    """Yield each place at which two configurations differ; for a section that only one of them has, only its place."""
     told: set[Place] = set()
     for place in dict.fromkeys((*fields_of(old), *fields_of(new))):
         before, after = _at(old, place), _at(new, place)
@@ -60,14 +60,14 @@ def changes(old: Config, new: Config) -> Iterator[Place]:
 
 
 def check(old: Config, new: Loaded, may: Callable[[Place], bool] = is_live, otherwise: str = _FIXED) -> tuple[Place, ...]:
-    """Return what a running engine is to change, or what runs around it.
+    """Return the changes for a running engine, or for the program around it.
 
     Args:
-        may: tells whether a place may change.
-        otherwise: what is said of a place that may not.
+        may: returns whether a place may change.
+        otherwise: the error for a place that may not.
 
     Raises:
-        BulkConfigError: something that may not change differs; every such place is named, with where its new value stands.
+        BulkConfigError: settings differ that may not change; the error lists each with the position of its new value.
     """
     changed = tuple(changes(old, new.config))
     if fixed := [new.error(place, otherwise) for place in changed if not may(place)]:
@@ -79,12 +79,12 @@ def check(old: Config, new: Loaded, may: Callable[[Place], bool] = is_live, othe
 class Configured:
     """The configuration that an engine was made from. Safe for threads: reloads take turns, and readers see the last good one.
 
-    A reload within a reload, by a signal handler, is the later one: its configuration stays in force.
+    A reload within a reload, by a signal handler, is the later one: its configuration stays current.
 
     Attributes:
-        loaded: the one in force.
-        last: how the last attempt to take one went.
-        server: that of the metrics; None where none are served.
+        loaded: the current configuration.
+        last: the result of the last attempt.
+        server: that of the metrics; None if metrics are not served.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Config) -> None:
@@ -97,15 +97,15 @@ class Configured:
         self._lock = Lock()
 
     def refuse(self, error: Exception) -> None:
-        """Note that a configuration was not taken, and why; the one in force stays."""
+        """Record that a configuration was refused, and why; the current one stays."""
         self.last = replace(self.last, good=False, at=time.time(), error=str(error))
 
     def reload(self, source: str | os.PathLike[str] | Config | None, take: Callable[[Config], None]) -> Reload:
-        """Read a configuration and take it; see `Engine.reload`.
+        """Read and apply a configuration; see `Engine.reload`.
 
         Args:
-            source: None for where the last good one came from.
-            take: puts one in force; it cannot fail.
+            source: None for the source of the last good one.
+            take: applies a configuration; it cannot fail.
         """
         with self._lock:
             while True:
@@ -130,7 +130,7 @@ class Configured:
 
 
 def serve(engine: Engine, config: Config) -> Server | None:
-    """Serve the metrics of an engine where its configuration says so. Raises OSError."""
+    """Serve the metrics of an engine if its configuration sets it. Raises OSError."""
     metrics = config.metrics
     if not metrics.enabled:
         return None
@@ -140,10 +140,10 @@ def serve(engine: Engine, config: Config) -> Server | None:
 
 
 def fill(engine: Engine, loaded: Loaded) -> None:
-    """Add the subscriptions of a configuration's files to an engine that holds none.
+    """Add the subscriptions of a configuration's files to an empty engine.
 
     Raises:
-        BulkConfigError: a bad subscription, with file and line, or a file that cannot be read, with where it is named.
+        BulkConfigError: a bad subscription, with file and line, or a file that cannot be read, with the setting that names it.
     """
     errors: list[ConfigError] = []
     for index, file in enumerate(loaded.config.subscriptions):

@@ -14,7 +14,7 @@ from streamer.errors import Ignored
 from streamer.sizes import PERCENTILES, format_percentiles, format_size
 from streamer.telemetry import BOUNDS, PartitionCounts
 
-#: Fewer samples tell nothing of a rate.
+#: Fewer samples are not significant for a rate.
 SAMPLES: Final = 100
 
 #: Of the table of collections.
@@ -29,17 +29,17 @@ class CollectionStats:
     """The subscriptions of one tenant and collection, and their filter; `"*"` stands for every one.
 
     Attributes:
-        subscriptions: how many.
-        segments: in how many parts they are indexed.
+        subscriptions: number of subscriptions.
+        segments: number of parts in which they are indexed.
         memory_bytes: of their conditions, their index and their filter; for the reference of the filter only.
-        candidates_per_event: what the exact phase looked at there, in the mean of the events that saw it, natively of a sample of
+        candidates_per_event: mean number of candidates of the exact phase per event that reached it, natively from a sample of
             one in 16; None before the first, and past 4,096 collections.
-        matches_per_event: what matched there, in that mean.
-        keys: keys in the filter; None without a filter, and so are all below.
+        matches_per_event: the same mean of matches.
+        keys: keys in the filter; None without a filter, as are all attributes below.
         fill: share of the filter's bits that are set.
-        estimated_rate: share of the events without a live key that should pass, from the filter's size and its keys.
-        measured_rate: share of them that did, of a sample; None while it is too small.
-        stopped: share of all events asked for that phase 1 stopped; None before the first.
+        estimated_rate: expected share that passes of the events without a live key, from the filter's size and its keys.
+        measured_rate: real share, from a sample; None while the sample is too small.
+        stopped: share of all queried events that phase 1 stopped; None before the first.
         version: of the filter; each rebuild adds 1.
     """
 
@@ -61,25 +61,25 @@ class CollectionStats:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What `Engine.stats()` tells; `str()` prints it as a table.
+    """The result of `Engine.stats()`; `str()` prints it as a table.
 
     Attributes:
-        memory_bytes: of all that is counted: `memory` added up.
-        memory: bytes by what holds them: `texts`, `records` (with ids, and what texts have in common), `conditions`, `index`,
-            `filters`, as the allocator rounds them up; for the reference of the filters only. Pages of a mapped snapshot, what
-            the allocator keeps free, compiled CEL and Python's objects are apart.
-        events: that came in: matched, unmatched, ignored and rejected.
-        ignored: how many were ignored for each reason (`Ignored`) that occurred.
+        memory_bytes: the sum of `memory`.
+        memory: bytes by owner: `texts`, `records` (with ids, and the parts that texts share), `conditions`, `index`, `filters`,
+            as the allocator rounds them up; for the reference of the filters only. It excludes pages of a mapped snapshot, free
+            memory of the allocator, compiled CEL and Python's objects.
+        events: all events: matched, unmatched, ignored and rejected.
+        ignored: number of ignored events for each reason (`Ignored`) that occurred.
         bare: matched and unmatched events in which the layout finds no collection, type or document.
-        candidates: what the exact phase looked at.
+        candidates: number of candidates of the exact phase.
         timed: events that were timed: natively a sample of one in 16.
         percentiles: seconds that a share of those did not exceed, by name: `p50`, `p99`, `p99.9`; none before the first.
-        collections: those that hold subscriptions, the largest first.
-        cel_errors: evaluations that ended in an error, and so in no match, by reason.
+        collections: those with subscriptions, the largest first.
+        cel_errors: evaluations that ended in an error, and so without a match, by reason.
         failing: the subscriptions with the most of them, the worst first.
-        portable_programs: compiled CEL programs kept that cel-python evaluates (docs/cel.md).
-        portable_runs: their evaluations, and what they took in seconds, functions in Python included.
-        misfit: that the layout finds nothing in any event, and what would fit, where it `finds_nothing`; else None.
+        portable_programs: number of cached CEL programs that cel-python evaluates (docs/cel.md).
+        portable_runs: their evaluations, and the time in seconds, functions in Python included.
+        misfit: a warning and a better layout if the layout `finds_nothing` in the events; else None.
     """
 
     subscriptions: int
@@ -206,7 +206,7 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
     """Read a core.
 
     Args:
-        hint: which layout fits the first event in which that of the engine found nothing.
+        hint: the layout that fits the first event in which the engine's layout found no part.
     """
     told = core.telemetry()
     runs = programs.runs.read()
@@ -269,7 +269,7 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
 
 
 def _counted(counts: PartitionCounts | None) -> PartitionCounts | None:
-    """Return what was counted of events, if there were any."""
+    """Return the counts, if there were any events."""
     return counts if counts is not None and counts.events else None
 
 

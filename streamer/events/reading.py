@@ -1,9 +1,9 @@
-"""Read an event through a layout (semantics.md section 1), and see it as it was before the change (section 7).
+"""Read an event through a layout (semantics.md section 1), and return its state before the change (section 7).
 
 An event is read in stages, and an error of an earlier stage hides those of later ones. The stages are: the text
 (streamer.events.json), that it is an object, duplicates of envelope members, then the parts in the order of semantics.md
-section 1. Whether it is ignored is asked before its parts are checked. Whether an event is good depends on nothing but the
-event, the layout and the limits, save for a tenant that must come from somewhere.
+section 1. The check for ignored events runs before the parts are checked. Whether an event is good depends only on the event, the
+layout and the limits, except for a tenant that the caller must supply.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Default = Callable[[Any], Any]
 
 
 def check_names(tenant: str | None, collection: str | None) -> None:
-    """Refuse what is given for names and no event could hold. Raises TypeError and EventError."""
+    """Refuse names that events cannot have. Raises TypeError and EventError."""
     for part, name in (("tenant", tenant), ("collection", collection)):
         if name is None:
             continue
@@ -43,7 +43,7 @@ def check_names(tenant: str | None, collection: str | None) -> None:
 
 
 class IgnoredEvent(Exception):
-    """An event that matches nobody, whatever is subscribed (semantics.md 1.43); no error."""
+    """An event that has no matches, whatever is subscribed (semantics.md 1.43); it is not an error."""
 
     def __init__(self, reason: Ignored) -> None:
         super().__init__(reason.value)
@@ -52,7 +52,7 @@ class IgnoredEvent(Exception):
 
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: What a CEL timestamp can hold: the years 1 to 9999.
+#: The range of a CEL timestamp: the years 1 to 9999.
 EARLIEST_NS = -62_135_596_800 * 10**9
 LATEST_NS = 253_402_300_800 * 10**9 - 1
 RFC3339 = re.compile(
@@ -73,15 +73,15 @@ def read_event(
     """Return the parts of an event.
 
     Args:
-        event: JSON text, or a mapping of what JSON has (and tuples, as lists), which is copied; None for a tombstone.
-        default_tenant: of an event that has none; None, where every event must have one.
-        tenant: wins over the event's.
-        collection: wins over the event's.
+        event: JSON text, or a mapping of JSON values (and tuples, as lists), which is copied; None for a tombstone.
+        default_tenant: of an event that has none; with None every event must have one.
+        tenant: overrides the event's own tenant.
+        collection: overrides the event's own collection.
         default: makes JSON values of the other objects in an event that is a mapping, as in `json.dumps`.
 
     Raises:
         EventError: with the byte offset in a text and the JSON Pointer of the part at fault.
-        IgnoredEvent: it is ignored.
+        IgnoredEvent: the event is ignored.
     """
     if isinstance(event, str):
         event = encode(event)
@@ -178,7 +178,7 @@ def parse_rfc3339(text: str) -> int:
     if not 1 <= int(numbers[1]) <= 12:
         raise ValueError("a month is 01 to 12")
     try:
-        # datetime refuses second 60, as CEL does: no timestamp holds a leap second.
+        # datetime refuses second 60, as CEL does: timestamps have no leap seconds.
         moment = datetime(*map(int, numbers), tzinfo=UTC)  # type: ignore[misc,arg-type]
     except ValueError:
         raise ValueError("no such date or time") from None
@@ -201,7 +201,7 @@ class _Parts:
         self.max_depth = max_depth
 
     def ignored(self) -> Ignored | None:
-        """Why nobody is asked about the event, whatever its other parts are."""
+        """Return why the event is ignored, whatever its other parts are."""
         word = self._find("type")[1]
         if isinstance(word, str) and self.layout.event_type(word) == IGNORE:
             return Ignored.TYPE
@@ -243,7 +243,7 @@ class _Parts:
         is_last = is_partial and event_type == "delete" and data is None
         if before_at is not None and (untold or is_last):
             unknown = (*unknown, before_at if before is None else (*before_at, REST))
-        # The last known document of a delete may stand in `before`, also where it is unknown there.
+        # A delete may have its last known document in `before`, even if it is unknown there.
         is_before = before is not None or not _overlaps(unknown, data_at) or _overlaps(unknown, before_at)
         if event_type == "delete" and data is None and before_at is not None and is_before:
             data_at, data = before_at, before
@@ -265,12 +265,12 @@ class _Parts:
         )
 
     def _find(self, part: str) -> tuple[Pointer | None, Any]:
-        """Return where the part was found and its value, or the constant that it is."""
+        """Return the place of the part and its value, or its constant."""
         constant = getattr(self.layout, part)
         return (None, constant.value) if isinstance(constant, Constant) else self._find_in_event(part)
 
     def _find_in_event(self, part: str) -> tuple[Pointer | None, Any]:
-        """Return where the part was found and its value; a null is as good as missing."""
+        """Return the place of the part and its value; null counts as missing."""
         for way in self.layout.ways(part):
             seen = [(step, step if isinstance(step, str) else resolve(self.raw, step)[1]) for step in way]
             at = next(step for step in way if not isinstance(step, str))
@@ -285,7 +285,7 @@ class _Parts:
         return None, None
 
     def _would_stand(self, part: str, unknown: tuple[Pointer, ...]) -> Pointer | None:
-        """Return where a missing part belongs: where it is unknown, else where there is room for it, or at the first pointer."""
+        """Return the place of a missing part: an unknown place, else one that is free, else the first pointer."""
         pointers = self.layout.pointers(part)
         for pointer in pointers:
             if _overlaps(unknown, pointer):
@@ -408,7 +408,7 @@ class _JsonValues:
     def __init__(self, default: Default | None, limits: Limits) -> None:
         self.default = default
         self.limits = limits
-        self.size = 0  # bytes of the compact JSON text so far; bounds a `dict` that holds one part many times, too
+        self.size = 0  # bytes of the compact JSON text so far; also bounds a `dict` that contains one part many times
         self.open: list[_Open] = []
 
     def convert(self, value: Any) -> Any:
@@ -457,7 +457,7 @@ class _JsonValues:
             if value is None or isinstance(value, bool):
                 self._count(5 if value is False else 4)
                 return value
-            # The unbound methods see the value of a subclass (an Enum, say) as json.dumps does.
+            # The unbound methods read the value of a subclass (an Enum, for example) as json.dumps does.
             if isinstance(value, str):
                 return self._text(value)
             if isinstance(value, int):
@@ -511,7 +511,7 @@ class _Open:
 
     value: dict[str, Any] | list[Any]
     rest: Iterator[tuple[Any, Any]]
-    name: str | None = None  # of the member, or the index of the element, that is converted now
+    name: str | None = None  # of the member, or the index of the element, that is being converted
 
 
 def encode(text: str) -> bytes:

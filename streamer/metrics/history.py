@@ -3,15 +3,15 @@
 ```
 sample  {"at": 12.0, "events": …, "filters": [{"tenant": …, "collection": …, "asked": …, "no": …, …}], "rebuilds": […]}
    │
-   ▼      full: every second one goes, and the next are taken half as often
+      ▼      full: every second one is dropped, and the next are taken half as often
 [ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ]  ──►  [ ▪   ▪   ▪   ▪ ]  ──►  …
 ```
 
-What is sampled are counters that only grow, rebuilds by reason among them. What lies between two samples is their difference.
-So a sample that goes takes nothing along but the exact moment. A sample costs a pass over the filters' keys, to settle what
-they measured; the file is written in one go.
+Samples contain counters that only grow, rebuilds by reason among them. The activity between two samples is their difference. So
+dropping a sample loses only the exact moment. A sample costs a pass over the filters' keys, to settle their measurements; the
+file is written in one go.
 
-Rejected: a thread that samples. Who matches knows when there is time, and a history that nobody asked for should cost nothing.
+Rejected: a thread that samples. The matching program can choose the time, and an unused history should cost nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", FilterState, "Rebuilds", "Sample")
 
 _TEXTS: Final = frozenset(("tenant", "collection", "layout", "reason"))
-#: Filters of a sample: those that were asked for most events. An engine may have very many.
+#: Filters of a sample: those that most events queried. An engine may have very many.
 MOST_FILTERS: Final = 20
 MOST_SAMPLES: Final = 500
 #: Seconds between two samples, to begin with.
@@ -58,12 +58,12 @@ class Sample:
 
     Attributes:
         at: seconds since the first sample.
-        events: that came in until now, ignored and rejected ones too. The counters of `filters` and `rebuilds` go back as far.
-        subscriptions: that are held.
-        fp_rate: what the filters were to keep then, as of `BloomOptions`.
+        events: all events so far, ignored and rejected ones too. The counters of `filters` and `rebuilds` start at the same time.
+        subscriptions: number of subscriptions.
+        fp_rate: the filters' target rate at that time, as of `BloomOptions`.
         threshold: the measured rate from which one is rebuilt.
         filters: those that were queried most.
-        rebuilds: of all filters there are.
+        rebuilds: of all filters.
     """
 
     at: float
@@ -102,12 +102,12 @@ def _read(kind: type[T], members: dict[str, Any]) -> T:
 
 @final
 class History:
-    """Samples of one engine's filters, thinned out as they become many. Not thread-safe: one thread samples.
+    """Samples of one engine's filters, thinned out as they accumulate. Not thread-safe: one thread samples.
 
     Args:
-        most: samples that are kept at most.
-        every: seconds between two, to begin with; twice as many whenever they were thinned out.
-        clock: seconds that only ever grow.
+        most: the most samples that are kept.
+        every: seconds between two at the beginning; doubled whenever they are thinned out.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class History:
         return list(self._samples)
 
     def tick(self) -> None:
-        """Take a sample if it is time for one; cheap where it is not, so call it as often as you like."""
+        """Take a sample if it is due; cheap otherwise, so call it as often as you like."""
         now = self._clock()
         if now >= self._due:
             self._take(now)
@@ -142,7 +142,7 @@ class History:
 
     def _take(self, now: float) -> None:
         if len(self._samples) >= self._most:
-            # The first stays, since what is before it is in no difference.
+            # The first stays, because no difference covers the time before it.
             del self._samples[1::2]
             self._every *= 2
         if self._began is None:
@@ -177,16 +177,16 @@ class History:
         plot(self._samples, path)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the samples as JSON lines, in the place of what was there. Raises OSError."""
+        """Write the samples as JSON lines, replacing an existing file. Raises OSError."""
         with replacing(path) as file:
             file.writelines(f"{sample.to_json()}\n".encode() for sample in self._samples)
 
 
 def read_history(path: str | os.PathLike[str]) -> list[Sample]:
-    """Read what `History.write` wrote.
+    """Read a file that `History.write` wrote.
 
     Raises:
-        ValueError: it is none; the text says where.
+        ValueError: the file is not a history; the text states the position.
         OSError: the file cannot be read.
     """
     samples: list[Sample] = []

@@ -1,8 +1,8 @@
-"""Which subscriptions want these events, as DataFrames.
+"""Match subscriptions with events, as DataFrames.
 
-`match_events` takes subscriptions of any form and size, chooses how they reach the events, and gives the matches back as an
-ordinary DataFrame, with the rejected events and the counts beside it (result.py). The two ways are in broadcast.py and
-cogroup.py; what runs in a worker is in worker.py.
+`match_events` accepts subscriptions of any form and size, chooses how they reach the events, and returns the matches as an
+ordinary DataFrame, together with the rejected events and the counts (result.py). The two ways are in broadcast.py and cogroup.py;
+the workers' code is in worker.py.
 
 | subscriptions | broadcast | cogroup |
 |---|---|---|
@@ -46,8 +46,8 @@ OnError: TypeAlias = Literal["reject", "fail"]
 
 logger: Final = logging.getLogger("streamer.spark")
 
-#: Texts of subscriptions beyond which `auto` leaves them on the cluster: a worker that meets every collection holds about three
-#: times this.
+#: Size of the subscriptions' texts above which `auto` leaves them on the cluster: a worker that sees every collection uses about
+#: three times this memory.
 BROADCAST_BYTES: Final = 512 * 1024 * 1024
 
 
@@ -74,8 +74,8 @@ def match_events(
 ) -> SparkMatches:
     """Match the events of a DataFrame, exactly as `Engine.match` does each of them.
 
-    Broadcast runs no job of its own; cogroup looks through subscriptions and events first (cogroup.py), and plans by what it
-    found, so both must be the same when the result is computed.
+    Broadcast runs no job of its own. Cogroup first counts subscriptions and events (cogroup.py), and plans with the result, so
+    both must be the same when the result is computed.
 
     Args:
         events: a DataFrame, classic or Connect, or a table of the active session by name. Null rows are ignored.
@@ -83,29 +83,29 @@ def match_events(
             one column of JSON text, or of a column for each member of a subscription, where `types`, `filters`, `pattern` and
             `labels` may also be JSON text or variants.
         event_col: the column with the events: JSON text or bytes; or structs, maps or variants, which are read as the JSON of
-            structs.py. `*` takes the row itself, each column of which is a member.
-        layout: where the parts of an event stand. An engine and a snapshot have one; naming it again must name the same.
-        strategy: `auto` takes broadcast up to *broadcast_bytes*, and says so in `.reason` and the log `streamer.spark`.
-        grouped: the events of a tenant and collection already come together in each partition, so that cogroup leaves them where
-            they lie (grouped.py). Where they do not, the result is the same, or the job fails with `ConfigError` since it would
-            take too long. Broadcast leaves events where they lie anyway.
+            structs.py. `*` uses the row itself, whose columns are the members.
+        layout: the layout of the events. An engine and a snapshot have one; if you name it again, it must be the same.
+        strategy: `auto` uses broadcast up to *broadcast_bytes*, and reports it in `.reason` and the log `streamer.spark`.
+        grouped: the events of a tenant and collection are already together in each partition, so that cogroup leaves them in
+            place (grouped.py). If they are not, the result is the same, or the job fails with `ConfigError` because it would take
+            too long. Broadcast always leaves events in place.
         on_error: `reject` leaves out events that cannot be read (they are in `.rejected`), `fail` ends the job at the first.
         keep: columns of *events* that every match and every rejected event carries, under their names.
-        keep_event: whether a match carries its event, as `event`; one that is no text is there as its JSON.
-        backend: what the workers run: `native` or `reference`; by default what the driver runs. A worker without it fails with
+        keep_event: whether a match carries its event, as `event`; an event that is not text is carried as its JSON.
+        backend: the backend of the workers: `native` or `reference`; by default the driver's. A worker without it fails with
             `BackendError`.
-        batch_size: how many events a worker matches at once, at most, of those that Spark hands it at once
-            (`spark.sql.execution.arrow.maxRecordsPerBatch`). By default what the engine or snapshot was made with, and where it
-            was not told either, as many as make about 65,536 matches.
+        batch_size: at most this many events are matched at once in a worker, of the batch that Spark passes to it
+            (`spark.sql.execution.arrow.maxRecordsPerBatch`). By default the setting of the engine or snapshot, or, if it has
+            none, as many as make about 65,536 matches.
         observation: counts `events`, `matched`, `matches`, `rejected`, `ignored`, `pruned`, `shuffled` while the matches are
             computed; a name in a streaming query.
-        prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle, but
-            for *grouped*.
-        broadcast_bytes: how many bytes of subscriptions `auto` lets travel.
-        cogroup_options: numbers that cogroup goes by.
-        subscription_col: the column of a DataFrame that has whole subscriptions, where there are others besides.
-        extra: what becomes of columns of a DataFrame that are no members: `warn` leaves them out and logs their names, but
-            refuses a name that is nearly that of a member without a column; `ignore` leaves them out, `forbid` refuses them.
+        prune: whether portable Bloom filters drop events first. The default is yes under cogroup, because it saves shuffling,
+            except with *grouped*.
+        broadcast_bytes: at most this many bytes of subscriptions travel with `auto`.
+        cogroup_options: limits and settings of cogroup.
+        subscription_col: the column of a DataFrame that has whole subscriptions, if it has other columns too.
+        extra: treatment of a DataFrame's columns that are not members: `warn` leaves them out and logs their names, but refuses a
+            name that resembles a member without a column; `ignore` leaves them out, `forbid` refuses them.
         engine_options: further options of `Engine` (`default_tenant`, `limits`, ...), as *layout*. `cel_functions` travel to the
             workers as the functions of a UDF do; an engine has its own, a snapshot has none.
 
@@ -113,13 +113,13 @@ def match_events(
         An object with the DataFrames `.matches`, `.rejected` and `.tallies`.
 
     Raises:
-        SubscriptionError: subscriptions that cannot be accepted, in every form but the snapshot.
-        SnapshotError: a snapshot that is damaged.
-        ConfigError: options that cannot be, or are not those of the engine or snapshot; a function that cannot travel; a path of
-            a file system that Spark does not know; a table's name where no session is active.
-        BackendError: the driver itself has no native core, and it was asked for.
-        ValueError: columns or choices that are not there, or a *batch_size* under 1.
-        TypeError: events or subscriptions of another kind, or an option that there is not.
+        SubscriptionError: subscriptions are invalid, in every form but the snapshot.
+        SnapshotError: a snapshot is damaged.
+        ConfigError: options are invalid, or differ from those of the engine or snapshot; a function cannot travel; Spark cannot
+            use the file system of a path; a table is named without an active session.
+        BackendError: the driver itself lacks the native core, and *backend* requests it.
+        ValueError: columns or choices do not exist, or *batch_size* is under 1.
+        TypeError: events or subscriptions of another type, or an unknown option.
     """
     check_options(engine_options)
     _check_choices(strategy, on_error, backend, batch_size)
@@ -182,7 +182,7 @@ def _check_choices(strategy: Strategy, on_error: OnError, backend: _backend.Back
 
 
 def check_options(given: Iterable[str]) -> None:
-    """Refuse names that are no options of `match_events`, nor of `Engine`. Raises TypeError."""
+    """Refuse names that are options neither of `match_events` nor of `Engine`. Raises TypeError."""
     of_call = [name for name, each in signature(match_events).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
     known = [*of_call, *signature(Engine).parameters]
     for name in given:

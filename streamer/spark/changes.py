@@ -1,4 +1,4 @@
-"""Delta's change data feed as change events: an update is one event, with the row before beside the row after.
+"""Delta's change data feed as change events: an update is one event, with the row before next to the row after.
 
 ```
 id │ status │ _change_type     │ _commit_version
@@ -8,16 +8,16 @@ id │ status │ _change_type     │ _commit_version
  8 │ new    │ insert           │ 3      ───────────────────────────► {"id": "3:8", ..., "type": "insert", "data": ...}
 ```
 
-Cost: one shuffle of the updates, by version and key; inserts and deletes stay where they are. Of each pair one row before and
-one after are held.
+Cost: one shuffle of the updates, by version and key; inserts and deletes stay where they are. Memory: for each pair one row
+before and one after.
 
-Invariant: each image is in exactly one event. An image without its pair is of a row whose key was changed: a delete, or an
-insert, as `cdc.debezium` has it. Where a key has several images of one kind in one version, nobody can tell which belong
-together: the event's type says so, and the event is rejected wherever it is matched.
+Invariant: each image is in exactly one event. An image without its pair is of a row whose key was changed: it becomes a delete,
+or an insert, as in `cdc.debezium`. If a key has several images of one kind in one version, they cannot be paired: the event's
+type states this, and the event is rejected when it is matched.
 
-Delta gives a version of the table to one micro-batch whole, so that pairs of a stream come together. Rejected: a stateful join
-of a stream (state for what is complete in its micro-batch); pairing rows that are neighbours in a file (Delta does not say that
-they are).
+Delta puts a whole version of the table into one micro-batch, so that pairs of a stream arrive together. Rejected: a stateful join
+of a stream (it keeps state although a micro-batch is complete); pairing neighbouring rows of a file (Delta does not guarantee
+that they are neighbours).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 BEFORE, AFTER = "update_preimage", "update_postimage"
-#: Columns on the way.
+#: Internal columns.
 _ROW, _KEY, _BEFORES, _AFTERS = "_streamer_row", "_streamer_key_", "_streamer_befores", "_streamer_afters"
 
 
@@ -59,10 +59,10 @@ def changes_of(
 
     Returns:
         value, _commit_version, _commit_timestamp. An event's id is its version and its key, as `3:7`, its `ts` the time of the
-        commit. What cannot be paired is an event that is rejected when it is matched; its type says why.
+        commit. An image that cannot be paired is an event that is rejected when it is matched; its type states the reason.
 
     Raises:
-        ValueError: *feed* is none, or streams, or a column of *key* is not there.
+        ValueError: *feed* is not a change data feed, or is a stream, or a column of *key* is missing.
     """
     if feed.isStreaming:
         raise ValueError("feed: it streams; call changes_of on each micro-batch, within the function for foreachBatch")
@@ -73,7 +73,8 @@ def changes_of(
         raise ValueError("key: expected names of columns that identify rows")
     row = F.struct(*(column(name) for name in feed.columns if name not in (KIND, VERSION, TIME))).alias(_ROW)
     commit = [column(VERSION), column(TIME)]
-    # Under names of ours: those of the key may be any. A row that goes to another tenant is no pair: each sees its own part.
+    # Under internal names, because those of the key may be any. A row that moves to another tenant is not a pair: each tenant
+    # sees its own part.
     own = {"tenant": F.lit(tenant).cast("string"), "collection": F.lit(collection).cast("string")}
     own |= {f"{at}": column(name) for at, name in enumerate(names)}
     given = feed.select(column(KIND), *commit, row, *(value.alias(f"{_KEY}{name}") for name, value in own.items()))
@@ -92,7 +93,7 @@ def changes_of(
         return F.struct(*(part.alias(name) for name, part in parts.items())).alias("value")
 
     is_before, is_after, is_delete = (F.coalesce(F.col(KIND) == word, F.lit(False)) for word in (BEFORE, AFTER, "delete"))
-    # Of a word that Delta does not have, the event has the type, and is rejected.
+    # An unknown word of Delta becomes the type of the event, which is then rejected.
     told = F.coalesce(F.col(KIND), F.lit("null"))
     whole = given.where(~(is_before | is_after))
     alone = whole.select(event(told, F.when(~is_delete, F.col(_ROW)), F.when(is_delete, F.col(_ROW))), *commit)

@@ -1,4 +1,4 @@
-"""Events whose tenants and collections already come together are matched where they lie: cogroup without a shuffle of events.
+"""Match events in place if their tenants and collections are together already: cogroup without a shuffle of events.
 
 ```
 part of the subscriptions ─► compiled on the cluster, once ─► a snapshot in the file of the parts, on every machine
@@ -6,20 +6,19 @@ part of the subscriptions ─► compiled on the cluster, once ─► a snapshot
  task    acme/orders  acme/orders  acme/orders │ acme/users  acme/users ─► matches
 ```
 
-That the events are grouped is not believed, and nothing is lost where they are not: what an event may match is found from the
-event, and a part that was put away is opened again. This costs time, so it is counted: a task that opens more parts again than
-it has met is ended with an error.
+The grouping is not trusted, and a wrong one loses no match: the parts of an event are computed from the event, and a closed part
+is opened again. This costs time, so it is counted: a task that reopens more parts than it has met ends with an error.
 
-Invariant: what a task gives, that error included, depends on its rows alone, in their order. So no part stays open from one task
-to the next.
+Invariant: the result of a task, that error included, depends only on its rows, in their order. So every part is closed at the end
+of a task.
 
-Cost: the driver passes the compiled subscriptions on, a part at a time, and each machine has the file of all of them. An event
-is read twice, to find its tenant and collection, and to match it. Opening a part of 200,000 subscriptions takes 0.1 s; most of
-its memory is the file's, mapped.
+Cost: the driver passes the compiled subscriptions on, a part at a time, and each machine has the file of all of them. An event is
+read twice, to find its tenant and collection, and to match it. Opening a part of 200,000 subscriptions takes 0.1 s; most of its
+memory is the file's, mapped.
 
-Rejected: Spark's own co-partitioning (`cogroup`, a join of bucketed tables). It holds for bucketed tables and for a `repartition`
-in the same plan, and not for a table of files by tenant and collection, or one that is clustered; and a group's events would be
-in memory at once. Texts in place of what is compiled: compiling takes twenty times as long as opening.
+Rejected: Spark's own co-partitioning (`cogroup`, a join of bucketed tables). It works for bucketed tables and for a `repartition`
+in the same plan, but not for a table of files by tenant and collection, or one that is clustered; and a group's events would be
+in memory at once. Texts instead of compiled parts: compiling takes twenty times as long as opening.
 """
 
 from __future__ import annotations
@@ -52,18 +51,18 @@ from streamer.spark.worker import (
 
 Name = tuple[str, str]
 
-#: Names that stay open whatever they hold: an event may match subscriptions of four (its tenant or `*`, its collection or `*`),
-#: and where one collection ends and the next begins, two more.
+#: Names that stay open whatever their size: an event may match subscriptions of four (its tenant or `*`, its collection or `*`),
+#: and at the border of two collections, two more.
 LEAST_OPEN: Final = 6
 #: Parts that may be opened again before it is compared with how many there are.
 AGAIN_UNASKED: Final = 100
 
 
 def by_parts(asked: Pass, options: Options, parts_name: str, most_open: int, *, prune: bool) -> Run:
-    """Match events where they lie, each against the parts that it may match.
+    """Match events in place, each against the parts that it may match.
 
     Args:
-        most_open: subscriptions that a worker holds open, but for those of `LEAST_OPEN` names.
+        most_open: at most this many subscriptions are open in a worker, except for those of `LEAST_OPEN` names.
     """
 
     def match_by_parts(batches: Batches) -> Batches:
@@ -112,32 +111,32 @@ def _row(first: int, rows: pa.Array) -> int:
 
 @final
 class OpenParts:
-    """The parts that a task has open; those whose turn was longest ago are put away.
+    """The open parts of a task; the least recently used are closed.
 
     Attributes:
-        again: how many were opened that had been open before.
+        again: number of parts that were opened a second time.
     """
 
     def __init__(self, parts: Parts, options: Options, most: int) -> None:
-        """Hold at most so many subscriptions, but for those of `LEAST_OPEN` names."""
+        """Keep at most *most* subscriptions open, except for those of `LEAST_OPEN` names."""
         self._parts: Final = parts
         functions = options.get("cel_functions")
         self._given: Final[dict[str, Any]] = {} if functions is None else {"cel_functions": functions}
         self._most: Final = most
-        # The parts of one name are asked together, so they are open together.
+        # The parts of one name are queried together, so they are open together.
         self._open: Final[OrderedDict[Name, dict[int, Engine]]] = OrderedDict()
         self._held = 0
         self._met: Final[set[int]] = set()
         self.again = 0
 
     def engine(self, part_number: int, row: Any = None) -> Engine:
-        """Return a part's engine, opened where it is not.
+        """Return a part's engine, and open it if necessary.
 
         Args:
-            row: tells which row of the task wants it.
+            row: returns the row of the task that needs it.
 
         Raises:
-            ConfigError: parts were opened again more often than there are parts that were met.
+            ConfigError: the task reopened more parts than it has met.
         """
         name = self._parts.name(part_number)
         engines = self._open.setdefault(name, {})

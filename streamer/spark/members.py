@@ -1,15 +1,15 @@
-"""Subscriptions of a DataFrame as JSON texts: of one column that has them whole, or of a column for each member.
+"""Subscriptions of a DataFrame as JSON texts: from one column of whole subscriptions, or from a column for each member.
 
 ```
 id │ collection │ filters (JSON text) │ labels (variant) │ updated_at
-a  │ orders     │ [{"field": ...}]    │ {"team": "x"}    │ is no member   ─►   {"id": "a", "collection": "orders", "filters": ...}
+a  │ orders     │ [{"field": ...}]    │ {"team": "x"}    │ not a member   ─►   {"id": "a", "collection": "orders", "filters": ...}
 ```
 
-Invariant: what a column holds becomes the member of its name and nothing else. A JSON text is put in as it stands, so that its
-numbers keep their digits, and only where it is one JSON value: `[], "tenant": "*"` in `filters` is a text, which the engine
-refuses, and never a tenant.
+Invariant: the value of a column becomes only the member of its name. A JSON text is inserted as it is, so that its numbers keep
+their digits, but only if it is one JSON value: `[], "tenant": "*"` in `filters` is a text, which the engine refuses, and never a
+tenant.
 
-Rejected: `parse_json`, which PySpark 3.5 has not; a pass through Python to look at each text, when the engine reads it anyway.
+Rejected: `parse_json`, which PySpark 3.5 lacks; a pass through Python to look at each text, which the engine reads anyway.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Extra: TypeAlias = Literal["warn", "ignore", "forbid"]
 """What becomes of columns that are no members."""
 EXTRAS: Final[tuple[Extra, ...]] = ("warn", "ignore", "forbid")
 
-#: Members that are no texts, which a column of texts has as JSON. A pattern is JSON text as well, which the engine itself reads.
+#: Members that are not texts; a column of texts has them as JSON. A pattern is JSON text too, which the engine itself reads.
 _AS_JSON: Final = ("types", "filters", "labels")
-#: `to_json` leaves nulls out, whatever the session says.
+#: `to_json` leaves nulls out, whatever the session's settings.
 _NO_NULLS: Final = {"ignoreNullFields": "true"}
 
 logger: Final = logging.getLogger("streamer.spark")
@@ -44,12 +44,12 @@ def texts_of(source: DataFrame, subscription_col: str | None = None, extra: Extr
     """Return subscriptions as JSON, in a column `text`.
 
     Args:
-        subscription_col: the column of whole subscriptions; None where that is the only one, or where each member has a column.
-        extra: what becomes of columns that are no members.
+            subscription_col: the column of whole subscriptions; None if that is the only one, or if each member has a column.
+            extra: treatment of columns that are not members.
 
-    Raises:
-        ValueError: a column that is not there, or may be any of several; one that is no member, where *extra* forbids it or its
-            name is nearly that of a member which has no column.
+        Raises:
+            ValueError: a column is missing or ambiguous; or a column is not a member, and *extra* forbids it or its name
+                resembles that of a member without a column.
     """
     if subscription_col is not None:
         name = field_of(source, subscription_col).name
@@ -83,7 +83,7 @@ def texts_of_members(source: DataFrame, extra: Extra) -> DataFrame:
         if name in _AS_JSON and isinstance(field.dataType, StringType):
             parts.append(_member_of_json(name, value))
         elif _is_variant(field.dataType):
-            # Null in JSON is no null in SQL.
+            # Null in JSON is not null in SQL.
             text = F.to_json(value)
             parts.append(F.when(text != "null", F.concat(F.lit(f'"{name}":'), text)))
         else:
@@ -103,12 +103,12 @@ def _member_of_json(name: str, value: Column) -> Column:
 
 
 def _members(text: Column) -> Column:
-    """Return what is between the braces of an object; null where it has no members."""
+    """Return the text between the braces of an object; null if it has no members."""
     return F.when(text != "{}", text.substr(F.lit(2), F.length(text) - 2))
 
 
 def _look_at(others: Sequence[str], missing: Sequence[str], extra: Extra) -> None:
-    """Tell of columns that are no members. Raises ValueError."""
+    """Report columns that are not members. Raises ValueError."""
     if not others or extra == "ignore":
         return
     for name in others:

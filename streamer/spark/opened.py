@@ -1,7 +1,7 @@
-"""Snapshots that a worker's process has open, from one task to the next: a cache by what a file holds.
+"""Snapshots that a worker's process keeps open, from one task to the next: a cache by a file's content.
 
 ```
-batch of events ─► met(tenant, collection)? ─► its section is opened, where it lies in the file ─► the engine holds it, too
+batch of events ─► met(tenant, collection)? ─► its section is opened, in place in the file ─► the engine has it, too
 ```
 """
 
@@ -24,17 +24,17 @@ from streamer.engine.engine import Engine
 from streamer.errors import StreamerError
 from streamer.spark.functions import Carried
 
-#: Snapshots that a process keeps open: the current one, and the one before for tasks that still ask it.
+#: Snapshots that a process keeps open: the current one, and the one before for tasks that still use it.
 KEPT_OPEN: Final = 2
 
 
 @final
 class Opened:
-    """A snapshot in this process, of which only the sections are open whose tenant and collection were met.
+    """A snapshot in this process, with only those sections open whose tenant and collection occurred.
 
-    One engine holds them all, so that an event asks it once. The native core opens a section itself, its compiled image where
-    it lies in the file; where everything is compiled by the process (the reference, portable CEL) a section is added when the
-    first event of its tenant and collection comes. Not thread-safe; a worker runs one task at a time.
+    One engine contains them all, so that an event queries it once. The native core opens a section itself, with its compiled
+    image in place in the file; if the process compiles everything (the reference, portable CEL), a section is added with the
+    first event of its tenant and collection. Not thread-safe; a worker runs one task at a time.
     """
 
     def __init__(self, path: str, functions: Carried | None = None) -> None:
@@ -45,15 +45,15 @@ class Opened:
         else:
             self._directory = read_directory(path)
             self.engine = Engine.load(path, collections=[], **given)
-        # Nothing changes but what `meet` adds, so nobody needs to look after the filters.
+        # Only `meet` changes it, so the filters need no upkeep.
         self.engine.bloom.stop()
         self._met: set[tuple[str, str | None]] = set()
         self._added: set[int] = set()
-        # Spark collects garbage after every task; what is here now stays, and need not be looked through each time.
+        # Spark collects garbage after every task; the present objects stay, and need not be scanned each time.
         gc.freeze()
 
     def meet(self, events: pa.RecordBatch) -> bool:
-        """Open the sections that these events can match; tell whether there were any that were closed before."""
+        """Open the sections that these events can match; return whether any was closed before."""
         if self._directory is None:
             return False
         pairs = pa.table({"t": events.column("tenant"), "c": events.column("collection")}).group_by(["t", "c"]).aggregate([])
@@ -88,7 +88,7 @@ def opened(name: str, backend: str, functions: Carried | None = None) -> Opened:
 
 
 def travelled(name: str) -> str:
-    """Return where Spark put a file that was added to the session. Raises StreamerError where it was taken back."""
+    """Return the path of a file that was added to the session. Raises StreamerError if it was removed."""
     from pyspark import SparkFiles
 
     path = SparkFiles.get(name)
@@ -101,11 +101,11 @@ def travelled(name: str) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file that was taken back.
+    """A removed file.
 
     Attributes:
-        name: of it.
-        cached: of the copy that executors of a machine share, beside those that they have.
+        name: of the file.
+        cached: of the copy that executors of a machine share, in addition to their own.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Listed:
 
 
 def sweep(files: Iterable[Listed]) -> None:
-    """Delete what this machine has of files that were taken back."""
+    """Delete this machine's copies of removed files."""
     for listed in files:
         from pyspark import SparkFiles
 

@@ -1,7 +1,7 @@
-"""Why no event satisfies a conjunction of clauses.
+"""Find out why a conjunction of clauses can never be satisfied.
 
-What is said is proven; the converse does not hold: many a contradiction (between two regular expressions, say) is not looked for.
-Of what a pattern asks nothing is proven: its paths go through arrays, where two elements may satisfy two clauses.
+Reported contradictions are proven; the converse is false: many a contradiction (between two regular expressions, for example) is
+not searched for. Patterns are excluded: their paths go through arrays, where two elements may satisfy two clauses.
 
 Cost: quadratic in the conditions on one path.
 """
@@ -36,7 +36,7 @@ _SIZED: Final = frozenset({Kind.STRING, Kind.LIST, Kind.MAP})
 
 
 def contradiction(clauses: Iterable[Clause]) -> str | None:
-    """Say why no event satisfies all of *clauses*, or None where that is not proven."""
+    """Return why *clauses* can never be satisfied together, or None if this is not proven."""
     on_path: defaultdict[Path, list[Clause]] = defaultdict(list)
     for clause in clauses:
         if clause.mode is Mode.VALUE or not clause.atoms:
@@ -47,7 +47,7 @@ def contradiction(clauses: Iterable[Clause]) -> str | None:
             for length in range(1, len(path.names)):
                 parent = Path(path.root, path.names[:length])
                 on_path[parent].append(value_clause(parent, [_MAP]))
-    # Of several contradictions the same is told each time.
+    # Sorted, so that one of several contradictions is always the same.
     for path, on_it in sorted(on_path.items(), key=lambda item: (item[0].root.value, item[0].names)):
         reason = _conflict(on_it)
         if reason:
@@ -63,7 +63,7 @@ def _with_bools(clause: Clause) -> Clause:
 
 
 def _conflict(clauses: list[Clause]) -> str | None:
-    """Say why no value satisfies all *clauses*, which are on one path, or None where that is not proven."""
+    """Return why no value satisfies all *clauses*, which are on one path, or None if this is not proven."""
     if not all(clause.atoms for clause in clauses):
         return "no value satisfies its condition"
     kinds = frozenset(Kind).intersection(*map(_kinds_of_clause, clauses))
@@ -93,7 +93,7 @@ def _kinds_of_clause(clause: Clause) -> frozenset[Kind]:
 
 
 def _kinds(atom: Atom) -> frozenset[Kind]:
-    """Return the kinds of value for which an atom may hold, in mode VALUE."""
+    """Return the kinds of value for which an atom may be true, in mode VALUE."""
     match atom:
         case Equal(value=value):
             return frozenset({kind_of(value)})
@@ -118,7 +118,7 @@ def _clause_holds(clause: Clause, scalar: Equal) -> bool:
 
 
 def _holds(atom: Atom, scalar: Equal) -> bool:
-    """Tell whether an atom may hold for a scalar; True where that is not worked out here."""
+    """Return whether an atom may be true for a scalar; True if this is not computed here."""
     value, kind = scalar.value, kind_of(scalar.value)
     match atom:
         case Equal():

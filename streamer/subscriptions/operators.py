@@ -1,24 +1,23 @@
-"""The operators of filters: what each takes, the CEL that it means, and what an index asks in its place.
+"""The operators of filters: the operand of each, its meaning in CEL, and its clauses in an index.
 
-A row of `OPERATORS` is all that this package knows of an operator; what it makes of a value is stated once more, by hand, in
-`streamer.reference.filters`. With `P(x)` for `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, those on `a.b` mean:
+A row of `OPERATORS` is this package's whole definition of an operator; `streamer.reference.filters` states the effect on a value
+a second time, by hand. With `P(x)` for `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, those on `a.b` mean:
 
 | op | CEL |
 |---|---|
 | `==` `!=` `<` `<=` `>` `>=` | `data.a.b == v`, and so on |
 | `in`, `not in` | `data.a.b in [v, w]`, `!(data.a.b in [v, w])` |
 | `contains`, `starts_with`, `ends_with`, `matches` | `data.a.b.contains(v)`, `.startsWith(v)`, `.endsWith(v)`, `.matches(v)` |
-| `exists` true | `has(data.a) && has(data.a.b)`: an error where a step on the way is not an object |
-| `exists` false | `!(P(data))`: true where a step on the way is not an object, or there is no document |
+| `exists` true | `has(data.a) && has(data.a.b)`: an error if a step of the path is not an object |
+| `exists` false | `!(P(data))`: true if a step of the path is not an object, or there is no document |
 | `changed` | `P(data) && P(before) ? before.a.b != data.a.b : P(data) || P(before)` |
 | `changed_to` | `P(data) && data.a.b == v && !(P(before) && before.a.b == v)` |
 | `changed_from` | `P(before) && before.a.b == v && !(P(data) && data.a.b == v)` |
 
-So for `changed`, `changed_to` and `changed_from` a field below a scalar, a list or null is absent, on either side, and
-nothing but a number that no float64 holds is an error.
+So for `changed`, `changed_to` and `changed_from` a field below a scalar, a list or null is absent, on either side, and only a
+number outside of float64 is an error.
 
-Invariant: an event for which the CEL of a filter is true satisfies all its clauses. Where `is_exact` says so the converse
-holds too.
+Invariant: an event for which the CEL of a filter is true satisfies all its clauses. With `is_exact` the converse is true too.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ STRING: Final = IsKind(frozenset({Kind.STRING}))
 @final
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What an index asks for in place of a filter: all of *clauses*, and the filter itself besides unless they are exact."""
+    """The index's replacement of a filter: all of *clauses*, plus the filter itself unless they are exact."""
 
     clauses: tuple[Clause, ...]
     is_exact: bool = True
@@ -66,15 +65,15 @@ class Lowered:
 @final
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What a filter asks of its field.
+    """A filter's condition on its field.
 
     Attributes:
         name: as it is written.
-        words: what the field is where the filter holds, for editors.
-        operand: what it takes.
-        cel: prints the expression that it means, for a path and a value.
-        lower: makes the clauses of it, for a path and a value.
-        mentions_before: whether it looks at the document before the change.
+        words: the meaning of the filter in words, for editors.
+        operand: the type of its value.
+        cel: prints the CEL expression, for a path and a value.
+        lower: makes the clauses, for a path and a value.
+        mentions_before: whether it reads the document before the change.
     """
 
     name: FilterOperator
@@ -136,7 +135,7 @@ def _is_tree(value: Any) -> bool:
 
 
 def _equal_to(value: Any) -> Atom:
-    """Return what an index asks for in place of a value; of a list or an object its kind alone."""
+    """Return an index's clause for equality with a value; for a list or an object it covers only the kind."""
     return IsKind(frozenset({kind_of(value)})) if _is_tree(value) else Equal(value)
 
 
@@ -174,7 +173,7 @@ def _range(side: str, *, is_closed: bool) -> Callable[[Steps, Any], Lowered]:
 
 
 _ROWS: Final = (
-    # name, what the field then is, what it takes, the CEL that it means, what an index asks
+    # name, its meaning in words, its operand, its CEL, its clauses in an index
     Operator("==", "equals the value", ANYTHING, infix("=="), _equal),
     Operator("!=", "is there, and differs from the value", ANYTHING, infix("!="), _not_equal),
     Operator(">", "is greater than the value", ORDERED, infix(">"), _range("low", is_closed=False)),

@@ -1,14 +1,14 @@
-"""What sections read, write and own outside of the process, and which of it does not go together.
+"""Claims: the files and other resources that sections read, write and own, and the conflicts between them.
 
 ```
 each section ──► claims() ──► one list ──► conflicts(): each claim against all before it
 ```
 
-A sink that writes the file that a source reads feeds its own matches back, and cuts the last line off. No list of such pairs is
-kept anywhere: a section declares what it touches, and every two claims of different sections are compared. So a new kind of sink
-takes part as soon as it is declared. A path that a section has and does not claim counts as its own, which is the strictest.
+A sink that writes the file that a source reads feeds its own matches back, and cuts the last line off. The code has no list of
+such pairs: a section declares the things that it uses, and every two claims of different sections are compared. So a new kind of
+sink takes part as soon as it is declared. A path that a section has and does not claim counts as owned, which is the strictest.
 
-One thing may have several names. A file is compared by its path, by what links lead to, and by its inode; a set of files by its
+One thing may have several names. A file is compared by its path, by the targets of links, and by its inode; a set of files by its
 directory and by the names in it.
 """
 
@@ -35,12 +35,12 @@ class Thing(ABC):
 
     @abstractmethod
     def meets(self, other: Thing) -> bool:
-        """Tell whether both have something in common. One of the two knows: a thing of another kind is `False`."""
+        """Return whether both overlap. Call it both ways: the result is `False` for a thing of an unknown kind."""
 
 
 @final
 class Access(Enum):
-    """What a section does with a thing. Several may read one at once, or add to one; what is owned is one section's."""
+    """A section's use of a thing. Several may read one at once, or add to one; only one section may own it."""
 
     READS = auto()
     ADDS = auto()
@@ -53,11 +53,11 @@ READS, ADDS, OWNS = Access.READS, Access.ADDS, Access.OWNS
 @final
 @dataclass(frozen=True)
 class Claim:
-    """What a section does with a thing.
+    """A section's use of a thing.
 
     Attributes:
-        field: what names it, from the section on; empty for the section as a whole.
-        says: what is said to another section that wants the thing, too; `{}` is the name of this one.
+        field: the setting that names it, relative to the section; empty for the section as a whole.
+        says: the error for another section that uses the thing, too; `{}` is the name of this one.
     """
 
     field: _Steps
@@ -66,7 +66,7 @@ class Claim:
     says: str
 
     def goes_with(self, other: Claim) -> bool:
-        """Tell whether both can be."""
+        """Return whether both claims are compatible."""
         is_shared = self.access is other.access and self.access is not OWNS
         return is_shared or not (self.thing.meets(other.thing) or other.thing.meets(self.thing))
 
@@ -81,7 +81,7 @@ class Placed:
 
     @property
     def place(self) -> _Steps:
-        """Where the thing is named."""
+        """The setting that names the thing."""
         return (*self.section, *self.claim.field)
 
 
@@ -119,7 +119,7 @@ class File(Thing):
 
     @cached_property
     def inode(self) -> tuple[int, int] | None:
-        """What all of its hard links have in common; None if it is not there, and for what is no regular file."""
+        """The identity that all hard links of the file share; None if it is missing or not a regular file."""
         return _inode(self.path) if self.path.is_file() else None
 
     def meets(self, other: Thing) -> bool:
@@ -132,7 +132,7 @@ class File(Thing):
 @final
 @dataclass(frozen=True)
 class Files(Thing):
-    """All files of a directory whose names begin and end so. As in a shell, `*` alone finds no name that begins with a dot."""
+    """All files of a directory with this beginning and end of the name. As in a shell, `*` excludes names with a leading dot."""
 
     directory: Path
     begin: str = ""

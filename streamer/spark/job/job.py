@@ -226,7 +226,7 @@ def job(
 def _exit_code(
     asked: Asked, metrics_at: tuple[str, int | None], conf: list[str] | None, master: str | None, level: str, *, quiet: bool
 ) -> int:
-    """Do it, with metrics served at an address and a port if there is one, and tell what is wrong."""
+    """Run the job, with metrics served at an address and a port if given, and report errors."""
     set_up_logging("WARNING")
     for handler in logging.getLogger().handlers:
         handler.addFilter(is_not_of_py4j)
@@ -249,8 +249,8 @@ def _exit_code(
 
 
 def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
-    """Print what is wrong with subscriptions, a line each and with their lines, where it was a file of lines that was read."""
-    # Not how many: of a part that a worker looks through it tells no more than are shown.
+    """Print the faults of subscriptions, one per line, with their line numbers if they came from a file of lines."""
+    # Without a count: a worker reports no more faults of its part than are shown.
     note("streamer: bad subscriptions, so no event was matched:")
     for error in bulk.errors[: bulk.SHOWN]:
         note(str(fault(path, error)) if is_read_here(path) else f"{path}: {error}")
@@ -265,7 +265,7 @@ def _run(
     asked: Asked, counts: Counts, console: Console, stack: ExitStack, conf: Mapping[str, str], master: str | None, level: str
 ) -> int:
     account = Account(asked, counts)
-    # After Spark has stopped, which may still read what is there.
+    # After Spark has stopped, because it may still read the files.
     stack.callback(account.close)
     try:
         with console.phase("looking at the subscriptions"):
@@ -325,7 +325,7 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
         counts.version = found.version
         account.facts |= {"strategy": f"{found.strategy}: {found.reason}", "snapshot": found.version or ""}
         found.persist()
-        # Each event is matched in this first pass alone; what follows reads what it left on the workers' disks.
+        # Only this first pass matches the events; later steps read its results from the workers' disks.
         observed = Observation("streamer")
         sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
         began = time.monotonic()
@@ -392,7 +392,7 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
         try:
             frame = _changes(asked, frame)
             matcher(frame, batch_id)
-            # The first batch with events tells; a wrong layout is wrong for all of them.
+            # The first batch with events decides; a wrong layout is wrong for all of them.
             if last and counts.total("events") == sum(row["events"] for row in last[0].tallies):
                 reason = _misfit(frame, asked.event_col, last[0].layout, last[0].tallies)
                 if reason is not None:
@@ -410,7 +410,7 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
         writer = writer.trigger(processingTime=asked.trigger)
     with console.phase("waiting for events"):
         query = writer.start()
-        # Last in, first out. What is under way is given up, and repeated by whoever goes on with the checkpoint.
+        # Last in, first out. A running batch is cancelled; the next run with this checkpoint repeats it.
         stop.callback(query.stop)
         stop.callback(stopped.set)
         while not query.awaitTermination(0.5):  # type: ignore[arg-type]
@@ -419,12 +419,12 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
 
 
 def _changes(asked: Asked, events: DataFrame) -> DataFrame:
-    """Make events of what changed, if that was asked for. Raises ValueError."""
+    """Make events of a change feed, if the job uses one. Raises ValueError."""
     return changes_of(events, asked.key, collection=asked.collection or asked.events.name) if asked.key else events
 
 
 def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Sequence[Mapping[str, Any]]) -> str | None:
-    """Say so where the layout finds nothing in the events: no collection in any, no type and document in the first of them."""
+    """Return a warning if the layout finds no collection in any event, and no type and document in the first of them."""
     if not tallies or any(row["collection"] is not None for row in tallies):
         return None
     from streamer.spark.schema import choose
