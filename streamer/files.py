@@ -1,7 +1,7 @@
-"""Put a file in the place of another: it is there whole, or what was there before stays.
+"""Replace a file by another: the new one appears whole, or the old one stays.
 
-Every file that Streamer writes as a whole is written here, so one rule holds: symbolic links are followed and stay; what is no
-regular file is refused; mode and owner of a file that is replaced stay. What is appended to is a sink's.
+Streamer writes every whole file here, so one rule applies: symbolic links are followed and stay; a target that is not a regular
+file is refused; a replaced file keeps its mode and owner. Sinks append to their files themselves.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _KINDS: Final = {
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
-    """Return where a file would be put, links followed.
+    """Return the path at which a file would be written, links followed.
 
     Raises:
-        OSError: something else than a regular file is there, or no directory is above it.
+        OSError: the target exists and is not a regular file, or its directory does not exist.
     """
     # The links of /proc lead to no name: what they lead to is looked at first.
     with suppress(FileNotFoundError):
@@ -46,17 +46,17 @@ def check_target(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, is_private: bool = False) -> Iterator[IO[bytes]]:
-    """Open a file to be written, which takes the place of what *path* leads to when it is whole and on the disk.
+    """Open a file to be written, which replaces the target of *path* when it is whole and on the disk.
 
     Args:
-        is_private: only its owner may read it, unless a file was there that others may read.
+        is_private: only its owner may read it, unless it replaces a file that others may read.
 
     Raises:
-        OSError: it cannot be written, or what is there is no regular file; what was there stays.
+        OSError: the file cannot be written, or the target is not a regular file; an existing file stays.
     """
     target = check_target(path)
     draft = target.with_name(f".streamer-{secrets.token_hex(8)}")
-    # Of what is new, os.open takes off what the umask does.
+    # For a new file, os.open applies the umask.
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600 if is_private else 0o666)
     try:
         with os.fdopen(descriptor, "w+b") as file:
@@ -69,7 +69,7 @@ def replacing(path: str | os.PathLike[str], *, is_private: bool = False) -> Iter
         with suppress(OSError):
             os.unlink(draft)
         raise
-    # So that the name, too, outlives a power cut; where a directory cannot be opened, that is left to the system.
+    # So that the name, too, survives a power cut; if a directory cannot be opened, the system decides.
     with suppress(OSError):
         directory = os.open(target.parent, os.O_RDONLY)
         try:
@@ -79,7 +79,7 @@ def replacing(path: str | os.PathLike[str], *, is_private: bool = False) -> Iter
 
 
 def _like(target: Path, draft: Path, new: os.stat_result) -> None:
-    """Give a new file the owner and the mode of the one whose place it takes: who read that may read this."""
+    """Give a new file the owner and the mode of the replaced one: its readers may read the new one."""
     try:
         old = os.stat(target)
     except FileNotFoundError:

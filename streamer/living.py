@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar, final
 
 T = TypeVar("T")
 
-#: So many are held before those that died are looked for.
+#: The set is this large before dead members are removed.
 FEWEST: Final = 64
 
 
@@ -17,20 +17,20 @@ FEWEST: Final = 64
 class Living(Generic[T]):
     """A set that keeps nothing alive, by identity. Thread-safe, without a lock that a fork could find taken.
 
-    Invariant: nothing runs when a member dies. The garbage collector comes by anywhere, also a frame below the recursion limit,
-    where what a `weakref.WeakSet` calls fails, and is printed as an ignored exception.
+    Invariant: no code runs when a member dies. The garbage collector may run anywhere, also a frame below the recursion limit;
+    there the callback of a `weakref.WeakSet` fails, and is printed as an ignored exception.
 
     Cost: a weak reference for each member, and for at most as many dead ones, or `FEWEST`.
     """
 
     def __init__(self) -> None:
-        # A number is given once, so that one who takes out what is dead cannot take out what came in its place.
+        # A number is used once, so that removing a dead member cannot remove its successor.
         self._numbers: Final = itertools.count()
         self._held: Final[dict[int, weakref.ref[T]]] = {}
         self._most = FEWEST
 
     def add(self, member: T) -> None:
-        """Add what is no member yet."""
+        """Add a new member."""
         self._held[next(self._numbers)] = weakref.ref(member)
         if len(self._held) > self._most:
             for number, reference in self._held.copy().items():

@@ -1,4 +1,4 @@
-"""Live pairs of a name and a text: where they are kept, and an index over them that others match on meanwhile."""
+"""Live pairs of a name and a text: their storage, and an index over them for concurrent matching."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ AnIndex = TypeVar("AnIndex", bound="Index[Any]")
 class Index(Protocol[X]):
     """Finds the names of what matches. It is changed under a lock, and matched on by any thread."""
 
-    #: Whether it says the same as the storage. False while a change is under way, and ever after one that did not get to its end.
+    #: Whether the index equals the storage. False during a change, and after a change that did not finish.
     is_whole: bool
 
     def add(self, pairs: Iterable[tuple[X, str]]) -> None:
-        """Add pairs; those that are there stay as they are. Raises SubscriptionError, and adds nothing then."""
+        """Add pairs; existing ones stay as they are. Raises SubscriptionError, and adds nothing then."""
 
     def holds(self, x: X, text: str) -> bool:
-        """Tell whether a pair is there."""
+        """Return whether a pair exists."""
 
     def discard(self, x: X, text: str) -> None:
         """Remove a pair, if it is there."""
@@ -46,15 +46,15 @@ class Index(Protocol[X]):
 class Live(Generic[X, AnIndex]):
     """Live pairs, and their index.
 
-    A change that does not get to its end (an interrupt, a fork beside it), or that another comes into (by a signal handler),
-    leaves the index not whole: it is made anew from the storage. A match takes no lock; it waits while a change is under way.
+    If a change does not finish (an interrupt, a concurrent fork), or another change runs inside it (in a signal handler), the
+    index is not whole: it is rebuilt from the storage. A match takes no lock; it waits during a change.
     """
 
     def __init__(self, make: Callable[[], AnIndex], storage: LivePatterns) -> None:
         self._make = make
         self._lock = Lock()
         self._storage = storage
-        #: What is matched on where it is whole; else see `whole`.
+        #: The index for matching, if it is whole; else see `whole`.
         self.current = self._load()
 
     def whole(self) -> AnIndex:

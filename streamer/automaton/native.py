@@ -1,8 +1,8 @@
-"""The index of the native backend: a `streamer._native.Matcher`, which holds one engine for events without parts.
+"""The index of the native backend: a `streamer._native.Matcher`, which is one engine for events without parts.
 
 ```
 add     (name, text) ──► Matcher: parsed, indexed, under a number     match   event, leaves or key ──► names, straight from there
-                              held: name → text → number
+                              stores name → text → number
 ```
 """
 
@@ -24,7 +24,7 @@ X = TypeVar("X", bound=Hashable)
 
 @final
 class Host:
-    """What a matcher asks of Python: to read what is not plain, and to say what is wrong with it."""
+    """The matcher's callbacks into Python: reading odd input, and making error messages."""
 
     #: Other objects than those of JSON are refused.
     default: Final = None
@@ -40,7 +40,7 @@ class Host:
         return event_text(self._json.read(event), self._max_depth)
 
     def refuse(self, event: Any) -> None:
-        """Say why there is no event: an engine would ignore it. Raises EventError."""
+        """Raise the reason why there is no event: an engine would ignore it. Raises EventError."""
         self._json.read(event)
 
     def check(self, field: Any) -> Leaf:
@@ -49,14 +49,14 @@ class Host:
         return leaf._replace(arrays=tuple(map(tuple, leaf.arrays)))  # type: ignore[arg-type]
 
     def is_beyond_float(self, value: object) -> bool:
-        """Tell whether a value is a number that no float64 holds."""
+        """Return whether a value is a number outside of float64."""
         return isinstance(value, BeyondFloat64)
 
     def bare(self, _: bytes) -> None:
         """Take note of an event without type and document: a pattern's event has neither."""
 
     def cel_error(self, *_: object) -> None:
-        """Take note of what went past its budget: it does not match, and there is no count of it here."""
+        """Ignore an event that exceeded its budget: it does not match, and this class does not count it."""
 
 
 @final
@@ -115,7 +115,7 @@ class NativeIndex(Generic[X]):
         return 0 if held is None else len(held.numbers)
 
     def add(self, pairs: Iterable[tuple[X, str]]) -> None:
-        # Of equal names the first stands for all, so that the matcher can tell names by their identity.
+        # The first of equal names represents all, so that the matcher can compare names by identity.
         names: dict[X, X] = {}
         new: dict[tuple[X, str], tuple[X, str]] = {}
         for x, text in pairs:
@@ -157,6 +157,6 @@ class NativeTopics(Bindings[X, NativeIndex[X]]):
         try:
             return index.match_topic(key)
         except UnicodeEncodeError:
-            # Half a surrogate pair: text for Python alone, which only wildcards match.
+            # Half a surrogate pair: text only in Python, which only wildcards match.
             held = ((x, parse_topic(pattern, self._dialect)) for x, pattern in self.pairs())
             return list(dict.fromkeys(x for x, pattern in held if is_in(pattern, key)))

@@ -6,14 +6,14 @@ The patterns are a trie of words, in which wildcards are words like any other:
                                          ├─ # ■          ↺ any word
                                          └─ b ■
 
-A key is read word by word with the set of nodes where one may be: from each along the word and along `*`, staying at a `#`; and
-wherever there is a `#` below, also there at once, since it may be no word at all.
+A key is read word by word with the set of nodes that it can have reached: from each along the word and along `*`, staying at a
+`#`; and if a node has a `#` below, also to that at once, because `#` may match no word at all.
 
-Each step of a change leaves a trie that is right but for nodes that nothing hangs on, so it may be left anywhere, also by a fork.
+Each step of a change leaves a correct trie, except for unused nodes, so a change may stop at any step, also because of a fork.
 
-Invariant: the set holds a node once, whatever the number of ways to it, where a search that goes back takes time exponential in
-the number of `#`. Where more nodes are reached than it is worth (`#.a.#.a…` keeps all of its own), the walk is given up, and each
-pattern is compared with the key by itself. So a key costs at most some 100 µs for each pattern.
+Invariant: the set contains a node once, whatever the number of ways to it; a search with backtracking takes time exponential in
+the number of `#`. If a walk reaches too many nodes (`#.a.#.a…` keeps all of its own), it stops, and each pattern is compared with
+the key separately. So a key costs at most some 100 µs for each pattern.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamer.subscriptions.topics import TopicPattern, Wild, Word, is_hidden, i
 
 X = TypeVar("X", bound=Hashable)
 
-#: Nodes that a key may reach at least, and for each pattern, before the walk is given up.
+#: The number of nodes that a key may reach, at least and for each pattern, before the walk stops.
 _FEWEST_STEPS: Final = 1_000
 _STEPS: Final = 10
 
@@ -65,7 +65,7 @@ class TopicTrie(Generic[X]):
                     if word not in node.below:
                         node.below[word] = _Node(stays=word is Wild.MANY)
                     node = node.below[word]
-                # First, since what is bound already is not bound again.
+                # First, because a bound pattern is not bound a second time.
                 self._ends[parsed] = node
                 if x not in node.bound:
                     node.bound[x] = None
@@ -112,9 +112,9 @@ class TopicTrie(Generic[X]):
             return list(found)
 
     def _walk(self, key: str) -> Iterable[_Node[X]] | None:
-        """Return the nodes that a key ends at; None where that takes more steps than it is worth."""
+        """Return the nodes that a key ends at; None if that takes too many steps."""
         steps = _FEWEST_STEPS + _STEPS * len(self._ends)
-        # No wildcard is the first word of a hidden key.
+        # Wildcards do not match the first word of a hidden key.
         hidden = is_hidden(key, self._dialect)
         nodes = {self._root} if hidden else _with_any_words({self._root})
         for word in split_words(key, self._dialect):

@@ -1,29 +1,28 @@
-"""Can an event match anything of a collection at all? A Bloom filter that answers the same in every process.
+"""A Bloom filter that answers the same in every process: can an event match any subscription of a collection?
 
     keys of the subscriptions   data.status = "paid",  data.status = "open",  event.data.tags any leaf "vip"
     event                       {"data": {"status": "sent", "tags": ["new"]}}       carries none of them  →  NO
     event                       {"data": {"status": "paid"}}                        carries one           →  MAYBE
 
-Contract (semantics.md 9.1): *zero false negatives*. For every subscription that matches an event, certainly or not, the
-filter answers MAYBE for that event; a NO means that no keyed subscription matches, and nothing else may be concluded. So a key
-must come from a value that a match cannot do without, and from the value, never from its spelling. A wrong key loses a match
-without a trace:
+Contract (semantics.md 9.1): *zero false negatives*. For every subscription that matches an event, certainly or not, the filter
+answers MAYBE for that event; a NO means only that no keyed subscription matches. So a key must come from a value that every match
+requires, and from the value, never from its spelling. A wrong key loses a match silently:
 
 >>> from streamer.bloom.portable import PortableBloomFilter
 >>> wrong = PortableBloomFilter(10)
 >>> wrong.add(b"data.amount = 1.0")      # the subscription's spelling: {"field": "amount", "op": "==", "value": 1.0}
 False
->>> b"data.amount = 1" in wrong          # the event says {"data": {"amount": 1}}, which is equal, and is lost
+>>> b"data.amount = 1" in wrong          # the event has {"data": {"amount": 1}}, which is equal, and is lost
 False
 
 `streamer.subscriptions.keys` makes the right ones: there `1`, `1.0` and `10e-1` are one key.
 
 Invariant: bits are only ever set. A filter may therefore be shared between an old state of the engine and a new one, and be
-asked while it is added to. Whoever asks it for an older state hears MAYBE more often, never NO wrongly. A removed key stays
-until the filter is rebuilt.
+queried while keys are added. A query for an older state returns MAYBE more often, and never a wrong NO. A removed key stays until
+the filter is rebuilt.
 
-Cost: 1 to 2 µs and 14 bits a key at an error rate of 0.1 %. Rejected: `pybloom_live.ScalableBloomFilter`, which asks each of its
-filters in turn; a filter that is full is rebuilt at its new size instead (manager.py).
+Cost: 1 to 2 µs and 14 bits a key at an error rate of 0.1 %. Rejected: `pybloom_live.ScalableBloomFilter`, which queries each of
+its filters in turn; a full filter is rebuilt at its new size instead (manager.py).
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ with needed("portable Bloom filters need pybloom-live", "portable"):
 
 @final
 class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live has no types
-    """A `pybloom_live.BloomFilter` over bytes whose hash is MurmurHash3 x64-128, as every language has it.
+    """A `pybloom_live.BloomFilter` over bytes whose hash is MurmurHash3 x64-128, which every language has.
 
     With *h1* and *h2* the two little-endian 64-bit halves of the hash of a key with seed 0, the key sets in slice *i*
     the bit `(h1 + i * h2) mod bits_per_slice`, computed without overflow. File format and sizes are those of pybloom_live.
 
     Args:
-        capacity: number of keys it can hold; `add` raises IndexError past it.
-        error_rate: share of foreign keys for which it says MAYBE when full.
+        capacity: number of keys that fit; `add` raises IndexError past it.
+        error_rate: share of foreign keys for which it returns MAYBE when full.
     """
 
     def _setup(self, error_rate: float, num_slices: int, bits_per_slice: int, capacity: int, count: int) -> None:
@@ -59,7 +58,7 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
         self.hashfn = mmh3.mmh3_x64_128
 
     def fill(self, keys: Iterable[bytes]) -> int:
-        """Add keys, past the capacity too, where the error rate grows; return how many were not there before."""
+        """Add keys, also past the capacity, which raises the error rate; return the number of new keys."""
         size = self.bits_per_slice
         new = 0
         for key in keys:

@@ -1,12 +1,12 @@
-"""A shipped filter over the rows of an Arrow array: what `ShippedFilter.ask` says of each, without a Python object for each.
+"""A shipped filter over the rows of an Arrow array: the answer of `ShippedFilter.ask` for each, without a Python object for each.
 
 ```
-offsets │0│52│104│…      data │{"collection": …}{"collection": …}…        the buffers of the array, asked where the core is there
+offsets │0│52│104│…      data │{"collection": …}{"collection": …}…        the array's buffers, queried by the core if installed
                                        │
-bits    │1│0│1│…          row 17: an event with unknown values, asked here
+bits    │1│0│1│…          row 17: an event with unknown values, queried here
 ```
 
-Invariant: a row says False only where `ShippedFilter.ask` says NO. What cannot be read is True: whoever matches it says why.
+Invariant: a row is False only if `ShippedFilter.ask` returns NO. An unreadable row is True: the matching engine reports it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Ask: TypeAlias = Callable[[bytes], Answer]
 """Asks for one event. Raises EventError."""
 
-#: Rows that are handed over at once, a multiple of 8: they are copied, and asked with the GIL released.
+#: Rows per call, a multiple of 8: they are copied, and queried with the GIL released.
 BLOCK: Final = 4096
 #: Names of the types of Arrow whose rows are events; of those with True offsets are of 64 bits.
 _WIDE: Final = {"binary": False, "string": False, "large_binary": True, "large_string": True}
@@ -38,13 +38,13 @@ def probe(
     """Return for each row whether it may match.
 
     Args:
-        events: an array, a chunked array, or anything that pyarrow takes for one.
-        ask: the filter; None where it always says MAYBE.
-        native: the same natively.
+            events: an array, a chunked array, or any object that pyarrow converts to one.
+            ask: the filter; None if it always returns MAYBE.
+            native: the same filter in the native core.
 
-    Raises:
-        ModuleNotFoundError: there is no pyarrow.
-        TypeError: no array of Arrow, or one of another type.
+        Raises:
+            ModuleNotFoundError: pyarrow is not installed.
+            TypeError: *events* is not an Arrow array, or one of another type.
     """
     with needed("probe_arrow needs pyarrow", "arrow"):
         import pyarrow as pa

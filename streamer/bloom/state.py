@@ -1,4 +1,4 @@
-"""What a core tells of one filter: enough to decide whether it should be rebuilt, and to show it."""
+"""A core's report on one filter: enough to decide whether to rebuild it, and to display it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal, final
 
 from streamer.bloom.sizing import event_fp_rate
 
-#: Of the blocked layout (crates/streamer-core/src/bloom/blocked.rs): a key has so many bits of one word.
+#: Of the blocked layout (crates/streamer-core/src/bloom/blocked.rs): a key sets this many bits of one word.
 BITS_OF_A_KEY: Final = 5
 WORD_BITS: Final = 64
 
@@ -27,17 +27,17 @@ class FilterState:
         version: 1 for the first filter of its partition; each rebuild adds 1.
         keys: keys set since it was built.
         capacity: keys it was sized for.
-        stale: how many of its keys belonged to subscriptions that were removed, at most.
+        stale: at most this many of its keys belong to removed subscriptions.
         keyed: subscriptions that it guards.
         unkeyed: subscriptions of its partition that it does not guard.
         bits: its size.
         fill: share of its bits that are set.
-        asked: events it was asked for, ever.
-        no: how many of them it stopped.
-        probes: keys that it was asked for, ever; a mean of `probes / asked` an event.
+        asked: number of events that queried it, since the first version.
+        no: number of them that it stopped.
+        probes: number of keys looked up, since the first version; a mean of `probes / asked` per event.
         sampled: events without any live key among those that were sampled since it was built.
-        false_positives: how many of these passed all the same.
-        grown: how many of its versions a write made, because it held more keys than it was sized for.
+        false_positives: number of these that it passed.
+        grown: number of its versions that a write made, because it had more keys than it was sized for.
     """
 
     tenant: str
@@ -65,7 +65,7 @@ class FilterState:
 
     @property
     def probes_per_event(self) -> float:
-        """Running mean of keys asked for an event, at least 1."""
+        """Running mean of keys looked up per event, at least 1."""
         return max(1.0, self.probes / self.asked) if self.asked else 1.0
 
     @property
@@ -87,7 +87,7 @@ class FilterState:
 
     @property
     def _blocked_rate(self) -> float:
-        # Keys fall into words as a Poisson distribution has it. The mean fill tells too little: full words let most of it pass.
+        # Keys are spread over words in a Poisson distribution. The mean fill is too optimistic: full words pass most keys.
         mean = self.keys * WORD_BITS / max(self.bits, WORD_BITS)
         most = int(mean + 10 * math.sqrt(mean + 1)) + 1
         rate, share = 0.0, math.exp(-mean)

@@ -1,8 +1,7 @@
 """Check a tree: names, functions, overloads, and that the result can be bool (semantics.md section 4).
 
-`data` and `before` are maps of `dyn`, so most of an expression is known only when it runs; what is known to be wrong
-before that is refused. Two literals of different types may be compared all the same: it means what it means between
-fields.
+`data` and `before` are maps of `dyn`, so most of an expression is known only when it runs; errors that are certain before that
+are refused. Two literals of different types may still be compared: the meaning is the same as between fields.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ NO_FUNCTIONS: Final[Mapping[str, Arity]] = MappingProxyType({})
 @final
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What is accepted and yet worth a second look.
+    """An accepted expression that deserves a second look.
 
     Attributes:
         kind: `literal_comparison`: two literals of different types are compared. `spelled_arithmetic`: arithmetic between a field
@@ -106,8 +105,8 @@ def check(source: str, tree: Node, functions: Mapping[str, Arity] = NO_FUNCTIONS
     """Resolve the names of *tree* in place and check its types.
 
     Args:
-        source: what *tree* was parsed from.
-        functions: those registered in Python; what is called on a value has it as its first argument.
+        source: the text that *tree* was parsed from.
+        functions: those registered in Python; a function called on a value gets it as its first argument.
 
     Raises:
         CelError: with line and column.
@@ -131,7 +130,7 @@ def _listed(kinds: Iterable[Type]) -> str:
     return " and ".join(map(str, kinds))
 
 
-#: RE2 compiles about a million a second, and 16 KiB of source hold hundreds of large regexps.
+#: RE2 compiles about a million a second, and 16 KiB of source may contain hundreds of large regexps.
 MAX_REGEXP_INSTRUCTIONS: Final = 250_000
 
 _ARITHMETIC: Final = frozenset("+-*/%")
@@ -279,7 +278,7 @@ class _Checker:
             else:
                 self._compare(op, at, left, right, literals)
                 result = BOOL
-            # What is computed is no literal.
+            # A computed value is not a literal.
             left, left_node = result, None
         return result
 
@@ -307,7 +306,7 @@ class _Checker:
                 ordered = [Type(kind.name) for kind in (left, right)]
                 known = {kind for kind in ordered if kind != DYN}
                 fits = known <= ORDERED and (len(known) < 2 or known <= NUMERIC)
-                # A type without any order is no matter of comparing different types.
+                # Without an order, the types' difference is irrelevant.
                 literals = literals and ordered[0] != ordered[1]
         if not fits and not literals:
             raise _error(f"{op} does not compare {_listed([left, right])}", at)
@@ -389,7 +388,7 @@ class _Checker:
         return BOOL
 
     def _step_into(self, node: Node) -> Type:
-        """Return the type of a node whose whole is not what is read."""
+        """Return the type of a node of which only a part is read."""
         if isinstance(node, Ident):
             return self._name(node)
         return self._chain(node, whole=False) if isinstance(node, Chain) else _TYPE_OF[type(node)](self, node)

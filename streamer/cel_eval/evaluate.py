@@ -503,7 +503,7 @@ class _Fold:
 
 
 def _strict(values: Iterable[Value]) -> Failure | Unknown | None:
-    """Return the result that a strict operator has from its operands, unknown before the first error; None: it must compute
+    """Return a strict operator's result if its operands decide it, unknown before the first error; else None.
     one."""
     failure = None
     for value in values:

@@ -1,22 +1,21 @@
-"""The part of an expression by which an index may narrow its subscription, though cel-python evaluates the whole.
+"""The part of an expression that an index may use to narrow its subscription, although cel-python evaluates the whole.
 
 ```
 is_vip(data.user) && data.kind == 'order' && data.n % 2 == 0
                      ────────────────────
 ```
 
-It keeps those operands of the outermost `&&` that call no function of the user, and leave nothing to cel-python but what it
-does exactly as the contract says. They are text for the native core, which lowers it like any other expression.
+It keeps those operands of the outermost `&&` that call no function of the user, and that cel-python evaluates exactly as the
+contract defines. Their text goes to the native core, which lowers it like any other expression.
 
-Invariant: where the whole is true on cel-python, each of these operands is true by the contract. So an index that finds every
-event of which they are true loses no match. Budgets and clocks only ever end an evaluation without a match, and an event with
-unknowns is for the whole program alone.
+Invariant: if the whole is true on cel-python, each of these operands is true by the contract. So an index that finds every event
+for which they are true loses no match. Budgets and clocks only ever end an evaluation without a match, and only the whole program
+decides about an event with unknowns.
 
 Cost: a walk over the tree and another reading of that part when a subscription is added.
 
-Rejected: parts of an `||`, and operands of an inner `&&`, whose text would have to be put together anew, with brackets.
-Arithmetic, conversions and times: cel-python's may differ (testdata/known_failures_portable.toml), and one that differs loses a
-match.
+Rejected: parts of an `||`, and operands of an inner `&&`, whose text would have to be reassembled, with brackets. Arithmetic,
+conversions and times: cel-python's may differ (testdata/known_failures_portable.toml), and a difference loses a match.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _PLAIN: Final = (Literal, Paren, ListLiteral, MapLiteral, Logic, Ternary, Has, C
 
 
 def narrowing(program: Program) -> str | None:
-    """Return a condition that holds of every event for which a program of the portable evaluator is true; None: none is known."""
+    """Return a condition that is true for every event for which a program of the portable evaluator is true; None if unknown."""
     source, tree = program.source, program.tree
     if not (isinstance(tree, Logic) and tree.op == "&&"):
         return source if _is_plain(tree) else None
@@ -69,7 +68,7 @@ def narrowing(program: Program) -> str | None:
     kept = []
     for operand, start, end in zip(tree.operands, starts, [*starts[1:], None], strict=True):
         text = source[start:end]
-        # A comment could hold another `&&`.
+        # A comment could contain another `&&`.
         if _is_plain(operand) and "//" not in text:
             text = (text if end is None else text[: text.rindex("&&")]).strip()
             # One that were cut wrongly would lose matches, so it is read again.
@@ -86,7 +85,7 @@ def _says(text: str, node: Node) -> bool:
 
 
 def _signature(root: Node) -> list[tuple[Any, ...]]:
-    """Return all that a tree says, but for places and for what its names mean."""
+    """Return the content of a tree, without positions and the resolution of its names."""
     told: list[tuple[Any, ...]] = []
     pending: list[Node | Step] = [root]
     while pending:
@@ -118,7 +117,7 @@ def _own(node: Node | Step) -> tuple[Any, ...]:
 
 
 def _first(node: Node) -> At:
-    """Return where the text of a node begins; an operator has a place of its own."""
+    """Return the beginning of a node's text; an operator has its own position."""
     while not isinstance(node, Literal):
         match node:
             case Operation():

@@ -1,12 +1,12 @@
-r"""Regular expressions of RE2: compiled, and how large one is, told from its text alone, so that cost units are counted alike
-everywhere (docs/cel-cost.md).
+r"""Compile regular expressions of RE2, and compute a size from the text, so that every implementation counts the same cost units
+(docs/cel-cost.md).
 
     ^(ab|[c-e]\d){3}$          1 + ((2 + 1 + (3 + 1)) x 3) + 1, and 1 for the whole: 24
 
 A character, an escape, `.`, `|` and an anchor are 1. A class is the number of its items, at least 1; a class by name (`\pL`) is
-64. Brackets are what they hold, at least 1. `{n}`, `{n,}` and `{n,m}` multiply by the last number, at least by 1. To this comes
-1 for the whole. That is about the number of states that a text may keep alive at once, in RE2 as in any other automaton. Texts
-that RE2 refuses have a size, too.
+64. Brackets are the sum of their content, at least 1. `{n}`, `{n,}` and `{n,m}` multiply by the last number, at least by 1. The
+whole adds 1. That is about the number of states that a text may keep alive at once, in RE2 as in any other automaton. Texts that
+RE2 refuses have a size, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ITEM: Final = re.compile(
 @lru_cache(maxsize=1024)
 def regexp_size(source: str) -> int:
     """Return the size of a regexp."""
-    groups: list[int] = []  # what each open bracket's surroundings hold
+    groups: list[int] = []  # the content of the surroundings of each open bracket
     held = last = at = 0
     while at < len(source):
         piece = _PIECE.match(source, at)
@@ -78,7 +78,7 @@ def regexp_size(source: str) -> int:
 
 
 def _class(source: str, at: int) -> tuple[int, int]:
-    """Return the size of a class, and where it ends."""
+    """Return the size of a class, and the position of its end."""
     at += source.startswith("^", at)
     size, start = 0, at
     while at < len(source):
@@ -103,20 +103,20 @@ def compile_regexp(source: str, max_bytes: int | None = None) -> Any:
         options.max_mem = max_bytes
     compiled = re2.compile(source, options)
     if compiled.groups:
-        # A search tells where each group matched: a copy of all their places at every byte, for each state alive. Nobody asks.
-        # What is refused is told with the groups, since they count in its memory.
+        # With captures, a search copies the places of all groups at every byte, for each state alive. The result is never used.
+        # Whether RE2 refuses a regexp is decided with the groups, because they count in its memory.
         options.never_capture = True
         compiled = re2.compile(source, options)
     return compiled
 
 
 def too_large(size: int, most: int) -> str:
-    """Say why a regexp is refused that is larger than a limit lets it be."""
+    """Return the error for a regexp that is larger than a limit."""
     return f"a regular expression of size {size}; at most {most} is allowed (limits.max_regexp_size)"
 
 
 def regexp_error(error: Exception) -> str:
-    """Say what RE2 found wrong."""
+    """Return the text of RE2's error."""
     detail = error.args[0] if error.args else "malformed"
     text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
     # RE2 repeats what it could not read.

@@ -4,14 +4,14 @@
 is_vip(data.user) ─► copy of the argument, plain Python ─► is_vip({"id": 7}) ─► True ─► checked copy of the result
 ```
 
-Invariant: a function never sees a value that anything else sees, so it may keep or change its arguments; what it returns is
-copied before it is used. Whatever it raises but `KeyboardInterrupt` and its kind is an error of CEL, and so no match.
+Invariant: a function never gets a value that other code uses, so it may keep or change its arguments; its result is copied before
+use. Every exception except `KeyboardInterrupt` and its kind becomes an error of CEL, and so no match.
 
-Cost: a unit for each element copied in either direction, and the string work of texts (docs/cel-cost.md). The time that a
-function takes is its author's own: nothing can stop Python code from outside.
+Cost: a unit for each element copied in either direction, and the string work of texts (docs/cel-cost.md). The author is
+responsible for a function's running time: Python code cannot be stopped from outside.
 
-Rejected: cel-python's own types as arguments, which have no `bool` and print as `StringType('a')`; read-only views in place of
-copies, since `json.dumps`, `isinstance` and pattern matching want a dict.
+Rejected: cel-python's own types as arguments, which have no `bool` and print as `StringType('a')`; read-only views instead of
+copies, because `json.dumps`, `isinstance` and pattern matching need a dict.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class UnusableError(Exception):
-    """What a function returned is no value of CEL."""
+    """A function returned a value that CEL does not have."""
 
 
 @final
@@ -64,7 +64,7 @@ class Functions(Mapping[str, Function]):
     """The functions of an engine, by name; immutable.
 
     Raises:
-        ConfigError: a name that is none, or that CEL has a meaning for; what cannot be called; a coroutine function.
+        ConfigError: a name is invalid or has a meaning in CEL; a value is not callable; a function is a coroutine function.
     """
 
     __slots__ = ("_functions", "arities")
@@ -104,7 +104,7 @@ class Functions(Mapping[str, Function]):
         return Functions, (self._functions,)
 
     def call(self, run: Run, name: str, args: list[Value]) -> Value:
-        """Call a function for an evaluation, which is charged for what is copied; an error is a `Failure`."""
+        """Call a function for an evaluation, which is charged for the copies; an error is a `Failure`."""
         copies = []
         for arg in args:
             copy = _to_python(run, arg)
@@ -123,7 +123,7 @@ class Functions(Mapping[str, Function]):
 
 @cache
 def _taken() -> frozenset[str]:
-    """Return the names that CEL has a meaning for; what knows them is imported late, since most engines have no functions."""
+    """Return the names that have a meaning in CEL; their modules are imported late, because most engines have no functions."""
     from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO, RESERVED
     from streamer.cel_eval.types import FUNCTIONS, METHODS, VARIABLES
 
@@ -143,7 +143,7 @@ def _arity(name: str, function: Function) -> Arity:
         raise ConfigError("a match waits for nothing, so a function cannot be `async`", place=place)
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # many functions of C tell nothing
+    except (TypeError, ValueError):  # many functions of C have no signature
         return 0, None
     if any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters):
         raise ConfigError("CEL has no arguments by name, and this function needs one", place=place)
@@ -160,11 +160,11 @@ def _words(error: BaseException) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-# --- copies, by loops: values may be deeper than Python's stack, or hold themselves -------------------------------------
+# --- copies, by loops: values may be deeper than Python's stack, or contain themselves ----------------------------------
 
 
 def _to_python(run: Run, value: Value) -> Any:
-    """Copy a value as plain Python has it; a `Failure` where part of it cannot be read."""
+    """Copy a value as plain Python; a `Failure` if part of it cannot be read."""
     root: list[Any] = [None]
     pending: list[tuple[Value, Any, Any]] = [(value, root, 0)]
     while pending:
@@ -202,10 +202,10 @@ def _to_python(run: Run, value: Value) -> Any:
 
 
 def _from_python(run: Run, value: Any) -> Value:
-    """Copy what a function returned.
+    """Copy a function's result.
 
     Raises:
-        UnusableError: it is no value of CEL; says what it is.
+        UnusableError: CEL does not have such a value; names it.
     """
     root: list[Value] = [None]
     pending: list[tuple[Any, Any, Any, int]] = [(value, root, 0, 0)]

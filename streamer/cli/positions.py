@@ -1,4 +1,4 @@
-"""`streamer positions`: where sources were confirmed, and what has one go on where another one was."""
+"""`streamer positions`: the confirmed positions of sources, and moving one to another source."""
 
 from __future__ import annotations
 

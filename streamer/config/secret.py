@@ -1,7 +1,7 @@
-"""A secret of a configuration: where it is, never what it is.
+"""A secret of a configuration: its location, never its value.
 
-A file or a variable says it, and it is read when it is used. So nothing that prints, pickles or compares a configuration has it,
-and one that was changed is used from the next time on.
+A file or a variable contains it, and it is read on use. So code that prints, pickles or compares a configuration never has the
+value, and a changed secret is used from the next time on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from streamer.config.yaml import kind_of, shown
 from streamer.errors import ConfigError
 
-#: What is longer was meant to be something else.
+#: A longer file is probably the wrong one.
 MAX_BYTES: Final = 64 * 1024
 _EXPECTED: Final = "expected {env: VARIABLE} or {file: PATH}"
 
@@ -26,10 +26,10 @@ _EXPECTED: Final = "expected {env: VARIABLE} or {file: PATH}"
 @final
 @dataclass(frozen=True, slots=True)
 class SecretValue:
-    """Where a secret is.
+    """The location of a secret.
 
     Attributes:
-        kind: whether a variable of the environment says it, or a file.
+        kind: whether it is in a variable of the environment, or in a file.
         name: of the variable, or the path.
     """
 
@@ -37,13 +37,13 @@ class SecretValue:
     name: str
 
     def reveal(self, environment: Mapping[str, str] | None = None) -> str:
-        """Read the secret; a file may end in one newline, which is no part of it.
+        """Read the secret; one newline at the end of a file is ignored.
 
         Args:
             environment: variables; by default those of the process.
 
         Raises:
-            ConfigError: it is not there, is empty, or is no text. It never says what was read.
+            ConfigError: the secret is missing, empty, or not text. The message never contains the value.
         """
         if self.kind == "env":
             value = (os.environ if environment is None else environment).get(self.name, "")
@@ -72,7 +72,7 @@ class SecretValue:
 def _secret(value: Any) -> SecretValue:
     if isinstance(value, SecretValue):
         return value
-    # What stands here instead may be the secret itself: nothing repeats it.
+    # A wrong value here may be the secret itself, so messages never repeat it.
     if not isinstance(value, Mapping):
         raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}, not {kind_of(value)}"})
     if len(value) != 1 or not {"env", "file"} & value.keys():

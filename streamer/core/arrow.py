@@ -47,18 +47,18 @@ class ArrowExportable(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class ArrowMatches:
-    """What the events of an array came to, each a `pyarrow.RecordBatch`.
+    """The results for the events of an array, each a `pyarrow.RecordBatch`.
 
-    A column of strings is a `large_string` where its text is longer than 2 GiB.
+    A column of strings is a `large_string` if its text is longer than 2 GiB.
 
     Attributes:
         matches: `row` (int64, the position of the event), `subscription_id`, `gateway_id`, `transition` (strings), `certain`
             (bool): one row for each match, by event, in no promised order within one.
-        events: `event_id`, `tenant`, `collection`, `type` (strings): one row for each event that was asked about, in order; null
-            where the event has none, and all of them where it was rejected or ignored. An id that is an integer is its digits.
-        rejected: `row` (int64), `code` (an `EventCode`), `detail` (strings), `position` (int64, byte offset in the event, null
-            where it is not known): one row for each event that cannot be read, in order.
-        ignored: `row` (int64), `reason` (string, an `Ignored`): one row for each event that was ignored, in order. A null row is.
+        events: `event_id`, `tenant`, `collection`, `type` (strings): one row for each examined event, in order; null if the event
+            has none; all are null if it was rejected or ignored. An id that is an integer is its digits.
+        rejected: `row` (int64), `code` (an `EventCode`), `detail` (strings), `position` (int64, byte offset in the event, null if
+            unknown): one row for each event that cannot be read, in order.
+        ignored: `row` (int64), `reason` (string, an `Ignored`): one row for each ignored event, in order. A null row is ignored.
     """
 
     matches: pa.RecordBatch
@@ -68,20 +68,20 @@ class ArrowMatches:
 
 
 def import_pyarrow() -> Any:
-    """Import pyarrow. Raises ModuleNotFoundError that says where to get it."""
+    """Import pyarrow. Raises ModuleNotFoundError that names the package to install."""
     with needed("events from Arrow need pyarrow", "arrow"):
         import pyarrow
     return pyarrow
 
 
 def read_arrays(events: pa.Array | pa.ChunkedArray | ArrowExportable) -> list[pa.Array]:
-    """Return the arrays of binary or string that *events* are.
+    """Return *events* as arrays of binary or string.
 
-    Nothing is copied, but for views and dictionaries, which are laid out as plain texts.
+    Views and dictionaries are converted to plain texts; other arrays are not copied.
 
     Raises:
-        TypeError: it is no Arrow array, or one of something else than texts.
-        ValueError: an array to be laid out that is not a valid one.
+        TypeError: *events* is not an Arrow array, or one of another type than texts.
+        ValueError: an array to be converted is invalid.
     """
     pa = import_pyarrow()
     if isinstance(events, pa.ChunkedArray):
@@ -127,7 +127,7 @@ def _plain(array: Any, pa: Any) -> Any:
 
 @final
 class Chunk(NamedTuple):
-    """An Arrow array of texts, as the native core reads it; a buffer that is not there is None."""
+    """An Arrow array of texts, as the native core reads it; a missing buffer is None."""
 
     validity: Any
     offsets: Any
@@ -189,7 +189,7 @@ def texts(arrays: Sequence[pa.Array]) -> Iterator[bytes | None]:
     pa = import_pyarrow()
     for array in arrays:
         is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-        # Whether it is UTF-8 is asked of each event.
+        # UTF-8 is checked for each event.
         plain = array.view(pa.large_binary() if is_large else pa.binary())
         plain.validate(full=True)
         yield from (value.as_py() for value in plain)

@@ -14,7 +14,7 @@ from streamer.core.options import Options
 from streamer.core.protocol import Core
 from streamer.locks import NO_FORK
 
-#: Fewer subscriptions are looked through in the time that a filter takes to say no, and need nobody to look after it.
+#: Fewer subscriptions are examined in the time of a filter's answer, and need no upkeep.
 FEWEST: Final = 64
 
 
@@ -22,8 +22,8 @@ FEWEST: Final = 64
 class Bloom:
     """The filters of one engine; `Engine.bloom`. Thread-safe.
 
-    A thread rebuilds them where that makes them better (docs/bloom.md). It begins when the engine first holds 64 subscriptions
-    and ends with the engine; a forked child has its own.
+    A thread rebuilds them if that improves them (docs/bloom.md). It begins when the engine first has 64 subscriptions and ends
+    with the engine; a forked child has its own.
     """
 
     def __init__(self, core: Core, options: Options) -> None:
@@ -71,19 +71,20 @@ class Bloom:
     def export(
         self, tenant: str, collection: str | None, *, lease: timedelta = timedelta(hours=1), fp_rate: float | None = None
     ) -> bytes:
-        """Make a filter for events of one tenant and collection, to be asked where they arise (docs/bloom.md).
+        """Export a filter for events of one tenant and collection, to be queried by their producer (docs/bloom.md).
 
-        It guards what such an event can match at this moment: the subscriptions to its tenant or to every tenant, and to its
-        collection or to every collection. `streamer.bloom.ShippedFilter` asks it, without an engine.
+        It covers the present subscriptions that such an event can match: those to its tenant or to every tenant, and to its
+        collection or to every collection. Query it with `streamer.bloom.ShippedFilter`, without an engine.
 
         Args:
             tenant: the tenant of the events.
             collection: the collection of the events; None for events that have none.
-            lease: how long it may be used. What is added meanwhile it does not know, so that a match may be lost for so long.
+            lease: how long it may be used. It does not contain later additions, so a match may be lost for this time.
             fp_rate: share of the events without any live key that may pass; by default the engine's.
 
         Raises:
-            ValueError: a lease of no time or of more than a century, a rate that is no share, or a name that no event has.
+            ValueError: the lease is not positive or is more than a century, the rate is not a share, or events cannot have the
+                name.
             TypeError: an argument of another type.
         """
         with NO_FORK:
@@ -108,7 +109,7 @@ class Bloom:
             self.stop()
 
     def watch(self) -> None:
-        """Begin the thread where there is enough to look after; every write calls it."""
+        """Start the thread if the engine has enough subscriptions; every write calls it."""
         if not self._loop.is_running and self._options.bloom.enabled and len(self._core) >= FEWEST:
             self._loop.start()
 

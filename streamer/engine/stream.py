@@ -1,9 +1,9 @@
-"""Streams of events through an engine: batches that nobody has to make, results in the order of the events.
+"""Streams of events through an engine: automatic batches, results in the order of the events.
 
-A plain iterator cannot say whether its next event is there already, so its batches are full, but for the last. An asynchronous
-one is asked for the next event ahead of time: what has come is matched, and no event waits for one that has not come.
+A plain iterator cannot report whether its next event is available, so its batches are full, except for the last. An asynchronous
+one is advanced ahead of time: available events are matched, and no event waits for one that has not arrived.
 
-Where the source fails, the events before have their results first. Then its exception is raised.
+If the source fails, the results of the earlier events come first. Then its exception is raised.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def stream(events: Iterable[EventSource], match: MatchBatch, at_once: int) -> It
 
 
 async def stream_async(events: AsyncIterable[EventSource], match: MatchBatch, at_once: int) -> AsyncGenerator[StreamResult]:
-    """Match what has come, up to *at_once* events at a time."""
-    import asyncio  # who awaits this has it; all others need not wait for it
+    """Match the available events, up to *at_once* at a time."""
+    import asyncio  # an awaiting program has imported it; other programs need not pay for it
 
     source, position, failed = aiter(events), 0, None
     coming = _ask(source)
@@ -54,7 +54,7 @@ async def stream_async(events: AsyncIterable[EventSource], match: MatchBatch, at
                 batch.append(await coming)
                 coming = _ask(source)
                 while len(batch) < at_once:
-                    # One turn of the loop: who has an event answers within it.
+                    # One turn of the loop: a source with an available event yields it within this turn.
                     await asyncio.sleep(0)
                     if not coming.done():
                         break

@@ -1,7 +1,7 @@
-"""The JSON Schema of the events of a layout (2020-12), for editors and for whoever writes events: made from the layout itself.
+"""The JSON Schema of the events of a layout (2020-12), for editors and for authors of events: generated from the layout.
 
-Invariant: what the schema refuses, an engine with the layout refuses. An engine refuses more, such as a name of the envelope that
-stands twice; tests/unit/test_schemas.py lists what no schema can say.
+Invariant: an engine with the layout refuses every event that the schema refuses. An engine refuses more, such as a duplicate name
+of the envelope; tests/unit/test_schemas.py lists the errors that a schema cannot express.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
     """Return the JSON Schema of an event.
 
     Args:
-        layout: where its parts stand; by default that of the preset `change`.
+        layout: the layout of the events; by default that of the preset `change`.
     """
     layout = EventLayout() if layout is None else layout
     told: Schema = {}
@@ -47,7 +47,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
         asked += _asked(layout, part)
     rules: Schema = {"allOf": asked}
     if (ignored := list(_ignored(layout))) and asked:
-        # The other parts of an event that matches nobody may be anything.
+        # The other parts of an ignored event may be anything.
         rules = {"if": {"anyOf": ignored}, "else": rules}
     return {
         "$schema": DRAFT,
@@ -60,7 +60,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
 
 
 def _describe(schema: Schema, pointer: Pointer, words: str) -> None:
-    """Say what stands at a pointer; of two parts at one place, both."""
+    """Describe the value at a pointer; for two parts at one place, both."""
     for name in pointer:
         schema = schema.setdefault("properties", {}).setdefault(name, {})
     if pointer:
@@ -68,7 +68,7 @@ def _describe(schema: Schema, pointer: Pointer, words: str) -> None:
 
 
 def _asked(layout: EventLayout, part: str) -> Iterator[Schema]:
-    """Yield what is asked of a part at each place where it may stand: there, if no place before has it."""
+    """Yield the schema of a part at each of its possible places: it applies if no earlier place has the part."""
     missing: list[Schema] = []
     for way in layout.ways(part):
         pointers = _pointers(way)
@@ -80,7 +80,7 @@ def _asked(layout: EventLayout, part: str) -> Iterator[Schema]:
 
 
 def _ignored(layout: EventLayout) -> Iterator[Schema]:
-    """Yield what makes an event one that matches nobody, by its type or since it has no change."""
+    """Yield the conditions that make an event ignored, by its type or because it has no change."""
     words = [word for word in layout.type_words if layout.event_type(word) == IGNORE]
     missing: list[Schema] = []
     for way in layout.ways("type"):
@@ -98,14 +98,14 @@ def _pointers(way: Way) -> list[Pointer]:
 
 
 def _at(pointer: Pointer, schema: Schema) -> Schema:
-    """Ask something of what stands at a pointer, if anything does."""
+    """Apply a schema to the value at a pointer, if there is one."""
     for name in reversed(pointer):
         schema = {"properties": {name: schema}}
     return schema
 
 
 def _stands(pointer: Pointer, schema: Schema | None = None) -> Schema:
-    """Ask that something stands at a pointer that is not null."""
+    """Require a value at a pointer that is not null."""
     asked: Schema = {"not": {"type": "null"}} if schema is None else schema
     for name in reversed(pointer):
         asked = {"type": "object", "required": [name], "properties": {name: asked}}
@@ -113,7 +113,7 @@ def _stands(pointer: Pointer, schema: Schema | None = None) -> Schema:
 
 
 def _kind(layout: EventLayout, part: str) -> Schema:
-    """Say what a part may be; null is as good as missing."""
+    """Return the schema of a part's value; null counts as missing."""
     if part == "id":
         return {"type": ["string", "integer", "null"], "minimum": INT64_MIN, "maximum": UINT64_MAX}
     if part in ("tenant", "collection"):

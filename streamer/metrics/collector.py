@@ -1,7 +1,7 @@
-"""Engines on a registry: read when it is scraped, so that nothing runs between scrapes.
+"""Engines on a registry: read during a scrape, so that no code runs between scrapes.
 
-One collector serves all engines of a registry, since each metric may stand in a scrape once. It holds engines weakly: one that
-is dropped is gone from the next scrape.
+One collector serves all engines of a registry, because each metric may appear in a scrape once. It refers to engines weakly: a
+dropped engine disappears from the next scrape.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ COLLECTIONS: Final = 20
 
 @final
 class Registration:
-    """That an engine is on a registry. `close()` takes it off; so does dropping the engine.
+    """The registration of an engine. `close()` removes it; so does dropping the engine.
 
     Attributes:
         name: the value of the label `engine`.
 
     Raises:
-        TypeError: a name that is no string.
-        ValueError: one that holds half of a surrogate pair.
+        TypeError: the name is not a string.
+        ValueError: the name contains half of a surrogate pair.
     """
 
     def __init__(self, engine: Measured, name: str, labels: Labels) -> None:
@@ -57,7 +57,7 @@ class Registration:
         return self._engine() is not None
 
     def read(self) -> Iterator[Sample]:
-        """Read the engine; nothing where it is gone."""
+        """Read the engine; yields no samples if it was dropped."""
         engine = self._engine()
         if engine is not None:
             yield from read(engine, self.labels)
@@ -93,7 +93,7 @@ class _EngineCollector(Collector):
                     return registration
 
     def describe(self) -> Iterable[Family]:
-        # Asked for names when it is registered; without this it would be scraped for them.
+        # The registry reads the names on registration; without this method it would scrape for them.
         return [_family(metric, ()) for metric in METRICS]
 
     def collect(self) -> Iterable[Family]:
@@ -115,7 +115,7 @@ class _EngineCollector(Collector):
 
 
 def _free_name(name: str | None, taken: Collection[str]) -> str:
-    """Return the name, or a number for one that has none. Raises ValueError: it is taken."""
+    """Return the name, or a number for an engine without one. Raises ValueError if the name is in use."""
     if name is None:
         return next(str(number) for number in range(1, len(taken) + 2) if str(number) not in taken)
     if name in taken:

@@ -1,12 +1,13 @@
 """One service, several processes: prometheus_client's multiprocess mode.
 
-There each process keeps its numbers in files, and any of them is scraped for all. A collector that is read when it is scraped
-would tell of its own process only, so a thread copies an engine's numbers into such files, once a second and at exit.
+In this mode each process keeps its numbers in files, and a scrape of any process reads all of them. A collector that is read
+during the scrape would report only its own process, so a thread copies an engine's numbers into such files, once a second and at
+exit.
 
-Counters and histograms of processes are added up, those of processes that ended included. Of gauges of living processes, sizes in
-bytes are added up, all else is the largest, since each process holds the same subscriptions.
+Counters and histograms of processes are added up, also those of ended processes. For gauges of living processes, sizes in bytes
+are added up, and of all others the largest is used, because each process has the same subscriptions.
 
-A forked child begins at 0: what its engine counted before the fork is in its parent's numbers.
+A forked child begins at 0: its parent's numbers include the engine's counts before the fork.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def is_on() -> bool:
-    """Tell whether this process is one of several."""
+    """Return whether this process is one of several."""
     return VARIABLE in os.environ
 
 
 @final
 class Mirror:
-    """Copies an engine's numbers to where the other processes find them, until it is closed or the engine is dropped."""
+    """Copies an engine's numbers to the files that other processes read, until it is closed or the engine is dropped."""
 
     def __init__(self, registration: Registration, interval: float) -> None:
         self._registration = registration
@@ -47,7 +48,7 @@ class Mirror:
         self._before: dict[tuple[str, tuple[str, ...]], float] = {}
         self._lock = Lock()
         self._stop = threading.Event()
-        # The files are made here: whoever reads one in the moment in which it is made, and empty, fails.
+        # The files are created here: reading a file at the moment of its creation, while it is empty, fails.
         self.flush()
         self._start()
         _mirrors.add(self)
@@ -73,7 +74,7 @@ class Mirror:
                     self._set(sample.metric, sample.metric.sample, labelnames, labels, sample.value)
 
     def _set(self, metric: Metric, name: str, labelnames: tuple[str, ...], labels: tuple[str, ...], value: float) -> None:
-        # A lock of prometheus_client is taken here, which a forked child would find taken.
+        # prometheus_client takes a lock here; a forked child would inherit it locked.
         with NO_FORK:
             held = self._values.get((name, labels))
             if held is None:
@@ -102,7 +103,7 @@ class Mirror:
             self.flush()
 
     def _forked(self) -> None:
-        """Begin anew in a child, at 0."""
+        """Restart at 0 in a child."""
         self._before = {}
         kept, self._values = self._values, {}
         engine_name = self._registration.name

@@ -1,15 +1,15 @@
-"""Draw how an engine's filters did over time: `History.plot(path)`, `streamer stats --plot FILE`.
+"""Draw the history of an engine's filters: `History.plot(path)`, `streamer stats --plot FILE`.
 
-For each of the filters that were asked most, one column:
+Each of the most queried filters has one column:
 
 ```
-   passed though nobody wants it   ──── measured since the last rebuild, with its interval   ─ ─ threshold   ······ fp_rate
-   stopped by phase 1              ──── share of the events between two samples
-   keys                            ──── in the filter   ─ ─ room   ▒▒▒ of subscriptions that were removed
-                                     ┆ rebuilds, with their reason, run through all three
+      passed without a match          ──── measured since the last rebuild, with its interval   ─ ─ threshold   ······ fp_rate
+      stopped by phase 1              ──── share of the events between two samples
+      keys                            ──── in the filter   ─ ─ room   ▒▒▒ of removed subscriptions
+                                        ┆ rebuilds, with their reason, run through all three
 ```
 
-Matplotlib is imported when something is drawn, and never its global state (`pyplot`): an embedding program has its own.
+Matplotlib is imported on use, and never its global state (`pyplot`): an embedding program has its own.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 #: Columns at most: more cannot be read.
 MOST_COLUMNS: Final = 3
-#: Fewer samples tell nothing of a rate.
+#: Fewer samples are not significant for a rate.
 LEAST: Final = 200
 #: Fewer measured rates are drawn as points, too.
 FEW: Final = 10
-#: Colours that people who see few colours tell apart (Okabe and Ito), one a reason. A `write` that found no room made a larger
-#: filter by itself.
+#: Colours that colour-blind people can distinguish (Okabe and Ito), one per reason. A `write` that found the filter full made a
+#: larger one itself.
 REASONS: Final = {
     "capacity": "#0072b2",
     "stale": "#e69f00",
@@ -65,7 +65,7 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
 
     Raises:
         ModuleNotFoundError: Matplotlib is not installed; it is the extra `plot`.
-        ValueError: there is nothing to draw, or no such format.
+        ValueError: there are no samples to draw, or the format is unknown.
         OSError: the file cannot be written.
     """
     with needed("drawing needs Matplotlib", "plot"):
@@ -93,7 +93,7 @@ _UNDATED: Final[dict[str, dict[str, Any]]] = {"svg": {"Date": None}, "pdf": {"Cr
 
 
 def names(samples: Sequence[Sample]) -> list[Name]:
-    """Return the filters that there were, those that were asked most in the end first."""
+    """Return the filters of the samples, those with the most queries at the end first."""
     asked: dict[Name, int] = {}
     for sample in samples:
         for state in sample.filters:
@@ -134,7 +134,7 @@ def stopped(history: Sequence[tuple[float, FilterState]]) -> tuple[list[float], 
     times, shares = [], []
     last = history[0][1]
     for at, state in history[1:]:
-        # A collection that was emptied and filled again counts from nothing.
+        # A collection that was emptied and filled again counts from 0.
         asked, no = (state.asked - last.asked, state.no - last.no) if state.asked >= last.asked else (state.asked, state.no)
         last = state
         if asked > 0:
@@ -192,7 +192,7 @@ def _draw_rate(axes: Axes, history: Sequence[tuple[float, FilterState]], samples
             middle.append(state.false_positives / state.sampled)
             low.append(wilson_lower(state.false_positives, state.sampled))
             high.append(1 - wilson_lower(state.sampled - state.false_positives, state.sampled))
-    # Where there are few, one may stand alone, and no line is drawn to it.
+    # With few points, one may be isolated and have no line.
     marker = "o" if len(times) < FEW else ""
     axes.plot(times, middle, color=MEASURED, linewidth=1.8, marker=marker, markersize=4, label="measured since the rebuild")
     axes.fill_between(times, low, high, color=MEASURED, alpha=0.1, linewidth=0, label="within 3 standard deviations")

@@ -1,4 +1,4 @@
-"""An engine read into samples: the one place that knows which number of the engine is which metric."""
+"""Read an engine into samples: the one place that maps its numbers to metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamer.version import VERSION
 if TYPE_CHECKING:
     from streamer.metrics.measured import Measured
 
-#: The label of what comes after the first collections.
+#: The label of all collections after the first ones.
 OTHER: Final = "other"
 
 Name: TypeAlias = tuple[str, str]
@@ -34,7 +34,7 @@ class Sample:
     """One number of a metric, or one histogram.
 
     Attributes:
-        labels: values of the metric's labels, in order, `engine` apart; with `tenant` first where it was asked for.
+        labels: values of the metric's labels, in order, without `engine`; with `tenant` first if requested.
     """
 
     metric: Metric
@@ -65,13 +65,13 @@ class Labels:
         self._most = collections
         self._tenants = tenants
         self._named: set[tuple[str, ...]] = set()
-        #: What was read last of each filter, and the sums of all readings; both are put in place at once.
+        #: The last reading of each filter, and the sums of all readings; both are replaced at once.
         self._counts: tuple[Mapping[tuple[Metric, Name, str], float], Mapping[tuple[Metric, tuple[str, ...]], float]] = {}, {}
         self._lock = Lock()
 
     @property
     def more(self) -> tuple[str, ...]:
-        """Labels that filters have besides their metric's."""
+        """Labels that filters have in addition to their metric's."""
         return ("tenant",) if self._tenants else ()
 
     def _of(self, name: Name) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Labels:
                 counted.append((names.BLOOM_HITS, state.name, "", state.asked - state.no))
                 counted.append((names.BLOOM_MISSES, state.name, "", state.no))
                 counted.append((names.BLOOM_PROBES, state.name, "", state.probes))
-            # What has not happened too, since a rate needs a value before the first.
+            # Also zeros for reasons that have not occurred, because a rate needs a value before the first.
             never = {(state.name, reason): 0 for state in held for reason in Reason}
             counted.extend((names.REBUILDS, name, reason, count) for (name, reason), count in (never | dict(rebuilds)).items())
             unfailing = {state.name: 0 for state in held}
@@ -122,7 +122,7 @@ class Labels:
         before: Mapping[tuple[Metric, Name, str], float],
         summed: Mapping[tuple[Metric, tuple[str, ...]], float],
     ) -> tuple[dict[tuple[Metric, Name, str], float], dict[tuple[Metric, tuple[str, ...]], float]]:
-        """Add what came since the last reading: what a filter counted stays when it goes, and one that comes back begins at 0."""
+        """Add the change since the last reading: a removed filter's counts stay, and one that comes back begins at 0."""
         seen: dict[tuple[Metric, Name, str], float] = {}
         sums = dict(summed)
         for metric, name, more, value in counted:

@@ -1,14 +1,14 @@
-"""Functions in Python that CEL expressions call (`Engine(cel_functions=...)`), on their way to the workers.
+"""Python functions that CEL expressions call (`Engine(cel_functions=...)`), and their transport to the workers.
 
 ```
 driver    {"is_vip": is_vip} ─► cloudpickle, as PySpark does with a UDF ─► bytes in the plan
 workers   bytes ─► {"is_vip": is_vip}, once a process ─► the engine that evaluates portable expressions
 ```
 
-Those of a module that workers can import travel as its name, others (of a notebook, lambdas) as their code.
+Functions of a module that workers can import travel as its name, others (of a notebook, lambdas) as their code.
 
-Invariant: what cannot travel is refused on the driver, before any task starts. Equal bytes are equal functions; a function that
-was written anew is another one, so that no worker goes on with the old.
+Invariant: a function that cannot travel is refused on the driver, before any task starts. Equal bytes are equal functions; a
+rewritten function is another one, so that workers never continue with the old one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from streamer.errors import ConfigError
 
 @final
 class Carried(Mapping[str, Callable[..., Any]]):
-    """Functions by name, which are unpickled when they are first looked at.
+    """Functions by name, which are unpickled on first use.
 
     Attributes:
-        key: tells them from others.
+        key: identifies them.
     """
 
     __slots__ = ("_functions", "_pickled", "key")
@@ -44,7 +44,7 @@ class Carried(Mapping[str, Callable[..., Any]]):
 
     def _read(self) -> dict[str, Callable[..., Any]]:
         if self._functions is None:
-            # What was pickled by value asks PySpark's cloudpickle for itself; it is in every worker.
+            # Unpickling a function by value imports PySpark's cloudpickle itself; every worker has it.
             self._functions = pickle.loads(self._pickled)
         return self._functions
 
@@ -82,10 +82,10 @@ def carried(functions: Mapping[str, Callable[..., Any]] | None) -> Carried | Non
 
 
 def check(path: str | os.PathLike[str], functions: Carried | None) -> None:
-    """Compile what a snapshot has for cel-python, so that a function that nobody gave is found here and not in every task.
+    """Compile the cel-python expressions of a snapshot, so that a missing function is found here and not in every task.
 
     Raises:
-        SnapshotError: one is missing, or is called as it cannot be.
+        SnapshotError: a function is missing, or is called with a wrong number of arguments.
     """
     if read_head(path).is_portable:
         Engine.load(path, cel_functions=functions or {}).bloom.stop()

@@ -1,18 +1,18 @@
-"""The parts of a set of subscriptions, as one file on every machine: how many each has, and the filter that guards it.
+"""The parts of a set of subscriptions, as one file on every machine: the size of each, and the filter that guards it.
 
 ```
-filters, one after another, as they come              index, an Arrow file                        where the index begins
+filters, one after another, in order of arrival       index, an Arrow file                        position of the index
 │ bytes of a ShippedFilter │ ...                            │ part_number  tenant  collection  split  ...     │ 8 bytes
                                                        0     *       *           0      12
                                                        1     acme    orders      0      200000    sorted, so that a name is
                                                        2     acme    orders      1      199871    found in log2(n) looks
 ```
 
-Under `grouped` each filter is followed by its part's subscriptions, compiled: the bytes of a snapshot.
+Under `grouped` each filter is followed by its part's compiled subscriptions: the bytes of a snapshot.
 
-It is mapped: a worker touches the pages of the names that it looks at and of the filters that it asks. Rejected: filters in the
-closure of a task (each task would unpickle all of them), and joined to the events by Spark (a shuffle of the events, which is
-what they are to spare).
+The file is mapped: a worker reads only the pages of the names and filters that it looks up. Rejected: filters in the closure of a
+task (each task would unpickle all of them), and joining them to the events with Spark (a shuffle of the events, which the filters
+should save).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from streamer.spark.opened import travelled
 SALTS: Final = 4096
 #: Bytes of filters that a process keeps open.
 OPEN_BYTES: Final = 256 * 1024 * 1024
-#: What a name stands for that is none: filters are asked by the name that they were exported under.
+#: Replaces a name that is None: a filter is queried with the name that it was exported under.
 ANY: Final = "any"
 
 _INDEX: Final = pa.schema(
@@ -56,7 +56,7 @@ _FOOTER: Final = struct.Struct("<Q")
 
 @final
 class Writer:
-    """Writes the file, of parts in any order; holds their names."""
+    """Writes the file, with the parts in any order; keeps their names in memory."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file: Final = open(path, "wb")  # noqa: SIM115  # closed by __exit__
@@ -67,9 +67,9 @@ class Writer:
         """Write a part.
 
         Args:
-            subscriptions: how many it has.
-            guard: its filter; empty where it has none.
-            snapshot: what is compiled of it; empty where it is compiled from texts.
+            subscriptions: number of its subscriptions.
+            guard: its filter; empty if it has none.
+            snapshot: its compiled form; empty if it is compiled from texts.
         """
         self._rows.append((tenant, collection, split, subscriptions, self._at, len(guard), len(snapshot)))
         self._file.write(guard)
@@ -113,7 +113,7 @@ class Parts:
         return len(self._counts)
 
     def numbers(self, tenant: str, collection: str) -> range:
-        """Return the parts of one tenant (or `*`) and collection (or `*`); none where nobody subscribes to it."""
+        """Return the parts of one tenant (or `*`) and collection (or `*`); empty if there are no subscriptions to it."""
         name = (tenant, collection)
         found = self._found.get(name)
         if found is None:
@@ -138,7 +138,7 @@ class Parts:
         """Open the subscriptions of a part that were compiled beforehand; *overrides* are as of `Engine.load`."""
         start, length = (place[part_number].as_py() for place in self._places)
         start += length
-        # A map of its own, of a file that loses its name at once: pages that no event asks for are not in memory.
+        # A separate map, of a file that loses its name at once: pages that events do not need stay out of memory.
         descriptor, path = tempfile.mkstemp(prefix="streamer-part-")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -150,7 +150,7 @@ class Parts:
         return engine
 
     def may_match(self, part_number: int, events: pa.Array) -> pa.BooleanArray:
-        """Ask a part's filter which of these events may match, all of its own tenant and collection."""
+        """Query a part's filter: which of these events may match? All are of its own tenant and collection."""
         guard = self._filter(part_number)
         if guard is None:
             return pa.repeat(pa.scalar(True), len(events))
@@ -171,7 +171,7 @@ class Parts:
 
 
 def label(name: str) -> str:
-    """Return under which name the filter of a part is exported and asked."""
+    """Return the name under which the filter of a part is exported and queried."""
     return ANY if name == "*" else name
 
 

@@ -1,4 +1,4 @@
-"""What `match_events` gives: DataFrames of what became of the events, and how they are matched.
+"""The result of `match_events`: DataFrames of matches, rejected events and counts, and the way of matching.
 
 ```
                  ┌─ matches    a pass of its own ─┐                  persist()                  ┌─ matches
@@ -6,8 +6,8 @@
                  └─ tallies    a pass of its own ─┘   kept on the workers' disks                └─ tallies
 ```
 
-It is no DataFrame itself. What is made of one (`where`, `select`) is another DataFrame, on which attributes do not stay; this
-object stays as it is.
+The result is not itself a DataFrame. `where` or `select` on a DataFrame make another one, which loses attributes; this object
+keeps them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 @final
 class SparkMatches:
-    """What became of the events: `.matches`, `.rejected` and `.tallies`, each an ordinary DataFrame.
+    """The results for the events: `.matches`, `.rejected` and `.tallies`, each an ordinary DataFrame.
 
-    Each is planned by itself, so that two of them match every event twice; `persist` has all three of one pass. `close`, or the
-    end of a `with`, gives back what was kept for them.
+    Each is planned separately, so that two of them match every event twice; `persist` computes all three in one pass. `close`, or
+    the end of a `with`, releases the persisted rows.
 
         with match_events(events, engine).persist() as result:
             result.matches.where("gateway_id = 'billing'").write.parquet("billing")
             print(result.rejected.count())
 
     Attributes:
-        outcomes: matches, rejected events and counts of one pass, told apart by `kind`.
+        outcomes: matches, rejected events and counts of one pass; the column `kind` tells them apart.
         strategy: `broadcast` or `cogroup`.
-        reason: why.
+        reason: why this strategy was chosen.
         version: digest of the snapshot that travels; None under cogroup.
-        layout: where the parts of the events stand.
+        layout: the layout of the events.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class SparkMatches:
         version: str | None,
         layout: EventLayout,
     ) -> None:
-        """Hold a plan for each of the passes.
+        """Keep a plan for each of the passes.
 
         Args:
-            observe: puts the observation that was asked for into the outcomes.
-            close: gives back the files that travel.
+            observe: adds the requested observation to the outcomes.
+            close: releases the files that travel.
         """
         self._plan = plan
         self._close: Callable[[], None] | None = close
@@ -98,7 +98,7 @@ class SparkMatches:
     def rejected(self) -> DataFrame:
         """A row for each event that cannot be read: event, code, detail, position (in bytes), and the columns that were kept.
 
-        By itself it reads and validates the events and matches nothing.
+        A pass for this DataFrame reads and validates the events, and does not match them.
         """
         if self._rejected is None:
             self._rejected = schema.rejected_of(self.outcomes) if self._persisted else self._plan("rejected")
@@ -125,12 +125,12 @@ class SparkMatches:
         return self
 
     def close(self) -> None:
-        """Give back what was kept, and the files that travelled for no other result, as far as Spark lets them (docs/spark.md).
+        """Release persisted rows, and the files that travelled only for this result, as far as Spark allows it (docs/spark.md).
 
-        What is made of these DataFrames must be computed before that. Closing twice does nothing.
+        Compute everything that you derive from these DataFrames first. A second call has no effect.
         """
         self.unpersist()
-        # What knows the files goes, and they with it.
+        # Dropping the plan also drops its reference to the files.
         close, self._close, self._plan = self._close, None, _is_closed
         if close is not None:
             close()

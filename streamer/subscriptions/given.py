@@ -1,6 +1,6 @@
-"""What a subscription carries that was given as Python objects: labels as JSON has them, and other types by way of `default=`.
+"""The parts of a subscription that are given as Python objects: labels as JSON, and other types by way of `default=`.
 
-Both are loops, since what is given may be nested deeper than Python's stack, or in a circle.
+Both are loops, because the objects may be nested deeper than Python's stack, or in a circle.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from streamer.subscriptions.operands import MAX_VALUES, check_text, no_json
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import Filter
 
-#: How deep what a subscription holds may be nested, itself included: as deep as its JSON text.
+#: The deepest nesting in a subscription, itself included: the same as in its JSON text.
 MAX_DEPTH: Final = Limits().max_depth
 #: How long the JSON text of labels may be.
 MAX_LABELS_BYTES: Final = 16 * 1024 * 1024
 #: Longer integers are kept as digits: Python takes the square of their number in time to read them, and refuses to.
 MAX_DIGITS: Final = 4300
 _READABLE: Final = 10**MAX_DIGITS
-#: After so many lists and objects it is looked at whether they are the same ones, many times.
+#: After this many lists and objects, check whether they are the same ones repeated.
 _MANY: Final = 10_000
 
 
 def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return a private copy of labels, made of what JSON has: they are written into matches, messages and snapshots.
+    """Return a private copy of labels, made of JSON values: they are written into matches, messages and snapshots.
 
     Raises:
-        SubscriptionError: a number that is none, another type, half a surrogate pair, a name that is no string, nested deeper
-            than `MAX_DEPTH` or in itself, or longer than `MAX_LABELS_BYTES`; with its place.
+        SubscriptionError: a number is not finite, a type is unknown, a string has half a surrogate pair, a name is not a string,
+            or the labels are nested deeper than `MAX_DEPTH` or in themselves, or longer than `MAX_LABELS_BYTES`; with its place.
     """
     result: dict[str, Any] = {}
     size, containers, is_checked = 0, 1, False
-    # What is still to be filled: source, copy, place, depth. The subscription itself is the first level.
+    # Pending work: source, copy, place, depth. The subscription itself is the first level.
     pending: list[tuple[Any, Any, Place, int]] = [(labels, result, Place(None, place), 2)]
     while pending:
         source, copy, at, depth = pending.pop()
@@ -75,12 +75,12 @@ def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _check_shared(labels: Mapping[str, Any], place: str) -> None:
-    """Refuse labels within themselves, and whose JSON text is too long even without its strings and long numbers.
+    """Refuse labels that contain themselves, or whose JSON text is too long even without its strings and long numbers.
 
-    Each list and object is looked at once: one may hold another twice, which holds another twice, and so on.
+    Each list and object is visited once: one may contain another twice, which contains another twice, and so on.
     Raises SubscriptionError.
     """
-    # With the original, so that no other object gets its id while this runs; 0 until all that it holds is known.
+    # With the original, so that its id is not reused while this runs; 0 until the lengths of its members are known.
     lengths: dict[int, tuple[Any, int]] = {}
     pending: list[tuple[Any, list[Any] | None]] = [(labels, None)]
     while pending and len(lengths) * 2 <= MAX_LABELS_BYTES:
@@ -135,10 +135,10 @@ def _length(text: str) -> int:
 
 
 def converted(value: Any, default: Callable[[Any], Any], place: str) -> Any:
-    """Return a copy in which *default* has converted what JSON does not have; all else is checked where it is read.
+    """Return a copy in which *default* has converted values that JSON lacks; all other values are checked when they are read.
 
     Raises:
-        SubscriptionError: *default* raises, or does not come to an end; with the place.
+        SubscriptionError: *default* raises, or does not terminate; with the place.
     """
     copies: dict[int, tuple[Any, Any]] = {}
     pending: list[tuple[Any, Any, Place, int]] = []

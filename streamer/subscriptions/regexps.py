@@ -1,6 +1,6 @@
-r"""Parse the regular expressions of patterns, and say them to RE2 (semantics.md section 5).
+r"""Parse the regular expressions of patterns, and translate them for RE2 (semantics.md section 5).
 
-The syntax is I-Regexp (RFC 9485), which knows no anchors, back references, lazy quantifiers or `\d`; `^` and `$` are ordinary
+The syntax is I-Regexp (RFC 9485), without anchors, back references, lazy quantifiers and `\d`; `^` and `$` are ordinary
 characters. A regexp matches a whole string. The two dialects differ in three things:
 
 | | eventbridge: RFC 9485 as written | strict: Quamina's REGEXP.md |
@@ -9,10 +9,10 @@ characters. A regexp matches a whole string. The two dialects differ in three th
 | `.` | any character but line feed and carriage return | any character |
 | counts | `a{1000}` | at most 99 |
 
-Invariant: what is accepted here, RE2 compiles. Two limits see to it, both of RE2's making: counts that nest multiply to at most
-1,000, and one regexp has at most 10,000 states. States are counted in a way that is easy to repeat elsewhere. A character, `.`
-and `|` are 1. A class is the number of its items, at least 1; a category (`\p{L}`, 1,200 instructions in RE2) is 100. Brackets
-are what they hold, at least 1. `{n,m}` multiplies by m, `{n,}` by n, both at least by 1. To this comes 1 for the whole.
+Invariant: RE2 compiles every accepted regexp. Two limits of RE2 guarantee this: counts that nest multiply to at most 1,000, and
+one regexp has at most 10,000 states. States are counted in a way that is easy to reimplement. A character, `.` and `|` are 1. A
+class is the number of its items, at least 1; a category (`\p{L}`, 1,200 instructions in RE2) is 100. Brackets are the sum of
+their content, at least 1. `{n,m}` multiplies by m, `{n,}` by n, both at least by 1. The whole adds 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CATEGORIES = {
     for initial, details in {"L": "lmotu", "M": "cen", "N": "dlo", "P": "cdefios", "S": "ckmo", "Z": "lps", "C": "cfno"}.items()
     for detail in ("", *details)
 }
-# Those that hold unassigned code points, which RE2 has no name for.
+# Categories with unassigned code points, which RE2 cannot name.
 _WITH_UNASSIGNED = {"C", "Cn"}
 
 _NOT_NORMAL = frozenset("()*+.?[\\]{|}")
@@ -173,7 +173,7 @@ class _Parser:
         if high is not None and high < low:
             self.at = at
             self._fail("the upper count is less than the lower one")
-        # Spelled anew, because RE2 takes a count with leading zeros for text.
+        # Rewritten, because RE2 reads a count with leading zeros as text.
         text = f"{{{low}}}" if high == low else f"{{{low},{'' if high is None else high}}}"
         return text, max(1, low if high is None else high)
 
@@ -299,10 +299,10 @@ def _literal(char: str) -> str:
 
 @lru_cache(maxsize=4)
 def _unassigned(with_other_controls: bool, negated: bool) -> str:
-    """Return category C or Cn, or what is not in it, as items of a class.
+    """Return category C or Cn, or its complement, as items of a class.
 
-    RE2 cannot name unassigned code points, and it has no difference of classes, but it can be asked which they are: the result
-    belongs to its version of Unicode. Takes a fifth of a second, once.
+    RE2 cannot name unassigned code points, and it has no difference of classes, but its matches show them: the result belongs to
+    its version of Unicode. Takes a fifth of a second, once.
     """
     assigned = r"\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}" + ("" if with_other_controls else r"\p{Cc}\p{Cf}\p{Co}\p{Cs}")
     every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))

@@ -1,7 +1,7 @@
-"""The JSON Schema of a subscription (2020-12), for editors: made from the tables by which subscriptions are read.
+"""The JSON Schema of a subscription (2020-12), for editors: generated from the tables that the parser uses.
 
-Invariant: what the schema refuses, the parser refuses. The parser refuses more, such as CEL that does not compile, or a name that
-stands twice; tests/unit/test_schemas.py lists what no schema can say.
+Invariant: the parser refuses every subscription that the schema refuses. The parser refuses more, such as CEL that does not
+compile, or a duplicate name; tests/unit/test_schemas.py lists the errors that a schema cannot express.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AFFIX: Final[Schema] = {
     "properties": {"equals-ignore-case": _TEXT},
     **_ONE_MEMBER,
 }
-#: No two stars in a row, and behind a backslash a star or a backslash.
+#: Two stars in a row are invalid; a backslash precedes only a star or a backslash.
 _WILDCARD: Final[Schema] = {"type": "string", "pattern": r"^([^*\\]|\\[*\\]|[*](?![*]))*$"}
 _EXCLUDED: Final[Mapping[str, Schema]] = {"prefix": _SOME_TEXT, "suffix": _SOME_TEXT, "wildcard": _WILDCARD}
 
@@ -92,7 +92,7 @@ def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialec
     """Return the JSON Schema of a subscription.
 
     Args:
-        limits: of the engine that is to take it; by default those of an engine that was given none.
+        limits: of the engine that will accept it; by default the default limits of an engine.
         topic_dialect: of this engine.
     """
     limits = Limits() if limits is None else limits
@@ -128,7 +128,7 @@ def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialec
 
 
 def arguments(documented: type) -> dict[str, str]:
-    """Return what the docstring of a class says of each argument; nothing where Python runs without docstrings."""
+    """Return the docstring of each argument of a class; empty if Python runs without docstrings."""
     told = (documented.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
     return {name: " ".join(text.split()) for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", told, re.M)}
 
@@ -161,7 +161,7 @@ def _filter(limits: Limits) -> Schema:
 
 
 def _with_value(names: Sequence[str], limits: Limits) -> Schema:
-    """Say what stands beside operators that take the same."""
+    """Return the schema of operators that accept the same values."""
     operand = OPERATORS[names[0]].operand
     value = {"properties": {"value": _operand(operand, limits)}, "required": ["value"]}
     return {
@@ -180,7 +180,7 @@ def _operand(operand: Operand, limits: Limits) -> Schema:
 
 
 def _of_topic(dialect: TopicDialect, is_default: bool) -> Schema:
-    """Return what holds of subscriptions whose topic pattern is of a dialect."""
+    """Return the rules for subscriptions whose topic pattern is of a dialect."""
     asked = {"properties": {"topic_dialect": {"const": dialect}}}
     return {
         "if": asked if is_default else {**asked, "required": ["topic_dialect"]},

@@ -22,9 +22,9 @@ class Filter:
     """One condition on a field of `data` (semantics.md section 3).
 
     Args:
-        field: a dotted path (`user.country`) or, for names that hold a dot, a JSON Pointer (`/a.b/c`).
+        field: a dotted path (`user.country`) or, for names that contain a dot, a JSON Pointer (`/a.b/c`).
         op: how to compare (semantics.md section 3).
-        value: what to compare with; left out for `changed`.
+        value: the value to compare with; omitted for `changed`.
     """
 
     field: str
@@ -48,27 +48,27 @@ class Filter:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What one subscriber wants: all parts given must hold, a part left out is true (semantics.md section 2).
+    """A subscription: an event matches if all given parts are true; an omitted part is true (semantics.md section 2).
 
     It is checked when it is added to an engine, or by `streamer.subscriptions.compile.compile_subscription`.
 
     Args:
         id: unique within an engine.
-        gateway_id: who gets the match.
-        tenant: whose events; left out, the engine's `default_tenant`; `"*"` means every tenant.
-        collection: which collection; left out or `"*"` means every collection.
-        types: some of `insert`, `update`, `delete`; left out means all.
+        gateway_id: the gateway that gets the match.
+        tenant: the tenant of the events; if omitted, the engine's `default_tenant`; `"*"` means every tenant.
+        collection: the collection of the events; if omitted, or `"*"`, every collection.
+        types: some of `insert`, `update`, `delete`; if omitted, all.
         filters: conditions on fields of the document, as `Filter` or as mappings.
         cel: a CEL expression.
-        cel_evaluator: what evaluates it: `native`, the engine itself, or `portable`, cel-python, which calls functions that are
-            registered in Python (docs/cel.md); left out, the engine's `cel_evaluator`.
+        cel_evaluator: the evaluator of the expression: `native`, the engine itself, or `portable`, cel-python, which calls
+            functions that are registered in Python (docs/cel.md); if omitted, the engine's `cel_evaluator`.
         pattern: a Quamina/EventBridge pattern, as a mapping or as JSON text.
         topic: a topic pattern.
-        topic_dialect: of the topic pattern: `amqp`, `mqtt` or `nats`; left out, the engine's `topic_dialect`.
+        topic_dialect: of the topic pattern: `amqp`, `mqtt` or `nats`; if omitted, the engine's `topic_dialect`.
         dialect: of the pattern.
-        on_unknown: what to do where the event does not carry enough to decide.
+        on_unknown: the result if the event does not carry enough to decide.
         transitions: also report that a document stops matching.
-        labels: JSON that is returned with each match, never looked into.
+        labels: JSON that is returned with each match and not interpreted.
     """
 
     id: str
@@ -93,13 +93,13 @@ class Subscription:
         """Print the whole subscription but its tenant as one CEL expression, which is true for the same events (docs/cel.md).
 
         Args:
-            layout: of the events, for paths of the pattern; left out, `change`.
-            array_depth: how many arrays may stand directly in one another in the events. Needed for a pattern, since CEL does
-                not recurse; of an event that goes deeper the expression may say something else.
-            topic_dialect: of a topic pattern that names none.
+            layout: of the events, for paths of the pattern; by default `change`.
+            array_depth: how many arrays may be nested directly in one another in the events. A pattern needs it, because CEL does
+                not recurse; for an event with deeper arrays the expression may have another result.
+            topic_dialect: of a topic pattern that does not name one.
 
         Raises:
-            SubscriptionError: a part that CEL cannot say, or that is wrong; `place` names it.
+            SubscriptionError: CEL cannot express a part, or the part is invalid; `place` names it.
         """
         from streamer.subscriptions.to_cel import subscription_to_cel
 
@@ -119,7 +119,7 @@ class Subscription:
         return shown
 
 
-#: Of the members, and what reads all of them: found out once, since many subscriptions are written.
+#: The members, and a function that reads all of them: computed once, because many subscriptions are written.
 _NAMES: Final = tuple(member.name for member in fields(Subscription))
 _DEFAULTS: Final = tuple(member.default for member in fields(Subscription))
 _VALUES: Final = attrgetter(*_NAMES)
@@ -134,7 +134,7 @@ class FilterDict(TypedDict, total=False):
 
 
 class SubscriptionDict(TypedDict, total=False):
-    """The type of a subscription that is written as a mapping, for type checkers; `Subscription` says what each member means."""
+    """The type of a subscription that is written as a mapping, for type checkers; `Subscription` documents each member."""
 
     id: Required[str]
     gateway_id: str

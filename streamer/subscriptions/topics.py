@@ -1,10 +1,10 @@
-"""Parse topic patterns in their dialects, and tell what a topic is in each (semantics.md section 6).
+"""Parse topic patterns in their dialects, and decide whether a text is a topic in each (semantics.md section 6).
 
     amqp   orders.*.paid.#    words at `.`       any text is a topic
     mqtt   orders/+/paid/#    levels at `/`      no topic: the empty text, or one with `+`, `#` or U+0000
     nats   orders.*.paid.>    tokens at `.`      no topic: one with an empty token, white space, U+0000, or a token `*` or `>`
 
-All come to one row of words, in which a wildcard is a `Wild`: what differs is where a topic is split.
+All are parsed to one sequence of words, in which a wildcard is a `Wild`; they differ in how a topic is split.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Wild(Enum):
 
 Word: TypeAlias = str | Wild
 
-#: Of a pattern as it is written, and of a topic that a pattern with `Wild.MANY` may match. In AMQP each has at most 255 bytes, so
-#: at most 256 words.
+#: Limit of a written pattern, and of a topic that a pattern with `Wild.MANY` may match. In AMQP each has at most 255 bytes, so at
+#: most 256 words.
 MAX_WORDS: Final = 1024
 
 
@@ -56,7 +56,8 @@ SYNTAX: Final[Mapping[TopicDialect, Syntax]] = {
     "nats": Syntax(".", "token", "*", ">"),
 }
 
-#: What no level of an MQTT topic and no token of a NATS subject holds. In NATS `*` and `>` are wildcards as whole tokens alone.
+#: Text that a level of an MQTT topic and a token of a NATS subject must not contain. In NATS `*` and `>` are wildcards only as
+#: whole tokens.
 _RESERVED: Final[Mapping[TopicDialect, re.Pattern[str]]] = {
     "mqtt": re.compile("[+#\0]"),
     "nats": re.compile(r"[\0 \t\n\f\r]|(?:^|\.)[*>](?:\.|\Z)"),
@@ -66,7 +67,7 @@ _RESERVED: Final[Mapping[TopicDialect, re.Pattern[str]]] = {
 @final
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """A topic pattern: its words, and the dialect that says where a topic is split. The `>` of NATS is `ONE` and `MANY`."""
+    """A topic pattern: its words, and the dialect, which defines how a topic is split. The `>` of NATS is `ONE` and `MANY`."""
 
     words: tuple[Word, ...]
     dialect: TopicDialect = "amqp"
@@ -91,7 +92,8 @@ def parse_topic(text: str, dialect: TopicDialect = "amqp", place: str = "topic")
     """Read a topic pattern.
 
     Raises:
-        SubscriptionError: not a string, one that UTF-8 cannot hold, too many words, or what the dialect does not know.
+        SubscriptionError: the pattern is not a string, is not encodable in UTF-8, has too many words, or is invalid in the
+            dialect.
     """
     if not isinstance(text, str):
         raise SubscriptionError(f"a topic pattern is a string, not {type(text).__name__}", place=place)
@@ -119,22 +121,22 @@ def count_words(text: str, dialect: TopicDialect = "amqp") -> int:
     return text.count(SYNTAX[dialect].separator) + 1 if text else 0
 
 
-#: Of an event each subscription asks, of each dialect.
+#: Every subscription checks the same event's topic, in each dialect.
 @lru_cache(maxsize=3)
 def is_topic(text: str, dialect: TopicDialect) -> bool:
-    """Tell whether a text is a topic in a dialect; none of its patterns matches one that is not."""
+    """Return whether a text is a topic in a dialect; patterns of the dialect match only topics."""
     if dialect == "amqp":
         return True
     return bool(text) and not _RESERVED[dialect].search(text) and (dialect == "mqtt" or all(split_words(text, dialect)))
 
 
 def is_hidden(topic: str, dialect: TopicDialect) -> bool:
-    """Tell whether patterns that begin with a wildcard do not match a topic, whatever else it has."""
+    """Return whether patterns that begin with a wildcard never match a topic, whatever its other words."""
     return dialect == "mqtt" and topic.startswith("$")
 
 
 def _fault(text: str, dialect: TopicDialect) -> str | None:
-    """Say why a text is no topic pattern."""
+    """Return why a text is not a topic pattern."""
     syntax = SYNTAX[dialect]
     count = count_words(text, dialect)
     if count > MAX_WORDS:

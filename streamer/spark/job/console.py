@@ -1,6 +1,6 @@
-"""What a terminal sees of a job: a bar while it runs, a few lines when it is done.
+"""A job's output on the terminal: a bar while it runs, a few lines when it is done.
 
-Nothing moves where standard error is no terminal.
+The bar is shown only if standard error is a terminal.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from streamer.terminal import note, printable
 
 @final
 class Console:
-    """Says what happens, on standard error.
+    """Reports progress on standard error.
 
     Args:
-        quiet: nothing but errors.
+        quiet: only errors.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -35,7 +35,7 @@ class Console:
         self.moves = not quiet and sys.stderr.isatty()
 
     def say(self, text: str) -> None:
-        """Print a line, above the bar where there is one."""
+        """Print a line, above the bar if there is one."""
         if self._quiet:
             return
         if self._progress is None:
@@ -59,7 +59,7 @@ class Console:
                 self._progress = self._task = None
 
     def stages(self, stages: Stages) -> None:
-        """Move the bar to where Spark's stages stand."""
+        """Move the bar to the progress of Spark's stages."""
         if self._progress is not None and self._task is not None:
             read = f", {stages.records:,} rows read" if stages.records else ""
             rate = f", {stages.rate:,.0f} a second" if stages.rate else ""
@@ -67,7 +67,7 @@ class Console:
             self._progress.update(self._task, description=text, total=stages.tasks, completed=stages.done)
 
     def batch(self, batch: Batch, counts: Counts) -> None:
-        """Tell of a micro-batch."""
+        """Report a micro-batch."""
         rate = batch.events / batch.seconds if batch.seconds else 0.0
         version = f", subscriptions {batch.version[:12]}" if batch.version else ""
         found = f"{count(batch.events, 'event')}, {count(batch.matches, 'match', 'matches')}"
@@ -78,7 +78,7 @@ class Console:
             self.say(text)
 
     def summary(self, counts: Counts, *, interrupted: bool = False) -> None:
-        """Say what came of it."""
+        """Print the result."""
         events, matches, bad, ignored = (counts.total(name) for name in ("events", "matches", "rejected", "ignored"))
         parts = [
             f"{count(events, 'event')}, {count(matches, 'match', 'matches')}, {count(bad, 'rejected event')}",

@@ -1,4 +1,4 @@
-"""What went wrong, in one sentence: Spark tells it in a hundred lines of two languages."""
+"""Errors as one sentence: Spark reports them in a hundred lines of two languages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from streamer.errors import StreamerError
 
 
 class Bad(StreamerError):
-    """Something that the user can put right: an option, a file, a place that is not there."""
+    """An error that the user can correct: an option, a file, a missing place."""
 
 
 Blame = Literal["user", "event", "spark"]
 
-#: Conditions of Spark's errors that come of what was asked, with how they are said.
+#: Conditions of Spark's errors that the user's request causes, and their messages.
 _ASKED: Final = (
     "PATH_NOT_FOUND",
     "PATH_ALREADY_EXISTS",
@@ -46,7 +46,7 @@ _UNREAD: Final = re.compile(r"\S+ is not a Parquet file")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$", re.M)
 
 
-#: What Kafka's client says of what was asked, and what to say of it: it names neither brokers nor topic.
+#: Messages of Kafka's client about the user's request, and better ones: the client names neither brokers nor topic.
 _KAFKA: Final = {
     "UnknownTopicOrPartitionException": "Kafka has no such topic",
     "InvalidTopicException": "Kafka takes no such name of a topic",
@@ -60,11 +60,11 @@ _KAFKA: Final = {
 
 
 def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
-    """Return whose fault an error is, and what to say.
+    """Return who is to blame for an error, and its message.
 
     Args:
         error: as Spark raised it.
-        kafka: the places in Kafka that were asked for.
+        kafka: the job's places in Kafka.
     """
     texts = list(_texts(error))
     whole = "\n".join(texts)
@@ -116,7 +116,7 @@ def _texts(error: BaseException | None) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Leave out Spark's condition and its SQLSTATE, and what follows the sentence."""
+    """Leave out Spark's condition and its SQLSTATE, and the text after the sentence."""
     text = _SQLSTATE.sub("", _CONDITION.sub("", text)).strip()
     first = text.split("\n", 1)[0].strip()
     return re.sub(r"\s*SQLSTATE: \w{5}.*$", "", first).strip()

@@ -26,13 +26,13 @@ TERMINATED: Final = 128 + signal.SIGTERM
 
 
 def interruptible(work: Callable[[ExitStack], int]) -> int:
-    """Run what waits for Spark in a thread of its own, while this one waits for it, or for a signal.
+    """Run work that waits for Spark in its own thread, while this thread waits for it, or for a signal.
 
-    An exception that a signal raises in the midst of a call into the JVM is taken by py4j for a broken connection, or leaves one
-    behind with half an answer in it. So a signal raises nothing: it ends the waiting.
+    If a signal raises an exception during a call into the JVM, py4j treats it as a broken connection, or leaves a connection
+    behind with half an answer in it. So a signal raises no exception: it ends the waiting.
 
     Args:
-        work: takes a stack of what stops it, and returns an exit code.
+        work: gets a stack of callbacks that stop it, and returns an exit code.
     """
     results: SimpleQueue[int | BaseException] = SimpleQueue()
     stop = ExitStack()
@@ -49,7 +49,7 @@ def interruptible(work: Callable[[ExitStack], int]) -> int:
     try:
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:
-        # Not in the main thread, where signals come.
+        # Signals reach only the main thread.
         return work(stop)
     thread = Thread(target=run, name="streamer-job", daemon=True)
     try:
@@ -58,7 +58,8 @@ def interruptible(work: Callable[[ExitStack], int]) -> int:
         if result in (INTERRUPTED, TERMINATED):
             with suppress(Exception):
                 stop.close()
-            # It has nothing more to do than to notice; where it does something else, as building an engine, nobody waits for it.
+            # The thread has only to notice the stop; if it is busy with other work, such as building an engine, the wait is
+            # short.
             thread.join(5)
     finally:
         for number, handler in before.items():
@@ -74,7 +75,7 @@ def session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     from pyspark.sql import SparkSession
 
-    # `said` tells it in a sentence.
+    # `said` reports it in a sentence.
     quieten()
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -83,7 +84,7 @@ def session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator
     builder = SparkSession.builder.appName("streamer").config("spark.ui.showConsoleProgress", "false")
     with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
-            # No spark-submit has started a JVM: this will, and it should be as quiet as it is told.
+            # Without spark-submit this process starts the JVM, which should be as quiet as configured.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             quiet = Path(folder) / "log4j2.properties"
             quiet.write_text(_LOG.format(level=level.lower()))
@@ -105,8 +106,7 @@ def session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator
                 spark.stop()
 
 
-def is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Leave out what py4j logs, in part under the name of the root: each is a stack trace of what is raised, and told, anyway."""
+    """Leave out py4j's log lines, some under the root logger: stack traces of exceptions that are reported anyway."""
     return Path(record.pathname).parent.name != "py4j"
 
 

@@ -1,4 +1,4 @@
-"""What Spark says about its own work: the stages of a phase, what their tasks read and shuffled, how long they took.
+"""Spark's report of its own work: the stages of a phase, the data that their tasks read and shuffled, their duration.
 
     with Watch(spark) as watch:
         with watch.phase("matching"):
@@ -6,13 +6,13 @@
     watch.stages()      # as the report draws them
     watch.points        # rows read a second, over time
 
-Read from the status store that Spark's web page reads too, which is there also where that page is off. A thread asks it twice a
-second while a phase runs; what it costs is a few calls into the JVM each time. It is a way into the JVM, so over Spark Connect
-there is none: then nothing is seen, and everything else goes on.
+The data comes from the status store that Spark's web page reads too, and that exists even if that page is off. A thread reads it
+twice a second while a phase runs; each time costs a few calls into the JVM. Spark Connect has no JVM: then the watch sees no
+stages, and the job runs as usual.
 
-What a task reads Spark tells when the task ends. So rows a second over time are those of each task, spread over the time that
-it took. Rejected: what the store told from one look to the next, which is nothing for a minute and then a minute's rows in half
-a second. That is all there is while tasks run, and is kept where there are too many tasks to ask for each.
+Spark reports the input of a task when the task ends. So rows a second over time are those of each task, spread over its duration.
+Rejected: the differences from one reading of the store to the next, which are 0 for a minute and then a minute's rows in half a
+second. Running tasks have only these differences, and they are kept if there are too many tasks to look at each.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERY: Final = 0.5
-#: Looked for so many ids past the last one that is known: Spark numbers stages that it then skips.
+#: Look for this many ids past the last known one: Spark numbers stages that it then skips.
 _AHEAD: Final = 20
-#: Each task that is asked for is some calls into the JVM.
+#: Looking at a task costs some calls into the JVM.
 _TASKS: Final = 200
 #: Others are planned, or skipped since their output is there.
 _RAN: Final = ("ACTIVE", "COMPLETE", "FAILED")
@@ -42,7 +42,7 @@ _RAN: Final = ("ACTIVE", "COMPLETE", "FAILED")
 @final
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where the running stages stand."""
+    """The progress of the running stages."""
 
     phase: str
     tasks: int
