@@ -2,7 +2,7 @@
 
 `STREAMER_BACKEND` chooses, once, at import:
 
-- `auto` (default): the native engine; where there is no native core, the reference, with one `ReferenceBackendWarning`;
+- `auto` (default): the native engine; without a native core, the reference, with one `ReferenceBackendWarning`;
 - `native`: the native engine or `BackendError`, never a fallback;
 - `reference`: the reference, without a warning.
 """
@@ -58,13 +58,13 @@ def native_core() -> ModuleType | None:
 
 
 def choose(choice: str) -> Backend:
-    """Return the backend that *choice*, a value of `STREAMER_BACKEND`, asks for.
+    """Return the backend for *choice*, a value of `STREAMER_BACKEND`.
 
     Args:
         choice: one of `CHOICES`.
 
     Raises:
-        BackendError: an unknown choice, `native` where there is no native core, or the reference without its packages.
+        BackendError: the choice is unknown, `native` lacks its core, or the reference lacks its packages.
     """
     if choice not in CHOICES:
         raise BackendError(f"{VARIABLE}={choice!r}: expected one of {', '.join(CHOICES)}")

@@ -1,4 +1,4 @@
-"""Every error that Streamer raises. Each states where it happened and what was expected.
+"""Every error that Streamer raises. Each contains its place and the expected input.
 
 ```
 StreamerError
@@ -39,7 +39,7 @@ class SubscriptionError(StreamerError):
     """An invalid subscription.
 
     Attributes:
-        reason: what is wrong and what was expected, without the place.
+        reason: the fault and the expected input, without the place.
         place: the member at fault, as `filters[0].op` or `pattern.data.tags[0].prefix`; empty for the whole.
         subscription_id: the id of the subscription, if it could be read.
         index: position in the sequence (or line in the file, from 0) given to `add_many` or `add_jsonl`.
@@ -171,7 +171,7 @@ class EventError(StreamerError):
 
     Attributes:
         code: the reason as one of a few fixed words (`EventCode`).
-        reason: what is wrong and what was expected.
+        reason: the fault and the expected input.
         offset: byte offset of the fault in the UTF-8 text; None for a `dict` event.
         place: JSON Pointer of the value at fault, if known.
         index: position of the event in its batch, or line (from 0) in its stream, if it came from one.
@@ -215,7 +215,7 @@ class SnapshotError(StreamerError):
     """A snapshot that cannot be used: damaged, cut off, of another format, or of a later version of the format.
 
     Attributes:
-        reason: what is wrong, without the place.
+        reason: the fault, without the place.
         path: the file.
         place: the part at fault: `header`, `directory`, or `section acme/orders`.
     """
@@ -237,7 +237,7 @@ class ConfigError(StreamerError):
     """An invalid configuration.
 
     Attributes:
-        reason: what is wrong and what was expected, without the place.
+        reason: the fault and the expected input, without the place.
         place: the member at fault, as `layout.ts`; empty for the whole.
         source: the file, or the environment variable, that sets it; None if a program does.
         line: line in the file, from 1; None without a line.
@@ -299,7 +299,7 @@ class BackendError(StreamerError):
 
 
 class ReentryError(StreamerError, RuntimeError):
-    """A change within a change of the same thread, where this is impossible; it had no effect. Make it afterwards."""
+    """A change inside another change of the same thread, if this is impossible; it had no effect. Make it afterwards."""
 
 
 class InternalError(StreamerError):

@@ -16,7 +16,7 @@ CPython 3.14 as it first came out also looks for signals between taking a lock a
 
 from __future__ import annotations
 
-# Before a fork it takes a lock of its own, which an import may need: it must do so after `NO_FORK` was taken, so be here first.
+# Before a fork it takes its own lock, which an import may need: it must do so after `NO_FORK` was taken, so import it first.
 import logging as _  # noqa: F401
 import os
 from functools import partial
@@ -27,7 +27,7 @@ from streamer.living import Living
 
 _locks: Final[Living[RLock]] = Living()
 
-#: So often a change is built anew where the same thread has made another in between; then it is an error.
+#: The most rebuilds of a change if the same thread has made another in between; then it is an error.
 TRIES: Final = 100
 
 
@@ -41,8 +41,8 @@ def Lock() -> RLock:  # noqa: N802  # named as in `threading`
 #: A fork waits no longer, in seconds: better a child that may hang than a fork that does.
 LONGEST: Final = 30.0
 
-#: Held in the midst of what a child could not go on with, as an import or a call of SQLite. Forks wait for it, so who holds it
-#: is brief, and waits for nothing.
+#: Locked during work that a child could not continue, such as an import or a call of SQLite. Forks wait for it, so lock it
+#: briefly, and do not wait while it is locked.
 NO_FORK: Final = RLock()
 
 

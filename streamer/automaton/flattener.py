@@ -5,8 +5,8 @@ Arrays do not show in paths: `{"a": [{"b": 1}, {"b": 3}]}` has two leaves at `("
     Leaf(path=("a", "b"), value=1, arrays=((0, 0),))
     Leaf(path=("a", "b"), value=3, arrays=((0, 1),))
 
-Each array of the event gets a number of its own, so the pairs say: in array 0 at index 0, in array 0 at index 1. Without them
-`{"a": {"b": [1], "c": [4]}}` would match where 1 and 4 stand in different elements (streamer/reference/patterns.py).
+Each array of the event gets its own number, so the pairs mean: in array 0 at index 0, in array 0 at index 1. Without them `{"a":
+{"b": [1], "c": [4]}}` would match if 1 and 4 are in different elements (streamer/reference/patterns.py).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Flattener(Protocol):
         """Return the leaves of an event, as `Leaf` or as plain triples of path, value and array position.
 
         A value is a string, int of 64 bits, finite float, bool or None. In one element, or outside of all arrays, all leaves at
-        one path come from one array, or there is one leaf: names that repeat, as in XML, are an array. Leaves that break this
-        are an `EventError` where a pattern names their path.
+        one path come from one array, or there is one leaf: names that repeat, as in XML, are an array. Leaves that break this are
+        an `EventError` if a pattern names their path.
 
         Raises:
-            EventError: it is no event of this format.
+            EventError: *event* is not of this format.
         """
         ...
 

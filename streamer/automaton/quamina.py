@@ -40,7 +40,7 @@ class Quamina(Generic[X]):
 
     Args:
         dialect: `strict` is Quamina's, `eventbridge` that of EventBridge.
-        media_type: of the events, if there is no flattener; only `application/json` is built in.
+        media_type: media type of the events, if there is no flattener; only `application/json` is built in.
         flattener: reads events of another format.
         pattern_deletion: False refuses `delete_patterns`. Deletion costs nothing, so it is on by default.
         pattern_storage: stores the live patterns; the patterns in it are loaded.
@@ -81,7 +81,7 @@ class Quamina(Generic[X]):
         """Add a pattern under the name *x*, which may have any number of them.
 
         Raises:
-            PatternError: the pattern is invalid, with the path in it; nothing is added.
+            PatternError: the pattern is invalid, with the path in it; the matcher is unchanged.
             TypeError: *x* is not hashable.
         """
         check_name(x)

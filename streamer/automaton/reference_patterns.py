@@ -38,10 +38,10 @@ class _Entry(Generic[X]):
 
 @dataclass(slots=True, eq=False)
 class _Step:
-    """A name in the trie of the indexed paths. The trie is not changed but made anew."""
+    """A name in the trie of the indexed paths. The trie is never changed, but rebuilt."""
 
     below: dict[str, _Step] = field(default_factory=dict)
-    path: Path | None = None  # where an indexed path ends
+    path: Path | None = None  # the indexed path that ends here
 
 
 @final
@@ -64,7 +64,7 @@ class PatternIndex(Generic[X]):
         self._by_key: dict[Key, dict[_Entry[X], None]] = {}
         self._unkeyed: dict[_Entry[X], None] = {}
         self._paths: Counter[Path] = Counter()
-        self._trie: _Step | None = None  # None: to be made anew
+        self._trie: _Step | None = None  # None: must be rebuilt
 
     def __len__(self) -> int:
         return sum(map(len, self._by_name.copy().values()))
@@ -158,7 +158,7 @@ class PatternIndex(Generic[X]):
 
 
 def _keys_of(pattern: Pattern) -> list[Key] | None:
-    """Return what the pattern is looked up by: one of these values must stand at the path; None where there is no such field."""
+    """Return the keys of a pattern: one of these values must be at the path; None without such a field."""
     keyed = [
         part
         for part in pattern.root.fields

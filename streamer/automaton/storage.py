@@ -1,4 +1,4 @@
-"""Where a `Quamina` keeps its live patterns: those added and not deleted."""
+"""Storages for the live patterns of a `Quamina`: those added and not deleted."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def encode_name(x: Hashable) -> str:
 class SqlitePatterns:
     """Live patterns in a table of an SQLite database. Each change is on disk before the call returns.
 
-    Any thread may use it, and a forked child, which opens the file anew; a database in memory it has as a copy. A `Quamina` reads
-    it once, when made: processes that share a file do not see each other's changes.
+    Any thread may use it, and a forked child, which opens the file again; a child gets a copy of a database in memory. A
+    `Quamina` reads it once, when made: processes that share a file do not see each other's changes.
 
     Args:
-        path: the file; it is made if it is not there. `":memory:"` keeps it in memory.
+        path: the file; a missing file is created. `":memory:"` keeps it in memory.
         encode: name to text; two names that are equal must have the same text.
         decode: its inverse.
     """
@@ -122,7 +122,7 @@ class SqlitePatterns:
 
     def _open(self) -> sqlite3.Connection:
         if self._process != os.getpid() and not _is_in_memory(self._path):
-            # A child must not use the connection of its parent, nor close it: both hold the locks of the file through it.
+            # A child must neither use nor close the connection of its parent: both own the locks of the file through it.
             _of_parents.append(self._connection)
             self._connection, self._process = self._connect(), os.getpid()
         return self._connection

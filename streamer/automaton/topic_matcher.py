@@ -20,7 +20,7 @@ X = TypeVar("X", bound=Hashable)
 
 
 class TopicMatcher(Generic[X]):
-    """Bindings of topic patterns to names, as of the queues of a topic exchange in RabbitMQ, or of clients to a broker.
+    """Bindings of topic patterns to names, like those of the queues of a topic exchange in RabbitMQ, or of clients to a broker.
 
     Safe to use from any number of threads. On the native backend the patterns of one key have the budget of those of an event
     (semantics.md 6.10): a pattern past it does not match.
@@ -29,7 +29,7 @@ class TopicMatcher(Generic[X]):
         topic_dialect: of the patterns: `amqp`, `mqtt` or `nats`.
 
     Raises:
-        ConfigError: a dialect that there is not.
+        ConfigError: the dialect is unknown.
     """
 
     def __init__(self, *, topic_dialect: TopicDialect = "amqp") -> None:
@@ -58,17 +58,17 @@ class TopicMatcher(Generic[X]):
     def match(self, key: str | None) -> list[X]:
         """Return the names with a pattern that matches the topic (in AMQP: the routing key), each once.
 
-        There are none for None, an event without topic, for what is no topic in the dialect, and for a topic of more than 1,024
-        words (levels, tokens; semantics.md 6.8).
+        The result is empty for None, an event without topic, for a text that is not a topic in the dialect, and for a topic of
+        more than 1,024 words (levels, tokens; semantics.md 6.8).
 
         Raises:
-            TypeError: *key* is no string.
+            TypeError: *key* is not a string.
         """
         if key is None:
             return []
         if not isinstance(key, str):
             raise TypeError(f"a routing key is a string, not {type(key).__name__}")
-        # A key of so many words has a separator after each but the last.
+        # A key with this many words has a separator after each but the last.
         if len(key) >= MAX_WORDS and count_words(key, self._dialect) > MAX_WORDS:
             return []
         return self._bindings.match_topic(key)
@@ -81,7 +81,7 @@ class _Bindings(Protocol[X]):
 
 
 def _make_bindings(dialect: TopicDialect) -> _Bindings[Any]:
-    # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
+    # Imported on use, so that a test may change the backend, and because the native core may be missing.
     if _backend.BACKEND == "native":
         from streamer.automaton.native import NativeTopics
 

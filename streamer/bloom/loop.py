@@ -1,7 +1,7 @@
-"""The thread in which an engine's filters are looked after.
+"""The thread that maintains an engine's filters.
 
-It knows the manager weakly, so that it keeps no engine alive: it ends when the engine does, at once. A forked child begins a
-thread of its own.
+It refers to the manager weakly, so that it does not keep an engine alive: it ends with the engine, at once. A forked child begins
+its own thread.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PERIOD: Final = 5.0
 PAUSE: Final = 50
 
 
-#: Has a member once the thread is to end. Not an `Event`: a manager dies where the garbage collector finds it, perhaps in this
-#: very thread while it holds the event's lock; `put` of this queue may be called there.
+#: Has a member once the thread must end. A queue and not an `Event`: the garbage collector may finalise a manager anywhere,
+#: perhaps in this very thread while it has the event's lock; `put` of this queue may be called there.
 End: TypeAlias = "queue.SimpleQueue[None]"
 
 
@@ -103,7 +103,7 @@ def _run(manager: weakref.ref[Manager], end: End, period: float) -> None:
 
 
 def _has_ended(end: End, seconds: float) -> bool:
-    """Wait so long for the end."""
+    """Wait up to *seconds* for the end."""
     try:
         end.get(timeout=seconds)
     except queue.Empty:

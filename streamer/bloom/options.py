@@ -10,14 +10,14 @@ from typing import Any, Self, final
 
 from streamer.errors import ConfigError
 
-#: What a filter may be asked to hold at once; past it pybloom_live's sizes no longer fit in memory.
+#: The most keys of a filter; above it pybloom_live's sizes no longer fit in memory.
 MOST_KEYS = 2**31
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BloomOptions:
-    """Options of phase 1. Rates are for an *event*, which asks several keys, never for a key.
+    """Options of phase 1. Rates are for an *event*, which looks up several keys, never for a key.
 
     Attributes:
         enabled: False goes straight to the exact index.
@@ -28,7 +28,7 @@ class BloomOptions:
         rebuild_cooldown: least time between two rebuilds of one filter for its rate.
 
     Raises:
-        ConfigError: a value that cannot be; `place` is `bloom.` and its name.
+        ConfigError: a value is invalid; `place` is `bloom.` and its name.
     """
 
     enabled: bool = True

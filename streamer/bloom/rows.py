@@ -38,13 +38,13 @@ def probe(
     """Return for each row whether it may match.
 
     Args:
-            events: an array, a chunked array, or any object that pyarrow converts to one.
-            ask: the filter; None if it always returns MAYBE.
-            native: the same filter in the native core.
+        events: an array, a chunked array, or any object that pyarrow converts to one.
+        ask: the filter; None if it always returns MAYBE.
+        native: the same filter in the native core.
 
-        Raises:
-            ModuleNotFoundError: pyarrow is not installed.
-            TypeError: *events* is not an Arrow array, or one of another type.
+    Raises:
+        ModuleNotFoundError: pyarrow is not installed.
+        TypeError: *events* is not an Arrow array, or one of another type.
     """
     with needed("probe_arrow needs pyarrow", "arrow"):
         import pyarrow as pa

@@ -176,8 +176,8 @@ class ShippedFilter:
     """A filter that was exported by `Engine.bloom.export`. Needs no engine and no native core; thread-safe.
 
     Attributes:
-        tenant: of the events that it covers.
-        collection: of the events that it covers; None for events without one.
+        tenant: tenant of the events that it covers.
+        collection: collection of the events that it covers; None for events without one.
         versions: the engine's filters at the export, each as tenant, collection and version; small collections have none.
         made: time of the export, by the clock of the engine's machine.
         lease_end: from then on the filter refuses to answer.
@@ -297,7 +297,6 @@ class ShippedFilter:
                 `__arrow_c_array__` or `__arrow_c_stream__`; each row is JSON text.
             tenant: overrides the events' own tenant.
             collection: overrides the events' own collection.
-            collection: wins over what the events say.
 
         Returns:
             A row for each event, never null: False if `ask` returns NO. Null rows, ignored events and events that cannot be read

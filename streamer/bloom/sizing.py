@@ -1,6 +1,6 @@
-"""Rates of keys and rates of events, and what a sample says of them.
+"""Rates of keys and rates of events, and the conclusions from a sample.
 
-An event asks several keys, and passes if any of them seems to be there. With 1 % a key and 25 keys an event, 22 % of the events
+An event looks up several keys, and passes if any of them seems to exist. With 1 % a key and 25 keys an event, 22 % of the events
 pass; a loop that compares the one rate with a threshold for the other rebuilds for ever.
 
 >>> round(event_fp_rate(0.01, 25), 2)
@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import math
 
-#: Standard deviations that a measured rate must lie beyond a threshold: a filter is looked at again and again, and must not be
-#: rebuilt for chance alone.
+#: Standard deviations between a measured rate and a threshold that it exceeds: a filter is checked many times, and must not be
+#: rebuilt only by chance.
 CONFIDENCE = 3.0
-#: What no filter is asked to be better than: 43 bits a key.
+#: The lowest rate that a filter is sized for: 43 bits a key.
 LEAST_KEY_RATE = 1e-9
 
 
 def key_fp_rate(event_rate: float, probes: float) -> float:
-    """Return the rate for a key with which an event that asks *probes* keys passes at *event_rate*."""
+    """Return the rate for a key at which an event that looks up *probes* keys passes at *event_rate*."""
     return max(-math.expm1(math.log1p(-event_rate) / max(1.0, probes)), LEAST_KEY_RATE)
 
 
 def event_fp_rate(key_rate: float, probes: float) -> float:
-    """Return the rate at which an event passes that asks *probes* keys, each with *key_rate*."""
+    """Return the rate at which an event passes that looks up *probes* keys, each with *key_rate*."""
     return -math.expm1(math.log1p(-key_rate) * probes)
 
 
@@ -41,9 +41,9 @@ def wilson_lower(hits: int, samples: int) -> float:
 
 
 def portable_capacity(keys: int, key_rate: float) -> int:
-    """Return the capacity with which a portable filter of so many keys keeps *key_rate*.
+    """Return the capacity at which a portable filter of *keys* keys keeps *key_rate*.
 
-    Its bits follow from two offsets in a slice of *m* bits, so it takes one of `m * m` keys for another. With a few keys and a
-    small rate that is what counts. It may make a tenth of the rate: `keys / m**2 <= key_rate / 10`, and *m* is capacity / ln 2.
+    Its bits follow from two offsets in a slice of *m* bits, so it confuses one key in `m * m` with another. With a few keys and a
+    small rate that dominates. It may make a tenth of the rate: `keys / m**2 <= key_rate / 10`, and *m* is capacity / ln 2.
     """
     return max(keys, math.ceil(math.log(2) * math.sqrt(10 * max(keys, 1) / key_rate)))

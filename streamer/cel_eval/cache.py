@@ -21,7 +21,7 @@ PORTABLE: Final = 'ask for it with "cel_evaluator": "portable"'
 
 @final
 class ProgramCounts(NamedTuple):
-    """How often a program was found in a cache and how often it was not, and how many a cache holds."""
+    """The hits and misses of a cache, and its number of programs."""
 
     hits: int = 0
     misses: int = 0
@@ -30,16 +30,16 @@ class ProgramCounts(NamedTuple):
 
 @final
 class ProgramCache:
-    """The programs compiled last, up to *size*; the one longest unused goes first.
+    """The programs compiled last, up to *size*; the least recently used one goes first.
 
-    Any number of threads may use it. Two that ask for the same new expression at once may both compile it: compiling under the
-    lock would make every other thread wait.
+    Any number of threads may use it. Two that need the same new expression at once may both compile it: compiling under the lock
+    would make every other thread wait.
 
     A native core has a cache of its own, whose hits and misses `also` adds to these.
 
     Attributes:
         functions: those of the engine that are registered in Python, which programs of the portable evaluator may call.
-        evaluator: of subscriptions that do not name one.
+        evaluator: evaluator of subscriptions that do not name one.
         runs: evaluations by the portable evaluator.
     """
 
@@ -75,7 +75,8 @@ class ProgramCache:
     def portable(self) -> int:
         """How many of those here are for the portable evaluator."""
         with self._lock:
-            # Not by the order: to follow it every key is hashed, in Python, where another may come in between.
+            # Through `dict`, not through the order: iterating in order hashes every key in Python, where another thread may
+            # interfere.
             return sum(evaluator == "portable" for _, _, evaluator in list(dict.keys(self._programs)))
 
     def also(self, counts: Callable[[], ProgramCounts]) -> None:
@@ -130,7 +131,7 @@ class ProgramCache:
         return compile_portable(source, limits, self.functions, self.runs)
 
     def explained(self, error: CelError) -> CelError:
-        """Say of an unknown function, in the error of a native expression, that it is one of Python's."""
+        """Add to an error of a native expression that its unknown function is a Python function."""
         for name in self.functions:
             if error.reason.startswith(f"unknown function `{name}`"):
                 error.reason = f"`{name}` is a function in Python, which only the portable evaluator calls: {PORTABLE}"

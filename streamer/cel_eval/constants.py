@@ -1,4 +1,4 @@
-"""What the parts of an expression come to that read nothing of the event.
+"""The values of the parts of an expression that do not read the event.
 
 `timestamp('2026-01-01')` is an error, whatever the event.
 """
@@ -12,7 +12,7 @@ from streamer.cel_eval.program import Program
 from streamer.cel_eval.tree import Call, Chain, Ident, Index, Literal, Local, Macro, Method, Node, Step, Variable, children
 from streamer.model import Event
 
-#: What is not worked out: it reads the event, or takes too long.
+#: An unknown value: the part reads the event, or takes too long.
 OPEN: Final = object()
 
 _BUDGET: Final = 10_000
@@ -21,7 +21,7 @@ _NOTHING: Final = Event(raw={}, tenant="", data={})
 
 @final
 class Constants:
-    """The constant parts of one program. Cost: a walk over its tree, and an evaluation of each part that is asked for."""
+    """The constant parts of one program. Cost: a walk over its tree, and an evaluation of each part that is read."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -43,7 +43,7 @@ class Constants:
         return is_constant
 
     def value(self, node: Node) -> Any:
-        """Return what a node comes to for every event, a `Failure` included; `OPEN` where that is not known."""
+        """Return the value of a node if it is the same for every event, a `Failure` included; `OPEN` if unknown."""
         if id(node) not in self._constant:
             return OPEN
         if isinstance(node, Literal):
@@ -58,7 +58,7 @@ class Constants:
 
 
 def negative_index(node: Node) -> Index | None:
-    """Return the step of a chain that asks a value of the event for an element before the first one."""
+    """Return the step of a chain that indexes a value of the event with a negative number."""
     if isinstance(node, Chain) and isinstance(node.base, Ident) and isinstance(node.base.meaning, Variable):
         for step in node.steps:
             if isinstance(step, Macro | Method):

@@ -1,7 +1,7 @@
-"""What was probably meant where an expression is written as another language would have it.
+"""Hints for an expression that is written as in another language.
 
-A hint ends an error of syntax or of a name. crates/streamer-core/src/cel/hints.rs gives the same; the table of cases compares
-them.
+A hint ends an error of syntax or of a name. crates/streamer-core/src/cel/hints.rs returns the same hints; the table of cases
+compares them.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ _LONGEST: Final = 40
 
 
 def hint(before: str, rest: str) -> str | None:
-    """Return a hint for an error, None where there is none.
+    """Return a hint for an error, None without one.
 
     Args:
-        before: what stands before the place of the error.
-        rest: what stands from there on.
+        before: the text before the place of the error.
+        rest: the text from there on.
     """
     if found := _WORD.match(rest):
         word = found[0]
@@ -99,7 +99,7 @@ def _of_library(what: str, library: str) -> str:
 
 
 def _last_word(text: str) -> str:
-    """Return the word that ends a text; empty where none does."""
+    """Return the word that ends a text; empty if it ends without one."""
     start = len(text)
     while start and (text[start - 1] == "_" or (text[start - 1].isascii() and text[start - 1].isalnum())):
         start -= 1

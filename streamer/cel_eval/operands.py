@@ -1,4 +1,4 @@
-"""The operands of `&&` and `||`, each as it is written: what tells which part of an expression decided."""
+"""The source text of each operand of `&&` and `||`: shows which part of an expression decided."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from streamer.model import Event
 _TRIPLE: Final = r'"{3}(?:[^\\]|\\[\s\S])*?"{3}' + r"|'{3}(?:[^\\]|\\[\s\S])*?'{3}"
 _SINGLE: Final = r'"(?:[^"\\\n\r]|\\[^\n\r])*"' + r"|'(?:[^'\\\n\r]|\\[^\n\r])*'"
 _RAW: Final = r"""[rR](?:"{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"[^"\n\r]*"|'[^'\n\r]*')"""
-#: What is passed over whole, brackets, and the two operators.
+#: Texts that are skipped whole, brackets, and the two operators.
 _TOKEN: Final = re.compile(rf"{_RAW}|{_TRIPLE}|{_SINGLE}|`[^`\n\r]+`|//[^\n\r]*|\w+|&&|\|\||[()\[\]{{}}]|[\s\S]")
-#: A path from a document, where neither a string nor a comment holds it; the name of a method is none of its names.
+#: A path from a document, outside of strings and comments; the name of a method is not part of it.
 _NAME: Final = r"\s*\.\s*(?:[_a-zA-Z]\w*|`[^`\n\r]+`)(?!\w|\s*\()" + r"|\s*\[\s*(?:'[^'\\\n\r]*'|\"[^\"\\\n\r]*\")\s*\]"
 _PATH: Final = re.compile(
     rf"{_RAW}|{_TRIPLE}|{_SINGLE}|//[^\n\r]*|(?<![.\w])(?P<root>data|before)(?P<names>(?:{_NAME})+)|[\w`]+", re.ASCII
@@ -36,9 +36,9 @@ _NAMED: Final = re.compile(r"""\.\s*([_a-zA-Z]\w*)|`([^`]+)`|'([^']*)'|"([^"]*)\
 
 
 def likely_paths(source: str) -> set[tuple[str, ...]]:
-    """Return what are most likely the paths in documents that an expression reads, a hundred times as fast as by compiling it.
+    """Return the probable paths in documents that an expression reads, a hundred times as fast as compiling it.
 
-    Each that is also among the `fields` of its program is one.
+    A path that is also among the `fields` of its program is certain.
     """
     return {
         (found["root"], *("".join(name) for name in _NAMED.findall(found["names"])))
@@ -68,7 +68,7 @@ def operands(program: Program) -> tuple[str, list[Program]] | None:
 
 
 def compared(program: Program, event: Event, budget: int) -> tuple[Any, Any] | None:
-    """Return the values of both sides of a relation for an event; None where an expression is none."""
+    """Return the values of both sides of a relation for an event; None if an expression is not a relation."""
     tree = program.tree
     while isinstance(tree, Paren):
         tree = tree.inner

@@ -1,4 +1,4 @@
-"""Text -> syntax tree, with errors that say line, column and what was expected.
+"""Text -> syntax tree, with errors that state line, column and the expected token.
 
 Lark does the work with the grammar of `cel.lark`; its LALR parser keeps its own stack, so no text makes Python recurse.
 The tree is built as the parser goes.
@@ -47,7 +47,7 @@ RESERVED: Final = frozenset(
     "as break const continue else for function if import let loop package namespace return var void while".split()
 )
 
-#: Stands for every literal that is out of range by its length alone.
+#: Represents every literal that is out of range by its length.
 BEYOND_64_BITS: Final = 2**64
 
 #: Each macro with the numbers of arguments after its variables.
@@ -108,7 +108,7 @@ def _place(source: str, offset: int) -> At:
 
 
 def offset_of(source: str, at: At) -> int:
-    """Return where in *source* a line and a column are."""
+    """Return the offset in *source* of a line and a column."""
     start = 0
     for _ in range(at[0] - 1):
         start = source.index("\n", start) + 1
@@ -165,7 +165,7 @@ def _syntax_error(source: str, error: UnexpectedInput) -> CelError:
     keyword = re.match(r"(true|false|null|in)(?![_a-zA-Z0-9])", rest)
     if keyword:
         return _error(f"unexpected `{keyword[1]}`, a keyword; as the name of a field it is quoted with backticks", at)
-    # What is allowed by the lexer is what some value could be followed by, not the one at hand.
+    # The lexer allows a token that could follow some value, which may differ from the present one.
     accepts = error.interactive_parser.accepts() if error.interactive_parser else error.allowed  # type: ignore[no-untyped-call]
     return _error(f"unexpected `{shown(rest[:1])}`; {_meant(source, at) or f'expected {_in_words(set(accepts or ()))}'}", at)
 

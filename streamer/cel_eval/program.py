@@ -28,7 +28,7 @@ class Program:
         tree: its syntax tree (`streamer.cel_eval.tree`), names resolved.
         variables: the parts of the event that it reads: some of `data`, `before`, `collection`, `tenant`, `type`, `topic`, `ts`.
         fields: each path that it reads, its root first: `("data", "user", "country")`; of a computed path the constant beginning.
-        remarks: what a linter may say about it.
+        remarks: findings for a linter.
         calls: the functions registered in Python that it calls.
         start: begins an evaluation; `Run`, or that of the portable evaluator.
     """
@@ -57,13 +57,13 @@ class Program:
 @final
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a program came to.
+    """The result of a program.
 
     Attributes:
         verdict: true, false, error or unknown.
         reason: why it is an error; None otherwise.
         detail: the same in words.
-        cost: units used, also where that was more than the budget.
+        cost: units used, also if that was more than the budget.
     """
 
     verdict: Verdict
@@ -115,10 +115,10 @@ def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
 
 
 def constant_verdict(program: Program, budget: int) -> Verdict | None:
-    """Return what a program comes to for every event; None where that depends on the event, or is not proven.
+    """Return the program's verdict if it is the same for every event; None if it depends on the event, or is not proven.
 
-    It is evaluated for an event of which nothing is known: what comes out then comes out for every event, since true and
-    false absorb what is unknown and anything else of it stays unknown.
+    It is evaluated for an event whose parts are all unknown: the result applies to every event, because true and false absorb
+    unknowns and any other unknown part stays unknown.
     """
     if program.calls or not program.variables <= {"data", "before"}:
         return None

@@ -1,8 +1,8 @@
 """Timestamps and durations: their texts and the parts of a date, in whole nanoseconds.
 
 Texts are read and written as Google's C++ runtime does (fractions in 0, 3, 6 or 9 digits). A duration is in int64
-nanoseconds, as in cel-go and as the conformance suite wants it. Python's datetime is not used for arithmetic: it knows
-microseconds only, and no year 0, which a local time may reach.
+nanoseconds, as in cel-go and as the conformance suite requires. Python's datetime is not used for arithmetic: it has only
+microseconds, and lacks the year 0, which a local time may reach.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _shown(text: str) -> str:
 
 
 def timestamp_part(value: Timestamp, name: str, zone: str) -> int | Failure:
-    """Return what `getFullYear`, `getMonth`... say in a time zone: an IANA name or an offset as `-02:30`; `""` is UTC."""
+    """Return the result of `getFullYear`, `getMonth`... in a time zone: an IANA name or an offset as `-02:30`; `""` is UTC."""
     offset = _offset(value, zone)
     if isinstance(offset, Failure):
         return offset
@@ -177,7 +177,7 @@ def _offset(value: Timestamp, zone: str) -> int | Failure:
         return -seconds if match[1] == "-" else seconds
     if match is not None or zone not in _zones():
         return Failure(CelReason.BAD_VALUE, f"{_shown(zone)} is no time zone")
-    # Rules of zones do not change in the first and the last days of all time, where datetime would leave its range.
+    # Rules of zones do not change in the first and the last days of all time, in which datetime would leave its range.
     moment = min(max(value.ns, EARLIEST + 2 * DAY), LATEST - 2 * DAY) // SECOND
     offset = _zone(zone).utcoffset(datetime.fromtimestamp(moment, UTC).astimezone(_zone(zone)))
     return 0 if offset is None else int(offset.total_seconds())

@@ -109,7 +109,7 @@ class Logic:
 @final
 @dataclass(slots=True, eq=False)
 class Ternary:
-    """`condition ? then : ...`, the branches in order, then what holds otherwise."""
+    """`condition ? then : ...`, the branches in order, then the value of the last else."""
 
     branches: list[tuple[At, Node, Node]]
     otherwise: Node
@@ -162,10 +162,10 @@ class Method:
 @final
 @dataclass(slots=True, eq=False)
 class Macro:
-    """`all`, `exists`, `exists_one`, `filter`, `map`, `transformList`, `transformMap` over what stands before it.
+    """`all`, `exists`, `exists_one`, `filter`, `map`, `transformList`, `transformMap` over the preceding value.
 
-    *names* are one or two variables, with their places; *condition* and *result* are None where the macro has none.
-    The checker writes down the *slot* of the first variable.
+    *names* are one or two variables, with their places; *condition* and *result* are None if the macro has none. The checker sets
+    the *slot* of the first variable.
     """
 
     at: At
@@ -182,7 +182,7 @@ Step: TypeAlias = Select | Index | Method | Macro
 @final
 @dataclass(slots=True, eq=False)
 class Chain:
-    """A value and what is done with it, step by step: `.name`, `[key]`, `.method(..)`, `.macro(..)`."""
+    """A value and the steps applied to it: `.name`, `[key]`, `.method(..)`, `.macro(..)`."""
 
     base: Node
     steps: list[Step]
@@ -196,7 +196,7 @@ Node: TypeAlias = Literal | Ident | Paren | ListLiteral | MapLiteral | Unary | O
 
 
 def constant_path(node: Node) -> tuple[str, ...] | None:
-    """Return the constant path, from a part of the event, with which a resolved *node* begins; None where it begins with none."""
+    """Return the constant path, from a part of the event, with which a resolved *node* begins; None without such a path."""
     base, steps = (node.base, node.steps) if isinstance(node, Chain) else (node, [])
     if not isinstance(base, Ident) or not isinstance(base.meaning, Variable):
         return None

@@ -1,4 +1,4 @@
-"""Static types of expressions, as far as the checker knows them, and the overloads of operators and functions."""
+"""Static types of expressions, as far as the checker derives them, and the overloads of operators and functions."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ VARIABLES: Final[Mapping[str, Type]] = {
 """The parts of an event, as an expression sees them (semantics.md section 4)."""
 
 
-#: Of a list in a list in a list... so much is known; what is further inside is `dyn`. A chain of macros is one level of the
-#: source, however deep its result is, and types are compared and hashed by recursion.
+#: The known depth of a list in a list in a list...; deeper types are `dyn`. A chain of macros is one level of the source, however
+#: deep its result is, and types are compared and hashed by recursion.
 MAX_TYPE_DEPTH: Final = 16
 
 
@@ -94,7 +94,7 @@ def _may_be_null(kind: Type) -> bool:
 
 
 def join_elements(types: Sequence[Type]) -> Type:
-    """Return the type of the elements of a literal: `dyn` where they differ."""
+    """Return the type of the elements of a literal: `dyn` if they differ."""
     joined = types[0] if types else DYN
     for kind in types[1:]:
         joined = join(joined, kind) or DYN
@@ -177,7 +177,7 @@ METHODS: Final[Mapping[str, list[Overload]]] = {
 
 
 def resolve(overloads: Sequence[Overload], args: Sequence[Type]) -> Type | None:
-    """Return the type of the result: None where no overload takes *args*, `dyn` where it depends on what a `dyn` will be."""
+    """Return the type of the result: None if no overload accepts *args*, `dyn` if it depends on the value of a `dyn`."""
     plain = [replace(arg, nullable=False) for arg in args]
     results = {result for params, result in overloads if len(params) == len(args) and all(map(_takes, params, plain))}
     return None if not results else results.pop() if len(results) == 1 else DYN

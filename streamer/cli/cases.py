@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Report(StrEnum):
-    """How results are told."""
+    """The format of results."""
 
     text = "text"
     json = "json"
@@ -50,9 +50,9 @@ def command(
     default_tenant: str | None,
     soft_delete: str | None,
 ) -> None:
-    """Test subscriptions: match the events of cases, and compare who wants them with who is expected to.
+    """Test subscriptions: match the events of cases, and compare the matches with the expected ones.
 
-    The options win over what a file of cases says.
+    The options override the settings of a file of cases.
     """
     from streamer.engine.cases import run
 
@@ -88,7 +88,7 @@ def _read(name: str, report: Report) -> CaseFile:
     from streamer.engine.cases import BOUNDS, read_cases
 
     with opened(name) as source:
-        # One byte more than is read tells that there are more.
+        # One byte more than the limit shows that there are more.
         text = b"".join(iter(lambda: source.read(BOUNDS.max_bytes + 1), b""))[: BOUNDS.max_bytes + 1]
     try:
         return read_cases(text, shown_name(name), Path() if name == "-" else Path(name).parent)
@@ -97,7 +97,7 @@ def _read(name: str, report: Report) -> CaseFile:
 
 
 def _refuse(bulk: BulkConfigError, report: Report) -> NoReturn:
-    """Print all that is wrong with a file, and end."""
+    """Print all errors of a file, and end."""
     for error in bulk.errors:
         note(str(error))
         if report is Report.github:

@@ -1,6 +1,6 @@
 """The commands `streamer config`: arguments in, text out.
 
-What reads configurations is imported where it is used: pydantic takes longer to import than most commands to run.
+Modules that read configurations are imported on use: pydantic takes longer to import than most commands to run.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def check(file: str, report: FaultFormat) -> None:
 
 
 def _show_error(error: ConfigError, file: str, report: FaultFormat) -> None:
-    """Print what is wrong with a configuration file, or with a variable or a file of subscriptions that belongs to it."""
+    """Print the errors of a configuration file, or of a variable or a file of subscriptions that belongs to it."""
     if report is FaultFormat.json:
         show_json({name: getattr(error, name) for name in ("source", "line", "column", "place", "reason")})
     elif report is FaultFormat.github:
-        # GitHub knows lines of files; a variable is told of at the configuration that it overrides.
+        # GitHub marks lines of files; an error of a variable is shown at the configuration that it overrides.
         at = file if error.line is None else error.source or file
         said = ConfigError(error.reason, place=error.place, source=error.source if at != error.source else None)
         show(annotation(str(said), file=at, line=error.line, column=error.column))
@@ -64,7 +64,7 @@ def _show_error(error: ConfigError, file: str, report: FaultFormat) -> None:
 )
 @FILE
 def show_command(file: str) -> None:
-    """Print the configuration in force, defaults included, and where each value comes from."""
+    """Print the current configuration, defaults included, and the source of each value."""
     from streamer.config.show import show as show_config
 
     try:

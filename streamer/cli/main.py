@@ -211,7 +211,7 @@ def stats(
     default_tenant: str | None,
     soft_delete: str | None,
 ) -> None:
-    """Tell what the engine holds, and for each collection what its filter stops; EVENTS are matched first, where given."""
+    """Show the engine's contents, and for each collection the effect of its filter; with EVENTS, match them first."""
     if events is None and (plot or history):
         fail("--plot and --history show what happens while EVENTS are matched; name a file of them, or -")
     if plot is not None:
@@ -282,7 +282,7 @@ def explain(
     default_tenant: str | None,
     soft_delete: str | None,
 ) -> None:
-    """Tell why a subscription matches an event, or why not: each condition, the value seen, the outcome."""
+    """Explain why a subscription matches an event, or why not: each condition, the value seen, the outcome."""
     check_names(tenant, collection)
     setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=event)
     engine = setup.engine_with(id)
@@ -313,7 +313,7 @@ def plan(
     report: PlainFormat,
     default_tenant: str | None,
 ) -> None:
-    """Tell how each subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual."""
+    """Show how each subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual."""
     setup = set_up(config, subscriptions, default_tenant=default_tenant)
     engine = setup.engine() if id is None else setup.engine_with(id)
     for number, each in enumerate([id] if id is not None else engine):
@@ -357,7 +357,7 @@ def lint(
 ) -> None:
     """Find subscriptions that can never match, always match, are duplicates, are slow, surprise, or are probably mistaken.
 
-    With --events, find the fields, collections and types as well that subscriptions ask for and no event has.
+    With --events, also find the fields, collections and types that subscriptions use and no event has.
     """
     from streamer.engine.lint import in_order
 
@@ -457,7 +457,7 @@ def save_snapshot(
     default_tenant: str | None,
     soft_delete: str | None,
 ) -> None:
-    """Check subscriptions, and write them with all options as a snapshot; what was there before is replaced at once."""
+    """Check subscriptions, and write them with all options to a snapshot, which replaces an existing file at once."""
     engine = set_up(config, subscriptions, layout, default_tenant, soft_delete).engine()
     try:
         engine.save(file)
@@ -487,7 +487,7 @@ def index(
     most: int,
     default_tenant: str | None,
 ) -> None:
-    """Print the index: partitions, segments, buckets, what each asks of an event, and where it leads."""
+    """Print the index: partitions, segments, buckets, the condition of each, and the next bucket."""
     show(set_up(config, subscriptions, default_tenant=default_tenant).engine().dump(most).rstrip("\n"))
 
 
@@ -504,7 +504,7 @@ def main() -> None:
                 from click.shell_completion import shell_complete
 
                 sys.exit(shell_complete(app, {}, "streamer", COMPLETE, instruction))
-            # Not with `app()`, which handles Ctrl-C and a closed reader in its own way.
+            # Without `app()`, which handles Ctrl-C and a closed reader in its own way.
             with app.make_context("streamer", sys.argv[1:]) as context:
                 app.invoke(context)
         except click.ClickException as error:

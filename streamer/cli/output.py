@@ -39,7 +39,7 @@ class PlainFormat(StrEnum):
 
 
 class FaultFormat(StrEnum):
-    """How what is wrong is printed."""
+    """The format of printed errors."""
 
     text = "text"
     json = "json"
@@ -105,14 +105,14 @@ def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callabl
 
 
 def _may_be_shown(out: TextIO) -> bool:
-    """Tell whether what is written there comes to the terminal, or may: whatever reads a pipe may print it."""
+    """Return whether this output reaches the terminal, or may: the reader of a pipe may print it."""
     if out.closed:
         return False
     return out.isatty() or not stat.S_ISREG(os.fstat(out.fileno()).st_mode)
 
 
 class _Line:
-    """The last line of a terminal, which shows progress; what is printed meanwhile comes above it."""
+    """The last line of a terminal, which shows progress; other output meanwhile appears above it."""
 
     _CLEAR: Final = "\r\x1b[2K"
 
@@ -127,7 +127,7 @@ class _Line:
         self._shown = True
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Clear the line."""
         if self._shown:
             self._shown = False
             self._terminal.write(self._CLEAR)

@@ -25,7 +25,7 @@ ENDINGS = (".png", ".svg", ".pdf")
 @click.argument("history", metavar="HISTORY", help="Samples, as `stats --history` writes them.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path), help="The picture: .png, .svg, .pdf.")
 def plot(history: str, file: Path) -> None:
-    """Draw how the filters did over time: what passed, what was stopped, keys, and rebuilds with their reasons."""
+    """Draw the history of the filters: passed and stopped events, keys, and rebuilds with their reasons."""
     from streamer.metrics.history import read_history
 
     check_plot(file)
@@ -39,7 +39,7 @@ def plot(history: str, file: Path) -> None:
 
 
 def check_plot(file: Path) -> None:
-    """Say at once what would make drawing fail in the end, and end the program."""
+    """Report at once any reason for which drawing would fail at the end, and end the program."""
     if file.suffix.lower() not in ENDINGS:
         fail(f"{file}: expected a name that ends in {', '.join(ENDINGS)}")
     check_writable(file)
@@ -48,7 +48,7 @@ def check_plot(file: Path) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Say at once that a file could not be written in the end, and end the program."""
+    """Report at once if a file could not be written at the end, and end the program."""
     try:
         check_target(file)
     except OSError as error:
@@ -56,12 +56,12 @@ def check_writable(file: Path) -> None:
 
 
 def draw(samples: Sequence[Sample], file: Path) -> None:
-    """Draw, or say why not and end the program."""
+    """Draw, or print an error and end the program."""
     from streamer.metrics.plot import plot as plot_samples
 
     try:
         with warnings.catch_warnings():
-            # A name in letters that the font has not got: the picture says so itself, by boxes.
+            # The font lacks the letters of a name: the picture shows boxes, so a warning is unnecessary.
             warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
             plot_samples(samples, file)
     except ValueError as error:

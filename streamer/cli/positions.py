@@ -16,7 +16,7 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, show
 
 @click.group(name="positions", short_help="Look after the positions of sources.", no_args_is_help=True)
 def app() -> None:
-    """List where sources were confirmed, and let one that was renamed continue where it was."""
+    """List the confirmed positions of sources, and let a renamed source continue at its old position."""
 
 
 @app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
@@ -24,7 +24,7 @@ def app() -> None:
 @DATA_DIR
 @PLAIN_FORMAT
 def list_command(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
-    """List where each source is, also while the service runs."""
+    """List the position of each source, also while the service runs."""
     from streamer.service.store.opened import beside
 
     try:
@@ -48,7 +48,7 @@ def list_command(config: str | None, data_dir: Path | None, report: PlainFormat)
 @CONFIG
 @DATA_DIR
 def move(old: str, new: str, dry_run: bool, config: str | None, data_dir: Path | None) -> None:
-    """Continue source NEW where OLD was confirmed, and show what changes. The service must not run meanwhile.
+    """Continue source NEW at the confirmed position of OLD, and show the changes. Stop the service first.
 
     A partition that both have gets the position of OLD. Dead letters of OLD's records become NEW's.
     """

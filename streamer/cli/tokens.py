@@ -1,4 +1,4 @@
-"""`streamer tokens`: who may use the API of a service."""
+"""`streamer tokens`: the tokens for the API of a service."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def app() -> None:
 def create(
     tenant: str | None, scopes: Sequence[str], name: str, output: Path | None, file: Path | None, config: str | None
 ) -> None:
-    """Create a token, and print it: once, since the file has a hash of it alone."""
+    """Create a token, and print it: once, because the file has only its hash."""
     from streamer.service.api import tokens
 
     made = None
     try:
         if output is not None:
-            # Before the token is one: what cannot be written is asked for again, and leaves no token that nobody has.
+            # Before the token exists: if the file cannot be written, no unknown token is left behind, and the user tries again.
             made = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         token, text = tokens.create(_file(file, config), tenant, tuple(dict.fromkeys(scopes)), name)  # type: ignore[arg-type]
     except FileExistsError:

@@ -6,8 +6,8 @@ from typing import Final
 
 from streamer.config.loader import Place
 
-#: The places whose values, or all values below, may change. Everything else decides how subscriptions were compiled and indexed,
-#: or what was opened when the engine was made.
+#: The places whose values, or all values below, may change. Every other value decided how subscriptions were compiled and
+#: indexed, or was used when the engine was made.
 LIVE: Final[tuple[Place, ...]] = (
     ("matching", "batch_size"),
     ("matching", "bloom"),
@@ -16,7 +16,7 @@ LIVE: Final[tuple[Place, ...]] = (
     ("matching", "cel", "evaluation_timeout"),
     ("logging",),
 )
-#: Those that a service may change besides: an engine has no use for them.
+#: Those that a service may also change: an engine does not use them.
 SERVED: Final[tuple[Place, ...]] = (
     ("subscriptions",),
     ("sources",),
@@ -31,10 +31,10 @@ SERVED: Final[tuple[Place, ...]] = (
 
 
 def is_live(place: Place) -> bool:
-    """Tell whether the value at a place may change while an engine runs."""
+    """Return whether the value at a place may change while an engine runs."""
     return any(place[: len(live)] == live for live in LIVE)
 
 
 def is_served(place: Place) -> bool:
-    """Tell whether the value at a place may change while a service runs."""
+    """Return whether the value at a place may change while a service runs."""
     return is_live(place) or any(place[: len(live)] == live for live in SERVED)

@@ -1,4 +1,4 @@
-"""A configuration as text: what is in force and where each value comes from; the table of all fields; the JSON Schema."""
+"""A configuration as text: the current values and the source of each; the table of all fields; the JSON Schema."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def show(loaded: Loaded) -> str:
 
 
 def values(loaded: Loaded) -> Iterator[tuple[Place, Any, list[str]]]:
-    """Yield each place, its value as a file has it, and where it comes from; of a section `SECTION`, and from nowhere."""
+    """Yield each place, its value as in a file, and its source; an empty section is `SECTION`, without a source."""
     return _values(loaded, loaded.config, loaded.config.model_dump(mode="json"), ())
 
 
@@ -60,7 +60,7 @@ def _values(loaded: Loaded, section: Section, found: Mapping[str, Any], above: P
 
 
 def _value(value: Any) -> str:
-    """Write a value as YAML, on one line: text as it stands where YAML reads it as text, else as JSON, which is YAML too."""
+    """Write a value as YAML, on one line: as plain text if YAML reads it as text, else as JSON, which is YAML too."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and read_yaml(value.encode(), "")[0].value == value:
         return value
     return json.dumps(value, ensure_ascii=True)

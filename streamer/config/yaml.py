@@ -11,7 +11,7 @@ further documents are refused at their position.
 Plain words are read as YAML 1.2 (its core schema) reads them, not as 1.1 does: `no`, `on` and `22:22` are text, `1e3` is a
 number. A number with a leading zero, octal in 1.1 and decimal in 1.2, is refused.
 
-Cost: linear in a text of at most `Bounds.max_bytes`, and no more than `Bounds.max_values` events of it.
+Cost: linear in a text of at most `Bounds.max_bytes`, with at most `Bounds.max_values` parser events.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import yaml
 from streamer.errors import BulkConfigError, ConfigError
 from streamer.model import is_unicode
 
-#: Of a file. The settings of an engine fit many times.
+#: Limit of a file. The settings of an engine fit many times.
 MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 32
 MAX_VALUES: Final = 2_000
-#: Of a scalar, in characters.
+#: Limit of a scalar, in characters.
 MAX_TEXT: Final = 4 * 1024
 
 _NULL: Final = frozenset(("", "~", "null", "Null", "NULL"))
@@ -94,13 +94,13 @@ def read_yaml(text: bytes, name: str, bounds: Bounds = Bounds()) -> tuple[Node, 
     """Read one YAML document.
 
     Args:
-            name: the name of the text in errors.
+        name: the name of the text in errors.
 
-        Returns:
-            The document, null for an empty text, and all errors in it; each refused value is null.
+    Returns:
+        The document, null for an empty text, and all errors in it; each refused value is null.
 
-        Raises:
-            BulkConfigError: the text is not YAML, or exceeds the bounds, so the rest cannot be checked.
+    Raises:
+        BulkConfigError: the text is not YAML, or exceeds the bounds, so the rest cannot be checked.
     """
     reader = _Reader(name, bounds)
     try:

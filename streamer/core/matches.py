@@ -1,8 +1,8 @@
-"""What a core hands out for an event and for a line: `Matches`, a lazy sequence over packed hits, and `LineResult`.
+"""A core's results for an event and for a line: `Matches`, a lazy sequence over packed hits, and `LineResult`.
 
-The native core makes these objects itself: a call of a class of Python takes as long as a short event does.
+The native core makes these objects itself: calling a Python class takes as long as matching a short event.
 
-Invariant: `Matches` pins the state of the engine in which the match began, so what it says never changes, whatever is added or
+Invariant: `Matches` pins the state of the engine in which the match began, so its content never changes, whatever is added or
 removed meanwhile. Drop it to release that state.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Matches(Sequence[Match]):
     """The subscriptions that match one event, each once, in no promised order (semantics.md 7.6).
 
-    A sequence of `Match`: `len()`, truth, iteration, indexing, slicing. `in` asks for a subscription id.
+    A sequence of `Match`: `len()`, truth, iteration, indexing, slicing. `in` checks for a subscription id.
     Pickled, it becomes a plain list of `Match`.
     """
 
@@ -85,7 +85,7 @@ class Matches(Sequence[Match]):
 
 
 def packed(matches: Matches) -> Hits:
-    """Return what matches stand on, for who reads many of them without an object for each."""
+    """Return the hits of matches, for code that reads many of them without an object for each."""
     return matches._hits
 
 

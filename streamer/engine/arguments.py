@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def check_positive(name: str, value: int) -> None:
-    """Refuse an argument that is no whole number from 1 on. Raises TypeError and ValueError."""
+    """Refuse an argument that is not a whole number from 1 up. Raises TypeError and ValueError."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is an integer, not {type(value).__name__}")
     if value < 1:
@@ -24,7 +24,7 @@ def check_positive(name: str, value: int) -> None:
 
 
 def several(given: Iterable[T]) -> Iterable[T]:
-    """Refuse one where several are expected: a string would give its characters, a mapping its names, a table its columns."""
+    """Refuse one value if several are expected: a string would yield its characters, a mapping its names, a table its columns."""
     if isinstance(given, str | bytes | bytearray | memoryview | Mapping | Subscription):
         raise TypeError(f"expected several in a list or another iterable, not a single {type(given).__name__}")
     if hasattr(given, "columns") and (rows := _rows(given)) is not None:
@@ -35,7 +35,7 @@ def several(given: Iterable[T]) -> Iterable[T]:
 
 
 def _rows(table: object) -> str | None:
-    """Return what gives the rows of a table of pandas, polars, pyarrow or Spark as mappings; None for what is no table."""
+    """Return the call that yields the rows of a table of pandas, polars, pyarrow or Spark as mappings; None for another type."""
     # By what they have: a table of a library that is not installed cannot come.
     for method, call in (
         ("to_dicts", ".to_dicts()"),

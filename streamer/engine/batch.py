@@ -14,7 +14,7 @@ from streamer.engine.lines import LineSource, read_blocks
 from streamer.errors import BulkSubscriptionError, EventError, SubscriptionError
 from streamer.events.reading import EventSource
 
-#: Events of a stream that are matched at once where nobody says: more gain little, and wait longer for their results.
+#: The default number of events of a stream that are matched at once: more gain little, and wait longer for their results.
 AT_ONCE: Final = 100
 #: As many lines for each of several threads: starting one costs as much as matching a hundred.
 AT_ONCE_A_THREAD: Final = 2000
@@ -30,7 +30,7 @@ def match_lines(
     at_once: int,
     threads: int,
 ) -> Iterator[LineResult]:
-    """Match lines as they are read, up to *at_once* together; nothing waits for a line that has not come yet."""
+    """Match lines as they are read, up to *at_once* together, without waiting for a line that has not arrived yet."""
     batches = _batches(core, source, options, (tenant, collection, threads), at_once)
     # Natively no Python runs for a line: else this would take longer than a loop over `match`.
     return chain.from_iterable(batches)
@@ -87,7 +87,7 @@ def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *,
     try:
         changes = core.write(chain.from_iterable(read()), mode, skip=skip)
     except BulkSubscriptionError as bulk:
-        # Made anew, since its message spells the indexes out.
+        # Made again, because its message spells out the indexes.
         raise BulkSubscriptionError(number_lines(bulk.errors)) from None
     number_lines(changes.errors)
     return changes

@@ -222,11 +222,11 @@ def read_cases(text: bytes, name: str, directory: Path) -> CaseFile:
     """Read a file of cases.
 
     Args:
-            name: the path of the text, for errors.
-            directory: base of the relative paths in it.
+        name: the path of the text, for errors.
+        directory: base of the relative paths in it.
 
-        Raises:
-            BulkConfigError: the file has faults; the error lists all of them.
+    Raises:
+        BulkConfigError: the file has faults; the error lists all of them.
     """
     root, errors = read_yaml(text, name, BOUNDS)
     reader = _Reader(name, directory, root, errors)

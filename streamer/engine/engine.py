@@ -63,7 +63,7 @@ class Engine:
     Pickles its options and subscriptions. Supports `len()`, `in` for an id, and iteration over ids in order of adding.
 
     Args:
-        layout: where an event has its parts: an `EventLayout`, the name of a preset, or a mapping as `from_dict` reads it.
+        layout: the places of an event's parts: an `EventLayout`, the name of a preset, or a mapping as `from_dict` reads it.
         default_tenant: tenant of events and subscriptions that name none; with None, a missing tenant is an error.
         topic_dialect: dialect of topic patterns in subscriptions that do not set it: `amqp`, `mqtt` or `nats` (semantics.md
             section 6).
@@ -235,8 +235,8 @@ class Engine:
         Raises:
             ConfigError: this engine was made without a configuration.
             BulkConfigError: the configuration has faults, or changes settings that need a new engine. The error lists all of
-                them; nothing was changed.
-            OSError: the file cannot be read; nothing was changed.
+                them; the engine is unchanged.
+            OSError: the file cannot be read; the engine is unchanged.
         """
         if self._configured is None:
             raise ConfigError("this engine was made without a configuration; Engine.from_config makes one that can reload")
@@ -265,7 +265,7 @@ class Engine:
             replace: replace a subscription with the same id, if there is one.
 
         Raises:
-            SubscriptionError: the subscription is invalid; nothing was changed.
+            SubscriptionError: the subscription is invalid; the engine is unchanged.
             DuplicateSubscriptionError: the engine has its id already, and *replace* is not set.
         """
         try:
@@ -297,7 +297,7 @@ class Engine:
             on_error: `raise`, or `skip` to add the good ones and return the bad in `Changes.errors`.
 
         Raises:
-            BulkSubscriptionError: some are bad; `errors` lists each with index, id, place and reason. Nothing was changed.
+            BulkSubscriptionError: some are bad; `errors` lists each with index, id, place and reason. The engine is unchanged.
         """
         return self._written(self._core.write(several(subscriptions), "replace" if replace else "add", skip=skips(on_error)))
 
@@ -308,13 +308,13 @@ class Engine:
             source: a path, bytes, or a binary file object; gzip and zstd are recognised.
 
         Raises:
-            BulkSubscriptionError: some are bad; nothing was changed.
+            BulkSubscriptionError: some are bad; the engine is unchanged.
         """
         mode: Mode = "replace" if replace else "add"
         return self._written(write_lines(self._core, source, self._options, mode, skip=skips(on_error)))
 
     def remove(self, subscription_id: str) -> Changes:
-        """Remove one subscription. An unknown id changes nothing and returns false changes: `if engine.remove(id):`."""
+        """Remove one subscription. An unknown id has no effect and returns a false result: `if engine.remove(id):`."""
         return self._written(self._core.remove(selection([subscription_id], None, None, None)))
 
     def remove_many(
@@ -345,7 +345,7 @@ class Engine:
         """Replace all subscriptions of the engine by exactly these, in one step.
 
         Raises:
-            BulkSubscriptionError: some are bad; nothing was changed.
+            BulkSubscriptionError: some are bad; the engine is unchanged.
         """
         return self._written(self._core.write(several(desired), "apply"))
 
@@ -549,7 +549,7 @@ class Engine:
         *,
         threads: int | None = None,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Return the names of the events of an Arrow array and where they belong, without matching them.
+        """Return id, tenant, collection and type of the events of an Arrow array, without matching them.
 
         Metrics do not count these events. Arguments and errors are those of `match_arrow`.
 
@@ -632,7 +632,7 @@ class Engine:
         return plan
 
     def dump(self, max_subscriptions: int = 1000) -> str:
-        """Print how the subscriptions are stored: partitions, segments, buckets, the condition of each, and where it leads.
+        """Print how the subscriptions are stored: partitions, segments, buckets, the condition of each, and the next bucket.
 
         The reference has no index, and prints the conditions of each subscription.
 
@@ -656,8 +656,8 @@ class Engine:
         Args:
             events: real events; those that cannot be read are skipped. With events, lint also reports fields, collections and
                 types that subscriptions use and none of the events has.
-            tenant: of the events, as in `match`.
-            collection: of the events, as in `match`.
+            tenant: tenant of the events, as in `match`.
+            collection: collection of the events, as in `match`.
             max_events: examine at most this many; about 5,000 take a second.
         """
         check_positive("max_events", max_events)

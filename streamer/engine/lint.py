@@ -1,4 +1,4 @@
-"""What `Engine.lint` finds besides what its core proves: probable mistakes, and what never occurs in events."""
+"""The findings of `Engine.lint` in addition to its core's: probable mistakes, and values that never occur in events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mistakes(engine: Engine) -> list[Finding]:
-    """Return what is probably a mistake, in order of adding."""
+    """Return the probable mistakes, in order of adding."""
     options = engine._options
     return [
         Finding(FindingCode.PROBABLE_MISTAKE, members["id"], reason)
@@ -28,7 +28,7 @@ def mistakes(engine: Engine) -> list[Finding]:
 
 
 def each_held(engine: Engine) -> Iterator[tuple[Held, Mapping[str, Any]]]:
-    """Yield each subscription as it is held, and its members as JSON has them, in order of adding."""
+    """Yield each subscription in its stored form, and its members as JSON, in order of adding."""
     return ((held, _members(held)) for held in engine._core.given(Selection()))
 
 
@@ -37,7 +37,7 @@ def in_order(engine: Engine, *found: Iterable[Finding]) -> list[Finding]:
     findings = [each for some in found for each in some]
     concerned = {each.subscription_id for each in findings}
     place = {name: number for number, name in enumerate(engine) if name in concerned}
-    # What was removed meanwhile comes last.
+    # Subscriptions that were removed meanwhile come last.
     return sorted(findings, key=lambda each: place.get(each.subscription_id, math.inf))
 
 

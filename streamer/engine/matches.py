@@ -12,10 +12,10 @@ from streamer.errors import EventError
 
 @final
 class BatchMatches(Sequence[Matches | EventError]):
-    """What several events matched, in their order: `Matches`, or the `EventError` in a bad event's place, with its `index`.
+    """The matches of several events, in their order: `Matches`, or the `EventError` in a bad event's place, with its `index`.
 
-    A sequence that makes each `Matches` when it is asked for, so that events whose matches nobody looks at cost no object of
-    Python. Pickled, it becomes a plain list.
+    A sequence that makes each `Matches` on access, so that events whose matches you never read cost no Python object. Pickled, it
+    becomes a plain list.
     """
 
     __slots__ = ("_results",)

@@ -1,4 +1,4 @@
-"""An engine's metrics, as its user sees them. Nothing of Prometheus is imported before it is asked for."""
+"""An engine's metrics, as its user sees them. Prometheus is imported on first use."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class EngineMetrics:
         collections: int = 20,
         tenants: bool = False,
     ) -> Registration:
-        """Put the engine on a registry, which reads it when it is scraped.
+        """Put the engine on a registry, which reads it during a scrape.
 
-        It is held weakly: an engine that is dropped is gone from there.
+        The registry refers to it weakly: a dropped engine disappears from there.
 
         Args:
             registry: by default prometheus_client's own.
@@ -37,7 +37,7 @@ class EngineMetrics:
             tenants: label by tenant too, and count pairs of tenant and collection.
 
         Returns:
-            What takes it off again.
+            The registration, which removes it again.
 
         Raises:
             ValueError: the registry has an engine of this name.
@@ -51,15 +51,15 @@ class EngineMetrics:
         )
 
     def mirror(self, *, name: str | None = None, collections: int = 20, tenants: bool = False, interval: float = 1.0) -> Mirror:
-        """Copy the engine's numbers to where prometheus_client's multiprocess mode finds them, every *interval* seconds.
+        """Copy the engine's numbers to the files of prometheus_client's multiprocess mode, every *interval* seconds.
 
         Args:
-            name: the value of the label `engine`: the same in each process that holds the same; by default `1`.
+            name: the value of the label `engine`: the same in each process with the same subscriptions; by default `1`.
             collections: as of `register`.
             tenants: as of `register`.
 
         Returns:
-            What stops it.
+            The mirror, which stops on `close()`.
 
         Raises:
             RuntimeError: this process is not in multiprocess mode.

@@ -1,4 +1,4 @@
-"""What a record of a wire format does not carry, though nothing stands in its place (semantics.md section 1, "Formats").
+"""Values that a record of a wire format does not carry, although it has no placeholder (semantics.md section 1, "Formats").
 
 Contract: a value that the record may not carry is unknown, never null and never missing. Only what the record itself shows makes
 a blank value known.
@@ -13,14 +13,14 @@ from streamer.model import REST, BeyondFloat64, Pointer
 
 #: Connectors of Debezium that write whole rows, so that a null in one is a null.
 WHOLE: Final = frozenset(("db2", "mariadb", "mongodb", "mysql", "oracle", "sqlserver"))
-#: What Debezium writes for a value that it does not have, in a column that may not be null; as well as zero, false and nothing.
+#: Debezium's replacements for a missing value, in a column that may not be null; also zero, false and the empty text.
 BLANKS: Final = frozenset(
     (
         *("0", "AA==", "{}", "[]", "P0D", "PT0S", "1970-01-01", "1970-01-01Z", "00:00:00Z", "00:00:00.000000Z"),
         *("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z", "00000000-0000-0000-0000-000000000000"),
     )
 )
-#: Members that name a key wherever they stand: the record itself does not say which columns are its key.
+#: Members that name a key at any depth: the record itself does not show which columns are its key.
 KEYS: Final = ("id", "_id")
 #: A primary key of MySQL has at most this many columns.
 _MOST_KEY_COLUMNS: Final = 16
@@ -58,7 +58,7 @@ def is_blank(value: Any) -> bool:
 
 
 def column_defaults(schema: Any) -> Mapping[str, Any]:
-    """Return the defaults of columns, as the schema of Kafka Connect has them that stands beside a payload."""
+    """Return the defaults of columns, from the schema of Kafka Connect that comes with a payload."""
     before = next((field for field in _fields(schema) if field.get("field") == "before"), None)
     return {str(column.get("field")): column["default"] for column in _fields(before) if "default" in column}
 
@@ -94,7 +94,7 @@ def _connector(record: Record, document_at: Pointer) -> Any:
 
 
 def _dms_delete(record: Record) -> Iterator[Pointer]:
-    """Yield what AWS DMS may not carry of a deleted row: it writes the key, and null for the rest or nothing."""
+    """Yield the members that AWS DMS may not carry of a deleted row: it writes the key, and null or no value for the rest."""
     if record.before is None or record.before_at is None:
         if record.data is not None and record.data_at is not None:
             yield from ((*record.data_at, name) for name, value in record.data.items() if value is None)
@@ -123,7 +123,7 @@ def _maxwell_delete(record: Record) -> Iterator[Pointer]:
 def _has_all_columns(record: Record, unchanged: list[str]) -> bool:
     """Whether a row shows that it has all columns, and not only those that `binlog_row_image=MINIMAL` writes: key and changes."""
     assert record.data is not None
-    # No column of a key is null, a document, or true or false.
+    # Columns of a key are never null, a document, or true or false.
     if len(unchanged) > _MOST_KEY_COLUMNS or any(
         record.data[name] is None or isinstance(record.data[name], bool | list | Mapping) for name in unchanged
     ):

@@ -159,7 +159,7 @@ class EventLayout:
           the commit time in the database, else the connector's `ts_ms`. It has no id, tenant and topic. `before` is partial,
           Debezium's placeholders of an unavailable value are unknown, and so are values that a delete of PostgreSQL may not
           carry; documents may be JSON in a string, as MongoDB's are. Tables of one name in several schemas or databases are one
-          collection; a template for `collection` tells them apart (docs/engine.md). Truncates (`t`), messages (`m`) and records
+          collection; a template for `collection` distinguishes them (docs/engine.md). Truncates (`t`), messages (`m`) and records
           without a change are ignored: heartbeats, transactions, changes of the schema.
         - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` has only the changed columns. Columns
           that an update or delete lacks may not have been written. Changes of tables and databases are ignored.

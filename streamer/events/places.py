@@ -1,4 +1,4 @@
-"""Where a JSON Pointer leads in a parsed event (RFC 6901)."""
+"""Resolve a JSON Pointer in a parsed event (RFC 6901)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def resolve(value: Any, pointer: Pointer) -> tuple[bool, Any]:
 
 
 def substitute(value: Any, pointer: Pointer, new: Any) -> Any:
-    """Return a copy with the value at a pointer replaced, sharing all else; objects on the way are made where there are none."""
+    """Return a copy with the value at a pointer replaced, sharing the rest; missing objects of the path are created."""
     if not pointer:
         return new
     token, rest = pointer[0], pointer[1:]
@@ -38,7 +38,7 @@ def is_prefix(short: Pointer, long: Pointer) -> bool:
 
 
 def covers(unknown: Pointer, place: Pointer, value: Any) -> bool:
-    """Tell whether an unknown in *value* hides what stands at a place."""
+    """Return whether an unknown in *value* hides the value at a place."""
     if unknown[-1:] != (REST,):
         return is_prefix(unknown, place)
     return len(place) >= len(unknown) and is_prefix(unknown[:-1], place) and not resolve(value, place[: len(unknown)])[0]

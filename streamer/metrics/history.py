@@ -3,7 +3,7 @@
 ```
 sample  {"at": 12.0, "events": …, "filters": [{"tenant": …, "collection": …, "asked": …, "no": …, …}], "rebuilds": […]}
    │
-      ▼      full: every second one is dropped, and the next are taken half as often
+   ▼      full: every second one is dropped, and the next are taken half as often
 [ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ]  ──►  [ ▪   ▪   ▪   ▪ ]  ──►  …
 ```
 

@@ -3,10 +3,10 @@
 Each of the most queried filters has one column:
 
 ```
-      passed without a match          ──── measured since the last rebuild, with its interval   ─ ─ threshold   ······ fp_rate
-      stopped by phase 1              ──── share of the events between two samples
-      keys                            ──── in the filter   ─ ─ room   ▒▒▒ of removed subscriptions
-                                        ┆ rebuilds, with their reason, run through all three
+   passed without a match          ──── measured since the last rebuild, with its interval   ─ ─ threshold   ······ fp_rate
+   stopped by phase 1              ──── share of the events between two samples
+   keys                            ──── in the filter   ─ ─ room   ▒▒▒ of removed subscriptions
+                                     ┆ rebuilds, with their reason, run through all three
 ```
 
 Matplotlib is imported on use, and never its global state (`pyplot`): an embedding program has its own.

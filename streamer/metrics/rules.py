@@ -21,11 +21,11 @@ class Recording:
 @final
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A rule that calls somebody. What to do then stands under its name in `RUNBOOK`.
+    """An alert rule. `RUNBOOK` has the instructions under its name.
 
     Attributes:
-        wait: how long *expr* must hold, as Prometheus writes durations.
-        severity: `critical` where matches may be lost or late, else `warning`.
+        wait: how long *expr* must be true, as Prometheus writes durations.
+        severity: `critical` if matches may be lost or late, else `warning`.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Alert:
 
     @property
     def runbook(self) -> str:
-        """Where the runbook has it, in the project's folder."""
+        """Return its place in the runbook, in the project's folder."""
         return f"{RUNBOOK}#{self.name.lower()}"
 
 
@@ -80,7 +80,7 @@ _WHERE: Final = f"{_WHO}, collection {{{{ $labels.collection }}}}"
 ALERTS: Final = (
     Alert(
         "StreamerIsDown",
-        # Whatever the jobs are called: a target that told of an engine within a day.
+        # Whatever the names of the jobs: a target that exported engine metrics within a day.
         f"up == 0 and on (job, instance) present_over_time({names.BUILD.sample}[1d])",
         "5m",
         "critical",

@@ -32,8 +32,8 @@ class Server:
     """Serves `/metrics` and `/healthz` until it is closed; a context manager.
 
     Attributes:
-        port: where it listens.
-        url: of the metrics.
+        port: the port that it listens on.
+        url: address of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry, port: int, addr: str, close: Callable[[], None]) -> None:
@@ -75,7 +75,7 @@ class _HttpServer(ThreadingMixIn, WSGIServer):
 @final
 class _Handler(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Log nothing."""
+        """Suppress the log line of each request."""
 
 
 def _pages(metrics: WSGIApplication) -> WSGIApplication:
@@ -126,7 +126,7 @@ def serve(
         if not is_on():
             ProcessCollector(registry=registry)
     if is_on():
-        # Any process tells of all.
+        # Any process reports all of them.
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         close = mirror(engine, name=name, collections=collections, tenants=tenants).close
     else:
@@ -135,7 +135,7 @@ def serve(
         return Server(registry, port, addr, close)
     except (OSError, OverflowError) as error:
         close()
-        # A port that cannot be is no OSError, and no error of a socket names it.
+        # An invalid port does not raise OSError, and errors of a socket do not name it.
         reason = f"cannot listen at {addr}, port {port}: {getattr(error, 'strerror', None) or error}"
         raise OSError(getattr(error, "errno", None), reason) from None
     except BaseException:

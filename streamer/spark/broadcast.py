@@ -53,7 +53,7 @@ class Held:
     """A verified copy of a snapshot, in a directory that only this process writes.
 
     Attributes:
-        directory: of the copy.
+        directory: directory of the copy.
         file: the copy.
         bytes: size of the copy in bytes.
     """
@@ -69,11 +69,11 @@ class Broadcast:
     """A snapshot that every worker of a session can open.
 
     Attributes:
-        digest: of the contents, options included.
+        digest: digest of the contents, options included.
         held: the copy that Spark carries.
         subscriptions: number of subscriptions.
         bytes: size of the file in bytes.
-        options: of `Engine`, for reading events.
+        options: options of `Engine`, for reading events.
         guards: the file with a portable Bloom filter for each section; None without `prune`.
         functions: Python functions that its cel-python expressions may call; files never contain them.
     """
@@ -92,7 +92,7 @@ class Broadcast:
         return self.held.file.name
 
     def take_back(self, spark: SparkSession) -> None:
-        """Release what was shipped for this job; files that nothing else uses are removed, as far as Spark allows it."""
+        """Release the files of this job; those without another use are removed, as far as Spark allows it."""
         release(spark, self.held.file, self.guards)
 
 

@@ -108,7 +108,8 @@ class CogroupOptions:
         subscriptions_in_place: hot parts with at most this many subscriptions together travel to every machine, and their events
             stay where they are.
         fp_rate: share of the events without a match that a filter lets pass.
-        partitions: of the shuffle; by default `spark.sql.shuffle.partitions`; adaptive execution joins small ones.
+        partitions: number of partitions of the shuffle; by default `spark.sql.shuffle.partitions`; adaptive execution joins small
+            ones.
         prune: False sends all events to the parts of their tenant and collection, without the filters.
 
     Raises:
@@ -139,7 +140,7 @@ class Prepared:
 
     Attributes:
         texts: the subscriptions, in a column `text`.
-        options: of `Engine`.
+        options: options of `Engine`.
         parts: the file with the parts and their filters, which Spark carries.
         grouped: the file contains the parts compiled, and events stay where they are; *salts* and *touched* are then empty.
         splits: each (tenant, collection) that has more than one part.
@@ -161,7 +162,7 @@ class Prepared:
     touched: bytes = b""
 
     def take_back(self, spark: SparkSession) -> None:
-        """Release what was shipped for this job; files that nothing else uses are removed, as far as Spark allows it."""
+        """Release the files of this job; those without another use are removed, as far as Spark allows it."""
         release(spark, self.parts, self.snapshot)
 
 
@@ -181,7 +182,7 @@ def prepare(
     *,
     grouped: bool = False,
 ) -> Prepared:
-    """Count subscriptions and events: four jobs, and none of them fetches either.
+    """Count subscriptions and events, in four jobs that run on the cluster.
 
     Args:
         grouped: events stay where they are (grouped.py), so they are not counted.

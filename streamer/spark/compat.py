@@ -2,11 +2,11 @@
 
 | | 3.5 | 4.0 | from 4.1 on |
 |---|---|---|---|
-| a file for the workers | of the context (`addFile`) | of the session (`addArtifacts`) | of the session |
+| a file for the workers | belongs to the context (`addFile`) | to the session (`addArtifacts`) | to the session |
 | a DataFrame of Arrow | through rows | `createDataFrame` | `createDataFrame` |
-| a function of SQL | through pandas | through pandas | of Arrow |
+| a function of SQL | through pandas | through pandas | through Arrow |
 | DataFrames of Spark Connect | a class of their own | a subclass of the one class | a subclass |
-| over Connect, a file for the workers of a micro-batch | none | of the session | of the session |
+| over Connect, a file for the workers of a micro-batch | impossible | of the session | of the session |
 
 The code checks an ability if it can, and the version only if it cannot.
 """
@@ -112,7 +112,7 @@ def _java_hash(text: str) -> int:
 def texts_frame(spark: SparkSession, texts: list[str]) -> DataFrame:
     """Return a DataFrame of texts, in a column `text`."""
     if VERSION < (4, 0):
-        # Connect verifies nothing, and rejects the argument.
+        # Connect does not verify schemas, and rejects the argument.
         more: dict[str, Any] = {} if is_connect(spark) else {"verifySchema": False}
         return spark.createDataFrame([(text,) for text in texts], "text string", **more)
     return spark.createDataFrame(pa.table({"text": pa.array(texts, pa.string())}))

@@ -1,11 +1,11 @@
-"""What runs in workers when subscriptions change while a stream runs: each batch of rows says which snapshot it is for.
+"""The workers' code for subscriptions that change while a stream runs: each batch of rows names its snapshot.
 
 ```
  one row: snapshot, path ─ broadcast, once a micro-batch ─┐
  events ──────────────────────────────────────────────────┴─ cross join ─► events, each with the same snapshot ─► matches
 ```
 
-Invariant: rows of one Arrow batch are of one micro-batch, so its first row speaks for all.
+Invariant: rows of one Arrow batch are of one micro-batch, so its first row has the snapshot of all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streamer.spark.opened import KEPT_OPEN, Opened
 from streamer.spark.versions import find
 from streamer.spark.worker import Batches, Output, Pass, Tallies, match_rows, named
 
-#: Columns beside an event's.
+#: Columns in addition to an event's.
 SNAPSHOT: Final = "snapshot"
 PATH: Final = "_streamer_path"
 REFUSED: Final = "_streamer_refused"
@@ -32,7 +32,7 @@ _HELD: Final[OrderedDict[tuple[str, str, str, str], Opened]] = OrderedDict()
 
 
 def by_looking(path: str) -> Callable[[Batches], Batches]:
-    """Return what finds the snapshot that holds now: a row for each row given, of which there is one."""
+    """Return the function that finds the current snapshot: it returns a row for each input row, and there is one."""
 
     def look_for_snapshot(batches: Batches) -> Batches:
         for batch in batches:
@@ -70,8 +70,8 @@ def _held(path: str, digest: str, backend: str, functions: Carried | None) -> Op
     opened = _HELD.get(key)
     if opened is None:
         opened = Opened(path, functions)
-        # What the file holds now need not be what it held when the micro-batch began, unless it is kept as versions are. This is
-        # asked when it is open: asked before, it could be replaced in between.
+        # The file may have changed since the micro-batch began, unless it is kept as versions are. This check comes after
+        # opening: before it, the file could be replaced in between.
         if read_directory(path).digest != digest:
             raise SnapshotError("it was replaced while a micro-batch read it; the batch is to be repeated", path=path)
         _HELD[key] = opened

@@ -40,16 +40,16 @@ class Given:
 
     @classmethod
     def of(cls, spark: SparkSession, source: Subscriptions, options: dict[str, Any]) -> Self:
-        """Look at what was given, and hold it still where it is a snapshot.
+        """Check the subscriptions, and copy a snapshot so that it cannot change.
 
         Args:
-            options: of `Engine`, by name; an engine and a snapshot have their own, which must not be others.
+            options: options of `Engine`, by name; an engine and a snapshot have their own, which must not differ.
 
         Raises:
-            ConfigError: options that cannot be, or are not those of the engine or snapshot.
-            SnapshotError: a snapshot that is damaged.
-            OSError: a path that cannot be read.
-            TypeError: a source of another kind.
+            ConfigError: options are invalid, or differ from those of the engine or snapshot.
+            SnapshotError: a snapshot is damaged.
+            OSError: a path cannot be read.
+            TypeError: a source has another type.
         """
         if options.get("default") is not None:
             raise ConfigError("events of a DataFrame are JSON already", place="default")
@@ -68,7 +68,7 @@ class Given:
             if is_snapshot:
                 copy = broadcast.hold_any(spark, source)
                 held = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
-                # No file holds functions.
+                # Files never contain functions.
                 functions = options.pop("cel_functions", None)
                 _same(options, held, "the snapshot")
                 held["cel_functions"] = Functions(functions)
@@ -81,7 +81,7 @@ class Given:
         return cls(spark, source, _travelling(options))
 
     def size(self) -> tuple[int, str]:
-        """Return how many bytes the texts take, about, and what was looked at."""
+        """Return the approximate size of the texts in bytes, and a description of the source."""
         if isinstance(self.source, Engine):
             return 0, "the engine is on the driver already"
         if isinstance(self.source, broadcast.Held):
@@ -94,7 +94,7 @@ class Given:
         return row["bytes"], "the DataFrame"
 
     def engine(self) -> Engine:
-        """Hold them all on the driver; one that was given is that engine. Raises SubscriptionError."""
+        """Load all of them on the driver; a given engine is returned as it is. Raises SubscriptionError."""
         source = self.source
         if isinstance(source, Engine):
             return source

@@ -44,12 +44,12 @@ def texts_of(source: DataFrame, subscription_col: str | None = None, extra: Extr
     """Return subscriptions as JSON, in a column `text`.
 
     Args:
-            subscription_col: the column of whole subscriptions; None if that is the only one, or if each member has a column.
-            extra: treatment of columns that are not members.
+        subscription_col: the column of whole subscriptions; None if that is the only one, or if each member has a column.
+        extra: treatment of columns that are not members.
 
-        Raises:
-            ValueError: a column is missing or ambiguous; or a column is not a member, and *extra* forbids it or its name
-                resembles that of a member without a column.
+    Raises:
+        ValueError: a column is missing or ambiguous; or a column is not a member, and *extra* forbids it or its name
+            resembles that of a member without a column.
     """
     if subscription_col is not None:
         name = field_of(source, subscription_col).name

@@ -1,4 +1,4 @@
-"""Paths of this machine, however they are written. Nothing here imports PySpark."""
+"""Paths of this machine, however they are written. This module does not import PySpark."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 from streamer.core.snapshot import path_of
 from streamer.errors import ConfigError
 
-#: As Hadoop reads a path: `file:/a` and `file:///a` are one, and what has no scheme is of the default file system.
+#: As Hadoop reads a path: `file:/a` and `file:///a` are one, and a path without a scheme is of the default file system.
 URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/]*)(?=/|$)|(?=/))(?P<path>.*)", re.I | re.S)
 
 
 def local_path(text: str) -> str | None:
-    """Return a place as a path of this machine; None for what is elsewhere."""
+    """Return a place as a path of this machine; None for another file system."""
     url = URL.fullmatch(text)
     if url is None:
         return text
@@ -26,11 +26,11 @@ def on_driver(path: str | os.PathLike[str], instead: str = "give the subscriptio
     """Return the path of subscriptions that is one of this machine; `file:///a` is `/a`.
 
     Args:
-        instead: what to do where it cannot be had here.
+        instead: the advice for a path that is not on this machine.
 
     Raises:
-        ConfigError: it is of another file system.
-        TypeError: what is no path as text.
+        ConfigError: the path is of another file system.
+        TypeError: the path is not a path as text.
     """
     text = path_of(path)
     local = local_path(text)

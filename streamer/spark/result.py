@@ -40,7 +40,7 @@ class SparkMatches:
             print(result.rejected.count())
 
     Attributes:
-        outcomes: matches, rejected events and counts of one pass; the column `kind` tells them apart.
+        outcomes: matches, rejected events and counts of one pass; the column `kind` distinguishes them.
         strategy: `broadcast` or `cogroup`.
         reason: why this strategy was chosen.
         version: digest of the snapshot that travels; None under cogroup.

@@ -31,28 +31,28 @@ def register(
     backend: _backend.Backend | None = None,
     cel_functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Any:
-    """Make a function of SQL that returns the ids of the subscriptions that want an event, null for one that cannot be read.
+    """Register a function of SQL that returns the ids of the matching subscriptions of an event, null for an unreadable event.
 
     ```sql
     SELECT value, streamer_match(value) AS wanted_by FROM events
     ```
 
-    Its argument is a string; cast binary to one. It holds the subscriptions as they are now: register again for later ones. A
-    worker has the lists of about 65,536 matches at once, whatever the engine's `batch_size` is.
+    Its argument is a string; cast binary to one. It has the subscriptions of the moment: register again for later ones. A worker
+    has the lists of about 65,536 matches at once, whatever the engine's `batch_size` is.
 
     Args:
         subscriptions: an engine, or the path of a snapshot on the driver.
-        name: of the function.
+        name: name of the function.
         backend: as of `match_events`.
-        cel_functions: what the snapshot's expressions for cel-python may call; an engine has its own.
+        cel_functions: Python functions that the snapshot's cel-python expressions may call; an engine has its own.
 
     Returns:
         The function, for columns of DataFrames.
 
     Raises:
-        TypeError: *subscriptions* of another kind.
-        SnapshotError: a file that is none, or damaged, or calls a function that is not given.
-        ConfigError: a function that cannot travel, or a path of another file system.
+        TypeError: *subscriptions* has another type.
+        SnapshotError: the file is not a snapshot, is damaged, or calls a function that is missing.
+        ConfigError: a function cannot travel, or a path is of another file system.
     """
     if not isinstance(subscriptions, Engine | str | os.PathLike):
         raise TypeError(
@@ -74,7 +74,7 @@ def _function(file: str, backend: _backend.Backend, given: Carried | None) -> An
 
 
 def ids_of(snapshot: Opened, events: pa.Array) -> Iterator[pa.ListArray]:
-    """Yield for each event a list of ids, null where it was rejected, empty where it was ignored: of some events at a time."""
+    """Yield lists of ids for a few events at a time: null if the event was rejected, empty if it was ignored."""
     start = 0
     while start < len(events):
         result = match_some(snapshot.engine, events.slice(start), snapshot.meet)
@@ -83,7 +83,7 @@ def ids_of(snapshot: Opened, events: pa.Array) -> Iterator[pa.ListArray]:
 
 
 def _lists(result: ArrowMatches) -> pa.ListArray:
-    # Matches come by event: how many each has says where its list ends.
+    # Matches come by event: the number of matches of each gives the end of its list.
     counted = pc.value_counts(result.matches.column("row"))
     numbers = dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
     ends: list[int | None] = list(accumulate((numbers.get(row, 0) for row in range(result.events.num_rows)), initial=0))

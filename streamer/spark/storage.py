@@ -3,7 +3,7 @@
 ```
 s3a://bucket/versions/            a folder of this driver
    0000000002-b81d….snapshot        0000000002-b81d….snapshot     fetched once, while it is the same
-      0000000003-77e6….snapshot   ─►   0000000003-77e6….snapshot     a bad one is fetched, too, and the one before it
+   0000000003-77e6….snapshot   ─►   0000000003-77e6….snapshot     a bad one is fetched, too, and the one before it
 ```
 
 So code that reads paths of this machine (versions.py, the engine) reads the fetched files, with all its guarantees. The layer is

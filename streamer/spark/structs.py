@@ -7,13 +7,13 @@
 | timestamp | RFC 3339 in UTC, always with six digits of a second: `"2026-11-22T10:15:30.123456Z"` |
 | timestamp_ntz, date | without an offset: `"2026-11-22T10:15:30.123456"`, `"2026-11-22"` |
 | binary | base64 |
-| null | null, at every depth: a member that is there |
+| null | null, at every depth: the member exists |
 | map | an object of its keys as text |
 
-Texts of six digits each are in order as the times are. Whatever the session says of time zones and formats, these are the same.
+Texts of six digits sort like their times. They do not depend on the session's time zone and formats.
 
-Rejected: a conversion in the workers (they would take the rows over as Arrow's structs, and Spark's own `to_json` is compiled
-with the rest of its plan); nulls left out (`exists` could not tell a null column from one that a source does not carry).
+Rejected: a conversion in the workers (they would get the rows as Arrow's structs, and Spark's own `to_json` is compiled with the
+rest of its plan); nulls left out (`exists` could not distinguish a null column from one that a source does not carry).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-#: Of `to_json`, so that nothing depends on the session.
+#: Options of `to_json` that make it independent of the session.
 _OPTIONS: Final = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -43,12 +43,12 @@ _OPTIONS: Final = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "dateFormat": "yyyy-MM-dd",
 }
-#: Keys of maps whose text is their value; of others Spark writes how it holds them, as the address of bytes.
+#: Keys of maps whose text is their value; for others Spark writes their internal form, such as the address of bytes.
 _KEYS: Final = (StringType, IntegralType, DecimalType, BooleanType)
 
 
 def is_object(kind: DataType) -> bool:
-    """Tell whether a type is one that `text_of` takes."""
+    """Return whether `text_of` accepts a type."""
     # PySpark 3.5 has no class of variants.
     return isinstance(kind, StructType | MapType) or kind.typeName() == "variant"
 
@@ -57,7 +57,7 @@ def text_of(value: Column, kind: DataType, name: str) -> Column:
     """Return JSON of a column of structs, maps or variants; null of null.
 
     Raises:
-        TypeError: a map in it has keys that no text stands for; *name* says where.
+        TypeError: a map in it has keys without a text; *name* is the place.
     """
     _check(kind, name)
     return F.to_json(value, _OPTIONS)

@@ -3,9 +3,9 @@
 ```
  subscriptions/                       subscriptions.snapshot            replaced: `engine.save(path)`
    0000000001-3f2a9c1e04b7.snapshot   .subscriptions.snapshot.versions/
-      0000000002-b81d00c27aa1.snapshot     3f2a9c1e...  b81d00c2...        copies of good ones
-      0000000003-77e6bd915c02.snapshot     current                         names the last of them, and its source file
-      ▲ the last good one by name          ▲ used if the file itself is bad, missing, or half written
+   0000000002-b81d00c27aa1.snapshot     3f2a9c1e...  b81d00c2...        copies of good ones
+   0000000003-77e6bd915c02.snapshot     current                         names the last of them, and its source file
+   ▲ the last good one by name          ▲ used if the file itself is bad, missing, or half written
 ```
 
 A path is a *file* that is replaced, or a *directory* of versions that are only ever added (`publish`). In both cases the returned

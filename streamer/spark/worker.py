@@ -53,7 +53,7 @@ REJECTION: Final = ("event", "code", "detail", "position")
 COUNTS: Final = ("events", "matched", "matches", "rejected", "ignored", "pruned", "shuffled")
 RESERVED: Final = frozenset({"kind", *MATCHES, *REJECTION, *COUNTS})
 
-#: The name of the column of events on its way to a worker.
+#: The name of the column of events in a worker's input.
 EVENT: Final = "_streamer_event"
 
 #: Rows of a result that are made at once, plus the rest of the last event's. Fewer cost more, because Spark's thread and the
@@ -78,9 +78,9 @@ class Pass:
     """The settings of one pass over the events.
 
     Attributes:
-        event_col: the column of events.
+        event_col: the events' column.
         keep: columns that matches and rejected events carry.
-        want: `matches`, `rejected` (matching is skipped), or `all`: both and counts; the column `kind` tells them apart.
+        want: `matches`, `rejected` (matching is skipped), or `all`: both and counts; the column `kind` distinguishes them.
         fail: the first event that cannot be read ends the job.
         backend: the backend that a worker must run.
         batch_size: at most this many events are matched at once; None for the engine's setting, or else as many as make
@@ -114,7 +114,7 @@ def columns(want: Want, *, keep_event: bool) -> tuple[str, ...]:
 
 
 def inner(count: int) -> list[str]:
-    """Return the names of *count* kept columns on their way to a worker."""
+    """Return the names of *count* kept columns in a worker's input."""
     return [f"_streamer_{n}" for n in range(count)]
 
 

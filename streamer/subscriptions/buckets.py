@@ -12,13 +12,13 @@ data.amount > 100    range48 100..104 … 124..128, range52 128..256 … , range
 amount 5000          carries range48 4864..5120, range52 4096..8192, range56 2..2^16, range60 2..2^256
 ```
 
-Invariant: the order of two numbers is never turned round, whether they are int, uint or float. An integer goes to the nearest
-float64. That may make two numbers equal, and so a bucket too large. It never puts a number on the other's wrong side. So a
-number within the bounds lies in one of the buckets, and what is in none of them is not within the bounds.
+Invariant: the order of two numbers is never reversed, whether they are int, uint or float. An integer is rounded to the nearest
+float64. That may make two numbers equal, and so a bucket too large, but never puts a number on the other's wrong side. So a
+number within the bounds lies in one of the buckets, and a number outside of all of them is not within the bounds.
 
-Cost: at most seven probes for a number, mostly two to four, since only sizes in use are asked. A range has 10 to 40 buckets,
-most of them shared with other ranges of its field. Rejected: one bucket of the range's own size, which for a range with one
-bound is everything; a table of the bounds in use, which each filter would have to carry.
+Cost: at most seven probes for a number, mostly two to four, because only sizes in use are probed. A range has 10 to 40 buckets,
+most of them shared with other ranges of its field. Rejected: one bucket of the range's own size, which for a range with one bound
+covers all numbers; a table of the bounds in use, which each filter would have to carry.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from collections.abc import Iterator
 
 #: Sizes of buckets, as how many of the 64 bits are cut off; each is 16 times the one before.
 SHIFTS = (36, 40, 44, 48, 52, 56, 60)
-#: Where a range of many times its own size begins and ends is told to a sixteenth of a power of two.
+#: The ends of a range that spans many times its own size are rounded to a sixteenth of a power of two.
 _COARSEST_EDGE = 48
-#: A range is cut into at most so many buckets of the finest size that serves it.
+#: The most buckets of a range, in the finest size that serves it.
 _PARTS = 16
 _STEP = 16
 _SIGN = 1 << 63
@@ -52,7 +52,7 @@ def bucket(number: int | float, shift: int) -> int:
 
 
 def buckets(low: int | float | None, high: int | float | None) -> Iterator[tuple[int, int]]:
-    """Yield pairs of shift and bucket that together hold every number between two bounds; None is an open one."""
+    """Yield pairs of shift and bucket that together contain every number between two bounds; None is an open one."""
     first = 0 if low is None else code(low)
     last = _ALL if high is None else code(high)
     if first > last:
@@ -61,7 +61,7 @@ def buckets(low: int | float | None, high: int | float | None) -> Iterator[tuple
     start = fine[0] if fine else _COARSEST_EDGE
     first, last = first >> start, last >> start
     for shift in SHIFTS[SHIFTS.index(start) :]:
-        # Whole buckets of the next size are left to it; what sticks out at either end is told here.
+        # Whole buckets of the next size are left to that size; the parts at either end are handled here.
         while first <= last and (first % _STEP or shift == SHIFTS[-1]):
             yield shift, first
             first += 1

@@ -59,14 +59,14 @@ def compile_subscription(
 
     Args:
         source: a `Subscription`, a mapping, or the JSON text of one.
-        default_tenant: of a subscription that names none; None where it must.
-        topic_dialect: of a topic pattern that names none.
+        default_tenant: tenant of a subscription that names none; None if it must name one.
+        topic_dialect: dialect of a topic pattern that does not name one.
         limits: bounds on its regexps, its pattern and its CEL expression.
-        programs: equal CEL expressions are compiled once and shared; it knows the functions and the evaluator of the engine.
+        programs: compiles equal CEL expressions once and shares them; it has the functions and the evaluator of the engine.
         default: converts values that JSON does not have, as in `json.dumps`.
 
     Raises:
-        SubscriptionError: the first thing that is wrong, with its place; PatternError and CelError for those parts.
+        SubscriptionError: the first fault, with its place; PatternError and CelError for those parts.
     """
     subscription = parse_subscription(source, default=default)
     try:

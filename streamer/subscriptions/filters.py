@@ -19,7 +19,7 @@ MAX_FIELD_BYTES: Final = 4096
 MAX_FIELD_STEPS: Final = 512
 
 _MEMBERS = ("field", "op", "value")
-#: Operators of other languages, which by their spelling alone would be taken for something else.
+#: Operators of other languages, whose spelling resembles another operator's.
 _SLIPS = {"=": "==", "===": "==", "<>": "!=", "!==": "!="}
 
 
@@ -32,9 +32,9 @@ class CompiledFilter:
         path: member names from `data` down, at least one.
         op: the operator.
         value: None for `changed`; a list for `in` and `not in`; a bool for `exists`.
-        place: where it stands in its subscription, as `filters[0]`.
+        place: its place in the subscription, as `filters[0]`.
         regexp: the compiled RE2 expression of `matches`; else None.
-        size: that of the regexp (docs/cel-cost.md).
+        size: size of the regexp (docs/cel-cost.md).
     """
 
     path: tuple[str, ...]
@@ -49,12 +49,12 @@ class CompiledFilter:
         return self.op.cel(self.path, self.value)
 
     def lower(self) -> Lowered:
-        """Return what an index may ask for in its place."""
+        """Return the clauses that an index may use instead."""
         return self.op.lower(self.path, self.value)
 
 
 def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]") -> Filter:
-    """Check the members of a filter, their types and that a value is there where the operator needs one.
+    """Check the members of a filter, their types, and that a value exists if the operator needs one.
 
     Raises:
         SubscriptionError: with the place of the member at fault.
@@ -97,7 +97,7 @@ def parse_filter(
     """Check a filter in full and return it ready to be evaluated or lowered.
 
     Raises:
-        SubscriptionError: with the place of what is wrong, as `filters[0].value[3]`.
+        SubscriptionError: with the place of the fault, as `filters[0].value[3]`.
     """
     given = read_filter(source, place=place)
     path = parse_path(given.field, place=f"{place}.field")
@@ -133,7 +133,7 @@ def parse_path(text: str, *, place: str = "filters[0].field") -> tuple[str, ...]
 
 
 def unknown_name(name: Any, known: tuple[str, ...], kind: str) -> str:
-    """Say that a name is unknown, with the nearest that is known, or all of them."""
+    """Return the error for an unknown name, with the nearest known one, or all of them."""
     if not isinstance(name, str):
         return f"a {kind} is named by a string, not {type_name(name)}"
     shown = name if len(name) <= 60 else f"{name[:60]}..."

@@ -1,6 +1,6 @@
-"""What a pattern may ask of one leaf: one frozen type for each kind of value in a pattern (semantics.md section 5).
+"""The conditions of a pattern on one leaf: one frozen type for each kind of value in a pattern (semantics.md section 5).
 
-Each prints as the pattern spells it. What they match is stated by `streamer.reference.patterns.matches_value`.
+Each prints as the pattern spells it. `streamer.reference.patterns.matches_value` defines their matches.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Exists:
 @final
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """No leaf, anywhere in the event."""
+    """The event has no such leaf."""
 
     def __str__(self) -> str:
         return '{"exists": false}'
@@ -187,7 +187,7 @@ def scalar_key(value: Scalar) -> tuple[str, Scalar]:
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the address that *text* is: no zone id, no leading zeros in IPv4; None where it is none."""
+    """Return the address that *text* is: without zone id, without leading zeros in IPv4; None if it is not an address."""
     if len(text) > 45 or "%" in text:
         return None
     try:
@@ -197,7 +197,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def parse_network(text: str) -> Network | None:
-    """Return the network that *text* is in CIDR notation. Bits of the host may be set. None where it is none."""
+    """Return the network that *text* is in CIDR notation. Bits of the host may be set. None if it is not a network."""
     base, slash, length = text.partition("/")
     address = parse_address(base)
     if address is None or not slash or re.fullmatch("0|[1-9][0-9]{0,2}", length, re.ASCII) is None:

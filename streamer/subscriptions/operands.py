@@ -20,19 +20,19 @@ MAX_VALUE_DEPTH: Final = 32
 #: As long as a CEL expression may be, so that a filter may be written as one.
 MAX_REGEXP_BYTES: Final = 16 * 1024
 
-#: More values than 16 MiB of JSON text can hold: a list may hold another twice, which holds another twice, and so on.
+#: More values than 16 MiB of JSON text can contain: a list may contain another twice, which contains another twice, and so on.
 MAX_VALUES: Final = 8 * 1024 * 1024
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What an operator takes.
+    """The operand of an operator.
 
     Attributes:
-        expected: it in words, for errors.
-        types: the JSON types that it takes, as JSON Schema calls them.
-        element: what each element must be, where the value is a list.
+        expected: its description, for errors.
+        types: the JSON types that it accepts, as JSON Schema calls them.
+        element: the description of each element, if the value is a list.
     """
 
     expected: str
@@ -40,7 +40,7 @@ class Operand:
     element: Operand | None = None
 
     def check(self, value: Any, place: str) -> None:
-        """Raise SubscriptionError, with the place, where the operator does not take *value*."""
+        """Raise SubscriptionError, with the place, if the operator does not accept *value*."""
         if _json_type(value) not in self.types:
             raise SubscriptionError(f"expected {self.expected}, not {type_name(value)}", place=place)
         if self.element is not None:
@@ -115,12 +115,12 @@ def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> An
 
 
 def no_json(value: object) -> str:
-    """Say that a value is of a type that JSON does not have, and what converts it."""
+    """Return the error for a value of a type that JSON does not have, and how to convert it."""
     return f"expected a JSON value, not {type_of(value)}; default= of the engine converts what JSON does not have"
 
 
 def check_text(text: str, *, place: str) -> None:
-    """Refuse half a surrogate pair, which no UTF-8 text can hold."""
+    """Refuse half a surrogate pair, which UTF-8 cannot encode."""
     if not is_unicode(text):
         raise SubscriptionError("a lone surrogate in a string", place=place)
 

@@ -1,4 +1,4 @@
-"""Where in a subscription something stands, as errors say it: `filters[0].op`, `pattern.data["a.b"][0].prefix`."""
+"""The place of a part in a subscription, in the form of error messages: `filters[0].op`, `pattern.data["a.b"][0].prefix`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 class Place(NamedTuple):
     """A path of names and indexes, linked from its end; the first step is the text of a place, often empty.
 
-    It is spelled only where there is an error: a million members below a long name cost nothing.
+    It is spelled only for an error: a million members below a long name cost no time.
     """
 
     outer: Place | None
@@ -32,5 +32,5 @@ class Place(NamedTuple):
                 text += f".{step}" if text else step
             else:
                 text += f"[{json.dumps(step, ensure_ascii=False)}]"
-        # A name may hold half a surrogate pair, and an error must be printable.
+        # A name may contain half a surrogate pair, and an error must be printable.
         return text.encode(errors="backslashreplace").decode()

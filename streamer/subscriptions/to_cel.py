@@ -5,7 +5,7 @@
     type in ['insert'] && topic != '' && (topic + '.').matches('^orders\\\\.(?:[^.]*\\\\.)*$') && .. && (data.n > 1)
 ```
 
-A pattern becomes a choice of an element in each array on the way, so that what lies in one array is asked of one element:
+A pattern becomes a choice of an element in each array of the path, so that conditions on one array apply to one element:
 
 ```
 {"data": {"l": {"a": [1], "b": [2]}}}
@@ -13,7 +13,7 @@ A pattern becomes a choice of an element in each array on the way, so that what 
         type(x1) == map && has(x1.a) && .. && type(x1) == map && has(x1.b) && ..)
 ```
 
-Invariant: an expression that is printed is true for the same events as the subscription; what CEL cannot say is an error.
+Invariant: a printed expression is true for the same events as the subscription; a part that CEL cannot express is an error.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from streamer.subscriptions.topics import SYNTAX, TopicPattern, Wild, parse_topi
 #: A subscription without conditions.
 EVERYTHING: Final = "true"
 
-#: How a text that is no literal is printed inside of a regexp of RE2.
+#: The characters of a literal text that a regexp of RE2 must escape.
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 #: One word of a topic, as a regexp.
 _WORD: Final = {
     "amqp": "[^.]*",
     "mqtt": r"[^/+#\x00]*",
-    # A token that is `*` or `>` is no topic's; any other may have them.
+    # A topic never contains a token `*` or `>`; a longer token may contain them.
     "nats": r"(?:[^.*>\x00 \t\n\f\r][^.\x00 \t\n\f\r]*|[*>][^.\x00 \t\n\f\r]+)",
 }
 
@@ -136,7 +136,7 @@ class _Printer:
         self._numbers = itertools.count(1)
 
     def conjunction(self, fields: Sequence[Field]) -> str:
-        """Print fields that must all hold, under one choice of array elements."""
+        """Print fields that must all be true, under one choice of array elements."""
         roots: dict[str, _Node] = {}
         for each in fields:
             document, names = self._place(each)
@@ -169,7 +169,7 @@ class _Printer:
         return " && ".join(steps)
 
     def _elements(self, value: str, node: _Node, depth: int) -> str:
-        """Print what a value, or an element of it where it is an array, must satisfy."""
+        """Print the condition on a value, or on an element of it if it is an array."""
         if depth == 0:
             conditions = [self._leaf(value, asked) for asked in node.fields]
             return " && ".join([*conditions, *([self._below(value, node)] if node.children else [])])

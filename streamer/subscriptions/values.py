@@ -1,6 +1,6 @@
-"""Values of any depth that a subscription carries: a private copy, and equality that tells `1`, `1.0` and `true` apart.
+"""Values of any depth in a subscription: a private copy, and equality that distinguishes `1`, `1.0` and `true`.
 
-All are loops, since what is given may be nested deeper than Python's stack, or in a circle.
+All are loops, because the values may be nested deeper than Python's stack, or in a circle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def unpacked(subscription: Subscription, pattern: Nodes, labels: Nodes) -> Subsc
 
 
 def _nodes(root: Any) -> Nodes:
-    """List a value and what it holds: a scalar as itself, a container as its type and the positions of its members."""
+    """List a value and its members: a scalar as itself, a container as its type and the positions of its members."""
     nodes: Nodes = []
     positions: dict[int, int] = {}
     pending = [root]
@@ -74,7 +74,7 @@ def _rebuilt(nodes: Nodes) -> Any:
 
 
 def same_subscription(one: Subscription, other: Subscription) -> bool:
-    """Tell whether two subscriptions say the same, member by member, numbers as spelled."""
+    """Return whether two subscriptions are equal, member by member, numbers as spelled."""
     return _same(_members(one), _members(other))
 
 
@@ -84,7 +84,7 @@ def _members(subscription: Subscription) -> dict[str, Any]:
 
 
 def _copy(value: Any) -> Any:
-    """Copy mappings as dicts, lists and tuples as lists, and what is of a subclass of a string or a number as that."""
+    """Copy mappings as dicts, lists and tuples as lists, and instances of a subclass of a string or a number as that type."""
     # With the original, so that no other object gets its id while this runs.
     copies: dict[int, tuple[Any, Any]] = {}
     pending: list[tuple[Any, Any]] = []

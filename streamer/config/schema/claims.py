@@ -57,7 +57,7 @@ class Claim:
 
     Attributes:
         field: the setting that names it, relative to the section; empty for the section as a whole.
-        says: the error for another section that uses the thing, too; `{}` is the name of this one.
+        says: the error for another section that uses the thing, too; `{}` is replaced by the name of this one.
     """
 
     field: _Steps
@@ -139,7 +139,7 @@ class Files(Thing):
     end: str = ""
 
     def has(self, name: str) -> bool:
-        """Tell whether a file of this name in the directory is one of them."""
+        """Return whether a file of this name in the directory is one of them."""
         is_long_enough = len(name) >= len(self.begin) + len(self.end)
         is_hidden = name.startswith(".") and not self.begin
         return is_long_enough and not is_hidden and name.startswith(self.begin) and name.endswith(self.end)
@@ -159,7 +159,7 @@ class Files(Thing):
         return any(directory == here and self.has(name) for directory, name in other.names) or self._links_to(other)
 
     def _links_to(self, file: File) -> bool:
-        """Tell whether a file that is elsewhere has a link among these."""
+        """Return whether a file in another directory has a link among these."""
         try:
             found = file.inode is not None and [entry for entry in os.scandir(self.directory) if self.has(entry.name)]
         except OSError:
@@ -192,7 +192,7 @@ class KafkaTopics(Thing):
     names: Sequence[str]
 
     def meets(self, other: Thing) -> bool:
-        """See `Thing`. Two patterns meet if they are equal: nobody can tell otherwise before there are topics."""
+        """See `Thing`. Two patterns meet if they are equal: other overlaps are unknown before there are topics."""
         if not isinstance(other, KafkaTopics) or self.brokers.isdisjoint(other.brokers):
             return False
         return any(
@@ -203,12 +203,12 @@ class KafkaTopics(Thing):
 @final
 @dataclass(frozen=True)
 class Named(Thing):
-    """Anything else, by what it is and its name: a replication slot, a consumer group, a standard stream.
+    """Any other thing, by its kind and name: a replication slot, a consumer group, a standard stream.
 
     Attributes:
         what: the kind of thing.
-        name: what tells it from others of its kind.
-        servers: where it is; things of two servers are two. Empty for things of this process.
+        name: unique within its kind.
+        servers: its servers; things of two servers are different. Empty for things of this process.
     """
 
     what: str
@@ -223,7 +223,7 @@ class Named(Thing):
 
 
 def _directory(path: Path) -> object:
-    """Return what tells a directory from others, by whatever name it is found."""
+    """Return a value that identifies a directory, under any of its names."""
     return _inode(path) or _resolved(path)
 
 

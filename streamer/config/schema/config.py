@@ -27,7 +27,7 @@ from streamer.model import Limits
 
 
 class Config(Section):
-    """All that an engine is made from; immutable. `Config.load` reads a file, `Config.from_dict` a mapping."""
+    """The whole configuration of an engine; immutable. `Config.load` reads a file, `Config.from_dict` a mapping."""
 
     model_config = ConfigDict(title="Streamer")
 
@@ -82,7 +82,7 @@ class Config(Section):
             environment: variables such as `STREAMER_MATCHING__BLOOM__FP_RATE`; by default those of the process, `{}` for none.
 
         Raises:
-            BulkConfigError: `errors` has all that is wrong, each with file, line and column or with its variable.
+            BulkConfigError: `errors` has all faults, each with file, line and column or with its variable.
             OSError: the file cannot be read.
         """
         from streamer.config.loader import load
@@ -91,10 +91,10 @@ class Config(Section):
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any]) -> Config:
-        """Make a configuration from a mapping, as a YAML file has it. The environment is left alone.
+        """Make a configuration from a mapping, as a YAML file has it. The environment is ignored.
 
         Raises:
-            BulkConfigError: `errors` has all that is wrong, each with its place.
+            BulkConfigError: `errors` has all faults, each with its place.
         """
         from streamer.config.loader import from_dict
 

@@ -1,4 +1,4 @@
-"""How matches get to sinks, and where the service keeps what it must not lose."""
+"""The delivery of matches to sinks, and the storage of data that the service must not lose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DATABASE: Final = "store.db"
 #: How the names of files end that are read in a directory that is watched.
 _WATCHED: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _DATA_DIR: Final = Path("streamer-data")
-#: So many shards there may be.
+#: The most shards.
 _SHARDS: Final = 1024
 
 
@@ -156,7 +156,7 @@ class Service(Section):
 
     @property
     def directory(self) -> Path:
-        """Where the store is, unless several processes share one."""
+        """Return the directory of the store, unless several processes share one."""
         return self.data_dir or _DATA_DIR
 
     def watched(self) -> list[Files]:

@@ -1,4 +1,4 @@
-"""What there is to tell of a job, written now and then: metrics and the report."""
+"""A job's metrics and report, written periodically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamer.spark.job.watch import Watch
 
 
 class Account:
-    """Writes what there is to tell, now and then: metrics and the report."""
+    """Writes the metrics and the report of a job periodically."""
 
     EVERY: Final = 5.0
 
@@ -47,7 +47,7 @@ class Account:
             self._folder.cleanup()
 
     def write(self, *, force: bool = False) -> None:
-        """Write each file that was asked for, if it is time."""
+        """Write each requested file, if it is time."""
         if not force and time.monotonic() < self._due:
             return
         self._due = time.monotonic() + self.EVERY
@@ -58,7 +58,7 @@ class Account:
                 file.write(render(self.report()).encode())
 
     def report(self) -> Report:
-        """Return what there is to tell."""
+        """Return the report so far."""
         counts = self._counts
         points = self.watch.points if self.watch is not None else _rates(counts.batches)
         return Report(

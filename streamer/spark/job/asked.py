@@ -74,7 +74,7 @@ class Asked:
     engine: Mapping[str, Any] = field(default_factory=dict)
 
     def matching(self) -> dict[str, Any]:
-        """What `match_events` is told."""
+        """The arguments of `match_events`."""
         return {
             "event_col": self.event_col,
             "keep": self.keep,
@@ -108,8 +108,8 @@ def out_place(text: str, given: Format | None, options: Mapping[str, str]) -> Pl
 
 
 def rejected_place(named: str | None, out: Place) -> Place | None:
-    """Return where rejected events go: written with the options of what is written."""
-    # What is of files of one format is so, too.
+    """Return the place of rejected events: written with the options of the output."""
+    # If the output is files of one format, so are the rejected events.
     like = out.format if out.format not in (Format.kafka, Format.table) else None
     if named is not None:
         given = Format.kafka if named.startswith("kafka:") else Format.table if is_name(named) else like
@@ -153,10 +153,10 @@ _OF_SPARK: Final = frozenset({"--events", "--out", "--rejected", "--checkpoint"}
 
 
 def check_apart(asked: Asked, layout: str | None, spelt: Callable[[str], str] = str) -> None:
-    """Refuse places of which one would be written into, or over, another.
+    """Refuse places if the job would write one into, or over, another.
 
     Args:
-        spelt: tells of a place that Spark reads or writes how it is written in full.
+        spelt: returns the full form of a place that Spark reads or writes.
     """
     read = {"--events": asked.events.address, "--subscriptions": asked.subscriptions, "--layout": layout}
     written = {

@@ -93,7 +93,7 @@ class Counts(Collector):
             self.succeeded = time.time()
 
     def end(self) -> None:
-        """Say that all is done, and went well."""
+        """Record that the job ended with success."""
         self.ended, self.succeeded = time.monotonic(), time.time()
 
     @property
@@ -127,7 +127,7 @@ class Counts(Collector):
         return [_family(metric) for metric in METRICS]
 
     def collect(self) -> Iterator[Family]:
-        """Yield what is counted now."""
+        """Yield the present counts."""
         parts = self.parts()
         for metric, name in ((EVENTS, "events"), (MATCHED, "matched"), (MATCHES, "matches"), (PRUNED, "pruned")):
             series: Counter[str] = Counter()
@@ -152,18 +152,18 @@ class Counts(Collector):
         return part.collection if part.collection in self._series else "other"
 
     def registry(self) -> CollectorRegistry:
-        """Return a registry with these alone."""
+        """Return a registry with only these metrics."""
         registry = CollectorRegistry()
         registry.register(self)
         return registry
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write them as text, in the place of what was there. Raises OSError."""
+        """Write the metrics as text, replacing an existing file. Raises OSError."""
         with replacing(path) as file:
             file.write(generate_latest(self.registry()))
 
     def serve(self, port: int, addr: str = "127.0.0.1") -> tuple[int, Any]:
-        """Serve them until what is returned beside the port is shut down. Raises OSError."""
+        """Serve the metrics; return the port, and a server to shut down. Raises OSError."""
         server, _ = start_http_server(port, addr, self.registry())
         return int(server.server_port), server
 

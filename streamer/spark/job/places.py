@@ -197,11 +197,11 @@ def read(spark: SparkSession, source: Place, *, stream: bool, keep: Sequence[str
     """Return the events of a place; those of JSON lines and Kafka are in a column `value`.
 
     Args:
-            keep: the columns to keep; Kafka's headers are included if they are among them.
-            feed: read the changes of a table.
+        keep: the columns to keep; Kafka's headers are included if they are among them.
+        feed: read the changes of a table.
 
-        Raises:
-            Bad: the place's format is unknown, or the place does not exist.
+    Raises:
+        Bad: the place's format is unknown, or the place does not exist.
     """
     if source.table is not None:
         options = {"readChangeFeed": "true", **source.options} if feed else source.options

@@ -1,4 +1,4 @@
-"""What a job did, as one HTML page that needs nothing else: no script, no font, no network.
+"""A job's report, as one self-contained HTML page: without scripts, fonts and network.
 
 ```
  tiles      events · matched · matches · pruned · ignored · rejected · events a second
@@ -9,10 +9,10 @@
  tables     the same in figures
 ```
 
-Invariant: everything that an event or a subscription could have written is escaped. Colours come from two palettes, light and
-dark, between which the reader's system chooses. Cost: linear in what is shown, which is bounded: collections past a few are
-drawn as one, points in time are averaged, of a stream's micro-batches the last are shown. Rejected: matplotlib, whose text
-cannot be selected and does not follow the reader's colours.
+Invariant: all text that may come from an event or a subscription is escaped. Colours come from two palettes, light and dark; the
+reader's system chooses one. Cost: linear in the output, which is bounded: collections past a few are drawn as one, points in time
+are averaged, and only the last micro-batches of a stream are shown. Rejected: matplotlib, whose text cannot be selected and does
+not follow the reader's colours.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Part:
 
     @property
     def is_unread(self) -> bool:
-        """Whether these are the events of which nothing is known."""
+        """Whether this group is the unreadable events, which have no tenant and collection."""
         return self.tenant is None and self.collection is None and self.rejected + self.ignored > 0
 
     @property
@@ -103,14 +103,14 @@ class Stage:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a job did.
+    """The results of a job.
 
     Attributes:
-        facts: what it was asked, in the words of its options.
+        facts: the job's settings, in the words of its options.
         parts: the events of each tenant and collection; they add up to all events.
-        codes: how many events were rejected for each reason.
-        seconds: how long it took, in all.
-        matching: how long the events were matched; the rest is starting, planning and writing.
+        codes: number of rejected events for each reason.
+        seconds: total duration.
+        matching: duration of the matching; the rest is starting, planning and writing.
     """
 
     title: str
@@ -141,7 +141,7 @@ class Report:
 
     @property
     def skew(self) -> float:
-        """How many times the mean the largest collection has; 1 where all are equal, 0 where there is none."""
+        """Return the largest collection's share as a multiple of the mean; 1 if all are equal, 0 without collections."""
         events = [part.events for part in self.parts if not part.is_unread]
         return max(events) * len(events) / sum(events) if sum(events) else 0.0
 
@@ -424,7 +424,7 @@ _STEPS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1
 
 
 def _axis(most: float) -> tuple[float, list[float]]:
-    """Return where an axis ends, and its lines: round numbers, four or five of them."""
+    """Return the end of an axis, and its lines: round numbers, four or five of them."""
     if most <= 0:
         return 1.0, [0.0, 1.0]
     size = 10 ** math.floor(math.log10(most))

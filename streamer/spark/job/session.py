@@ -106,6 +106,7 @@ def session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator
                 spark.stop()
 
 
+def is_not_of_py4j(record: logging.LogRecord) -> bool:
     """Leave out py4j's log lines, some under the root logger: stack traces of exceptions that are reported anyway."""
     return Path(record.pathname).parent.name != "py4j"
 
