@@ -70,7 +70,7 @@ class SubscriptionError(StreamerError):
 
 
 class PatternError(SubscriptionError):
-    """A pattern that cannot be accepted; `place` is the path in the pattern."""
+    """An invalid pattern; `place` is the path in the pattern."""
 
 
 class CelError(SubscriptionError):
@@ -204,11 +204,11 @@ class EventError(StreamerError):
 
 
 class ShippedFilterError(StreamerError):
-    """An exported Bloom filter that cannot be used: damaged, cut off, or of a format that is not known."""
+    """An exported Bloom filter that cannot be used: damaged, cut off, or of an unknown format."""
 
 
 class LeaseError(ShippedFilterError):
-    """An exported Bloom filter whose lease is over: subscriptions that it does not know may have been added since."""
+    """An exported Bloom filter whose lease is over: it may lack newer subscriptions."""
 
 
 class SnapshotError(StreamerError):
@@ -307,7 +307,7 @@ class InternalError(StreamerError):
 
 
 def shortened(text: Any) -> Any:
-    """Leave out the middle of what a hostile name made long; the attributes keep it whole."""
+    """Leave out the middle of a text that a hostile name made long; the attributes keep it whole."""
     return f"{text[:200]} ... {text[-80:]}" if isinstance(text, str) and len(text) > 300 else text
 
 

@@ -1,7 +1,7 @@
 """The types that pass between the rooms. All are immutable.
 
-A JSON value is held as Python holds it: None, bool, int, float, str, list, dict, with two rules. An int stands for an
-integer literal in int64 or, from 2^63 on, in uint64; any other literal is a float. A literal beyond float64 is a `BeyondFloat64`.
+A JSON value is a Python value: None, bool, int, float, str, list, dict, with two rules. An int stands for an integer literal in
+int64 or, from 2^63 on, in uint64; any other literal is a float. A literal beyond float64 is a `BeyondFloat64`.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ MAX_CEL_DEPTH = 64
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether UTF-8 can hold a text; it cannot hold half of a surrogate pair."""
+    """Return whether a text can be written in UTF-8: half of a surrogate pair cannot."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Tell whether a value is a string that UTF-8 can hold; nothing else is an id or a name that anything has."""
+    """Return whether a value is a string that UTF-8 can represent; only such a string can be an id or a name."""
     return isinstance(value, str) and is_unicode(value)
 
 
@@ -69,13 +69,13 @@ def type_of(value: object) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class BeyondFloat64:
-    """A JSON number whose value no float64 holds, such as `1e400`. It exists, but compares with nothing."""
+    """A JSON number beyond float64, such as `1e400`. It exists, but every comparison with it is false or an error."""
 
     text: str
 
 
 class Verdict(Enum):
-    """What is known of a condition for one event (semantics.md sections 4 and 8)."""
+    """The result of a condition for one event (semantics.md sections 4 and 8)."""
 
     TRUE = "true"
     FALSE = "false"
@@ -103,14 +103,14 @@ class Verdict(Enum):
         return Verdict.FALSE
 
     def negate(self) -> Verdict:
-        """Negate; an error and an unknown stay what they are."""
+        """Negate; an error and an unknown stay unchanged."""
         return {Verdict.TRUE: Verdict.FALSE, Verdict.FALSE: Verdict.TRUE}.get(self, self)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on what a user or an event may cost. Every one is checked before the cost is paid.
+    """Bounds on the cost of a user or an event. Every one is checked before the cost is paid.
 
     Attributes:
         allow_unindexed: False refuses subscriptions that would be evaluated for every event of their partition: their `plan`
@@ -120,11 +120,11 @@ class Limits:
         max_conditions: how many filters and fields of its pattern a subscription may have.
         max_alternatives: how many values in lists of its filters `in` and `not in`, in arrays of its pattern and in lists of
             `anything-but`.
-        max_regexp_size: how many states a regexp of a filter or a pattern may have. It is looked for in texts of up to 16 MB
+        max_regexp_size: how many states a regexp of a filter or a pattern may have. It is searched in texts of up to 16 MB
             divided by its size (docs/cel-cost.md).
 
     Raises:
-        ConfigError: one that is no positive integer, or a `max_cel_depth` above 64: expressions are walked by recursion.
+        ConfigError: one is not a positive integer, or `max_cel_depth` is above 64, because expressions are walked by recursion.
     """
 
     max_depth: int = 512
@@ -185,7 +185,7 @@ class Event:
 
     @property
     def tells_of_before(self) -> bool:
-        """Whether the event carries `before`, or says that the source did not carry it or something in it."""
+        """Whether the event carries `before`, or lists it or a part of it as unknown."""
         at = self.before_at
         if self.untold:
             return False
@@ -200,9 +200,9 @@ class Match:
     """A subscription that wants an event (semantics.md section 7).
 
     Attributes:
-        event: the event as it was given to the engine.
-        transition: `enter`, `stay` or `leave`; None where the event does not tell.
-        certain: False where the event lacks a value that the decision needed.
+        event: the event as you passed it to the engine.
+        transition: `enter`, `stay` or `leave`; None if the event has none.
+        certain: False if the event lacks a value that the decision needed.
     """
 
     subscription_id: str

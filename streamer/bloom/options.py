@@ -22,10 +22,10 @@ class BloomOptions:
     Attributes:
         enabled: False goes straight to the exact index.
         fp_rate: share of the events without any live key that may pass.
-        initial_capacity: keys that a new filter has room for at least.
-        rebuild_interval: age at which a filter is rebuilt whatever its state; None for never.
+        initial_capacity: least number of keys that a new filter has room for.
+        rebuild_interval: age at which a filter is rebuilt in any state; None for never.
         rebuild_fp_threshold: measured rate from which a filter is rebuilt; None for twice `fp_rate`.
-        rebuild_cooldown: least time between two rebuilds of one filter for its rate.
+        rebuild_cooldown: shortest time between two rebuilds of one filter for its rate.
 
     Raises:
         ConfigError: a value is invalid; `place` is `bloom.` and its name.
@@ -65,7 +65,7 @@ class BloomOptions:
         """Build options from a mapping of their names.
 
         Raises:
-            ConfigError: an unknown name, or a value that cannot be.
+            ConfigError: a name is unknown, or a value is invalid.
         """
         if not isinstance(members, Mapping):
             raise ConfigError(f"expected streamer.bloom.BloomOptions or a mapping, not {type(members).__name__}", place="bloom")

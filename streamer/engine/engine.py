@@ -396,7 +396,7 @@ class Engine:
         return self._core.match(event, tenant, collection)
 
     def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
-        """Return the ids of the subscriptions that match an event, in no promised order. Raises EventError."""
+        """Return the ids of the subscriptions that match an event, in an undefined order. Raises EventError."""
         return self._core.match_ids(event, tenant, collection)
 
     def match_count(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> int:
@@ -682,7 +682,7 @@ class Engine:
     def cel_errors(self) -> CelErrors:
         """The number of CEL evaluations that ended in an error, and so without a match, by reason (semantics.md 4.3).
 
-        `cel_errors.worst` names the subscriptions with the most errors.
+        `cel_errors.worst` lists the subscriptions with the most errors.
         """
         # A few more, because an event may still have failed for a subscription that was being removed.
         worst = [each for each in self._cel_errors.worst(10 * WORST) if each.subscription_id in self]

@@ -118,7 +118,7 @@ class EventLayout:
 
     @property
     def unknown_texts(self) -> tuple[str, ...]:
-        """The texts that stand for a value that the source does not carry."""
+        """The texts in place of a value that the source does not carry."""
         texts = self.unknown_value
         return () if texts is None else (texts,) if isinstance(texts, str) else tuple(texts)
 
@@ -127,7 +127,7 @@ class EventLayout:
         return self._pointers[part]
 
     def ways(self, part: str) -> tuple[Way, ...]:
-        """Return what a part may be made of, in order; empty for a constant and for a part that is never there."""
+        """Return the alternatives for a part, in order; empty for a constant and for a part that events never have."""
         return self._ways[part]
 
     def all_pointers(self) -> Iterator[Pointer]:
@@ -136,12 +136,12 @@ class EventLayout:
             yield from self._pointers[part]
 
     def event_type(self, word: str) -> str | None:
-        """Translate the event's word for its type, `ignore` included; None for a word that means none."""
+        """Translate the event's word for its type, `ignore` included; None for an unknown word."""
         return self._types.get(word)
 
     @property
     def has_rows(self) -> bool:
-        """Whether records are changes of rows, by a format that has rules for what they do not carry."""
+        """Whether records are changes of rows, in a format that has rules for missing values."""
         return self.format not in (None, "cloudevents")
 
     @property
@@ -188,7 +188,7 @@ class EventLayout:
         Omitted members are as in the preset that `"preset"` names, by default `change`.
 
         Raises:
-            ConfigError: an unknown member or a bad part; `place` is its name.
+            ConfigError: a member is unknown, or a part is invalid; `place` is its name.
         """
         for steps, reason in faults(members):
             raise ConfigError(reason, place=steps[0] if steps else "")
