@@ -78,7 +78,7 @@ class Quamina(Generic[X]):
         self._live: Live[X, Index[X]] = Live(partial(_make_index, dialect, self._limits, events), storage)
 
     def add_pattern(self, x: X, pattern: str | bytes | Mapping[str, Any]) -> None:
-        """Add a pattern under the name *x*, which may have any number of them.
+        """Add a pattern under the name *x*. A name can have any number of patterns.
 
         Raises:
             PatternError: the pattern is invalid, with the path in it; the matcher is unchanged.

@@ -23,7 +23,7 @@ class TopicMatcher(Generic[X]):
     """Bindings of topic patterns to names, like those of the queues of a topic exchange in RabbitMQ, or of clients to a broker.
 
     Safe to use from any number of threads. On the native backend the patterns of one key have the budget of those of an event
-    (semantics.md 6.10): a pattern past it does not match.
+    (semantics.md 6.10): a pattern beyond it does not match.
 
     Args:
         topic_dialect: of the patterns: `amqp`, `mqtt` or `nats`.
@@ -39,7 +39,7 @@ class TopicMatcher(Generic[X]):
         self._bindings: _Bindings[X] = _make_bindings(topic_dialect)
 
     def bind(self, pattern: str, x: X) -> bool:
-        """Bind *x* to a topic pattern; return whether it was not yet.
+        """Bind *x* to a topic pattern; return whether the binding is new.
 
         Raises:
             SubscriptionError: not a topic pattern.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FindingCode(StrEnum):
-    """What a finding is about."""
+    """The kind of a finding."""
 
     NEVER_MATCHES = "never_matches"
     ALWAYS_MATCHES = "always_matches"
@@ -38,10 +38,10 @@ class Finding:
     """Something suspicious about one subscription.
 
     Attributes:
-        code: what it is about.
+        code: its kind.
         subscription_id: the subscription.
-        reason: what was found, for people.
-        related: other subscriptions that the finding is about.
+        reason: the finding, for people.
+        related: other subscriptions that the finding concerns.
     """
 
     code: FindingCode
@@ -66,12 +66,12 @@ class Finding:
 @final
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a core found out about one subscription.
+    """The findings of a core about one subscription.
 
     Attributes:
         subscription_id: the subscription.
         found: codes and reasons.
-        identity: equal for two subscriptions that ask for the same.
+        identity: equal for two equivalent subscriptions.
     """
 
     subscription_id: str
@@ -80,7 +80,7 @@ class Examined:
 
 
 def with_duplicates(examined: Iterable[Examined]) -> list[Finding]:
-    """Return what was found of each subscription, in order, and what asks for the same as one before it."""
+    """Return the findings about each subscription, in order, and its earlier duplicates."""
     findings: list[Finding] = []
     first_with: dict[Hashable, str] = {}
     for each in examined:
@@ -93,5 +93,5 @@ def with_duplicates(examined: Iterable[Examined]) -> list[Finding]:
 
 
 def remarked(remarks: Iterable[Remark]) -> tuple[tuple[str, str], ...]:
-    """Return what the checker says of an expression, as codes and reasons."""
+    """Return the remarks of the checker about an expression, as codes and reasons."""
     return tuple((each.kind, f"cel: {each.message} (line {each.line}, column {each.column})") for each in remarks)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @final
 class Matches(Sequence[Match]):
-    """The subscriptions that match one event, each once, in no promised order (semantics.md 7.6).
+    """The subscriptions that match one event, each once, in an undefined order (semantics.md 7.6).
 
     A sequence of `Match`: `len()`, truth, iteration, indexing, slicing. `in` checks for a subscription id.
     Pickled, it becomes a plain list of `Match`.
@@ -57,7 +57,7 @@ class Matches(Sequence[Match]):
 
     @property
     def ignored(self) -> str | None:
-        """Why the event was ignored, an `Ignored`; None for one that was matched, whether or not anything matches it."""
+        """Why the event was ignored, an `Ignored`; None for one that was matched, with or without matches."""
         return self._hits.ignored
 
     def ids(self) -> list[str]:
@@ -65,7 +65,7 @@ class Matches(Sequence[Match]):
         return self._hits.ids()
 
     def by_gateway(self) -> dict[str | None, Matches]:
-        """Group by `gateway_id`, with None for subscriptions that name none."""
+        """Group by `gateway_id`, with None for subscriptions without one."""
         positions: dict[str | None, list[int]] = {}
         for position, gateway_id in enumerate(self._hits.gateway_ids()):
             positions.setdefault(gateway_id, []).append(position)
@@ -91,7 +91,7 @@ def packed(matches: Matches) -> Hits:
 
 @final
 class LineResult(NamedTuple):
-    """What one line of a stream came to.
+    """The result of one line of a stream.
 
     Attributes:
         line: its number, from 1; blank lines are counted and have no result.

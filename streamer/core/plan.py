@@ -28,20 +28,21 @@ _COSTS = {
 @final
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The way of one subscription through the engine; `str()` prints it as a small table.
+    """The path of one subscription through the engine; `str()` prints it as a small table.
 
     Attributes:
         subscription_id: the subscription.
         tenant: a name, or `"*"` for every tenant.
         collection: a name, or `"*"` for every collection.
         normal_form: its conjunctions, each as its conditions in words of the backend; all of any conjunction make it match.
-        access_keys: values of which every matching event carries one, as text; None where nothing is so telling.
-        bloom_keys: the same as the bytes that go into the collection's filter; empty where it is unkeyed.
-        cel: the CEL program that runs on candidates, as written; None without one, or where clauses say all of it (native only).
-        evaluator: what evaluates it; None where *cel* is None.
-        residual: what is evaluated as written because no clause expresses it.
+        access_keys: values of which every matching event carries one, as text; None if there are none.
+        bloom_keys: the same as the bytes in the collection's filter; empty if it is unkeyed.
+        cel: the CEL program that runs on candidates, as written; None without one, or if clauses express all of it (native
+            only).
+        evaluator: its evaluator; None if *cel* is None.
+        residual: the part that is evaluated as written, because no clause expresses it.
         cost: for which events it is a candidate: `keyed`, `indexed` (native only), `unkeyed`.
-        decided_by: what evaluates it.
+        decided_by: the parts of the engine that decide it.
     """
 
     subscription_id: str
@@ -57,7 +58,7 @@ class Plan:
     evaluator: CelEvaluator | None = None
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the plan as pairs of a heading, empty where it goes on, and a text."""
+        """Yield the plan as pairs of a heading, empty if it continues, and a text."""
 
         def block(heading: str, lines: tuple[str, ...], none: str) -> Iterator[tuple[str, str]]:
             yield heading, lines[0] if lines else none

@@ -59,7 +59,7 @@ Mode = Literal["add", "replace", "apply"]
 @final
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a write changed, as ids in the order of the call; true if anything changed.
+    """The changes of a write, as ids in the order of the call; true if there are any.
 
     Attributes:
         added: ids that are new.
@@ -86,9 +86,9 @@ class Changes:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which subscriptions are meant: those that meet every criterion given.
+    """A selection of subscriptions: those that meet all given criteria.
 
-    `tenant` is the one in force, with the default filled in, and `"*"` selects those of every tenant; `collection="*"`
+    `tenant` is the effective one, with the default filled in, and `"*"` selects those of every tenant; `collection="*"`
     selects those of every collection. Neither is a pattern.
     """
 
@@ -120,7 +120,7 @@ class Encoder(Protocol):
 
 
 class Hits(Protocol):
-    """The subscriptions that one event matched, packed, in no promised order.
+    """The subscriptions that one event matched, packed, in an undefined order.
 
     Immutable. It pins the engine's version that produced it, so a position keeps its meaning whatever writers do.
     """
@@ -135,7 +135,7 @@ class Hits(Protocol):
         """Return the subscription ids, aligned with the positions."""
 
     def gateway_ids(self) -> list[str | None]:
-        """Return who gets each match, aligned with the positions."""
+        """Return the receiver of each match, aligned with the positions."""
 
     def find(self, subscription_id: str) -> int:
         """Return the position of a subscription, or -1."""
@@ -165,13 +165,13 @@ class Results(Protocol):
         """How many of them are errors."""
 
     def matched(self) -> list[int]:
-        """Return the positions of events that something matches, and of errors, in order."""
+        """Return the positions of events with matches, and of errors, in order."""
 
     def lines(self, numbers: Sequence[int]) -> Iterator[LineResult]:
         """Make each of them the result of a line; *numbers* are those of the lines."""
 
     def jsonl(self) -> bytes:
-        """Return what `BatchMatches.jsonl` does. Raises ValueError."""
+        """Return the lines of `BatchMatches.jsonl`. Raises ValueError."""
 
     def __len__(self) -> int: ...
 
@@ -194,7 +194,7 @@ class Core(Protocol):
         taken. A replaced subscription keeps its place in the order of adding.
 
         Raises:
-            BulkSubscriptionError: some are bad and not *skip*; nothing was changed.
+            BulkSubscriptionError: some are bad and not *skip*; the core stays unchanged.
         """
 
     def remove(self, selection: Selection) -> Changes:
@@ -212,7 +212,7 @@ class Core(Protocol):
 
     @property
     def image_kind(self) -> int:
-        """What images of this core are for; 0 for one that makes none."""
+        """The kind of this core's images; 0 for a core without images."""
 
     def image(self, lines: bytes, seed: int) -> bytes | None:
         """Compile the lines of a section for a snapshot whose images have *seed*; None if an image would not pay off."""
@@ -252,7 +252,7 @@ class Core(Protocol):
         """
 
     def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
-        """Return only the ids, in no promised order. Raises EventError."""
+        """Return only the ids, in an undefined order. Raises EventError."""
 
     def match_count(self, event: EventSource, tenant: str | None, collection: str | None) -> int:
         """Return only how many match. Raises EventError."""
@@ -291,9 +291,9 @@ class Core(Protocol):
         """Return `ArrowMatches.events` and `.rejected` without matching, and without counting the events. Raises ValueError."""
 
     def reconfigure(self, options: Options) -> None:
-        """Take the options that may change while events are matched: the budget of CEL and the size of its cache.
+        """Apply the options that may change while events are matched: the budget of CEL and the size of its cache.
 
-        A match that is under way may see the old or the new ones.
+        A running match may see the old or the new ones.
         """
 
     def dump(self, max_subscriptions: int) -> str:

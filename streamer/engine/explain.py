@@ -26,18 +26,18 @@ _OF_THE_DOCUMENT = ("filter", "pattern", "cel")
 @final
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one subscription makes of one event; true if it matches, `str()` prints it.
+    """The result of one subscription for one event; true if it matches, `str()` prints it.
 
     Attributes:
         subscription_id: the subscription.
         matched: whether a match is reported.
         transition: that of the match.
-        certain: False where the event lacks a value that the decision needed.
-        verdict: what is known of all conditions together.
-        conditions: each condition with the value seen.
-        before: each condition on the document as it came out before the update, where that decides the transition; else empty.
-        note: what decided beside the conditions; None if they say it all.
-        cel: the whole subscription but its tenant as one CEL expression (docs/cel.md); None where CEL cannot say it.
+        certain: False if the event lacks a value that the decision needed.
+        verdict: the result of all conditions together.
+        conditions: each condition with the value of the event.
+        before: each condition on the document before the update, if that decides the transition; else empty.
+        note: a reason other than the conditions; None without one.
+        cel: the whole subscription except its tenant as one CEL expression (docs/cel.md); None if CEL cannot express it.
     """
 
     subscription_id: str
@@ -66,7 +66,7 @@ class Explanation:
         return self.text()
 
     def text(self, *, colour: bool = False) -> str:
-        """Print it in lines of at most 80 columns, as far as words allow; *colour* is for a terminal."""
+        """Print the explanation in lines of at most 80 columns, as far as words allow; *colour* is for a terminal."""
         return write(self, colour=colour)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def explain(
     tenant: str | None = None,
     collection: str | None = None,
 ) -> Explanation:
-    """Judge one subscription on one event and keep each step. Raises EventError."""
+    """Evaluate one subscription on one event and keep each step. Raises EventError."""
     try:
         read = options.read(event, tenant, collection)
     except IgnoredEvent as ignored:
@@ -122,7 +122,8 @@ def note_of_ignored(ignored: IgnoredEvent) -> str:
 
 
 def decide(compiled: CompiledSubscription, event: Event, options: Options) -> tuple[Outcome | None, Verdict, str | None]:
-    """Return how a subscription wants an event, what is known of all its conditions together, and what decided beside them."""
+    """Return how a subscription wants an event, the result of all its conditions together, and another reason if there is
+    one."""
     budget = options.limits.cel_budget
     REFUSED.begin()
     try:

@@ -40,16 +40,16 @@ class BatchMatches(Sequence[Matches | EventError]):
         return iter(self._results)
 
     def matched(self) -> Iterator[tuple[int, Matches | EventError]]:
-        """Yield position and result of each event that something matches, or that is bad: no object is made for the others."""
+        """Yield position and result of each event that has matches or is bad, without an object for the others."""
         results = self._results
         return ((position, results[position]) for position in results.matched())
 
     def jsonl(self) -> bytes:
-        """Return a line of JSON for each match, by event, in no promised order within one.
+        """Return a line of JSON for each match, by event, in any order within one.
 
         The members of a line are those of `ArrowMatches.matches` and the labels. `row` is the position of the event:
-        `{"row":0,"subscription_id":"s","gateway_id":"g","transition":"enter","certain":true,"labels":null}`. An event that is bad
-        or that nothing matches has no line. The native backend makes no object of Python for a match.
+        `{"row":0,"subscription_id":"s","gateway_id":"g","transition":"enter","certain":true,"labels":null}`. An event that is
+        bad or without matches has no line. The native backend makes no object of Python for a match.
         """
         return self._results.jsonl()
 

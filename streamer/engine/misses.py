@@ -51,9 +51,9 @@ class NearMiss:
     """A subscription that an event fails by one condition; `str()` prints it.
 
     Attributes:
-        condition: the one that failed, with the value seen.
-        held: how many others there are, all of which hold or cannot be told.
-        distance: how far the value seen is from one that would do: from 0, and 1 where that cannot be said.
+        condition: the one that failed, with the value of the event.
+        held: how many others there are, all of which are true or unknown.
+        distance: how far the value is from one that would match: from 0, and 1 if that is unknown.
     """
 
     subscription_id: str
@@ -79,8 +79,8 @@ class NearMisses(Sequence[NearMiss]):
     """The nearest misses of one event, the nearest first.
 
     Attributes:
-        examined: how many subscriptions were looked at.
-        complete: whether these were all that the event's tenant and collection have.
+        examined: how many subscriptions were examined.
+        complete: whether these were all of the event's tenant and collection.
     """
 
     def __init__(self, found: Sequence[NearMiss] = (), examined: int = 0, *, complete: bool = True) -> None:
@@ -161,7 +161,7 @@ def _ids(engine: Engine, event: Event) -> Iterator[str]:
 
 
 def judged(compiled: CompiledSubscription, event: Event, options: Options) -> Iterator[tuple[Condition, Program | None]]:
-    """Yield each condition as it comes out for an event, and the program of one that is CEL."""
+    """Yield the outcome of each condition for an event, and the program of one that is CEL."""
     budget = options.limits.cel_budget
     for condition in conditions(compiled, event, budget=budget):
         if condition.kind != "cel" or compiled.cel is None:
@@ -175,7 +175,7 @@ def judged(compiled: CompiledSubscription, event: Event, options: Options) -> It
 
 
 def hinted(condition: Condition, program: Program | None, compiled: CompiledSubscription, event: Event) -> Condition:
-    """Return what `judged` yielded with what was probably meant; of CEL the operands say it."""
+    """Return the outcomes of `judged` with the probable intention; for CEL the operands have it."""
     return replace(condition, hint=hint(condition, compiled, event)) if program is None else condition
 
 
@@ -229,11 +229,11 @@ def _apart(seen: Any, wanted: Any) -> float:
 
 @dataclass(slots=True)
 class Row:
-    """How a condition of the subscription came out.
+    """The outcomes of a condition of the subscription.
 
     Attributes:
         alone: how often it was the only one that failed.
-        verdicts: how often it came out so.
+        verdicts: how often each outcome occurred.
     """
 
     condition: Condition
@@ -257,7 +257,7 @@ class Row:
 @final
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """An event that does not match, with the conditions that failed and what each saw.
+    """An event that does not match, with the conditions that failed and their values.
 
     Attributes:
         number: which event it is.
@@ -271,14 +271,14 @@ class Nearest:
 
 @final
 class Survey:
-    """What one subscription makes of many events, one after the other. For one thread.
+    """The results of one subscription for many events, one after the other. For one thread.
 
     Attributes:
         rows: the conditions, in the order in which a subscription is read.
-        nearest: the events that came nearest to a match, at most `SHOWN`, the nearest first.
+        nearest: the events that were nearest to a match, at most `SHOWN`, the nearest first.
         seen: how many events were read.
-        matched: how many of them match.
-        ignored: how many of them match nobody, since they are no changes.
+        matched: how many of them matched.
+        ignored: how many of them were ignored, because they are not changes.
     """
 
     SHOWN: Final = 3
@@ -300,7 +300,7 @@ class Survey:
         return list(self._rows.values())
 
     def see(self, number: int, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
-        """Look at one event. Raises EventError."""
+        """Evaluate one event. Raises EventError."""
         try:
             read = self._options.read(event, tenant, collection)
         except IgnoredEvent:

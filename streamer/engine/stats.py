@@ -118,12 +118,12 @@ class Stats:
 
     @property
     def finds_nothing(self) -> bool:
-        """Whether the layout found no collection, type or document in any event that had something: another would fit."""
+        """Whether the layout found no collection, type or document in any event that has some: another would fit."""
         no_change = self.ignored.get(Ignored.NO_CHANGE, 0)
         return 0 < self.bare + no_change == self.matched + self.unmatched + no_change
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON has it."""
+        """Return all statistics as plain JSON."""
         means = {"matches_per_event": self.matches_per_event, "candidates_per_event": self.candidates_per_event}
         return {**asdict(self), **means, "collections": [asdict(each) for each in self.collections]}
 
@@ -197,7 +197,7 @@ class Stats:
 
 
 def ignored_text(ignored: Mapping[str, int]) -> str:
-    """Return how many events were ignored, and why, as text."""
+    """Return the numbers of ignored events by reason, as text."""
     reasons = ", ".join(f"{number:,} {reason}" for reason, number in ignored.items() if number)
     return f"{sum(ignored.values()):,} ignored{f' ({reasons})' if reasons else ''}"
 

@@ -19,7 +19,7 @@ DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 _WORDS: Final[Mapping[str, str]] = {
     "id": "The event's id.",
-    "tenant": "Whose event it is; left out, the engine's `default_tenant`.",
+    "tenant": "The owner of the event; left out, the engine's `default_tenant`.",
     "collection": "The collection of the document.",
     "type": "What happened to the document.",
     "ts": "When it happened at the source.",
@@ -52,7 +52,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
     return {
         "$schema": DRAFT,
         "title": "Streamer's event",
-        "description": "A change event; null is one without a value, which matches nobody.",
+        "description": "A change event; null is one without a value, which has no matches.",
         "type": ["object", "null"],
         **told,
         **(rules if asked else {}),

@@ -106,18 +106,18 @@ class SparkMatches:
 
     @property
     def tallies(self) -> DataFrame:
-        """Counts by tenant and collection, as `tallies_of` has them."""
+        """Counts by tenant and collection, as `tallies_of` returns them."""
         return schema.tallies_of(self.outcomes)
 
     def persist(self, level: StorageLevel = StorageLevel.DISK_ONLY) -> Self:
-        """Have all three of one pass, which is kept on the workers when the first of them is computed; returns this object."""
+        """Compute all three in one pass, which the workers keep when the first of them is computed; returns this object."""
         if not self._persisted:
             self.outcomes.persist(level)
             self._persisted, self._matches, self._rejected = True, None, None
         return self
 
     def unpersist(self) -> Self:
-        """Give back the one pass that `persist` kept; returns this object."""
+        """Free the pass that `persist` kept; returns this object."""
         if self._persisted:
             self.outcomes.unpersist()
             self._persisted = False

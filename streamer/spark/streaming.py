@@ -240,7 +240,7 @@ class BatchMatcher:
 
     Attributes:
         version: the snapshot of the last micro-batch.
-        refused: how many snapshots were passed over so far, each once.
+        refused: how many snapshots were skipped so far, each once.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ _MATCHERS: Final[Mapping[str, Schema]] = {
     "cidr": {"description": "An address of this network, such as `10.0.0.0/24`.", **_TEXT},
     "exists": {"description": "true: the field is there; false: it is not.", "type": "boolean"},
     "anything-but": {
-        "description": "Anything but this text or number, those of a list, or what another operator finds.",
+        "description": "Anything except this text or number, those of a list, or the values of another operator.",
         "type": ["string", "number", "array", "object"],
         "minItems": 1,
         "anyOf": [{"items": _TEXT}, {"items": _NUMBER}],
@@ -104,7 +104,7 @@ def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialec
     return {
         "$schema": DRAFT,
         "title": "Streamer's subscription",
-        "description": "Which change events somebody wants. All parts given must hold; a part left out is true.",
+        "description": "The change events that a subscriber wants. All given parts must be true; a part left out is true.",
         "type": "object",
         "required": ["id"],
         "additionalProperties": False,
@@ -207,7 +207,7 @@ def _pattern(dialect: Dialect) -> Schema:
         }
         schema["properties"] = {
             "$or": {
-                "description": "Alternatives, at least two objects, of which one must hold.",
+                "description": "Alternatives, at least two objects, of which one must be true.",
                 "if": alternatives,
                 "then": {"items": {"type": "object", "$ref": f"#/$defs/{dialect}"}},
                 "else": below,
@@ -218,7 +218,7 @@ def _pattern(dialect: Dialect) -> Schema:
 
 def _values(dialect: Dialect, limits: Limits) -> Schema:
     schema: Schema = {
-        "description": "What may stand in the field: one of these.",
+        "description": "The allowed values of the field: one of these.",
         "items": {"$ref": "#/$defs/element"},
         "maxItems": limits.max_alternatives,
     }

@@ -90,7 +90,8 @@ class Subscription:
     def to_cel(
         self, *, layout: EventLayout | None = None, array_depth: int | None = None, topic_dialect: TopicDialect = "amqp"
     ) -> str:
-        """Print the whole subscription but its tenant as one CEL expression, which is true for the same events (docs/cel.md).
+        """Print the whole subscription except its tenant as one CEL expression, which is true for the same events
+        (docs/cel.md).
 
         Args:
             layout: of the events, for paths of the pattern; by default `change`.
