@@ -3,7 +3,7 @@
 ```
 with lock:      taken and released in C: no signal is handled between taking it and the body, nor between the body and release
     ...         a signal handler or a finalizer that comes by here, in this thread, goes in too: it never waits for itself
-fork            the child finds every lock free but those of the thread that forked, which goes on there
+fork            the child finds every lock free but those of the thread that forked, which continues there
 ```
 
 What a lock guards must bear two things. In a forked child the change of another thread may stand half done. And wherever Python

@@ -128,7 +128,7 @@ class CollectionFilter:
 
 
 def carried_keys(sides: Sequence[Event], places: frozenset[Place]) -> frozenset[Key] | None:
-    """Return the keys that an event carries at some places; None where it may carry any.
+    """Return the keys that an event carries at some places; None if it may carry any.
 
     Args:
         sides: the event and, if it has one, its old side, which decides whether a document stopped matching.

@@ -156,7 +156,7 @@ def _ignored(what: str) -> list[Keyed]:
 
 
 def _no_change(body: Mapping[str, Any]) -> str | None:
-    """Return in words what a record without an operation tells; None where it should have one."""
+    """Return in words what a record without an operation tells; None if it should have one."""
     if body and body.keys() <= {"ts_ms", "ts_us", "ts_ns"}:
         return "a heartbeat"
     if body.get("status") in ("BEGIN", "END") and "id" in body:
@@ -165,7 +165,7 @@ def _no_change(body: Mapping[str, Any]) -> str | None:
 
 
 def _kind(op: str, place: str, what: str) -> ChangeType | None:
-    """Return what an operation is; None where it is no change."""
+    """Return what an operation is; None if it is no change."""
     kind = _TYPES.get(op)
     if kind is None:
         raise EventError(EventCode.WRONG_TYPE, f"{what}: op is one of {', '.join(_TYPES)}, not {op[:40]!r}", place=place)
@@ -209,7 +209,7 @@ def _row(body: Mapping[str, Any], name: str, connector: Any) -> Mapping[str, Any
 
 
 def _key(key: Message | None) -> Mapping[str, Any] | None:
-    """Return the members of a message's key; None where it has none. What it is otherwise names no columns."""
+    """Return the members of a message's key; None if it has none. What it is otherwise names no columns."""
     try:
         members = None if key is None else parsed(key, _WHAT)
     except EventError:

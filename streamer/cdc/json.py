@@ -68,7 +68,7 @@ def parsed(message: Message | list[Any] | None, what: str, place: str = "") -> A
 
 
 def is_nothing(message: Message | None) -> bool:
-    """Tell whether a message is a tombstone: empty, or null."""
+    """Return whether a message is a tombstone: empty, or null."""
     if isinstance(message, str):
         return message.strip(_SPACE) in ("", "null")
     return message is None or (isinstance(message, bytes | bytearray) and message.strip(_SPACE.encode()) in (b"", b"null"))

@@ -42,7 +42,7 @@ _WORDS: Final[dict[type, str]] = {Mapping: "an object", list: "an array", str: "
 
 
 def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: str = "") -> Any:
-    """Return a member of a message, None where it is null or missing. Raises EventError where it is of another type."""
+    """Return a member of a message, None if it is null or missing. Raises EventError where it is of another type."""
     value = message.get(name)
     if value is not None and not isinstance(value, kind):
         reason = f"{what}: {name} is {_WORDS[kind]}, not {named(value)}"

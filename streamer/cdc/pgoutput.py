@@ -32,7 +32,7 @@ from streamer.cdc.messages import ChangeEvent, no_change
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
 
-#: An event of `cdc.LAYOUT` as JSON, and its key as text; None where the table has none.
+#: An event of `cdc.LAYOUT` as JSON, and its key as text; None if the table has none.
 Change: TypeAlias = tuple[bytes, str | None]
 #: From the text that PostgreSQL writes of a value to JSON. Raises ValueError, EventError.
 Convert: TypeAlias = Callable[[str], str]

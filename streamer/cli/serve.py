@@ -257,7 +257,7 @@ class _Read(Protocol):
 
 
 def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> _Read:
-    """Return what reads the configuration, again for each reload; options win over it."""
+    """Return what reads the configuration, again for each reload; options override it."""
     if "-" in subscriptions:
         fail("--subscriptions: a service reads them again when it is told to, so they come from files")
 

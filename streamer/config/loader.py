@@ -232,7 +232,7 @@ def _as_written(place: Place) -> Place:
 
 
 def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> str:
-    """Say what is wrong in our words; *kind* is pydantic's name for it."""
+    """Describe what is wrong in our words; *kind* is pydantic's name for it."""
     said = _shown_value(value)
     match kind:
         case "int_type" | "int_parsing" | "int_from_float" | "int_parsing_size":
@@ -345,7 +345,7 @@ def items_of(info: FieldInfo) -> type[Section] | None:
 
 
 def _kinds_at(place: Place) -> Mapping[str, type[Section]] | None:
-    """Return the kinds of section that may stand under names at a place; None where names are not the user's."""
+    """Return the kinds of section that may stand under names at a place; None if names are not the user's."""
     *above, name = place or ("",)
     for section in _sections_at(tuple(above)):
         if name in section.model_fields and (kinds := kinds_of(section.model_fields[str(name)])):
@@ -378,12 +378,12 @@ def _names(above: Place) -> list[str]:
 
 
 def _is_tree(place: Place) -> bool:
-    """Tell whether what stands at a place has names of its own, by which it is put together."""
+    """Return whether what stands at a place has names of its own, by which it is put together."""
     return bool(_names(place)) or _kinds_at(place) is not None
 
 
 def _is_known(place: Place) -> bool:
-    """Tell whether a variable may say what stands at a place."""
+    """Return whether a variable may say what stands at a place."""
     return _kinds_at(place[:-1]) is not None or place[-1] in _names(place[:-1])
 
 
@@ -396,7 +396,7 @@ def show_place(place: Iterable[str | int]) -> str:
 
 
 def _located(fault: _Fault, name: str, root: Node, variables: Mapping[Place, str]) -> ConfigError | None:
-    """Say where a fault stands; None where all that is to say was said already."""
+    """Say where a fault stands; None if all that is to say was said already."""
     shown_place = show_place(fault.place)
     if (variable := _variable(variables, fault.place)) is not None:
         return ConfigError(fault.reason, place=shown_place, source=variable)

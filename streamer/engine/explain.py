@@ -146,7 +146,7 @@ def _conditions(compiled: CompiledSubscription, event: Event, budget: int) -> It
 
 
 def _would_leave(compiled: CompiledSubscription, event: Event, options: Options) -> bool:
-    """Tell whether a subscription to transitions would have been told of a leave."""
+    """Return whether a subscription to transitions would have been told of a leave."""
     if compiled.subscription.transitions or event.type != "update":
         return False
     asking = replace(compiled, subscription=replace(compiled.subscription, transitions=True))

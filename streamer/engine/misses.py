@@ -211,7 +211,7 @@ def _distance(
 
 
 def _apart(seen: Any, wanted: Any) -> float:
-    """Say how far apart two values are, from 0 to 1: numbers by their size, texts by their spelling."""
+    """Describe how far apart two values are, from 0 to 1: numbers by their size, texts by their spelling."""
     if isinstance(wanted, list):
         return min((_apart(seen, each) for each in wanted[:_VALUES]), default=_FAR)
     if isinstance(seen, bool) or isinstance(wanted, bool):

@@ -40,7 +40,7 @@ def write(told: Explanation, *, colour: bool) -> str:
 
 
 class _Rows:
-    """Prints conditions in columns: sign, place, condition, outcome. What does not fit on its line goes on below."""
+    """Prints conditions in columns: sign, place, condition, outcome. What does not fit on its line continues below."""
 
     def __init__(self, rows: Sequence[Condition], *, colour: bool) -> None:
         self._colour = colour
@@ -89,7 +89,7 @@ class _Rows:
 
 
 def outcome_of(row: Condition) -> str:
-    """Say what a condition came to, with what it saw and what was probably meant."""
+    """Describe what a condition came to, with what it saw and what was probably meant."""
     reason = f" ({on_one_line(row.reason)})" if row.reason and not (row.hint and row.kind == "filter") else ""
     decided = ", which decides" if row.decided else ""
     # The operands say what each saw.

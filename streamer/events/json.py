@@ -66,7 +66,7 @@ class Document:
     Attributes:
         value: the value of the whole text.
         offsets: byte offset of the first byte of each watched value that is there.
-        duplicate: pointer and byte offset of the first name that repeats a watched member; None where there is none.
+        duplicate: pointer and byte offset of the first name that repeats a watched member; None if there is none.
     """
 
     value: Any
@@ -359,7 +359,7 @@ _QUICK = JSONDecoder(parse_float=_float, parse_constant=_no_constant)
 
 
 def _depth(value: Any, most: int) -> int | None:
-    """Return how deep containers are nested in a container, itself counted; None where that is more than *most*."""
+    """Return how deep containers are nested in a container, itself counted; None if that is more than *most*."""
     level, depth = [value], 0
     while level:
         depth += 1

@@ -117,7 +117,7 @@ class Host:
         return self.options.default
 
     def check_names(self, tenant: str | None, collection: str | None) -> None:
-        """Say what is wrong with what is given for the name of a tenant or a collection. Raises TypeError and EventError."""
+        """Describe what is wrong with what is given for the name of a tenant or a collection. Raises TypeError and EventError."""
         check_names(tenant, collection)
 
     def encode(self, event: EventSource, answers: Sequence[Answer] = ()) -> bytes:
@@ -171,7 +171,7 @@ class Host:
         return outcome.verdict.value
 
     def explained(self, error: SubscriptionError) -> SubscriptionError:
-        """Say what only Python knows of an error that the core found."""
+        """Describe what only Python knows of an error that the core found."""
         return self._programs.explained(error) if isinstance(error, CelError) else error
 
     def labels(self, held: Held) -> Mapping[str, Any] | None:
@@ -182,7 +182,7 @@ class Host:
         return known[held] if held in known else self._labels.keep(held, parse_subscription(held).labels)
 
     def labels_text(self, held: Held) -> str | None:
-        """Return the labels of a subscription as lines and messages carry them; None where it has none. Raises ValueError."""
+        """Return the labels of a subscription as lines and messages carry them; None if it has none. Raises ValueError."""
         labels = self.labels(held)
         return None if labels is None else labels_text(labels)
 

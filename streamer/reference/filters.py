@@ -42,7 +42,7 @@ class Reading:
     """What stands at a path.
 
     Attributes:
-        present: whether every step is there: TRUE, FALSE also where a step on the way is not an object, UNKNOWN, or ERROR where
+        present: whether every step is there: TRUE, FALSE also if a step on the way is not an object, UNKNOWN, or ERROR where
             a step on the way is a number that cannot be read.
         value: the value; an `Absence` unless *present* is TRUE and the value is known.
         verdict: TRUE if CEL could read the value, else ERROR or UNKNOWN.

@@ -117,7 +117,7 @@ def leaves(raw: Any) -> Iterator[Leaf]:
 
 
 def matches_value(matcher: Matcher, value: Scalar) -> bool:
-    """Tell whether a leaf satisfies a matcher. `Absent` is satisfied by no leaf."""
+    """Return whether a leaf satisfies a matcher. `Absent` is satisfied by no leaf."""
     match matcher:
         case Equal():
             return not isinstance(value, BeyondFloat64) and matcher.key == scalar_key(value)
@@ -189,7 +189,7 @@ def _matches_wildcard(pieces: tuple[str, ...], text: str) -> bool:
 
 
 def evaluate_pattern(pattern: Pattern, raw: Any, unknown: Iterable[Pointer] = ()) -> Verdict:
-    """Tell whether a pattern matches an event; an error where the choice of array elements takes more than its budget.
+    """Return whether a pattern matches an event; an error where the choice of array elements takes more than its budget.
 
     Args:
         raw: the event, as a JSON object.
@@ -202,7 +202,7 @@ def evaluate_pattern(pattern: Pattern, raw: Any, unknown: Iterable[Pointer] = ()
 
 
 def evaluate_leaves(pattern: Pattern, by_path: Mapping[tuple[str, ...], Iterable[Leaf]]) -> bool:
-    """Tell whether a pattern matches an event that is given as its leaves, by their paths.
+    """Return whether a pattern matches an event that is given as its leaves, by their paths.
 
     Raises:
         EventError: bad_value, where the leaves at one path of one element lie in two places, as they cannot in JSON.
@@ -237,7 +237,7 @@ class _Alternatives:
         return cls(frozenset(equals), excluding, others)
 
     def any_holds(self, key: tuple[str, Scalar] | None, value: Scalar) -> bool:
-        """Tell whether one holds for a leaf; *key* is that of its value, None where it has none."""
+        """Return whether one holds for a leaf; *key* is that of its value, None if it has none."""
         return (
             key in self.equals
             or any(matches_value(matcher, value) for matcher in self.others)
@@ -281,7 +281,7 @@ class _And:
     any_of: list[list[_And]]
 
     def holds(self, bits: int) -> bool:
-        """Tell whether these fields are enough."""
+        """Return whether these fields are enough."""
         return self.bits & ~bits == 0 and all(any(one.holds(bits) for one in alternatives) for alternatives in self.any_of)
 
 

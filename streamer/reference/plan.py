@@ -31,5 +31,5 @@ def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
 
 
 def _is_portable(compiled: CompiledSubscription) -> bool:
-    """Tell whether cel-python evaluates the CEL part of a subscription."""
+    """Return whether cel-python evaluates the CEL part of a subscription."""
     return compiled.cel is not None and compiled.cel.is_portable

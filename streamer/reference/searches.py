@@ -59,7 +59,7 @@ REFUSED = Refused()
 
 
 def may_search(source: str, size: int, text: bytes) -> bool:
-    """Tell whether the search of a text costs at most the budget; if not, keep that in `REFUSED`.
+    """Return whether the search of a text costs at most the budget; if not, keep that in `REFUSED`.
 
     Args:
         source: the regexp as it was given.
@@ -74,7 +74,7 @@ def may_search(source: str, size: int, text: bytes) -> bool:
 
 
 def may_look(pattern: int, key: int) -> bool:
-    """Tell whether a topic pattern with `#` is looked at for a key; if not, keep that in `REFUSED`.
+    """Return whether a topic pattern with `#` is looked at for a key; if not, keep that in `REFUSED`.
 
     Args:
         pattern: how many words it has.

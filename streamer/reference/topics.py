@@ -16,7 +16,7 @@ from streamer.subscriptions.topics import TopicPattern, Wild, Word, count_words,
 
 
 def topic_matches(pattern: TopicPattern, key: str | None) -> bool:
-    """Tell whether *pattern* matches the routing *key*; an event without a topic has None, which nothing matches.
+    """Return whether *pattern* matches the routing *key*; an event without a topic has None, which nothing matches.
 
     It is charged to the budget of the event, and what the budget does not allow does not match.
     """
@@ -28,7 +28,7 @@ def topic_matches(pattern: TopicPattern, key: str | None) -> bool:
 
 
 def is_in(pattern: TopicPattern, key: str) -> bool:
-    """Tell whether *pattern* matches *key*, whatever that costs."""
+    """Return whether *pattern* matches *key*, whatever that costs."""
     return _may_match(pattern, key) and _words_match(pattern.words, split_words(key, pattern.dialect))
 
 
@@ -39,7 +39,7 @@ def _may_match(pattern: TopicPattern, key: str) -> bool:
 
 
 def _words_match(symbols: tuple[Word, ...], words: tuple[str, ...]) -> bool:
-    """Tell whether a pattern matches a key, both as words, whatever that costs."""
+    """Return whether a pattern matches a key, both as words, whatever that costs."""
     places = _places(words, set(symbols))
     everywhere = (1 << (len(words) + 1)) - 1
     matched = 1

@@ -50,7 +50,7 @@ class Outcome:
     """That a subscription wants an event.
 
     Attributes:
-        transition: None where the event does not tell, or the subscription mentions `before`.
+        transition: None if the event does not tell, or the subscription mentions `before`.
         certain: False where the event lacks a value that the match or its transition needed.
     """
 
@@ -104,12 +104,12 @@ def find_outcome(
 
 
 def old_side(event: Event, layout: EventLayout) -> Event | None:
-    """Return the event as it was before an update; None where it does not tell, for no `before` and no unknown in its place."""
+    """Return the event as it was before an update; None if it does not tell, for no `before` and no unknown in its place."""
     return as_before(event, layout) if event.type == "update" and event.tells_of_before else None
 
 
 def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
-    """Tell whether a subscription looks at `before`: in a filter, in CEL, or in its pattern (the layout says where)."""
+    """Return whether a subscription looks at `before`: in a filter, in CEL, or in its pattern (the layout says where)."""
     if compiled.mentions_before or compiled.pattern is None:
         return compiled.mentions_before
     pointers = layout.pointers("before")

@@ -69,7 +69,7 @@ class Work:
 
     Attributes:
         partitions: tenant and collection of each that it saw, with the entries evaluated there and those that matched.
-        bloom: nanoseconds spent on filters, None where there was none to ask.
+        bloom: nanoseconds spent on filters, None if there was none to ask.
         is_bare: see `streamer.events.reading.is_bare`.
     """
 
@@ -85,7 +85,7 @@ class Partition:
 
     Attributes:
         places: where the keys of the keyed ones stand, and perhaps those of some that were removed.
-        filter: None where nothing was ever keyed, and where the engine has no phase 1.
+        filter: None if nothing was ever keyed, and where the engine has no phase 1.
         stale: keys in the filter, or at the places, of subscriptions that were removed.
     """
 
@@ -125,7 +125,7 @@ class Partition:
             live = after.live_keys() if stale > len(keyed) else None
             return after if live is None else replace(after, places=frozenset(key.place for key in live), stale=0)
         guard = self.filter
-        # Where it costs no more than the write itself the writer builds anew; the manager sees to all else.
+        # Where it costs no more than the write itself the writer builds again; the manager sees to all else.
         is_small = len(keyed) < SMALL and (stale > len(keyed) or (guard is not None and not guard.has_room_for(len(new_keys))))
         is_new = guard is None or (not guard.has_room_for(len(new_keys)) and len(new_keys) > len(guard.bits))
         if guard is None or is_small or is_new:
@@ -168,7 +168,7 @@ class Partition:
             self.filter.tally.count_false_positive()
 
     def state(self, name: PartitionName) -> FilterState | None:
-        """Return what there is to know of the filter; None where there is none."""
+        """Return what there is to know of the filter; None if there is none."""
         if self.filter is None:
             return None
         bits, tally = self.filter.bits, self.filter.tally

@@ -2,7 +2,7 @@
 
 Everything that `serve` opens is looked at: the store, sources with the places where they were confirmed, sinks, endpoints, the
 files of the API, ports. Nothing is made, consumed or changed. Beside a process that uses the store, what only one process may use
-at a time is taken for that one's own: it is told, and is no fault.
+at a time is mistaken for that one's own: it is told, and is no fault.
 """
 
 from __future__ import annotations

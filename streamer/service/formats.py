@@ -39,7 +39,7 @@ class Place(NamedTuple):
         record: which of a batch.
         position: of the record, in its partition.
         part: which event of the record; -1 for the record itself.
-        key: what the record says of it; None where it says none.
+        key: what the record says of it; None if it says none.
     """
 
     record: int
@@ -70,7 +70,7 @@ class Taken:
 
 
 def taken(decode: Decoder | None, batch: Batch) -> Taken:
-    """Return the events of a batch. *decode* is None where each record is one."""
+    """Return the events of a batch. *decode* is None if each record is one."""
     records = batch.records
     if decode is None and Refused not in set(map(type, records)):
         return Taken(batch, cast("list[bytes]", records))
@@ -97,7 +97,7 @@ def _key_of(batch: Batch, record: int) -> str | None:
 
 
 def decoder(name: SourceFormat, *, most: int | None = None) -> Decoder | None:
-    """Return what reads the records of one source, in their order; None where a record is an event as it is.
+    """Return what reads the records of one source, in their order; None if a record is an event as it is.
 
     Args:
         most: events that one record may have; None for any number.
@@ -144,7 +144,7 @@ _NO_CHANGE: Final = written(no_change(""))[:-2].encode()
 
 
 def no_change_of(event: bytes) -> str | None:
-    """Return in words what a decoder made no change of; None where its event is one."""
+    """Return in words what a decoder made no change of; None if its event is one."""
     if is_nothing(event):
         return TOMBSTONE
     return str(json.loads(event)["ignored"]) if event.startswith(_NO_CHANGE) else None

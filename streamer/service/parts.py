@@ -88,7 +88,7 @@ class Parts:
         return {name: sink for name, sink in self.sinks.items() if not any(sink is each for each in known)}
 
     def again(self, name: str) -> Feed:
-        """Return a feed to be opened anew, where the one that there was is closed."""
+        """Return a feed to be opened again, where the one that there was is closed."""
         return _feed(name, sources_of(self.config)[name], self.config)
 
     def fill(self, spool: Spool) -> None:
@@ -121,7 +121,7 @@ def parts_of(config: Config, before: Parts | None = None) -> Parts:
     endpoints: dict[str, protocols.Endpoint] = {}
     places = {name: _place(section) for name, section in sinks_of(config).items()}
     old_places = {} if before is None else {name: _place(section) for name, section in sinks_of(before.config).items()}
-    # Each goes on under one name alone, since it counts what it is given: under its own, where that still leads there.
+    # Each continues under one name alone, since it counts what it is given: under its own, where that still leads there.
     left = {} if before is None else {name: sink for name, sink in before.sinks.items() if old_places[name] != places.get(name)}
     for name, section in sinks_of(config).items():
         is_same = old_places.get(name) == places[name]

@@ -60,10 +60,10 @@ def named(kind: str, name: str) -> Iterator[None]:
 @final
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A source under its name, and what reads its records; None where they are events as they are.
+    """A source under its name, and what reads its records; None if they are events as they are.
 
     Attributes:
-        again: reads a record that the source itself could not decode; None where it decodes none.
+        again: reads a record that the source itself could not decode; None if it decodes none.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Pipeline:
     Attributes:
         events: some of those that were matched.
         matches: how often each subscription was.
-        failed: what ended it; None where nothing failed.
+        failed: what ended it; None if nothing failed.
     """
 
     def __init__(self, engine: Engine, store: Store, setup: Setup, counts: Counts, spool: Spool) -> None:
@@ -199,7 +199,7 @@ class Pipeline:
         yield self._counted(part)
 
     def _is_read(self, feed: Feed) -> bool:
-        """Tell whether a feed is to be read still; while all is paused, wait."""
+        """Return whether a feed is to be read still; while all is paused, wait."""
         return not self._is_stopping and (not self._is_paused or self._park(feed))
 
     def _has_sinks(self) -> bool:
@@ -212,7 +212,7 @@ class Pipeline:
         return not any(map(self.is_away, self._setup.sinks))
 
     def is_away(self, sink: str) -> bool:
-        """Tell whether a sink was away at the start, and is."""
+        """Return whether a sink was away at the start, and is."""
         return sink in self._setup.sinks and self.absent.has(f"sinks.{sink}", self._setup.sinks[sink])
 
     def _deliver(self) -> None:
@@ -341,7 +341,7 @@ class Pipeline:
         return self._spool.attempts if sink in self._spool.sinks else None
 
     def test(self, sink: str) -> Attempt | None:
-        """Send a message that says that it is a test, past all that waits; None where there is no such sink."""
+        """Send a message that says that it is a test, past all that waits; None if there is no such sink."""
         identity, text = letters.test(sink)
         began = time.monotonic()
         if (outcome := self._spool.test(sink, identity, text)) is None:
@@ -462,7 +462,7 @@ class Pipeline:
         return not self._reading
 
     def wait(self, seconds: float) -> bool:
-        """Tell whether it has ended, after so long at most."""
+        """Return whether it has ended, after so long at most."""
         return self._ended.wait(seconds)
 
     def replay(self, letters: Iterable[DeadLetter]) -> tuple[int, int]:
@@ -508,7 +508,7 @@ class Pipeline:
         return bool(self._spool.drop([letter]))
 
     def enable(self, sink: str) -> bool | None:
-        """Ask an endpoint again that wanted no more; tell whether it was so, or None where there is no such endpoint."""
+        """Ask an endpoint again that wanted no more; tell whether it was so, or None if there is no such endpoint."""
         return self._spool.enable(sink) if sink in self._spool.sinks else None
 
     def forget(self, sink: str) -> int | None:
@@ -543,7 +543,7 @@ class Pipeline:
         yield last
 
     def state_of(self, feed: str, *, idle: float, stalled: float) -> Literal["away", "reading", "idle", "stalled", "ended"]:
-        """Tell what a source is doing: nothing came of it for *idle* seconds, or its matches wait for as much as *stalled*."""
+        """Return the state of a source: idle after *idle* seconds without events, stalled after *stalled* seconds of waiting."""
         if feed in self._ended_feeds:
             return "ended"
         if (found := self._setup.feeds.get(feed)) is not None and self.absent.has(f"sources.{feed}", found):
@@ -554,7 +554,7 @@ class Pipeline:
         return "idle" if since is None or since >= idle else "reading"
 
     def idle_for(self, feed: str) -> float | None:
-        """Return for how many seconds nothing came of a source; None where nothing ever did."""
+        """Return for how many seconds nothing came of a source; None if nothing ever did."""
         since = self._read_at.get(feed)
         return None if since is None else time.monotonic() - since
 

@@ -86,7 +86,7 @@ class SparkMatches:
         """A row for each match.
 
         event_id, tenant, collection, type, subscription_id, gateway_id, transition, certain [, event] and the columns that were
-        kept, in no promised order.
+        kept, in an undefined order.
         """
         if self._observed is not None:
             return self._observed

@@ -83,7 +83,7 @@ def explain_events(
     extra: members.Extra = "warn",
     **engine_options: Any,
 ) -> DataFrame:
-    """Tell why subscriptions match the events of a DataFrame, or why not, as `Engine.explain` does of one event.
+    """Explain why subscriptions match the events of a DataFrame, or why not, as `Engine.explain` does of one event.
 
     The reference judges every event, so choose events first: `events.where(...)`, `events.limit(1000)`.
 
@@ -105,7 +105,7 @@ def explain_events(
         subscription_id, `matched`, `transition`, `certain`; the `verdict` of all conditions together (`true`, `false`, `unknown`,
         `error`; null for a rejected event); how many conditions `failed`, where each operand of an expression's `&&` counts as
         one; `near_miss`, whether a single one did, and neither tenant nor collection; of the first that failed `place`,
-        `condition` and `outcome` (or of the first that is unknown, where that decided), null where the event matches; `note`,
+        `condition` and `outcome` (or of the first that is unknown, where that decided), null if the event matches; `note`,
         what decided beside the conditions, as that the event was ignored or rejected [, event] and the columns that were kept.
 
     Raises:

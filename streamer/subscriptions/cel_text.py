@@ -42,7 +42,7 @@ def _escape(char: str) -> str:
 
 
 def _name(name: str) -> str | None:
-    """Print a member name for use after a dot; None where not even quotes can hold it."""
+    """Print a member name for use after a dot; None if not even quotes can hold it."""
     if _IDENTIFIER.fullmatch(name) and name not in _RESERVED:
         return name
     return f"`{name}`" if _QUOTABLE.fullmatch(name) else None

@@ -104,7 +104,7 @@ _DOCUMENTS: Final[Mapping[str, Root]] = {"data": Root.DATA, "before": Root.BEFOR
 
 
 def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> str | None:
-    """Say why no event matches, because of the expression; None where that is not proven.
+    """Explain why no event matches, because of the expression; None if that is not proven.
 
     Args:
         form: the other parts of the subscription.
@@ -154,7 +154,7 @@ def _parts(compiled: CompiledSubscription) -> list[Clause]:
 @final
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A part of the event that is a string, empty where the event has none."""
+    """A part of the event that is a string, empty if the event has none."""
 
     root: Root
 
@@ -239,7 +239,7 @@ class _Lowering:
     # Comparisons
 
     def _comparison(self, op: str, left: Node, right: Node, wanted: bool) -> Alternatives | None:
-        """Return None where clauses cannot say it."""
+        """Return None if clauses cannot say it."""
         if op == "!=":
             op, wanted = "==", not wanted
         if op == "in":

@@ -157,7 +157,7 @@ def _choose(conjunction: Conjunction) -> tuple[Clause, frozenset[Key]] | None:
 
 
 def clause_keys(clause: Clause) -> tuple[int, frozenset[Key]] | None:
-    """Return how telling a clause is and its keys; None where one of its atoms makes none."""
+    """Return how telling a clause is and its keys; None if one of its atoms makes none."""
     # A clause without atoms has no key to tell of its place, where an unknown makes it unknown.
     if not clause.atoms:
         return None
@@ -261,7 +261,7 @@ def _net(version: int, width: int, length: int, address: int) -> Probe:
 
 
 def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
-    """Return the keys that *event* carries at *places*; None where more may be there, so that nothing can be ruled out."""
+    """Return the keys that *event* carries at *places*; None if more may be there, so that nothing can be ruled out."""
     keys: set[Key] = set()
     unknowns = [_omit_arrays(event.raw, pointer) for pointer in event.unknown]
     kinds: dict[tuple[Path, Mode], list[Place]] = {}
@@ -283,7 +283,7 @@ def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
 
 
 def _is_error(kind: str, values: list[Any]) -> bool:
-    """Tell whether a filter on the value there may be an error; beside any unknown such an error is unknown."""
+    """Return whether a filter on the value there may be an error; beside any unknown such an error is unknown."""
     if not values or isinstance(values[0], BeyondFloat64):
         return True
     (value,) = values
@@ -299,7 +299,7 @@ def _is_error(kind: str, values: list[Any]) -> bool:
 
 
 def _probes(kind: str, value: Any) -> Iterable[Probe] | None:
-    """Return what a value carries of a kind; None where that is too much to tell."""
+    """Return what a value carries of a kind; None if that is too much to tell."""
     if isinstance(value, list):
         if kind != ELEMENT:
             return ()
@@ -367,7 +367,7 @@ def _net_probes(version: int, length: int, text: str) -> Iterable[Probe]:
 
 
 def _touched(event: Event, path: Path, unknowns: list[Pointer]) -> bool:
-    """Tell whether an unknown equals, contains or lies below a path."""
+    """Return whether an unknown equals, contains or lies below a path."""
     base: Pointer | None
     match path.root:
         case Root.EVENT:
@@ -385,7 +385,7 @@ def _touched(event: Event, path: Path, unknowns: list[Pointer]) -> bool:
 
 
 def _meets(unknown: Pointer, place: Pointer, raw: Mapping[str, Any]) -> bool:
-    """Tell whether an unknown of an event equals, contains or lies below a place."""
+    """Return whether an unknown of an event equals, contains or lies below a place."""
     if unknown[-1:] != (REST,):
         return unknown[: len(place)] == place[: len(unknown)]
     at, below = unknown[:-1], place[len(unknown) - 1 :]

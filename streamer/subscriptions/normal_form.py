@@ -126,7 +126,7 @@ def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:
 
 
 def common_range(kind: Kind, ranges: Sequence[Range]) -> Range | None:
-    """Return the range of what lies in all of them, None where that is nothing."""
+    """Return the range of what lies in all of them, None if that is nothing."""
     # Of equal bounds the one that leaves the bound out is the narrower.
     lows = [(each.low, not each.low_inclusive) for each in ranges if each.low is not None]
     highs = [(each.high, each.high_inclusive) for each in ranges if each.high is not None]
@@ -164,7 +164,7 @@ def _pattern_text(root: AllOf) -> str:
 
 
 def distribute(root: AllOf, limit: int) -> list[tuple[Field, ...]] | None:
-    """Multiply out every `$or`; None where more than *limit* alternatives would come of it."""
+    """Multiply out every `$or`; None if more than *limit* alternatives would come of it."""
     parts: list[list[tuple[Field, ...]]] = []
     for part in root.fields:
         if isinstance(part, Field):

@@ -252,7 +252,7 @@ class _Parser:
         ]
 
     def _alternatives(self, task: _Task) -> list[_Task] | None:
-        """Return what the members of the alternatives of a `$or` ask for; None where the array belongs to an ordinary field."""
+        """Return what the members of the alternatives of a `$or` ask for; None if the array belongs to an ordinary field."""
         if task.path is None or not is_choice(task.path.name, task.value, self.dialect):
             return None
         if task.branch.depth == MAX_OR_DEPTH:

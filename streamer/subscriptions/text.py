@@ -44,7 +44,7 @@ _USUAL: Final[Mapping[str, Any]] = {
 def exact_text(
     source: Subscription | Mapping[str, Any], most: int, plain_json: Callable[[Any, int], bytes | None]
 ) -> bytes | None:
-    """Return JSON text that says all of a subscription; None where there is none, or none of at most *most* bytes.
+    """Return JSON text that says all of a subscription; None if there is none, or none of at most *most* bytes.
 
     Args:
         plain_json: writes plain values, as the function of that name here does.

@@ -220,7 +220,7 @@ class WebhookSink(Sink):
 
 
 def refused(url: str, ports: Sequence[int] | None, *, allow_http: bool) -> str | None:
-    """Return why a URL may not be posted to; None where it may.
+    """Return why a URL may not be posted to; None if it may.
 
     Args:
         ports: that it may name; None for any.

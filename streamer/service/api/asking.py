@@ -203,7 +203,7 @@ class Asking:
         looked_at, deadline = 0, time.thread_time() + _LOOKING
         more = None
         for row in self._subscriptions.each(call.tenant, at):
-            # Each page goes on by one at least.
+            # Each page continues by one at least.
             if len(found) == limit or (looked_at and time.thread_time() > deadline):
                 more = call.cursor(inside(*at))
                 break
@@ -355,7 +355,7 @@ def _matching(engine: Engine, some: Sequence[Seen]) -> Iterator[int]:
 
 
 def has_equality(text: bytes) -> bool:
-    """Tell whether a filter of a subscription asks for one value, which is a key then. A plan would take ten times as long."""
+    """Return whether a filter of a subscription asks for one value, which is a key then. A plan would take ten times as long."""
     try:
         filters = json.loads(text).get("filters")
     except (RecursionError, ValueError):

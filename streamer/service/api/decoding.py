@@ -95,7 +95,7 @@ class Records:
             raise Problem("bad-request", f"event: {reason}", errors=[{"place": "event", "reason": reason}])
 
     def note(self, name: SourceFormat, found: list[Read]) -> str | None:
-        """Return how a source of the format would read its events otherwise; None where it would not."""
+        """Return how a source of the format would read its events otherwise; None if it would not."""
         if name == "json" or self._options.layout == cdc.LAYOUT or not any(each.type in ("update", "delete") for each in found):
             return None
         return "no source here has this format: to one that has it, what before lacks is unknown; here it counts as missing"

@@ -404,7 +404,7 @@ _PATHS: Final = {
 
 
 def find(path: bytes) -> Found | None:
-    """Return what is at a path, as it was sent; None where nothing is."""
+    """Return what is at a path, as it was sent; None if nothing is."""
     for template, (pattern, routes) in _PATHS.items():
         if (match := pattern.fullmatch(path)) is not None:
             return Found(template, match.groupdict(), routes)

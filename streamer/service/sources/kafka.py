@@ -11,13 +11,13 @@ Contract: a partition is read from where the *store* has it, and the group is to
 reads nothing twice. The group's offset counts where it is ahead and has our mark: another process of the group, with a store of
 its own, had all before it held. One without the mark, which somebody else has set, counts only where the store knows nothing.
 
-Who does not poll for `max.poll.interval.ms` is taken for dead, and a rebalance waits for whoever does not poll. So a thread of
-its own polls while a sink is slow: it pauses its partitions, and goes on asking for nothing.
+Who does not poll for `max.poll.interval.ms` is mistaken for dead, and a rebalance waits for whoever does not poll. So a thread of
+its own polls while a sink is slow: it pauses its partitions, and continues asking for nothing.
 
 A partition that is asked back is given up once all of it that was read is held, after `DRAIN` seconds at most: its next owner
 begins behind that. What was not held by then comes twice. Of a partition that was *lost* there is nothing to wait for.
 
-A partition's name has the id of its topic, where brokers have one: a topic that is made anew under an old name has other
+A partition's name has the id of its topic, where brokers have one: a topic that is made again under an old name has other
 partitions. Transactions' markers take offsets, too; so the next offset is one after the last message, and no count.
 """
 
@@ -61,7 +61,7 @@ DRAIN: Final = 10.0
 ASSIGN: Final = 60.0
 #: The group is told how far messages are held so often, in seconds.
 COMMIT: Final = 1.0
-#: So often one looks whether topics were made anew, in seconds.
+#: So often one looks whether topics were made again, in seconds.
 LOOK: Final = 30.0
 #: So many bytes wait to be read at most; partitions are paused, and resumed when there are half of them.
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -97,7 +97,7 @@ class KafkaMessages:
         self._polling: threading.Thread | None = None
         self._down_since: float | None = None
         self._untold: str | None = None  # why the group did not take the last offsets
-        # Who waits for longer than that is taken for dead.
+        # Who waits for longer than that is mistaken for dead.
         self._patience = min(DRAIN, float(section.options.get("max.poll.interval.ms", 300_000)) / 2000)
 
     # Opening
@@ -146,7 +146,7 @@ class KafkaMessages:
                 self._after_loss(f"{topic}/{number}", offset, first, end)
 
     def open(self, confirmed: Mapping[str, str], begin: protocols.Begin, others: protocols.Others = protocols.NO_OTHERS) -> None:
-        """See `Source`. Under another name it goes on where the group is."""
+        """See `Source`. Under another name it continues where the group is."""
         self.check()
         self._confirmed, self._begin = confirmed, begin
         self._client = self._consumer()
@@ -325,7 +325,7 @@ class KafkaMessages:
             self._meet(message.error(), message)
 
     def _breathe(self) -> None:
-        """Pause where too much waits to be read, and go on where it was."""
+        """Pause where too much waits to be read, and continue where it was."""
         if self._size >= MOST_BYTES:
             wanted = [each for each in self._ours.values() if not each.is_paused]
         elif self._size <= MOST_BYTES // 2:
@@ -519,7 +519,7 @@ class KafkaMessages:
         return first if self._section.start == "earliest" or is_added else end
 
     def _after_loss(self, where: str, offset: int, first: int, end: int) -> int:
-        """Return where a partition goes on whose place is gone."""
+        """Return where a partition continues whose place is gone."""
         if offset < first:
             self._refuse(f"{where}: {first - offset} offsets, from {offset} on, are gone: retention was faster")
             return first
@@ -527,7 +527,7 @@ class KafkaMessages:
         return min(offset, end)
 
     def _refuse(self, reason: str) -> None:
-        """Say what is lost. Raises ServiceError where that must not be."""
+        """Describe what is lost. Raises ServiceError where that must not be."""
         if self._section.on_lost == "fail":
             raise Lost(f"{reason}. With on_lost: skip the service continues with the remaining messages")
         _LOGGER.warning("%s; the remaining messages are read", reason)
@@ -544,7 +544,7 @@ class KafkaMessages:
         self._read(begun)
 
     def _look(self) -> None:
-        """Find topics that were made anew while they were read."""
+        """Find topics that were made again while they were read."""
         with_id = {each.topic for each in self._ours.values() if "@" in each.name}
         try:
             topics = self._cluster.topics(with_id) if with_id else {}

@@ -45,7 +45,7 @@ class Partition:
     generation: int | None = None
 
     def at(self, offset: int, epoch: int | None = None) -> TopicPartition:
-        """Return the partition at an offset, with our mark for the group: its name, which no topic that is made anew has."""
+        """Return the partition at an offset, with our mark for the group: its name, which no topic that is made again has."""
         return TopicPartition(self.topic, self.number, offset, self.name, leader_epoch=-1 if epoch is None else epoch)
 
 
@@ -87,7 +87,7 @@ def attributes_of(message: Message) -> dict[str, str] | None:
 
 
 def is_held(partition: Partition) -> bool:
-    """Tell whether all that the pipeline was given of a partition is held, or never will be."""
+    """Return whether all that the pipeline was given of a partition is held, or never will be."""
     return partition.is_fenced or partition.held >= partition.given
 
 

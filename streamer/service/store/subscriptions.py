@@ -48,7 +48,7 @@ class Stored:
     expires_at: int | None = None
 
     def is_over(self, now: int) -> bool:
-        """Tell whether its lease is over."""
+        """Return whether its lease is over."""
         return self.expires_at is not None and self.expires_at <= now
 
 
@@ -119,7 +119,7 @@ class Table:
         self._reader.close()
 
     def get(self, tenant: str, subscription_id: str) -> Stored | None:
-        """Return one, also where its lease is over."""
+        """Return one, also if its lease is over."""
         rows = self._reader.rows(_GET, tenant, subscription_id)
         return _stored(rows[0]) if rows else None
 
@@ -136,7 +136,7 @@ class Table:
         return _page(self._database, _DUE, now)
 
     def next_expiry(self) -> int | None:
-        """Return when the next lease is over; None where there is none."""
+        """Return when the next lease is over; None if there is none."""
         ((first,),) = self._database.rows("SELECT min(expires_at) FROM subscriptions WHERE expires_at IS NOT NULL")
         return None if first is None else int(first)
 
@@ -256,7 +256,7 @@ class Table:
         """Return what was put in or taken out with the versions after one and up to another, and how far that is all.
 
         Returns:
-            For each the version of its last change, and the row; None where it was taken out.
+            For each the version of its last change, and the row; None if it was taken out.
         """
         put, is_all = _page(self._database, _SINCE, after, last)
         gone = changes.deleted(self._database, after, last, PAGE)
@@ -297,7 +297,7 @@ class Table:
 
 
 def _change(version: int, row: Stored, before: Stored | None, now: int, who: str) -> Change | None:
-    """Return what the log has of a row that was put in; None where a lease was renewed."""
+    """Return what the log has of a row that was put in; None if a lease was renewed."""
     if before is None or before.text != row.text:
         return Change(version, row.tenant, row.id, now, who, "put", None if before is None else _kept(before))
     if before.paused != row.paused:
