@@ -8,6 +8,9 @@
 
 Decimals become exact numbers of any size, dates and times become text as RFC 3339 has it, JSON becomes JSON. Bytes stay base64,
 and every other value stays as it is. So does a value that is not what its schema says.
+
+Avro, Protobuf and JSON Schema carry the same types by the same names. Their readers take the conversion of a type from the one
+table here, by `conversion`; bytes come raw from them.
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
 """
 
@@ -17,7 +20,8 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 from streamer.cdc.json import number, parsed
 from streamer.errors import EventError
@@ -27,6 +31,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGEST_SCALE: Final = 20_000
 #: No value of a database nests as deep.
 _DEEPEST: Final = 64
+#: Makes the value of an event of one that is not null.
+Conversion: TypeAlias = Callable[[Any], Any]
 
 
 def row(value: Any, schema: Any) -> Any:
@@ -49,10 +55,8 @@ def typed(value: Any, schema: Mapping[str, Any], depth: int = 0) -> Any:
     """Return a value as its schema types it."""
     if value is None or depth > _DEEPEST:
         return value
-    name = schema.get("name")
-    read = _LOGICAL.get(name) if isinstance(name, str) else None
-    if read is not None:
-        return read(value, schema)
+    if (convert := conversion(schema.get("name"), schema.get("parameters"))) is not None:
+        return convert(value)
     kind = schema.get("type")
     if kind == "array" and isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
         return [typed(item, items, depth + 1) for item in value]
@@ -64,14 +68,27 @@ def typed(value: Any, schema: Mapping[str, Any], depth: int = 0) -> Any:
     return value
 
 
+def conversion(name: Any, parameters: Any = None) -> Conversion | None:
+    """Return what makes the value of an event of one whose schema has a name; None if the value stays as it is.
+
+    Args:
+        parameters: of the schema: a decimal's has the scale.
+    """
+    if name == DECIMAL:
+        scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
+        return lambda value: value if (found := decimal(value, scale)) is None else found
+    return LOGICAL.get(name) if isinstance(name, str) else None
+
+
 def decimal(encoded: Any, scale: Any) -> Any:
-    """Return the number of a decimal in base64, a big-endian integer in two's complement; None if it is none."""
+    """Return the number of a decimal, a big-endian integer in two's complement, raw or in base64; None if it is none."""
     if isinstance(scale, str) and scale.lstrip("-").isdecimal():
         scale = int(scale)
-    if not isinstance(encoded, str) or not isinstance(scale, int) or not -_LARGEST_SCALE <= scale <= _LARGEST_SCALE:
+    if not isinstance(encoded, str | bytes) or not isinstance(scale, int) or not -_LARGEST_SCALE <= scale <= _LARGEST_SCALE:
         return None
     try:
-        unscaled = int.from_bytes(base64.b64decode(encoded, validate=True), "big", signed=True)
+        raw = base64.b64decode(encoded, validate=True) if isinstance(encoded, str) else encoded
+        unscaled = int.from_bytes(raw, "big", signed=True)
         digits = str(abs(unscaled))
     except (binascii.Error, ValueError):  # no base64, or more digits than Python writes
         return None
@@ -83,29 +100,28 @@ def decimal(encoded: Any, scale: Any) -> Any:
     return number(f"-{digits}" if unscaled < 0 else digits)
 
 
-def _decimal(value: Any, schema: Mapping[str, Any]) -> Any:
-    parameters = schema.get("parameters")
-    found = decimal(value, parameters.get("scale") if isinstance(parameters, Mapping) else None)
-    return value if found is None else found
-
-
-def variable_decimal(value: Any, _: Any = None) -> Any:
+def variable_decimal(value: Any) -> Any:
     """Return the number of a decimal that carries its scale, as `{"scale": 1, "value": "AQ=="}`; any other value as it is."""
-    if not isinstance(value, Mapping) or value.keys() != {"scale", "value"} or type(value["scale"]) is not int:
+    if (
+        isinstance(value, str)
+        or not isinstance(value, Mapping)
+        or value.keys() != {"scale", "value"}
+        or type(value["scale"]) is not int
+    ):
         return value
     found = decimal(value["value"], value["scale"])
     return value if found is None else found
 
 
-def _json(value: Any, _: Any) -> Any:
+def _json(value: Any) -> Any:
     try:
         return parsed(value, "") if isinstance(value, str) else value
     except EventError:
         return value
 
 
-def _integer(read: Callable[[int], str]) -> Callable[[Any, Any], Any]:
-    def reading(value: Any, _: Any) -> Any:
+def _integer(read: Callable[[int], str]) -> Conversion:
+    def reading(value: Any) -> Any:
         try:
             return read(value) if type(value) is int else value
         except OverflowError:  # beyond the years 1 to 9999
@@ -114,8 +130,14 @@ def _integer(read: Callable[[int], str]) -> Callable[[Any, Any], Any]:
     return reading
 
 
+@lru_cache(4096)
 def _date(days: int) -> str:
     return (_EPOCH + timedelta(days=days)).date().isoformat()
+
+
+@lru_cache(4096)
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def _time(units: int) -> Callable[[int], str]:
@@ -123,7 +145,7 @@ def _time(units: int) -> Callable[[int], str]:
         seconds, rest = divmod(value, units)
         if not 0 <= seconds <= 86_400:
             raise OverflowError
-        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{_fraction(rest, units)}"
+        return f"{_clock(seconds)}{_fraction(rest, units)}"
 
     return read
 
@@ -131,8 +153,7 @@ def _time(units: int) -> Callable[[int], str]:
 def _timestamp(units: int) -> Callable[[int], str]:
     def read(value: int) -> str:
         seconds, rest = divmod(value, units)
-        moment = (_EPOCH + timedelta(seconds=seconds)).strftime("%H:%M:%S")
-        return f"{_date(seconds // 86_400)}T{moment}{_fraction(rest, units)}Z"
+        return f"{_date(seconds // 86_400)}T{_clock(seconds % 86_400)}{_fraction(rest, units)}Z"
 
     return read
 
@@ -142,9 +163,9 @@ def _fraction(rest: int, units: int) -> str:
 
 
 _THOUSANDTHS, _MILLIONTHS, _BILLIONTHS = 10**3, 10**6, 10**9
-#: By the name of a schema, what becomes of a value.
-_LOGICAL: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "org.apache.kafka.connect.data.Decimal": _decimal,
+DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+#: By the name of a schema, what makes the value of an event; a decimal's depends on its scale as well.
+LOGICAL: Final[Mapping[str, Conversion]] = {
     "io.debezium.data.VariableScaleDecimal": variable_decimal,
     "io.debezium.data.Json": _json,
     "org.apache.kafka.connect.data.Date": _integer(_date),

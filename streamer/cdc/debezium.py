@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from streamer.cdc import connect, mongodb
-from streamer.cdc.json import Message, is_nothing, named, parsed, written
+from streamer.cdc.json import Message, Number, is_nothing, named, parsed, written
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
@@ -257,13 +257,26 @@ def _known(row: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, list[s
     """Return the columns of a row that it carries, and the names of the others."""
     if row is None:
         return None, []
-    missing = [name for name, value in row.items() if _is_unavailable(value)]
-    # A decimal without a scale of its own carries the scale of each value, with a schema beside it or without.
-    return {name: connect.variable_decimal(value) for name, value in row.items() if name not in missing}, missing
+    known: dict[str, Any] = {}
+    missing = []
+    for name, value in row.items():
+        if type(value) in _NO_PLACEHOLDERS:
+            known[name] = value
+        elif _is_unavailable(value):
+            missing.append(name)
+        else:
+            # A decimal without a scale of its own carries the scale of each value, with a schema beside it or without.
+            known[name] = connect.variable_decimal(value)
+    return known, missing
+
+
+_NO_PLACEHOLDERS: Final = (int, bool, type(None), float, Number)
 
 
 def _is_unavailable(value: Any) -> bool:
     """Whether a value, or one inside it, is a placeholder."""
+    if isinstance(value, str):
+        return _PLACEHOLDERS.says(value)
     rest = [value]
     while rest:
         each = rest.pop()
@@ -276,7 +289,15 @@ def _is_unavailable(value: Any) -> bool:
 
 def _is_moved(key: Collection[str], before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
     both = all(name in before and name in data for name in key)
-    return both and any(written(before[name]) != written(data[name]) for name in key)
+    return both and any(
+        before[name] != data[name] if _are_plain(before[name], data[name]) else written(before[name]) != written(data[name])
+        for name in key
+    )
+
+
+def _are_plain(value: Any, other: Any) -> bool:
+    """Whether values are equal if Python says so; other numbers are only if they are spelled alike."""
+    return type(value) is type(other) and type(value) in (int, str)
 
 
 def _values(key: Mapping[str, Any] | None, row: Mapping[str, Any] | None) -> Sequence[Any] | None:

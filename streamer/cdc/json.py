@@ -104,17 +104,26 @@ def written(value: Any) -> str:
 def _write(value: Any, write: Callable[[str], None]) -> None:
     # Not the encoder of the standard library: it writes what is a float as one, whatever its class says.
     kind = type(value)
-    if kind is str:
+    if kind is dict and value:
+        mark = "{"
+        for name, member in value.items():
+            # Most members are one of these, and records come by the thousands.
+            of = type(member)
+            if of is str:
+                write(f"{mark}{encode_basestring(name)}:{encode_basestring(member)}")
+            elif of is int:
+                write(f"{mark}{encode_basestring(name)}:{member}")
+            elif member is None:
+                write(f"{mark}{encode_basestring(name)}:null")
+            else:
+                write(f"{mark}{encode_basestring(name)}:")
+                _write(member, write)
+            mark = ","
+        write("}")
+    elif kind is str:
         write(encode_basestring(value))
     elif kind is Number:
         write(value.text)
-    elif kind is dict and value:
-        mark = "{"
-        for name, member in value.items():
-            write(mark + encode_basestring(name) + ":")
-            _write(member, write)
-            mark = ","
-        write("}")
     elif kind is list and value:
         mark = "["
         for item in value:
@@ -122,6 +131,8 @@ def _write(value: Any, write: Callable[[str], None]) -> None:
             _write(item, write)
             mark = ","
         write("]")
+    elif kind is bool:
+        write("true" if value else "false")
     elif kind not in _PLAIN and isinstance(value, Mapping | tuple):
         _write(dict(value) if isinstance(value, Mapping) else list(value), write)
     else:

@@ -140,20 +140,23 @@ class Placeholders:
 
     def __init__(self, layout: EventLayout) -> None:
         self.texts = frozenset(layout.unknown_texts)
+        self.shortest = min(map(len, self.texts), default=0)
         self.is_debezium = layout.format == "debezium"
 
     def says(self, value: Any) -> bool:
         """Whether a value says of itself that it is unknown."""
+        if isinstance(value, str):
+            if len(value) < self.shortest:
+                return False
+            # A document in a text, as hstore is one under `hstore.handling.mode=json`.
+            return value in self.texts or (self.is_debezium and any(f'"{text}"' in value for text in self.texts))
         if isinstance(value, Mapping):
             return any(name in self.texts for name in value) or (self.is_debezium and _is_place(value))
         if isinstance(value, list):
             return any(isinstance(element, str) and self.says(element) for element in value) or (
                 self.is_debezium and self._spells(value)
             )
-        if not isinstance(value, str):
-            return False
-        # A document in a text, as hstore is one under `hstore.handling.mode=json`.
-        return value in self.texts or (self.is_debezium and any(f'"{text}"' in value for text in self.texts))
+        return False
 
     def _spells(self, numbers: list[Any]) -> bool:
         """Whether an array of numbers has the bytes of a placeholder, as one of integers has them."""
