@@ -15,6 +15,7 @@ MODULES: Final = {
     "plot": ("matplotlib",),
     "portable": ("bitarray", "celpy", "pybloom_live", "rpds"),
     "postgres": ("psycopg",),
+    "registry": ("fastavro", "google", "grpc_tools"),
     "service": ("httptools", "jinja2", "starlette", "uvicorn"),
     "spark": ("pyspark", "pyarrow", "bitarray", "pybloom_live", "rich", "typer"),
     "zstd": ("zstandard",),

@@ -1,0 +1,106 @@
+"""JSON that was written with a JSON Schema: values as the schema types them, where Kafka Connect wrote both.
+
+```
+{"title": "org.apache.kafka.connect.data.Decimal", "type": "number", "connect.parameters": {"scale": "2"}, …}
+```
+
+The JSON stays as it is, but for values whose schema has the name of a type of `connect` as its title. Records are not validated:
+what wrote them did that, and Confluent's reader does not either by default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from streamer.cdc import connect
+from streamer.cdc.json import parsed
+
+_WHAT: Final = "json_schema"
+_DEEPEST: Final = 64
+_Conversion: TypeAlias = connect.Conversion | None
+
+
+def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]:
+    """Return what reads records that were written with a schema: their JSON, as bytes if nothing in it needs a conversion.
+
+    Args:
+        references: schemas that the schema refers to, by the names by which it does.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        root = json.loads(schema)
+        others = {name: json.loads(each) for name, each in references.items()}
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"no JSON Schema: {error}") from None
+    convert = _conversion(root, root, others, 0)
+
+    def read(record: bytes) -> Any:
+        if convert is None:
+            return record
+        value = parsed(record, _WHAT)
+        return None if value is None else convert(value)
+
+    return read
+
+
+def _conversion(schema: Any, root: Any, others: Mapping[str, Any], depth: int) -> _Conversion:
+    """Return what makes values of an event of those of a schema; None if they stay as they are."""
+    # A schema that refers to itself ends here: no value of a database nests as deep.
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return None
+    if (found := connect.conversion(schema.get("title"), schema.get("connect.parameters"))) is not None:
+        return found
+    if isinstance(pointer := schema.get("$ref"), str):
+        return _conversion(*_referred(pointer, root, others), others, depth + 1)
+    for name in ("oneOf", "anyOf", "allOf"):
+        kinds = [each for each in _listed(schema.get(name)) if isinstance(each, Mapping) and each.get("type") != "null"]
+        if len(kinds) == 1 and (found := _conversion(kinds[0], root, others, depth + 1)) is not None:
+            return found
+    if isinstance(schema.get("items"), Mapping):
+        return _each(_conversion(schema["items"], root, others, depth + 1))
+    members = schema.get("properties")
+    of = {}
+    for name, each in (members if isinstance(members, Mapping) else {}).items():
+        if (found := _conversion(each, root, others, depth + 1)) is not None:
+            of[name] = found
+    rest = _conversion(schema.get("additionalProperties"), root, others, depth + 1)
+    return _members(of, rest, members if isinstance(members, Mapping) else {})
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _referred(pointer: str, root: Any, others: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the schema that a reference leads to, and the one in which it stands."""
+    name, _, path = pointer.partition("#")
+    found = inside = others.get(name) if name else root
+    for step in path.split("/")[1:]:
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+    return found, inside
+
+
+def _each(of: _Conversion) -> _Conversion:
+    if of is None:
+        return None
+    return lambda value: [None if each is None else of(each) for each in value] if isinstance(value, list) else value
+
+
+def _members(of: Mapping[str, connect.Conversion], rest: _Conversion, known: Mapping[str, Any]) -> _Conversion:
+    if not of and rest is None:
+        return None
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        for name, member in value.items():
+            found = of.get(name) or (rest if name not in known else None)
+            if member is not None and found is not None:
+                value[name] = found(member)
+        return value
+
+    return convert
