@@ -567,6 +567,8 @@ def _merged(below: Any, above: Any, place: Place = ()) -> Any:
     if not isinstance(above, Mapping) or not _is_tree(place):
         return above
     under = as_members(below) if place == LAYOUT else below
+    for section in _sections_at(place):
+        under = section.written_out(under)
     if under is None:
         return above
     # No section is what is wrong here, and nothing over it mends that.

@@ -20,7 +20,7 @@ from streamer.config.schema.api import Api
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
 from streamer.extras import needed
-from streamer.service import parts, sinks, sources, subscription_files
+from streamer.service import parts, sinks, subscription_files
 from streamer.service.fitting import fitting, place_of
 from streamer.service.protocols import Busy, code_of
 from streamer.service.shards import Shard
@@ -94,7 +94,7 @@ def check(loaded: Loaded, *, dev: bool = False) -> Found:
     positions = _store(found)
     for name, source in parts.sources_of(config).items():
         with found.at("sources", name):
-            sources.made(source, config.matching.limits.max_event_bytes).check(positions.get(name, {}))
+            parts.feed_of(name, source, config).check(positions.get(name, {}))
     for name, sink in parts.sinks_of(config).items():
         with found.at("sinks", name):
             (sinks.made if sink.spooled is None else sinks.endpoint)(sink).check()

@@ -15,10 +15,11 @@ from streamer import cdc
 from streamer.cdc.debezium import TOMBSTONE
 from streamer.cdc.json import is_nothing, too_deep, written
 from streamer.cdc.messages import no_change
-from streamer.config.schema.sources import SourceFormat
+from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventError
 from streamer.model import is_unicode
 from streamer.service.protocols import Batch, Position, Refused
+from streamer.service.registry import Messages
 
 #: An event's text, and its key where the record says one.
 Decoded: TypeAlias = tuple[bytes, str | None]
@@ -96,11 +97,12 @@ def _key_of(batch: Batch, record: int) -> str | None:
     return None if batch.keys is None else text_of(batch.keys[record])
 
 
-def decoder(name: SourceFormat, *, most: int | None = None) -> Decoder | None:
+def decoder(name: SourceFormat, *, most: int | None = None, messages: Messages | None = None) -> Decoder | None:
     """Return what reads the records of one source, in their order; None if a record is an event as it is.
 
     Args:
         most: events that one record may have; None for any number.
+        messages: reads what is written with schemas, before the format is looked at; None where all is JSON.
     """
     decoders: dict[str, _Keyed] = {
         "canal": lambda record, _: cdc.canal.read(record, most=most),
@@ -111,30 +113,52 @@ def decoder(name: SourceFormat, *, most: int | None = None) -> Decoder | None:
         "mongodb": lambda record, _: cdc.mongodb.read(record),
     }
     if name == "wal2json":
-        return wal2json()
-    return None if name == "json" else _made(decoders[name], name)
+        return wal2json(messages=messages)
+    if name == "json":
+        return None if messages is None else _encoded(messages)
+    return _made(decoders[name], name, messages)
 
 
-def wal2json(columns: Mapping[str, Iterable[str]] | None = None) -> Decoder:
+def wal2json(columns: Mapping[str, Iterable[str]] | None = None, messages: Messages | None = None) -> Decoder:
     """Return what reads messages of wal2json. *columns* are those of tables, as far as they are known beforehand."""
     read = cdc.wal2json.Decoder(columns).read
-    return _made(lambda record, _: read(record), "wal2json")
+    return _made(lambda record, _: read(record), "wal2json", messages)
 
 
 #: Events of a record and of its own key, where it has one; with what they say of their keys.
-_Keyed: TypeAlias = Callable[[bytes, bytes | str | None], list[cdc.Keyed]]
+_Keyed: TypeAlias = Callable[[Any, Any], list[cdc.Keyed]]
 
 
-def _made(keyed: _Keyed, name: str) -> Decoder:
+def _made(keyed: _Keyed, name: str, messages: Messages | None = None) -> Decoder:
     def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
         if is_nothing(record):
             # A tombstone: the engine ignores it under every layout.
             return [(record, text_of(key))]
         try:
-            return [(written(event).encode(), _key(parts) or text_of(key)) for event, parts in keyed(record, key)]
+            if messages is None:
+                return [(written(event).encode(), _key(parts) or text_of(key)) for event, parts in keyed(record, key)]
+            own = messages.key(key)
+            return [
+                (written(event).encode(), _key(parts) or _key_of_value(own))
+                for event, parts in keyed(messages.value(record), own)
+            ]
         except RecursionError:
             # What was read may still be too deep to be compared, or written.
             raise too_deep(record, name) from None
+
+    return decoded
+
+
+def _encoded(messages: Messages) -> Decoder:
+    """Return what reads records that are events, written with schemas."""
+
+    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+        own = _key_of_value(messages.key(key))
+        value = messages.plain(record)
+        try:
+            return [(value if isinstance(value, bytes) else written(value).encode(), own)]
+        except RecursionError:
+            raise too_deep(record, "json") from None
 
     return decoded
 
@@ -158,6 +182,13 @@ def text_of(key: bytes | str | None) -> str | None:
         return key.decode() if key else None
     except UnicodeDecodeError:
         return key.hex() if key else None
+
+
+def _key_of_value(key: Any) -> str | None:
+    """Return a key as text, of one that was read by a schema as of the key of a row."""
+    if key is None or isinstance(key, bytes | str):
+        return text_of(key)
+    return _key(list(key.values()) if isinstance(key, Mapping) else [key])
 
 
 def _key(parts: Any) -> str | None:

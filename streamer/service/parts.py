@@ -19,7 +19,7 @@ from streamer.config.schema.config import Config
 from streamer.config.schema.service import Delivery
 from streamer.config.schema.service import Service as ServiceSection
 from streamer.config.schema.sinks import Sink, StdoutSink
-from streamer.config.schema.sources import Source, StdinSource
+from streamer.config.schema.sources import KafkaSource, Source, StdinSource
 from streamer.config.schema.watching import Metrics
 from streamer.core.options import Options
 from streamer.engine.batch import AT_ONCE
@@ -27,6 +27,7 @@ from streamer.service import protocols, sinks, sources
 from streamer.service.formats import decoder
 from streamer.service.messages import Shape, Speaker
 from streamer.service.pipeline import Feed, Setup, named
+from streamer.service.registry import Messages
 from streamer.service.routes import Routes
 from streamer.service.sinks.trust import client_context
 from streamer.service.spool import Spool, Terms
@@ -59,7 +60,7 @@ class Parts:
         """Find out whether they could be opened, those aside that others have opened; change nothing. Raises ServiceError."""
         for name, feed in self.new_feeds(but).items():
             with named("sources", name):
-                feed.source.check()
+                feed.check()
         for name, sink in self.new_sinks(but).items():
             with named("sinks", name):
                 sink.check()
@@ -89,7 +90,7 @@ class Parts:
 
     def again(self, name: str) -> Feed:
         """Return a feed to be opened again, where the one that there was is closed."""
-        return _feed(name, sources_of(self.config)[name], self.config)
+        return feed_of(name, sources_of(self.config)[name], self.config)
 
     def fill(self, spool: Spool) -> None:
         """Have the spool deliver to these endpoints, and to no other."""
@@ -116,7 +117,7 @@ class Parts:
 
 def parts_of(config: Config, before: Parts | None = None) -> Parts:
     """Make the parts of a configuration, of those that there are as far as they are the same."""
-    feeds = {name: _feed(name, section, config) for name, section in sources_of(config).items()}
+    feeds = {name: feed_of(name, section, config) for name, section in sources_of(config).items()}
     written: dict[str, protocols.Sink] = {}
     endpoints: dict[str, protocols.Endpoint] = {}
     places = {name: _place(section) for name, section in sinks_of(config).items()}
@@ -143,9 +144,13 @@ def _place(section: Sink) -> Sink:
     return section.model_copy(update={"event": "full", "per": "match"})
 
 
-def _feed(name: str, section: Source, config: Config) -> Feed:
+def feed_of(name: str, section: Source, config: Config) -> Feed:
+    """Return a source that is not opened yet, and what reads its records."""
     source = sources.made(section, config.matching.limits.max_event_bytes)
-    return Feed(name, source, decoder(section.record_format), getattr(source, "again", None))
+    messages = None
+    if isinstance(section, KafkaSource) and section.format.is_encoded:
+        messages = Messages(section.format)
+    return Feed(name, source, decoder(section.record_format, messages=messages), getattr(source, "again", None), messages)
 
 
 def sources_of(config: Config) -> Mapping[str, Source]:
@@ -176,6 +181,8 @@ def open_feed(feed: Feed, store: Store, configured: Container[str]) -> None:
     with named("sources", feed.name):
         if not feed.source.is_shared:
             store.take(feed.name)
+        if feed.messages is not None:
+            feed.messages.check()
         others = protocols.Others(feed.name, store.others(configured))
         feed.source.open(_Positions(store, feed.name), partial(store.begin, feed.name), others)
 

@@ -35,7 +35,8 @@ from streamer.service.metrics import Counts
 from streamer.service.observed.attempts import Attempt, Attempts
 from streamer.service.observed.events import Events
 from streamer.service.observed.matches import MatchCounts
-from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
+from streamer.service.protocols import NOTHING, Away, Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
+from streamer.service.registry import Messages
 from streamer.service.rejected import Rejected
 from streamer.service.spool import Spool, tally
 from streamer.service.store.database import Fenced
@@ -64,12 +65,25 @@ class Feed:
 
     Attributes:
         again: reads a record that the source itself could not decode; None if it decodes none.
+        messages: has the schemas by which records are read; None if they need none.
     """
 
     name: str
     source: Source
     decode: formats.Decoder | None
     again: formats.Decoder | None = None
+    messages: Messages | None = None
+
+    def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
+        """Find out whether it could be opened, as `Source.check` does, and whether the schemas can be read."""
+        self.source.check(confirmed)
+        if self.messages is not None:
+            self.messages.check()
+
+    def taken(self, batch: Batch) -> formats.Taken:
+        """Return the events of a batch. Raises ServiceError; Away where the schemas cannot be read now."""
+        with named("sources", self.name):
+            return formats.taken(self.decode, batch)
 
 
 @final
@@ -145,15 +159,29 @@ class Pipeline:
         if batch is not None:
             self._read_at[feed.name] = time.monotonic()
             faults.point("source.read")
-            for part in self._matched(feed, batch):
+            for part in self._matched(feed, self._taken(feed, batch)):
                 self._waiting.put(part)
                 faults.point("pipeline.queued")
 
-    def _matched(self, feed: Feed, batch: Batch, only: int | None = None) -> Iterator[Part]:
-        setup = self._setup
+    def _taken(self, feed: Feed, batch: Batch) -> formats.Taken:
+        """Return the events of a batch; where schemas cannot be read, once they can.
+
+        Raises:
+            EndOfSource: the feed is read no more. The batch is not confirmed, so it comes again.
+        """
+        while True:
+            try:
+                return feed.taken(batch)
+            except Away:
+                name = f"sources.{feed.name}"
+                self.absent.open(name, feed, lambda: _none(feed.taken(batch)))
+                if not self.absent.wait(name, feed, partial(self._is_read, feed)):
+                    raise EndOfSource from None
+
+    def _matched(self, feed: Feed, taken: formats.Taken, only: int | None = None) -> Iterator[Part]:
+        setup, batch = self._setup, taken.batch
         known = self._store.generation(feed.name, batch.partition)
         ours = Confirmed(feed.name, batch.partition, None, known if batch.generation is None else batch.generation)
-        taken = formats.taken(feed.decode, batch)
         part = Part(feed.name, ours)
         for place, error in taken.refused:
             part.events += 1
@@ -533,7 +561,7 @@ class Pipeline:
             letter.partition, [letter.record], partial(_always, letter.position), None, keys=[letter.record_key], generation=0
         )
         last, is_bad = None, False
-        for part in self._matched(feed, batch, None if letter.part < 0 else letter.part):
+        for part in self._matched(feed, feed.taken(batch), None if letter.part < 0 else letter.part):
             if last is not None:
                 yield last
             last, is_bad = part, is_bad or bool(part.dead)
@@ -603,6 +631,10 @@ class Pipeline:
         self._is_stopping = True
         self._waiting.end(drop=True)
         self._spool.stop()
+
+
+def _none(_: object) -> None:
+    """Leave out what was returned."""
 
 
 def _always(position: Position, _: int) -> Position:

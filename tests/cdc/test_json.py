@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from streamer import cdc
-from streamer.config.schema.sources import SourceFormat
+from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventCode, EventError
 from streamer.service.formats import Decoder, decoder
 

@@ -12,7 +12,7 @@ import pytest
 
 from streamer import cdc
 from streamer.cdc.json import Number, number, written
-from streamer.config.schema.sources import SourceFormat
+from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventError
 from streamer.service.formats import Decoder, decoder
 

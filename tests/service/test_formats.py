@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine, cdc
-from streamer.config.schema.sources import SourceFormat
+from streamer.config.schema.encoded import SourceFormat
 from streamer.core.options import Options
 from streamer.errors import EventError
 from streamer.events.reading import IgnoredEvent

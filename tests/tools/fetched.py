@@ -44,6 +44,36 @@ def fetch(organisation: str, module: str, revision: str) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
+def fetch_archive(organisation: str, module: str, revision: str) -> Path:
+    """Return the archive of a module with all that it needs, which its publisher calls `all`. Raises NotThere."""
+    folder = FETCHED / f"{module}-{revision}"
+    if not folder.is_dir():
+        if shutil.which("java") is None:
+            raise NotThere("there is no java (JRE 17 or later)")
+        import pyspark
+
+        (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
+        with _whole(folder) as new:
+            new.mkdir(parents=True)
+            asked = new / "ivy.xml"
+            asked.write_text(
+                '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+                '<info organisation="streamer" module="tests"/><dependencies>'
+                f'<dependency org="{organisation}" name="{module}" rev="{revision}" transitive="false">'
+                f'<artifact name="{module}" type="tar.gz" ext="tar.gz" m:classifier="all"/></dependency>'
+                "</dependencies></ivy-module>"
+            )
+            command = ["java", "-jar", str(ivy), "-warn", "-cache", str(FETCHED / "ivy"), "-ivy", str(asked), "-types", "tar.gz"]
+            ran = subprocess.run(
+                [*command, "-retrieve", f"{new}/[artifact]-[revision].[ext]"], capture_output=True, text=True, check=False
+            )
+            if ran.returncode or not list(new.glob("*.tar.gz")):
+                where = f"{organisation}:{module}:{revision} is not to be had from Maven Central"
+                raise NotThere(f"{where}: {(ran.stdout + ran.stderr)[-500:]}")
+    (found,) = folder.glob("*.tar.gz")
+    return found
+
+
 def install(requirement: str, folder: Path) -> Path:
     """Return the folder, which has a package and what it needs, alone. Raises NotThere."""
     if not folder.is_dir():

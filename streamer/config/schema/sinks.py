@@ -102,8 +102,12 @@ class StdoutSink(Sink):
             yield Claim((), OWNS, OneFile(path), "{} writes this file")
 
 
-def checked_url(url: str) -> str:
-    """Check a URL that is posted to. What is wrong is said without it: it may hold a secret."""
+def checked_url(url: str, instead: str = "requests are signed with `secret`") -> str:
+    """Check a URL. What is wrong is said without it: it may hold a secret.
+
+    Args:
+        instead: what there is in place of a user and a password in it.
+    """
     reason = None
     try:
         parts = urlsplit(url)
@@ -116,7 +120,7 @@ def checked_url(url: str) -> str:
         elif not _VISIBLE.fullmatch(url):
             reason = "expected ASCII without spaces; write other characters as %XX, and names of hosts in Punycode"
         elif parts.username is not None or parts.password is not None:
-            reason = "a user or a password in a URL is not sent; requests are signed with `secret`"
+            reason = f"a user or a password in a URL is not sent; {instead}"
         elif "#" in url:
             reason = "a fragment, from # on, is never sent"
         elif port == 0:

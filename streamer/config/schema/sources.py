@@ -14,15 +14,11 @@ from pydantic import (
 
 from streamer.config.schema.claims import OWNS, READS, Claim, Files, KafkaTopics, Named
 from streamer.config.schema.claims import File as OneFile
+from streamer.config.schema.encoded import Format, FormatOrName, SourceFormat
 from streamer.config.schema.kafka import OF_CONSUMERS, Kafka, Topics
 from streamer.config.schema.values import Bool, File, Section
 from streamer.config.secret import Secret
 from streamer.config.units import Duration
-
-#: `json` is read by `matching.layout`; a decoder of `streamer.cdc` makes events of all others.
-SourceFormat: TypeAlias = Literal[
-    "json", "canal", "cloudevents", "debezium", "debezium_unwrapped", "dynamodb", "mongodb", "wal2json"
-]
 
 
 class Source(Section):
@@ -52,7 +48,7 @@ class Source(Section):
 
 
 class LinesSource(Source):
-    """Where lines come from, or messages whose values are read as lines are."""
+    """Where lines come from."""
 
     format: SourceFormat = "json"
     """The format of a line: `json` is an event in `matching.layout`; the others are messages for a decoder (docs/sources.md)."""
@@ -135,13 +131,14 @@ class PostgresSource(Source):
 
 
 @final
-class KafkaSource(Kafka, LinesSource):
+class KafkaSource(Kafka, Source):
     """Messages of topics of Kafka, shared with other processes of one consumer group (docs/service.md)."""
 
     type: Literal["kafka"]
     """The kind of source."""
     topics: Topics
     """Names of topics, or patterns that begin with `^`, such as `^shop\\..*`; one, or a list."""
+    format: FormatOrName = Field(default_factory=Format)
     group: Annotated[str, Field(min_length=1, max_length=249)] = "streamer"
     """The consumer group: processes of one group share the partitions."""
     start: Literal["earliest", "latest"] = "earliest"
@@ -151,6 +148,11 @@ class KafkaSource(Kafka, LinesSource):
     ones."""
 
     ALLOWED = OF_CONSUMERS
+
+    @property
+    def record_format(self) -> SourceFormat:
+        """See `Source`."""
+        return self.format.name
 
     def claims(self) -> Iterator[Claim]:
         """See `Source`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -99,6 +99,9 @@ Files: TypeAlias = Annotated[tuple[File, ...], BeforeValidator(_files), WithJson
 class Section(BaseModel):
     """A part of the tree. Unknown names are errors; null, as where every line of a section is a comment, is its defaults."""
 
+    #: The field that a text in place of the section is short for; None if none is.
+    SHORT: ClassVar[str | None] = None
+
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
@@ -110,7 +113,12 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _nothing_is_the_defaults(cls, value: Any) -> Any:
-        return {} if value is None else value
+        return {} if value is None else cls.written_out(value)
+
+    @classmethod
+    def written_out(cls, value: Any) -> Any:
+        """Return a section as names and values, where a text is short for it."""
+        return {cls.SHORT: value} if cls.SHORT is not None and isinstance(value, str) else value
 
     def claims(self) -> Iterable[Claim]:
         """Yield what it reads, adds to and owns outside of the process. Sections in it speak for themselves."""

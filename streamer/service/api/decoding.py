@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple, final, get_args
 
 from streamer import cdc
-from streamer.config.schema.sources import SourceFormat
+from streamer.config.schema.encoded import SourceFormat
 from streamer.core.options import Options
 from streamer.events.layout import PARTS, EventLayout
 from streamer.events.reading import IgnoredEvent

@@ -52,6 +52,7 @@ from streamer.service.sources.kafka_partitions import (
     place_of,
     shown,
     size_of,
+    with_schema,
 )
 from streamer.service.sources.lines import KEPT
 
@@ -84,7 +85,8 @@ class KafkaMessages:
 
     def __init__(self, section: KafkaSource, *, max_bytes: int) -> None:
         self._section, self._max_bytes = section, max_bytes
-        self._are_cloudevents = section.format == "cloudevents"
+        self._are_cloudevents = section.record_format == "cloudevents"
+        self._are_encoded = section.format.is_encoded
         self._changed = threading.Condition(Lock())
         self._ours: dict[tuple[str, int], Partition] = {}
         self._ends: dict[tuple[str, int], int] = {}
@@ -198,7 +200,7 @@ class KafkaMessages:
         offsets = [message.offset() for message in messages]
         records: list[Record] = []
         for message in messages:
-            value = message.value()
+            value = with_schema(message, "value") if self._are_encoded else message.value()
             if self._are_cloudevents and (attributes := attributes_of(message)) is not None and len(message) <= self._max_bytes:
                 records.append(cloudevents.structured(attributes, value))
             elif value is None:
@@ -209,7 +211,7 @@ class KafkaMessages:
                 reason = f"the message is longer than the {self._max_bytes} bytes that are allowed"
                 error = EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes)
                 records.append(Refused(error, value[:KEPT], len(value)))
-        keys = [message.key() for message in messages]
+        keys = [with_schema(message, "key") if self._are_encoded else message.key() for message in messages]
         return Batch(partition.name, records, offsets.__getitem__, confirm, keys=keys, generation=partition.generation)
 
     def acknowledge(self, partition: str, confirm: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from confluent_kafka import TopicPartition
 
@@ -84,6 +84,25 @@ def attributes_of(message: Message) -> dict[str, str] | None:
         return None
     attributes = {name.removeprefix(_PREFIX): value for name, value in headers.items() if name.startswith(_PREFIX)}
     return attributes | {"datacontenttype": headers.get("content-type", "")}
+
+
+def with_schema(message: Message, part: Literal["key", "value"]) -> bytes | None:
+    """Return the key or the value of a message, with the id of its schema before it, wherever the message has that.
+
+    Confluent's clients have it before the value, or as the same bytes in a header; Apicurio's as a long number in a header of
+    their own.
+    """
+    of: bytes | None = message.key() if part == "key" else message.value()
+    headers = message.headers()
+    if of is None or not headers:
+        return of
+    for name, value in reversed(headers):
+        if isinstance(value, bytes):
+            if name == f"__{part}_schema_id":
+                return value + of
+            if name == f"apicurio.{part}.contentId" and len(value) == 8 and value[:4] == bytes(4):
+                return b"\0" + value[4:] + of
+    return of
 
 
 def is_held(partition: Partition) -> bool:
