@@ -20,7 +20,6 @@ from streamer.service.store.opened import look
 from tests.service.conftest import Make, so_far
 from tests.service.test_kafka import QUICK, Topic, cluster, topic  # noqa: F401  # fixtures
 from tests.service.test_registry import KEY, ORDERS, change, record, row, stub  # noqa: F401  # fixtures
-from tests.tools.mock_kafka import MockCluster
 from tests.tools.registries import Stub
 
 pytestmark = pytest.mark.later_on_the_reference
@@ -80,10 +79,10 @@ def test_a_change_in_avro_is_matched_by_its_values(make: Make, topic: Topic, sec
 
 def test_the_id_of_a_schema_may_stand_in_a_header(
     make: Make,
-    topic: Topic,
+    topic: Topic,  # noqa: F811
     sections: Any,
-    stub: Stub,
-    tmp_path: Path,  # noqa: F811
+    stub: Stub,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     guid = uuid.UUID(int=2)
     stub.schemas[f"guids/{guid}"] = stub.schemas["ids/2"]
@@ -135,11 +134,11 @@ def test_a_registry_that_is_away_is_waited_for_at_the_start_and_while_it_runs(
 
 def test_what_waits_for_a_registry_is_read_by_the_next_process(
     make: Make,
-    topic: Topic,
+    topic: Topic,  # noqa: F811
     sections: Any,
-    stub: Stub,
+    stub: Stub,  # noqa: F811
     tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic.send(order(1))
     service = make(**sections)
@@ -156,10 +155,10 @@ def test_what_waits_for_a_registry_is_read_by_the_next_process(
 
 def test_a_record_of_an_unknown_schema_is_a_letter_that_is_read_again_once_the_schema_is_there(
     make: Make,
-    topic: Topic,
+    topic: Topic,  # noqa: F811
     sections: Any,
-    stub: Stub,
-    tmp_path: Path,  # noqa: F811
+    stub: Stub,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     key, value = order(1)
     topic.send((key, b"\0\0\0\0\x09" + value[5:]), (key, b"\0\0\0\0\2A"), order(2))
@@ -170,7 +169,7 @@ def test_a_record_of_an_unknown_schema_is_a_letter_that_is_read_again_once_the_s
     assert "the value: the registry has no schema of id 9: Schema not found" in unknown.reason
     assert "avro: the record does not fit its schema" in unfit.reason
     stub.answer = 503, b""
-    with pytest.raises(ServiceError, match="sources.orders: schema registry"):
+    with pytest.raises(ServiceError, match=r"sources\.orders: schema registry"):
         make(**sections).replay(lambda store: store.letters())
     stub.answer = None
     stub.schemas["ids/9"] = stub.schemas["ids/2"]
@@ -187,10 +186,10 @@ def test_a_check_asks_the_registry(make: Make, topic: Topic, sections: Any, stub
 
 def test_a_registry_that_lets_us_in_no_more_ends_the_service(
     make: Make,
-    topic: Topic,
+    topic: Topic,  # noqa: F811
     sections: Any,
-    stub: Stub,
-    tmp_path: Path,  # noqa: F811
+    stub: Stub,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     service = make(**sections)
     failed: list[ServiceError] = []
