@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from streamer.cdc.json import number, parsed
+from streamer.cdc.json import Number, number, parsed
 from streamer.errors import EventError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,15 +75,13 @@ def conversion(name: Any, parameters: Any = None) -> Conversion | None:
         parameters: of the schema: a decimal's has the scale.
     """
     if name == DECIMAL:
-        scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
+        scale = _scale(parameters.get("scale") if isinstance(parameters, Mapping) else None)
         return lambda value: value if (found := decimal(value, scale)) is None else found
     return LOGICAL.get(name) if isinstance(name, str) else None
 
 
 def decimal(encoded: Any, scale: Any) -> Any:
     """Return the number of a decimal, a big-endian integer in two's complement, raw or in base64; None if it is none."""
-    if isinstance(scale, str) and scale.lstrip("-").isdecimal():
-        scale = int(scale)
     if not isinstance(encoded, str | bytes) or not isinstance(scale, int) or not -_LARGEST_SCALE <= scale <= _LARGEST_SCALE:
         return None
     try:
@@ -94,10 +92,15 @@ def decimal(encoded: Any, scale: Any) -> Any:
         return None
     if scale > 0:
         digits = digits.rjust(scale + 1, "0")
-        digits = f"{digits[:-scale]}.{digits[-scale:]}"
-    elif unscaled:
+        return Number(f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}")
+    if unscaled:
         digits += "0" * -scale
     return number(f"-{digits}" if unscaled < 0 else digits)
+
+
+def _scale(scale: Any) -> Any:
+    """Return a scale as a number, as which the parameters of a schema have it in a text."""
+    return int(scale) if isinstance(scale, str) and scale.lstrip("-").isdecimal() else scale
 
 
 def variable_decimal(value: Any) -> Any:
@@ -135,9 +138,13 @@ def _date(days: int) -> str:
     return (_EPOCH + timedelta(days=days)).date().isoformat()
 
 
-@lru_cache(4096)
+@lru_cache(3600)
+def _minutes(seconds: int) -> str:
+    return f"{seconds // 60:02}:{seconds % 60:02}"
+
+
 def _clock(seconds: int) -> str:
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{seconds // 3600:02}:{_minutes(seconds % 3600)}"
 
 
 def _time(units: int) -> Callable[[int], str]:
@@ -159,7 +166,8 @@ def _timestamp(units: int) -> Callable[[int], str]:
 
 
 def _fraction(rest: int, units: int) -> str:
-    return f".{str(rest).rjust(len(str(units)) - 1, '0').rstrip('0')}" if rest else ""
+    # One digit more than the fraction has, which is cut off.
+    return f".{str(units + rest)[1:].rstrip('0')}" if rest else ""
 
 
 _THOUSANDTHS, _MILLIONTHS, _BILLIONTHS = 10**3, 10**6, 10**9

@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from streamer.cdc import connect, mongodb
-from streamer.cdc.json import Message, Number, is_nothing, named, parsed, written
+from streamer.cdc.json import OBJECT, Message, Number, is_nothing, named, parsed, written
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
@@ -90,8 +90,9 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     if data is not None and connector == "yugabytedb":
         # It writes a column that was not changed as null, and the others as objects.
         data = {name: _PRESET.unknown_texts[0] if value is None else value for name, value in data.items()}
-    columns = connect.columns_of(schema)
-    data, before = connect.row(data, columns.get("after")), connect.row(before, columns.get("before") or columns.get("after"))
+    if schema is not None:
+        columns = connect.columns_of(schema)
+        data, before = connect.row(data, columns.get("after")), connect.row(before, columns.get("before") or columns.get("after"))
     return _changes(_Record(kind, _collection(source, "", _WHAT), _ts(source, body), data, before, names))
 
 
@@ -145,7 +146,7 @@ def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None,
 
 def is_enveloped(members: Mapping[str, Any]) -> bool:
     """Whether an object is the envelope of Kafka Connect, and not a row that has columns of these names."""
-    if members.keys() != {"schema", "payload"}:
+    if len(members) != 2 or members.keys() != {"schema", "payload"}:
         return False
     schema = members["schema"]
     return schema is None or (isinstance(schema, Mapping) and ("type" in schema or not schema))
@@ -174,17 +175,28 @@ def _kind(op: str, place: str, what: str) -> ChangeType | None:
 
 def _collection(source: Mapping[str, Any], before: str, what: str) -> str:
     at = "" if before else "/source"
-    # ScyllaDB and Cassandra name a keyspace.
-    space = _name(source, [f"{before}{name}" for name in ("schema", "db", "keyspace", "keyspace_name")], what, at)
-    name = _name(source, [f"{before}{name}" for name in ("table", "collection", "table_name")], what, at)
+    space, name = (_name(source, names, what, at) for names in _NAMES[before])
     if not name:
         reason = "the transform needs add.fields=op,table" if before else "expected the name of a table or a collection"
         raise EventError(EventCode.WRONG_TYPE, f"{what}: {before}table is missing: {reason}", place=f"{at}/{before}table")
     return f"{space}.{name}" if space else str(name)
 
 
+#: The names of what names a table and where it is, as a transform adds them or not. ScyllaDB and Cassandra have keyspaces.
+_NAMES: Final[Mapping[str, Sequence[Sequence[str]]]] = {
+    before: [
+        [f"{before}{name}" for name in names]
+        for names in (("schema", "db", "keyspace", "keyspace_name"), ("table", "collection", "table_name"))
+    ]
+    for before in ("", _ADDED)
+}
+
+
 def _name(source: Mapping[str, Any], names: Sequence[str], what: str, at: str) -> str | None:
-    return next((name for each in names if (name := part(source, each, str, what, at))), None)
+    for each in names:
+        if name := part(source, each, str, what, at):
+            return str(name)
+    return None
 
 
 def _ts(source: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
@@ -203,7 +215,7 @@ def _row(body: Mapping[str, Any], name: str, connector: Any) -> Mapping[str, Any
         row = parsed(row, _WHAT, f"/{name}")
         if connector == "mongodb" and isinstance(row, Mapping):
             row = mongodb.plain(row, f"/{name}", _WHAT)
-    if row is not None and not isinstance(row, Mapping):
+    if row is not None and not isinstance(row, OBJECT):
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {name} is an object, not {named(row)}", place=f"/{name}")
     return row
 
@@ -214,9 +226,9 @@ def _key(key: Message | None) -> Mapping[str, Any] | None:
         members = None if key is None else parsed(key, _WHAT)
     except EventError:
         return None
-    if isinstance(members, Mapping) and is_enveloped(members):
+    if isinstance(members, OBJECT) and is_enveloped(members):
         members = members["payload"]
-    return members if isinstance(members, Mapping) and members else None
+    return members if isinstance(members, OBJECT) and members else None
 
 
 def _carried(row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -260,7 +272,8 @@ def _known(row: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, list[s
     known: dict[str, Any] = {}
     missing = []
     for name, value in row.items():
-        if type(value) in _NO_PLACEHOLDERS:
+        kind = type(value)
+        if kind in _NO_PLACEHOLDERS or (kind is str and len(value) < _PLACEHOLDERS.shortest):
             known[name] = value
         elif _is_unavailable(value):
             missing.append(name)

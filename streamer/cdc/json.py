@@ -20,6 +20,8 @@ from streamer.model import INT64_MIN, UINT64_MAX
 Message: TypeAlias = bytes | bytearray | str | Mapping[str, Any]
 """One message of a source: its JSON text, or the object that was read of it."""
 
+#: An object as Python has it. What is a dict is one at once; of another type it takes a while to tell.
+OBJECT: Final = (dict, Mapping)
 #: Half of a surrogate pair, or what may be one: behind two backslashes nothing is told without reading all before them.
 _HALF: Final = re.compile(
     r"\\u[dD][89aAbB]..(?!\\u[dD][c-fC-F])" r"|(?<!\\u[dD][89aAbB]..)\\u[dD][c-fC-F]" r"|\\\\u[dD][89a-fA-F]"
@@ -115,6 +117,10 @@ def _write(value: Any, write: Callable[[str], None]) -> None:
                 write(f"{mark}{encode_basestring(name)}:{member}")
             elif member is None:
                 write(f"{mark}{encode_basestring(name)}:null")
+            elif of is Number:
+                write(f"{mark}{encode_basestring(name)}:{member.text}")
+            elif of is bool:
+                write(f"{mark}{encode_basestring(name)}:{'true' if member else 'false'}")
             else:
                 write(f"{mark}{encode_basestring(name)}:")
                 _write(member, write)

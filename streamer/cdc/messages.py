@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from streamer.cdc.json import Message, named, parsed
+from streamer.cdc.json import OBJECT, Message, named, parsed
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import EVENT_TYPES, IGNORE, EventLayout, encode_pointer
 
@@ -32,7 +32,7 @@ def read(message: Message, what: str, place: str = "") -> Mapping[str, Any]:
         EventError: it is no JSON object.
     """
     value = parsed(message, what)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, OBJECT):
         reason = f"{what}: a message is a JSON object, not {named(value)}"
         raise EventError(EventCode.NOT_AN_OBJECT, reason, place=place)
     return value
@@ -44,7 +44,7 @@ _WORDS: Final[dict[type, str]] = {Mapping: "an object", list: "an array", str: "
 def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: str = "") -> Any:
     """Return a member of a message, None if it is null or missing. Raises EventError where it is of another type."""
     value = message.get(name)
-    if value is not None and not isinstance(value, kind):
+    if value is not None and not isinstance(value, OBJECT if kind is Mapping else kind):
         reason = f"{what}: {name} is {_WORDS[kind]}, not {named(value)}"
         raise EventError(EventCode.WRONG_TYPE, reason, place=f"{place}/{name}")
     return value

@@ -196,6 +196,8 @@ def _key(parts: Any) -> str | None:
     if not isinstance(parts, Sequence) or not parts or any(part is None for part in parts):
         return None
     one = parts[0] if len(parts) == 1 else None
+    if type(one) is int:
+        return str(one)
     key = one if isinstance(one, str) else written(one if isinstance(one, int | float) else list(parts))
     # Half of a surrogate pair: the event itself need not hold the key.
     return key if is_unicode(key) else None

@@ -175,6 +175,7 @@ class Messages:
     def __init__(self, section: Format) -> None:
         self._section = section
         self._registry = Registry(section.registry)
+        self.schema_of = self._registry.schema
         self._readers: dict[bytes, _Read] = {}
         self._refused: dict[bytes, tuple[float, EventError]] = {}
 
@@ -196,7 +197,7 @@ class Messages:
     def value(self, record: bytes) -> Any:
         """Return what a message says: JSON text, or the value that was read of it.
 
-        If columns of a change record have defaults, their schema stands beside the value, as in Kafka Connect's JSON.
+        If columns of a delete have defaults, their schema stands beside the value, as in Kafka Connect's JSON.
 
         Raises:
             EventError: it is no such message, or the registry has no schema of its id.
@@ -207,7 +208,10 @@ class Messages:
         if encoding == "json" or is_nothing(record):
             return record
         value, columns = self._read(record, encoding, "the value")
-        return value if columns is None else {"schema": columns, "payload": value}
+        # Only of a delete one asks what stands for a column that the record does not carry.
+        if columns is None or not isinstance(value, dict) or value.get("op") != "d":
+            return value
+        return {"schema": columns, "payload": value}
 
     def key(self, key: bytes | str | None) -> Any:
         """Return what a key says; one that begins with no id as it is. Raises as `value`."""
@@ -236,7 +240,7 @@ class Messages:
         if known is not None and now < until:
             raise EventError(known.code, known.reason)
         try:
-            schema = self._registry.schema(identity := _identity(prefix))
+            schema = self.schema_of(identity := _identity(prefix))
             found = _made(schema)
             if len(self._readers) >= _MOST_KEPT:
                 self._readers.clear()

@@ -278,3 +278,21 @@ def test_a_registry_with_a_certificate_is_trusted_by_its_ca_alone(tmp_path: Path
             messages(stub, registry={"url": url, "ca": str(key)}).check()
     finally:
         stub.stop()
+
+
+RECORDS = Path(__file__).parents[1] / "cdc" / "debezium_avro.jsonl"
+REAL = [json.loads(line) for line in RECORDS.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("case", [each for each in REAL if "value" in each], ids=lambda case: case["of"])
+def test_records_of_the_real_debezium_are_what_the_statements_did(stub: Stub, case: dict[str, Any]) -> None:
+    """Debezium 3.6.1 wrote them on PostgreSQL 15, with Apicurio's converter in the wire format of Confluent's.
+
+    `default` is of a table whose deletes carry the key alone; `full_connect` of one with all columns, and of
+    `time.precision.mode=connect`.
+    """
+    for each in REAL:
+        if "schema" in each:
+            stub.add(each["id"], each["schema"])
+    found = decoding(stub)(base64.b64decode(case["value"]), base64.b64decode(case["key"]))
+    assert [text.decode() for text, _ in found] == case["events"]
