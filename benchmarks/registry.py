@@ -4,7 +4,7 @@
 python -m benchmarks.registry
 ```
 
-It shows what the service does to a record before it is matched: find the schema, read Avro, make values, make and write the event.
+It shows what the service does to a record before it is matched: find the schema, read Avro, make the event and write it.
 The goal is 20,000 records a second.
 """
 
