@@ -33,18 +33,18 @@ from streamer.service.sinks.trust import client_context
 
 #: How long the registry may take to answer, in seconds.
 ANSWER: Final = 10.0
-#: An id that the registry does not know is asked for again after so long, in seconds.
+#: The registry is queried again for an id that it does not have after so long, in seconds.
 UNKNOWN: Final = 1.0
 #: No schema is longer, in bytes.
 _LONGEST: Final = 8 * 1024 * 1024
-#: No schema leads to more others.
+#: A schema refers to at most so many others.
 _MOST_REFERENCES: Final = 1000
 #: Readers that are kept at most: of each schema one.
 _MOST_KEPT: Final = 10_000
 _JSON: Final = "application/vnd.schemaregistry.v1+json, application/json"
 #: What the registry calls the encodings. It names none for Avro.
 _TYPES: Final[Mapping[Encoding, str]] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
-#: It passes by itself: too many requests, or a server that is starting or handing over.
+#: Statuses of requests that may succeed later: a time-out, too many requests.
 _PASSING: Final = (408, 429)
 
 #: Reads what follows the id in a message; for Protobuf it begins with the place of its type. Raises EventError.
@@ -122,7 +122,7 @@ class Registry:
         if status >= 500 or status in _PASSING or status == 404:
             raise Away(reason)
         if status in (401, 403):
-            raise ServiceError(f"{reason}; user and password are to be those of somebody who may read schemas")
+            raise ServiceError(f"{reason}; check registry.user and registry.password, and the user's right to read schemas")
         raise ServiceError(reason)
 
     def _answer(self, path: str) -> tuple[int, bytes]:
@@ -208,7 +208,7 @@ class Messages:
         if encoding == "json" or is_nothing(record):
             return record
         value, columns = self._read(record, encoding, "the value")
-        # Only of a delete one asks what stands for a column that the record does not carry.
+        # Only the decoding of deletes needs the defaults.
         if columns is None or not isinstance(value, dict) or value.get("op") != "d":
             return value
         return {"schema": columns, "payload": value}
@@ -221,7 +221,7 @@ class Messages:
         return self._read(key, encoding, "the key")[0]
 
     def _read(self, message: bytes, encoding: Encoding, what: str) -> tuple[Any, Mapping[str, Any] | None]:
-        # One lookup, since messages come by the thousands: the id is looked at only where it is new.
+        # One lookup for most messages; the id is parsed only if it is new.
         read = self._readers.get(message[:5])
         length = 5
         if read is None:
