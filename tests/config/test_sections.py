@@ -8,6 +8,7 @@ import pytest
 
 from streamer import BulkConfigError, Config
 from streamer.config.loader import fields_of, show_place
+from streamer.config.schema.encoded import Format, Registry
 from streamer.config.schema.service import Route
 from streamer.config.schema.sinks import FileSink
 from streamer.config.schema.sources import FileSource, KafkaSource, StdinSource
@@ -264,3 +265,63 @@ def test_sections_of_kafka_that_do_not_go_together() -> None:
     first, second = wrong(text.format(k=KAFKA))
     assert "sources.b.group: sources.a is of this group" in first
     assert "sinks.c.topic: sources.a reads this topic" in second
+
+
+OF_KAFKA = f"sources: {{orders: {{{KAFKA}, topics: t, format: %s}}}}"
+REGISTRY = "registry: {url: 'https://r:8081/'}"
+
+
+def format_of(text: str, **environment: str) -> Format:
+    source = load(OF_KAFKA % text, environment).config.sources["orders"]
+    assert isinstance(source, KafkaSource)
+    return source.format
+
+
+def test_the_name_of_a_format_is_short_for_its_json() -> None:
+    assert format_of("debezium") == format_of("{name: debezium}") == Format(name="debezium", encoding="json")
+    assert format_of("null") == Format()
+    found = format_of(f"{{name: debezium, encoding: avro, key_encoding: json, {REGISTRY[:-1]}, ca: ca.pem}}}}")
+    assert (found.encoding, found.of_keys, found.registry.url) == ("avro", "json", "https://r:8081")
+    assert found.registry.ca == Path("/etc/streamer/ca.pem")
+    loaded = load(OF_KAFKA % f"{{name: debezium, encoding: protobuf, {REGISTRY}}}")
+    assert load(show(loaded)).config == loaded.config
+
+
+def test_a_variable_says_a_part_of_a_format_whose_name_is_in_the_file() -> None:
+    prefix = "STREAMER_SOURCES__ORDERS__FORMAT"
+    found = format_of("debezium", **{f"{prefix}__ENCODING": "avro", f"{prefix}__REGISTRY__URL": "http://r"})
+    assert found == Format(name="debezium", encoding="avro", registry=Registry(url="http://r"))
+    assert format_of("debezium", **{prefix: "mongodb"}) == Format(name="mongodb")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("debezum", "format.name: expected 'json', .* not 'debezum'; did you mean 'debezium'"),
+        ("7", "format: expected names and values, not 7"),
+        ("{nam: debezium}", "format.nam: no such name; did you mean 'name'"),
+        (
+            "{encoding: avr}",
+            "format.encoding: expected 'json', .* not 'avr'; did you mean 'avro'",
+        ),
+        ("{encoding: avro}", "format.registry.url: expected next to encoding: avro"),
+        ("{key_encoding: avro}", "format.registry.url: expected next to key_encoding: avro"),
+        (f"{{{REGISTRY}}}", "format.encoding: expected avro, protobuf or json_schema next to registry"),
+        (f"{{name: cloudevents, encoding: avro, {REGISTRY}}}", "format.encoding: cloudevents are read only in JSON"),
+        ("{encoding: avro, registry: {url: ftp://r}}", "format.registry.url: expected https://HOST"),
+        ("{encoding: avro, registry: {url: 'https://u:p@r'}}", "a password in a URL is not sent; write them into `user` and"),
+        ("{encoding: avro, registry: {url: 'https://r?x'}}", "format.registry.url: expected no query"),
+        ("{encoding: avro, registry: {url: 'https://r', user: u}}", "format.registry.password: expected user and password"),
+        ("{encoding: avro, registry: {url: 'http://r', ca: x}}", "format.registry.ca: expected a url that begins with https:"),
+        ("{encoding: avro, registry: {ca: x}}", "format.registry.url: expected next to ca"),
+        (
+            "{encoding: avro, registry: {url: 'https://r', user: u, password: hunter2}}",
+            "format.registry.password: expected {env: ",
+        ),
+    ],
+)
+def test_a_format_that_does_not_fit_is_refused_and_no_secret_is_shown(text: str, reason: str) -> None:
+    with pytest.raises(BulkConfigError, match=reason.replace("{", r"\{")) as refused:
+        format_of(text)
+    assert "u:p" not in str(refused.value)
+    assert "hunter2" not in str(refused.value)

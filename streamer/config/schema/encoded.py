@@ -83,7 +83,7 @@ class Format(Section):
         if not encoded and self.registry.url is not None:
             wrong.append((("encoding",), "expected avro, protobuf or json_schema next to registry"))
         if self.name == "cloudevents" and self.encoding != "json":
-            wrong.append((("encoding",), "cloudevents are read in JSON alone; expected json"))
+            wrong.append((("encoding",), "cloudevents are read only in JSON; expected json"))
         if wrong:
             raise wrong_inside(wrong)
         return self
