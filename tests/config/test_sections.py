@@ -315,8 +315,8 @@ def test_a_variable_says_a_part_of_a_format_whose_name_is_in_the_file() -> None:
         ("{encoding: avro, registry: {url: 'http://r', ca: x}}", "format.registry.ca: expected a url that begins with https:"),
         ("{encoding: avro, registry: {ca: x}}", "format.registry.url: expected next to ca"),
         (
-            "{encoding: avro, registry: {url: 'https://r', user: u, password: hunter2}}",
-            "format.registry.password: expected {env: ",
+            "{encoding: avro, registry: {url: 'http://r', user: u, password: hunter2}}",
+            "format.registry.password: expected {env:",
         ),
     ],
 )

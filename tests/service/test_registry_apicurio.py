@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamer.config.schema.encoded import Format
 from streamer.errors import EventError, ServiceError
 from streamer.service.formats import Decoder, decoder
 from streamer.service.registry import Messages
+from streamer.service.store.opened import look
 from tests.cdc.test_avro import encoded
+from tests.service.conftest import Make
 from tests.service.test_registry import KEY, ORDERS, change, record, row
+from tests.service.test_registry_service import matched, running, until
 from tests.tools.fetched import NotThere
+from tests.tools.kafka import server
 from tests.tools.registries import apicurio, register
 
 pytestmark = pytest.mark.integration
@@ -91,3 +98,27 @@ def test_json_schema(url: str) -> None:
 def test_an_unknown_id(url: str) -> None:
     with pytest.raises(EventError, match="the value: the registry has no schema of id 99999: No content with id"):
         decoding(url)(b"\0" + (99_999).to_bytes(4, "big") + encoded(KEY, {"id": 1}))
+
+
+def test_a_service_reads_avro_from_a_real_broker_by_a_real_registry(url: str, make: Make, tmp_path: Path) -> None:
+    key, value = register(url, "shop.orders-key", json.dumps(KEY)), register(url, "shop.orders-value", json.dumps(ORDERS))
+    (tmp_path / "subs.jsonl").write_text('{"id": "big", "filters": [{"field": "amount", "op": ">", "value": 100}]}\n')
+    with server(tmp_path) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        (made,) = admin.create_topics([NewTopic("shop.orders", 3, 1)]).values()
+        made.result(30)
+        producer = Producer({"bootstrap.servers": broker.address})
+        for number in range(100):
+            change_ = change("c", None, row(number, number * 1000))
+            producer.produce("shop.orders", record(value, ORDERS, change_), record(key, KEY, {"id": number}))
+            producer.produce("shop.orders", None, record(key, KEY, {"id": number}))
+        producer.produce("shop.orders", b"\0\0\1\x86\x9fA", b"unknown")
+        assert producer.flush(30) == 0
+        format_ = {"name": "debezium", "encoding": "avro", "registry": {"url": url}}
+        source = {"type": "kafka", "brokers": broker.address, "topics": "shop.orders", "format": format_}
+        service = make(sources={"orders": source})
+        service.check()
+        with running(service):
+            until(lambda: len(matched(tmp_path)) == 89 and len(look(tmp_path / "data")) == 1)
+        assert sorted(map(int, matched(tmp_path))) == list(range(11, 100))
+        assert "the registry has no schema of id 99999" in look(tmp_path / "data")[0].reason
