@@ -214,8 +214,10 @@ class _Parser:
         self.limits = limits
         self.size = size
         self.states = 0
+        self.bytes_left = limits.max_subscription_bytes
 
     def parse(self, source: Any, place: Place) -> Pattern:
+        self.place = place
         root = _Branch(0)
         # Reversed, so that members are read in the order of the text and the first error is reported.
         tasks = self._members(_Task(source, None, place, root, 1))[::-1]
@@ -244,12 +246,21 @@ class _Parser:
         if not members:
             _fail("an object must not be empty", task.place)
         # Each has a field at least, so the members past the limit are never read.
-        read = itertools.islice(members.items(), self.limits.max_conditions + 1)
+        read = dict(itertools.islice(members.items(), self.limits.max_conditions + 1))
+        self._take_bytes(sum(map(len, read)))
         length = 1 if task.path is None else task.path.length + 1
         return [
             _Task(value, _Path(task.path, name, length), Place(task.place, name), task.branch, task.depth + 1)
-            for name, value in read
+            for name, value in read.items()
         ]
+
+    def _take_bytes(self, count: int) -> None:
+        """Count what the text of the pattern has at least: in a mapping, a long text may come again and again."""
+        self.bytes_left -= count
+        if self.bytes_left < 0:
+            most = self.limits.max_subscription_bytes
+            reason = f"more than the {most} bytes of JSON text that are allowed (limits.max_subscription_bytes)"
+            raise PatternError(reason, place=str(self.place))
 
     def _alternatives(self, task: _Task) -> list[_Task] | None:
         """Return what the members of the alternatives of a `$or` ask for; None if the array belongs to an ordinary field."""
@@ -331,6 +342,7 @@ class _Parser:
     def _text(self, value: Any, place: Place) -> str:
         if not isinstance(value, str):
             _fail(f"expected a string, not {_kind(value)}", place)
+        self._take_bytes(len(value))
         _check_text(value, place)
         return value
 

@@ -224,6 +224,11 @@ def write_json(
             raise TooLongError(f"longer than {max_bytes} bytes as JSON")
         out.append(text)
 
+    def put_quoted(text: str) -> None:
+        if max_bytes is not None and size + len(text) > max_bytes:
+            raise TooLongError(f"longer than {max_bytes} bytes as JSON")
+        put(_quoted(text))
+
     # What is still to be written: texts as they are, and values with their depth.
     pending: list[str | tuple[Any, int]] = [(value, 0)]
     while pending:
@@ -234,7 +239,7 @@ def write_json(
         item, depth = next_
         kind = type(item)
         if kind is str:
-            put(_quoted(item))
+            put_quoted(item)
         elif item is None or kind is bool:
             put("null" if item is None else "true" if item else "false")
         elif kind is int or kind is float:
@@ -263,7 +268,7 @@ def write_json(
             pending.append("[")
         elif isinstance(item, str):
             is_exact = False
-            put(_quoted(str.__str__(item)))
+            put_quoted(str.__str__(item))
         elif isinstance(item, int | float):
             is_exact = False
             put(_number(int.__int__(item) if isinstance(item, int) else float.__float__(item), is_short))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine, Subscription
+from streamer.automaton import Quamina
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Limits, Verdict
 from streamer.reference import effort
@@ -136,6 +138,47 @@ def test_what_holds_itself_under_a_long_name_is_refused_before_it_is_written_out
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 100_000_000
+
+
+CIRCLES: dict[str, Callable[[], dict[str, Any]]] = {
+    "an object": lambda: _within(lambda circle: {"x" * 1_000_000: circle}),
+    "an object in another": lambda: _within(lambda circle: {"a": {"x" * 1_000_000: circle}}),
+    "an alternative": lambda: _within(lambda circle: {"$or": [{"x" * 1_000_000: circle}, {"b": [1]}]}),
+    "a name at each level": lambda: _nested(400, {"z": [1]}),
+    "one text many times": lambda: {"a": ["x" * 1_000_000] * 1000},
+    "one affix many times": lambda: {"a": [{"prefix": "x" * 1_000_000}] * 1000},
+    "one exclusion many times": lambda: {"a": [{"anything-but": ["x" * 1_000_000] * 1000}]},
+}
+
+
+def _within(make: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    circle: dict[str, Any] = {}
+    circle.update(make(circle))
+    return circle
+
+
+def _nested(levels: int, value: dict[str, Any]) -> dict[str, Any]:
+    for _ in range(levels):
+        value = {"x" * 1_000_000: value}
+    return value
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_a_pattern_is_refused_once_its_text_would_be_too_long(backend: str, name: str) -> None:
+    pattern = CIRCLES[name]()
+    reason = "more than the 4194304 bytes of JSON text that are allowed (limits.max_subscription_bytes)"
+    tries: list[Callable[[], object]] = [
+        lambda: Quamina(dialect="eventbridge").add_pattern("x", pattern),
+        lambda: Engine().add(Subscription(id="a", pattern=pattern)),
+        lambda: Subscription(id="a", pattern=pattern).to_cel(),
+    ]
+    for act in tries:
+        tracemalloc.start()
+        with pytest.raises(SubscriptionError, match=re.escape(reason)):
+            act()
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 50_000_000
 
 
 # Answers about large events
