@@ -49,6 +49,9 @@ INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 MAX_CEL_DEPTH = 64
 
+#: What an answer to a person says of what it leaves out, since it would take too long.
+TOO_COSTLY: Final = "not evaluated: too costly"
+
 
 def is_unicode(text: str) -> bool:
     """Return whether a text can be written in UTF-8: half of a surrogate pair cannot."""

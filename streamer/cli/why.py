@@ -23,6 +23,7 @@ from streamer.cli.setup import (
     check_names,
     set_up,
 )
+from streamer.model import TOO_COSTLY
 from streamer.terminal import EXIT_CODES, OK, SOME_BAD, WIDTH, printable, show
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def command(
 
 def _table(survey: Survey) -> Iterator[str]:
     ignored = f", {survey.ignored:,} ignored" if survey.ignored else ""
-    yield f"{survey.id!r} matches {survey.matched:,} of {count(survey.seen, 'event')}{ignored}"
+    costly = f", {survey.costly:,} {TOO_COSTLY}" if survey.costly else ""
+    yield f"{survey.id!r} matches {survey.matched:,} of {count(survey.seen, 'event')}{ignored}{costly}"
     if survey.rows:
         yield f"{'HELD':>9} {'FAILED':>9} {'UNKNOWN':>9} {'ALONE':>9}  CONDITION"
     for row in survey.rows:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
-from streamer.model import CelEvaluator
+from streamer.model import TOO_COSTLY, CelEvaluator
 
 CostClass = Literal["keyed", "indexed", "unkeyed"]
 
 #: More than this many of anything are counted, not printed; a condition is cut after some lines.
 SHOWN, LINES = 8, 3
+#: Of more keys the rest have no text.
+MOST_KEYS: Final = 10_000
 WIDTH = 80
 _MARGIN = " " * 15
 
@@ -35,8 +37,9 @@ class Plan:
         tenant: a name, or `"*"` for every tenant.
         collection: a name, or `"*"` for every collection.
         normal_form: its conjunctions, each as its conditions in words of the backend; all of any conjunction make it match.
-        access_keys: values of which every matching event carries one, as text; None if there are none.
-        bloom_keys: the same as the bytes in the collection's filter; empty if it is unkeyed.
+        access_keys: values of which every matching event carries one, as text; None if there are none. Of more than
+            10,000, the first ones and the number of the others.
+        bloom_keys: the same as the bytes in the collection's filter, all of them; empty if it is unkeyed.
         cel: the CEL program that runs on candidates, as written; None without one, or if clauses express all of it (native
             only).
         evaluator: its evaluator; None if *cel* is None.
@@ -72,7 +75,9 @@ class Plan:
             first, *others = conditions or ("everything",)
             lines += [f"or {first}" if at else first, *(f"and {condition}" for condition in others)]
         yield from block("normal form", tuple(lines), "nothing: it never matches")
-        keys = tuple(_in_words(self.bloom_keys)) if self.bloom_keys else self.access_keys or ()
+        keys = tuple(_in_words(self.bloom_keys[:MOST_KEYS])) if self.bloom_keys else self.access_keys or ()
+        if len(self.bloom_keys) > MOST_KEYS:
+            keys = (*keys[: SHOWN - 1], *self.access_keys[MOST_KEYS:]) if self.access_keys else keys
         yield from block("access keys", keys, "none" if self.access_keys is None else "none can match")
         yield "Bloom keys", f"{len(self.bloom_keys):,}" if self.bloom_keys else "none"
         yield "CEL", self.cel if self.cel is not None else "none"
@@ -106,6 +111,19 @@ class Plan:
             "cost": self.cost,
             "decided_by": self.decided_by,
         }
+
+
+def keys_in_words(encoded: Iterable[bytes]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+    """Return keys in the order in which a plan has them, and their texts; of many keys the first texts."""
+    from streamer.subscriptions.keys import Key
+
+    # Bytes are in order at once, texts only when they are made.
+    keys = sorted(encoded)
+    made = sorted((str(Key.from_bytes(key)), key) for key in keys[:MOST_KEYS])
+    texts = [text for text, _ in made]
+    if len(keys) > MOST_KEYS:
+        texts.append(f"{TOO_COSTLY}: {len(keys) - MOST_KEYS:,} more keys")
+    return (*(key for _, key in made), *keys[MOST_KEYS:]), tuple(texts)
 
 
 def _in_words(encoded: Sequence[bytes]) -> Iterator[str]:

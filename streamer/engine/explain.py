@@ -12,7 +12,7 @@ from streamer.engine.told import as_json, write
 from streamer.errors import SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Transition, Verdict
-from streamer.reference.conditions import Condition, conditions, evaluate
+from streamer.reference.conditions import Condition, conditions, evaluate, size_of
 from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.reference.searches import REFUSED
 from streamer.reference.transition import Outcome, find_outcome, mentions_before, old_side
@@ -37,7 +37,8 @@ class Explanation:
         conditions: each condition with the value of the event.
         before: each condition on the document before the update, if that decides the transition; else empty.
         note: a reason other than the conditions; None without one.
-        cel: the whole subscription except its tenant as one CEL expression (docs/cel.md); None if CEL cannot express it.
+        cel: the whole subscription except its tenant as one CEL expression (docs/cel.md); None if CEL cannot express it,
+            or if that would take too long.
     """
 
     subscription_id: str
@@ -127,6 +128,8 @@ def decide(compiled: CompiledSubscription, event: Event, options: Options) -> tu
     budget = options.limits.cel_budget
     REFUSED.begin()
     try:
+        # To read it took as much.
+        EFFORT.spend(size_of(compiled))
         outcome = find_outcome(compiled, event, options.layout, options.soft_delete, budget=budget)
         verdict = evaluate(compiled, event, budget=budget)
     except TooCostlyError:
@@ -159,10 +162,12 @@ def _would_leave(compiled: CompiledSubscription, event: Event, options: Options)
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
     try:
+        # It is read again, and printed.
+        EFFORT.spend(2 * size_of(compiled))
         return subscription_to_cel(
             compiled.subscription, layout=options.layout, topic_dialect=options.topic_dialect, limits=options.limits
         )
-    except SubscriptionError:
+    except (SubscriptionError, TooCostlyError):
         return None
 
 

@@ -25,7 +25,8 @@ from streamer.engine.told import on_one_line, outcome_of, row_as_json
 from streamer.errors import UnknownSubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Verdict
-from streamer.reference.conditions import Condition, condition_of_cel, conditions
+from streamer.reference import effort
+from streamer.reference.conditions import Condition, condition_of_cel, conditions, size_of
 from streamer.reference.effort import EFFORT, TooCostlyError
 from streamer.reference.searches import REFUSED
 from streamer.reference.transition import find_outcome
@@ -138,6 +139,7 @@ def _near_misses(engine: Engine, read: Event, n: int, max_subscriptions: int, he
             continue  # removed meanwhile
         compiled = engine._compile(subscription)
         try:
+            EFFORT.spend(size_of(compiled))
             rows = list(judged(compiled, read, options))
             failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
             if not EFFORT.is_spent and len(failed) == 1 and not _matches(compiled, read, options):
@@ -278,10 +280,13 @@ class Survey:
         nearest: the events that were nearest to a match, at most `SHOWN`, the nearest first.
         seen: how many events were read.
         matched: how many of them matched.
+        costly: how many of them were too costly to evaluate.
         ignored: how many of them were ignored, because they are not changes.
     """
 
     SHOWN: Final = 3
+    #: Units of each event, however many there are; what takes more shares those of one answer.
+    EACH: Final = 500
 
     def __init__(self, engine: Engine, subscription_id: str) -> None:
         """Begin one. Raises UnknownSubscriptionError."""
@@ -293,7 +298,8 @@ class Survey:
         self._rows: dict[tuple[str, str], Row] = {}
         self.id = subscription_id
         self.nearest: list[Nearest] = []
-        self.seen = self.matched = self.ignored = 0
+        self.seen = self.matched = self.costly = self.ignored = 0
+        self._left: float = effort.UNITS
 
     @property
     def rows(self) -> list[Row]:
@@ -308,14 +314,26 @@ class Survey:
             self.ignored += 1
             return
         self.seen += 1
+        with EFFORT.bounded(self.EACH + self._left):
+            self._see(number, read)
+            self._left = max(min(self._left, EFFORT.left), 0)
+
+    def _see(self, number: int, read: Event) -> None:
         compiled, options = self._compiled, self._options
         rows = list(judged(compiled, read, options))
+        try:
+            is_match = _matches(compiled, read, options)
+        except TooCostlyError:
+            is_match = False
         failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
         for condition, _ in rows:
             row = self._rows.setdefault((condition.place, condition.text), Row(condition))
             row.verdicts[condition.verdict] += 1
-        if _matches(compiled, read, options):
+        if is_match:
             self.matched += 1
+            return
+        if EFFORT.is_spent:
+            self.costly += 1
             return
         if len(failed) == 1:
             only = failed[0][0]
@@ -331,6 +349,7 @@ class Survey:
             "subscription_id": self.id,
             "events": self.seen,
             "matched": self.matched,
+            "too_costly": self.costly,
             "ignored": self.ignored,
             "conditions": [
                 {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from streamer.model import BeyondFloat64, Verdict
@@ -111,12 +110,17 @@ def _seen(row: Condition) -> str:
 
 
 def _wrapped(text: str, width: int, lines: int) -> list[str]:
+    # What is far beyond the last line is not split into words first.
+    text = text[: 20 * WIDTH * lines]
     return textwrap.wrap(text, max(width, 20), max_lines=lines, placeholder=" ...", break_on_hyphens=False) or [""]
 
 
 def on_one_line(text: str) -> str:
     """Escape what would disturb a line or a terminal; the line breaks of an expression become spaces."""
-    text = re.sub(r"\s*\n\s*", " ", text.strip())
+    text = text.strip()
+    if text.isprintable():
+        return text
+    text = " ".join(filter(None, map(str.strip, text.split("\n"))))
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
@@ -124,11 +128,33 @@ def show_value(value: Any) -> str:
     """Print a value seen as short JSON, or as `<missing>` or `<unknown>`."""
     if isinstance(value, Absence):
         return repr(value)
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=_spelled)
-    except RecursionError:
-        text = "<nested too deep to show>"
-    return _shortened(text, SHOWN)
+    return _shortened(json.dumps(_first_of(value, [SHOWN]), ensure_ascii=False, default=_spelled), SHOWN)
+
+
+def _first_of(value: Any, left: list[int]) -> Any:
+    """Return as much of a value as can be shown: the value itself may be as long as an event.
+
+    Args:
+        left: how many characters are left at least; each value takes one or more, so the depth is bounded, too.
+    """
+    left[0] -= 1
+    if isinstance(value, str):
+        return value[: SHOWN + 1]
+    if isinstance(value, Mapping):
+        found = {}
+        for name, inner in value.items():
+            if left[0] < 0:
+                break
+            found[name[: SHOWN + 1] if isinstance(name, str) else name] = _first_of(inner, left)
+        return found
+    if isinstance(value, list | tuple):
+        shown = []
+        for inner in value:
+            if left[0] < 0:
+                break
+            shown.append(_first_of(inner, left))
+        return shown
+    return value
 
 
 def _shortened(text: str, width: int) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from json import JSONDecoder
@@ -195,10 +195,10 @@ class _Reader:
 
     def _quick(self) -> tuple[Any] | tuple[()]:
         """Return the container that begins here as the standard library reads it; nothing where this reader may differ."""
-        if self.pairs or self.at < self.slow_until:
+        if self.at < self.slow_until:
             return ()
         try:
-            value, end = _QUICK.raw_decode(self.text, self.at)
+            value, end = (_QUICK_PAIRS if self.pairs else _QUICK).raw_decode(self.text, self.at)
         except (ValueError, RecursionError):
             end = len(self.text)
         else:
@@ -356,6 +356,8 @@ def _no_constant(word: str) -> Any:
 
 
 _QUICK = JSONDecoder(parse_float=_float, parse_constant=_no_constant)
+_CONTAINERS = (dict, list, Pairs)
+_QUICK_PAIRS = JSONDecoder(parse_float=_float, parse_constant=_no_constant, object_pairs_hook=Pairs)
 
 
 def _depth(value: Any, most: int) -> int | None:
@@ -365,6 +367,12 @@ def _depth(value: Any, most: int) -> int | None:
         depth += 1
         if depth > most:
             return None
-        children = chain.from_iterable(each.values() if type(each) is dict else each for each in level)
-        level = [each for each in children if type(each) is dict or type(each) is list]
+        children = chain.from_iterable(map(_children, level))
+        level = [each for each in children if type(each) in _CONTAINERS]
     return depth
+
+
+def _children(container: Any) -> Iterable[Any]:
+    if type(container) is Pairs:
+        return [value for _, value in container]
+    return container.values() if type(container) is dict else container

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamer.core.plan import Plan
-from streamer.subscriptions.keys import Key
+from streamer.core.plan import Plan, keys_in_words
 
 if TYPE_CHECKING:
     from streamer._native import _Plan
@@ -20,7 +19,7 @@ def as_plan(subscription_id: str, told: _Plan, external: str | None = None) -> P
     cel = external if told["is_portable"] else told["cel"]
     residual = tuple(f"{part}: {text}" for part, text in (("cel", cel), ("pattern", told["pattern"])) if text is not None)
     form = {(*sorted({*alternative}), *residual) for alternative in told["alternatives"]}
-    keys = sorted(map(Key.from_bytes, told["keys"]), key=str)
+    keys, texts = keys_in_words(told["keys"])
     # A collection or tenant that CEL asks for is found by the index, and is no key of a filter, which has only one of each.
     found = None if told["access"] is None else tuple(sorted({*told["access"]}))
     then = "" if cel is None else ", then cel-python on candidates" if told["is_portable"] else ", then its CEL natively"
@@ -29,8 +28,8 @@ def as_plan(subscription_id: str, told: _Plan, external: str | None = None) -> P
         tenant=told["tenant"],
         collection=told["collection"],
         normal_form=tuple(sorted(form)),
-        access_keys=tuple(map(str, keys)) or found,
-        bloom_keys=tuple(key.to_bytes() for key in keys),
+        access_keys=texts or found,
+        bloom_keys=keys,
         cel=cel,
         residual=residual,
         cost=told["cost"],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from streamer.cel_eval import CelReason, Program
 from streamer.cel_eval.times import format_timestamp
@@ -20,12 +20,15 @@ from streamer.reference.topics import topic_matches
 from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.matchers import AnythingBut, Matcher
 from streamer.subscriptions.operands import type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import EVERY
 
 CEL_BUDGET = Limits().cel_budget
+#: A condition is printed with so many values at most.
+SHOWN_VALUES: Final = 1_000
 _SPENT = "the choice of array elements for its pattern takes more than its budget"
 
 OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
@@ -106,7 +109,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
         except TooCostlyError:
             seen = read(event.data, condition.path, event.data_at, event.unknown).value
             verdict, reason = Verdict.UNKNOWN, TOO_COSTLY
-        text = condition.to_cel()
+        text = _text_of(condition)
         if condition.op.mentions_before:
             text, seen = _change(condition), _both(condition, event)
         found.append(Condition("filter", text, condition.place, seen, verdict, reason))
@@ -224,6 +227,37 @@ def _seen_by_cel(program: Program, event: Event) -> Values:
     return seen
 
 
+def size_of(compiled: CompiledSubscription) -> int:
+    """Return how many values a subscription asks for: what it costs to read it, or to print all of it."""
+    lists = [len(each.value) for each in compiled.filters if isinstance(each.value, list)]
+    fields = [] if compiled.pattern is None else fields_of(compiled.pattern.root)
+    matchers = (matcher for each in fields for matcher in each.matchers)
+    return sum(lists) + sum(len(each.matchers) if isinstance(each, AnythingBut) else 1 for each in matchers)
+
+
+def _text_of(condition: CompiledFilter) -> str:
+    """Print a filter; of a long list its first values."""
+    value = condition.value
+    if not isinstance(value, list) or len(value) <= SHOWN_VALUES:
+        return condition.to_cel()
+    return f"{replace(condition, value=value[:SHOWN_VALUES]).to_cel()} {_more(len(value))}"
+
+
+def _in_words(matchers: Sequence[Matcher]) -> str:
+    """Print what may stand at a path; of many values the first ones."""
+    shown = [
+        f"{replace(each, matchers=each.matchers[:SHOWN_VALUES])} {_more(len(each.matchers))}"
+        if isinstance(each, AnythingBut) and len(each.matchers) > SHOWN_VALUES
+        else str(each)
+        for each in matchers[:SHOWN_VALUES]
+    ]
+    return " or ".join(shown) if len(matchers) <= SHOWN_VALUES else f"{' or '.join(shown)} {_more(len(matchers))}"
+
+
+def _more(count: int) -> str:
+    return f"(and {count - SHOWN_VALUES:,} more values)"
+
+
 def _place(root: str, path: tuple[str, ...]) -> str:
     place = Place(None, root)
     for name in path:
@@ -239,7 +273,7 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
         if isinstance(part, Field):
             place = _place("pattern", part.path)
             seen: Any = _leaves_at(part.path, event)
-            text = f"{_place('', part.path)}: {' or '.join(map(str, part.matchers))}"
+            text = f"{_place('', part.path)}: {_in_words(part.matchers)}"
         else:
             paths = sorted({field.path for field in fields_of(AllOf((part,)))})
             seen = Values((_place("", path), _leaves_at(path, event)) for path in paths)

@@ -42,7 +42,7 @@ from streamer.locks import TRIES, Lock
 from streamer.model import Match
 from streamer.reference.dump import dump
 from streamer.reference.lint import examine
-from streamer.reference.plan import make_plan
+from streamer.reference.plan import plan_of
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.transition import Outcome, find_outcome
@@ -533,7 +533,7 @@ class ReferenceCore:
 
     def plan(self, subscription_id: str) -> Plan | None:
         entry = self._version.entries.get(subscription_id)
-        return None if entry is None else make_plan(entry.compiled, self._options.limits)
+        return None if entry is None else plan_of(entry.compiled, entry.keys, self._options.limits)
 
     def lint(self) -> list[Finding]:
         limits = self._options.limits

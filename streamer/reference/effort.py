@@ -19,12 +19,11 @@ from typing import Final, final
 
 from streamer.cel_eval.program import Outcome, Program, evaluate_cel
 from streamer.cel_eval.values import CelReason
+from streamer.model import TOO_COSTLY as TOO_COSTLY
 from streamer.model import Event
 
 #: Units of one answer: half a second at most.
 UNITS: Final = 250_000
-#: Why a condition has no verdict, in words.
-TOO_COSTLY: Final = "not evaluated: too costly"
 
 
 class TooCostlyError(Exception):
@@ -61,11 +60,11 @@ class Effort(threading.local):
         return outcome
 
     @contextmanager
-    def bounded(self) -> Iterator[None]:
+    def bounded(self, units: float | None = None) -> Iterator[None]:
         """Give one answer its units; an answer within an answer has those of the outer one."""
         before = self.left
         if before == math.inf:
-            self.left = UNITS
+            self.left = UNITS if units is None else units
         try:
             yield
         finally:

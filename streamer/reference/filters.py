@@ -126,8 +126,11 @@ def _strictly(*verdicts: Verdict) -> Verdict:
     return next((verdict for verdict in (UNKNOWN, ERROR) if verdict in verdicts), TRUE)
 
 
-def _member(item: Any, items: list[Any]) -> Verdict:
-    EFFORT.spend(len(items))
+def _member(item: Any, items: list[Any], units: int) -> Verdict:
+    EFFORT.spend(units)
+    # Python's equality holds of all that are equal here, and of true and 1 besides; what is not among them is told at once.
+    if not isinstance(item, list | Mapping | BeyondFloat64) and item not in items:
+        return ERROR if any(type(each) is BeyondFloat64 for each in items) else FALSE
     return Verdict.any([equal(item, candidate) for candidate in items])
 
 
@@ -174,7 +177,7 @@ def _kind(value: Any) -> str:
 
 def _contains(condition: CompiledFilter, seen: Any) -> Verdict:
     if isinstance(seen, list):
-        return _member(condition.value, seen)
+        return _member(condition.value, seen, len(seen))
     return _text(lambda seen, value: value in seen)(condition, seen)
 
 
@@ -214,8 +217,9 @@ _COMPARISONS: Final[Mapping[str, Callable[[CompiledFilter, Any], Verdict]]] = {
     ">=": _order(lambda seen, value: seen >= value),
     "<": _order(lambda seen, value: seen < value),
     "<=": _order(lambda seen, value: seen <= value),
-    "in": lambda condition, seen: _member(seen, condition.value),
-    "not in": lambda condition, seen: _member(seen, condition.value).negate(),
+    # The values of a subscription are scalars, and so quickly looked through.
+    "in": lambda condition, seen: _member(seen, condition.value, len(condition.value) // 16),
+    "not in": lambda condition, seen: _member(seen, condition.value, len(condition.value) // 16).negate(),
     "contains": _contains,
     "starts_with": _text(str.startswith),
     "ends_with": _text(str.endswith),

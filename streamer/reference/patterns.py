@@ -238,6 +238,7 @@ class _Alternatives:
 
     def any_holds(self, key: tuple[str, Scalar] | None, value: Scalar) -> bool:
         """Return whether one holds for a leaf; *key* is that of its value, None if it has none."""
+        EFFORT.spend(len(self.others) // 8)
         return (
             key in self.equals
             or any(matches_value(matcher, value) for matcher in self.others)
@@ -317,7 +318,7 @@ def _make_plan(pattern: Pattern) -> _Plan:
                 node = node.children.setdefault(name, _Node())
                 node.through |= bit
             node.ends |= bit
-            EFFORT.spend(len(each.matchers))
+            EFFORT.spend(len(each.matchers) // 4)
             node.matchers.append((bit, _Alternatives.of(each.matchers)))
             nodes[each.path] = node
             bit <<= 1

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from streamer.core.plan import Plan
-from streamer.model import Limits
+from streamer.core.plan import MOST_KEYS, Plan, keys_in_words
+from streamer.model import TOO_COSTLY, Limits
+from streamer.reference.conditions import size_of
 from streamer.subscriptions.compile import CompiledSubscription
-from streamer.subscriptions.keys import access_keys
-from streamer.subscriptions.normal_form import normal_form
+from streamer.subscriptions.keys import Key, access_keys
+from streamer.subscriptions.normal_form import NormalForm, normal_form
 
 
-def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
-    """Plan a subscription as the reference runs it: by access keys, then evaluated whole."""
-    form = normal_form(compiled, limits)
-    keys = access_keys(form)
-    ordered = sorted(keys or (), key=str)
-    residuals = {str(residual) for conjunction in form.conjunctions for residual in conjunction.residuals}
+def plan_of(compiled: CompiledSubscription, keys: frozenset[Key] | None, limits: Limits) -> Plan:
+    """Plan a subscription as the reference runs it: by its access keys, then evaluated whole."""
+    # With many values its form takes longer than an answer may.
+    form = normal_form(compiled, limits) if size_of(compiled) <= MOST_KEYS else None
+    encoded, texts = keys_in_words(key.to_bytes() for key in keys or ())
     return Plan(
         subscription_id=compiled.subscription.id,
         tenant=compiled.tenant,
         collection=compiled.collection if compiled.collection is not None else "*",
-        normal_form=tuple(sorted((*sorted(map(str, c.clauses)), *sorted(map(str, c.residuals))) for c in form.conjunctions)),
-        access_keys=None if keys is None else tuple(map(str, ordered)),
-        bloom_keys=tuple(key.to_bytes() for key in ordered),
+        normal_form=((TOO_COSTLY,),) if form is None else _form_in_words(form),
+        access_keys=None if keys is None else texts,
+        bloom_keys=encoded,
         cel=compiled.cel.source if compiled.cel is not None else None,
-        residual=tuple(sorted(residuals)),
+        residual=(TOO_COSTLY,) if form is None else _residuals(form),
         cost="unkeyed" if keys is None else "keyed",
         decided_by="the reference" if not _is_portable(compiled) else "the reference, then cel-python on candidates",
         evaluator=None if compiled.cel is None else "portable" if _is_portable(compiled) else "native",
     )
+
+
+def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
+    """Plan a subscription that no engine has."""
+    return plan_of(compiled, access_keys(normal_form(compiled, limits)), limits)
+
+
+def _form_in_words(form: NormalForm) -> tuple[tuple[str, ...], ...]:
+    return tuple(sorted((*sorted(map(str, c.clauses)), *sorted(map(str, c.residuals))) for c in form.conjunctions))
+
+
+def _residuals(form: NormalForm) -> tuple[str, ...]:
+    return tuple(sorted({str(residual) for conjunction in form.conjunctions for residual in conjunction.residuals}))
 
 
 def _is_portable(compiled: CompiledSubscription) -> bool:

@@ -29,7 +29,8 @@ from streamer.engine.told import on_one_line, outcome_of
 from streamer.errors import EventError, UnknownSubscriptionError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import IgnoredEvent
-from streamer.model import Event, Verdict
+from streamer.model import TOO_COSTLY, Event, Verdict
+from streamer.reference.effort import EFFORT
 from streamer.spark import members, schema, tables
 from streamer.spark.batch import check_options
 from streamer.spark.compat import is_frame
@@ -215,7 +216,10 @@ def rows_of(event: str | bytes | None, asked: Sequence[CompiledSubscription], op
         note = {"note": f"the event is rejected: {error}"}
         yield from ({**nothing, **note, "subscription_id": each.id} for each in asked)
     else:
-        yield from (_row(read, each, options) for each in asked)
+        for each in asked:
+            with EFFORT.bounded():
+                row = _row(read, each, options)
+            yield row
 
 
 def _row(event: Event, compiled: CompiledSubscription, options: Options) -> dict[str, Any]:
@@ -235,7 +239,7 @@ def _row(event: Event, compiled: CompiledSubscription, options: Options) -> dict
         "subscription_id": compiled.id,
         "matched": matched,
         "transition": outcome.transition if outcome is not None else None,
-        "certain": outcome.certain if outcome is not None else True,
+        "certain": outcome.certain if outcome is not None else note != TOO_COSTLY,
         "verdict": verdict.value,
         "failed": len(failed),
         "near_miss": not matched and len(failed) == 1 and failed[0][0].kind not in _OF_ANOTHER,

@@ -27,10 +27,14 @@ def cel_literal(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, str):
-        return "'" + "".join(map(_escape, value)) + "'"
+        return f"'{value if _is_plain(value) else ''.join(map(_escape, value))}'"
     if isinstance(value, list):
         return "[" + ", ".join(map(cel_literal, value)) + "]"
     return "{" + ", ".join(f"{cel_literal(name)}: {cel_literal(item)}" for name, item in value.items()) + "}"
+
+
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and "\\" not in text and "'" not in text
 
 
 def _escape(char: str) -> str:

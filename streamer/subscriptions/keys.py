@@ -105,17 +105,27 @@ class Key:
     def to_bytes(self) -> bytes:
         """Encode for hashing: UTF-8 JSON of root, mode, names, tag and value; equal keys have equal bytes in every process."""
         parts = [self.place.path.root.value, self.place.mode.value, self.place.path.names, self.tag, self.value]
-        return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
+        return _encode(parts).encode()
 
     @staticmethod
     def from_bytes(encoded: bytes) -> Key:
         """Return the key that `to_bytes` encoded. Raises ValueError."""
         try:
-            root, mode, names, tag, value = json.loads(encoded)
-            place = Place(Path(Root(root), tuple(names)), Mode(mode), _kind_of_tag(tag))
+            root, mode, names, tag, value = _decode(encoded.decode())
+            place = _place(root, mode, tuple(names), tag)
         except (TypeError, UnicodeDecodeError) as error:
             raise ValueError(f"no access key: {error}") from None
         return Key(place, tag, value)
+
+
+# Many keys are of one place.
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_decode: Final = json.JSONDecoder().decode
+
+
+@lru_cache(maxsize=256)
+def _place(root: str, mode: str, names: tuple[str, ...], tag: str) -> Place:
+    return Place(Path(Root(root), names), Mode(mode), _kind_of_tag(tag))
 
 
 #: Tag and value of a key.
@@ -163,13 +173,17 @@ def clause_keys(clause: Clause) -> tuple[int, frozenset[Key]] | None:
         return None
     worst = _EXACT
     keys: set[Key] = set()
+    places: dict[str, Place] = {}
     for atom in clause.atoms:
         made = _atom_keys(atom)
         if made is None:
             return None
         rank, probes = made
         worst = max(worst, rank)
-        keys.update(Key(Place(clause.path, clause.mode, _kind_of_tag(tag)), tag, value) for tag, value in probes)
+        for tag, value in probes:
+            if tag not in places:
+                places[tag] = Place(clause.path, clause.mode, _kind_of_tag(tag))
+            keys.add(Key(places[tag], tag, value))
     return (_TYPE if clause.path.root is Root.TYPE else worst), frozenset(keys)
 
 

@@ -196,6 +196,8 @@ def _plain(tree: Any) -> Any:
         container, place, in_labels = open_containers.pop()
         entries = list(container.items()) if isinstance(container, dict) else list(enumerate(container))
         for key, value in entries:
+            if not isinstance(value, list | json.LongInteger):
+                continue
             where = top if container is root else Place(place, key)
             is_label = in_labels or (place is top and key == "labels")
             if isinstance(value, json.Pairs):

@@ -13,6 +13,7 @@ import pytest
 
 from streamer import Engine, Subscription
 from streamer.automaton import Quamina
+from streamer.engine.misses import Survey
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Limits, Verdict
 from streamer.reference import effort
@@ -179,6 +180,64 @@ def test_a_pattern_is_refused_once_its_text_would_be_too_long(backend: str, name
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 50_000_000
+
+
+# Answers about large subscriptions
+
+
+LARGE = 100_000
+VALUES: dict[str, dict[str, Any]] = {
+    "in": {"filters": [{"field": "a", "op": "in", "value": list(range(LARGE))}]},
+    "not in": {"filters": [{"field": "a", "op": "not in", "value": list(range(LARGE))}]},
+    "pattern": {"pattern": {"data": {"a": list(range(LARGE))}}},
+    "anything-but": {"pattern": {"data": {"a": [{"anything-but": list(range(LARGE))}]}}},
+    "prefixes": {"pattern": {"data": {"a": [{"prefix": f"v{number}"} for number in range(LARGE)]}}},
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_answers_about_many_values_name_the_first_ones(engine: MakeEngine, name: str) -> None:
+    made = engine()
+    made.add({"id": "s", **VALUES[name]})
+    event = {"type": "insert", "data": {"a": -1}}
+    told = made.explain(event, "s")
+    assert told.verdict is (Verdict.TRUE if name in ("not in", "anything-but") else Verdict.FALSE)
+    (text,) = [each.text for each in told.conditions if each.kind in ("filter", "pattern")]
+    assert text.endswith("(and 99,000 more values)")
+    assert len(text) < 50_000
+    # Its text would take longer than the answer may.
+    assert told.cel is None
+    plan = made.plan("s")
+    if plan.cost != "keyed" or name == "prefixes":
+        return
+    assert len(plan.bloom_keys) == LARGE
+    assert plan.access_keys is not None
+    assert len(plan.access_keys) == 10_001
+    assert plan.access_keys[-1] == f"{TOO_COSTLY}: 90,000 more keys"
+    assert f"{TOO_COSTLY}: 90,000 more keys" in str(plan)
+
+
+def test_near_misses_count_what_it_takes_to_read_a_subscription(engine: MakeEngine) -> None:
+    made = engine()
+    values = list(range(1000))
+    made.add_many({"id": f"s{n}", "filters": [{"field": "a", "op": "in", "value": values}]} for n in range(400))
+    missed = made.near_misses({"type": "insert", "data": {"a": -1}})
+    assert not missed.complete
+    assert 100 < missed.examined < 300
+
+
+def test_a_survey_stops_where_an_event_is_too_costly(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = engine()
+    made.add({"id": "s", "filters": [{"field": "a", "op": "contains", "value": 2}]})
+    monkeypatch.setattr(effort, "UNITS", 5_000)
+    survey = Survey(made, "s")
+    short, long = {"type": "insert", "data": {"a": [1]}}, {"type": "insert", "data": {"a": [1] * 1_800}}
+    for number, event in enumerate([long, long, long, short, long, short]):
+        survey.see(number, event)
+    # The first long one had what all share, and each of the others what each event has.
+    assert (survey.seen, survey.matched, survey.costly) == (6, 0, 3)
+    assert survey.to_dict()["too_costly"] == 3
+    assert [near.number for near in survey.nearest] == [0, 3, 5]
 
 
 # Answers about large events
