@@ -203,7 +203,10 @@ class _Reader:
             end = len(self.text)
         else:
             is_odd = _LONG_DIGITS.search(self.text, self.at, end) or _SURROGATE_ESCAPE.search(self.text, self.at, end)
-            if not is_odd and _depth(value, self.max_depth - len(self.stack)) is not None:
+            most = self.max_depth - len(self.stack)
+            # What has few brackets is not deep, however long it is.
+            is_flat = self.text.count("[", self.at, end) + self.text.count("{", self.at, end) <= most
+            if not is_odd and (is_flat or _depth(value, most) is not None):
                 self.at = end
                 return (value,)
         # Once for all of it, not again at each level.
