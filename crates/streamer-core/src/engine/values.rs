@@ -166,6 +166,12 @@ impl<'f> Values<'f> {
         self.seen[position]
     }
 
+    /// The hash of a scalar by its position.
+    #[inline]
+    pub fn hash(&self, position: usize) -> u64 {
+        self.seen[position].hash
+    }
+
     /// A list or an object by its position, as a tree; None where it is neither, or lazily read and malformed.
     pub fn tree(&mut self, position: usize) -> Option<&Value> {
         self.tree_of(position).as_deref()
