@@ -72,6 +72,19 @@ fn what_many_small_changes_leave_free_is_given_back() {
 }
 
 #[test]
+fn what_a_huge_event_leaves_free_is_given_back() {
+    static IS_GIVEN_BACK: AtomicBool = AtomicBool::new(false);
+    let engine = Engine::new(Options { give_back: Some(|| IS_GIVEN_BACK.store(true, Ordering::Relaxed)), ..Options::default() });
+    add(&engine, [addition("s", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]);
+    let mut scratch = Scratch::default();
+    for (bytes, is_given_back) in [(1 << 20, false), (5 << 20, true)] {
+        let event = format!(r#"{{"data":{{"a":"x","b":"{}"}}}}"#, "y".repeat(bytes));
+        assert_eq!(ids(&engine, &event, &mut scratch), ["s"]);
+        assert_eq!(IS_GIVEN_BACK.load(Ordering::Relaxed), is_given_back);
+    }
+}
+
+#[test]
 fn matching_and_scrapes_go_on_while_a_writer_is_stopped_inside_a_write() {
     let (entered, has_entered) = channel();
     let (release, may_go_on) = channel::<()>();

@@ -141,7 +141,7 @@ impl EngineState {
             let change = self.evaluate(one, rest)?;
             Ok((change, more(one, rest, change)))
         });
-        scratch.release(event.text.len());
+        scratch.release(event.text.len(), self.options.give_back);
         self.settle(change.and_then(|change| change.map_err(Unread::Bad)), scratch)
     }
 
@@ -163,7 +163,7 @@ impl EngineState {
         scratch.tally.begin(&self.telemetry);
         watch::begin(self.options.ask);
         let change = self.evaluate_fields(version, fields, tenant, scratch).map_err(Unread::Bad);
-        scratch.release(fields.bytes());
+        scratch.release(fields.bytes(), self.options.give_back);
         self.settle(change.map(|change| (change, ())), scratch).map(|(matched, ())| matched)
     }
 
@@ -452,7 +452,7 @@ impl EngineState {
         let found = self.with_flat(&mut Group::alone(version), event, scratch, |one, rest| {
             self.find_stays(one, rest).then(|| rest.old.found.clone())
         });
-        scratch.release(event.text.len());
+        scratch.release(event.text.len(), self.options.give_back);
         found.ok().flatten()
     }
 }

@@ -25,13 +25,18 @@ pub struct Scratch {
 
 /// An event of so many bytes leaves no memory behind: most of its size again may be in what is reused.
 const LONG: usize = 1 << 18;
+/// After one of so many bytes what is free goes back to the system at once: the allocator keeps it until something else is allocated.
+const HUGE: usize = 1 << 22;
 
 impl Scratch {
     /// Give memory back after an event of so many bytes. What was found stays.
     #[inline]
-    pub(super) fn release(&mut self, bytes: usize) {
+    pub(super) fn release(&mut self, bytes: usize, give_back: Option<fn()>) {
         if bytes >= LONG {
             self.forget();
+            if let Some(give_back) = give_back.filter(|_| bytes >= HUGE) {
+                give_back();
+            }
         }
     }
 
