@@ -21,6 +21,7 @@ from benchmarks import (
     lowered,
     memory,
     metrics,
+    python_peers,
     real,
     service,
     snapshot,
@@ -91,6 +92,29 @@ def test_what_holes_and_old_documents_cost_is_measured_on_the_right_matches(
 def test_cel_and_the_same_as_filters_find_the_same(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     lowered.main(["--smoke"])
     assert "times as long to match" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_what_could_be_installed_instead_finds_the_same_rules(
+    backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python_peers.main(["--smoke"])
+    out = capsys.readouterr().out
+    header, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line.startswith("|")]
+    assert [row[0] for row in rows[1:]] == [f"{count:,}" for count in python_peers.SMOKE]
+    assert {"streamer", "lambdas", "cel-python"} <= set(header)
+    assert "–" not in {row[header.index("cel-python")] for row in rows}
+    monkeypatch.setitem(python_peers.SMOKE, 10, 3)
+    with pytest.raises(WrongMatches, match="10 rules: 2 matches, expected 3"):
+        python_peers.main(["--smoke", "--peers", "lambdas"])
+
+
+@pytest.mark.slow
+def test_a_peer_that_finds_other_ids_fails_the_run(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = python_peers.Peer("orjson", lambda given: lambda texts: [["0"] for _ in texts])
+    monkeypatch.setitem(python_peers.PEERS, "cel-python", wrong)
+    with pytest.raises(WrongMatches, match="cel-python finds"):
+        python_peers.main(["--smoke", "--peers", "cel-python"])
 
 
 @pytest.mark.slow
