@@ -11,7 +11,7 @@ peer's time includes reading the JSON. Peers of single events take one event at 
 pass at once. Every peer must find the ids that the loop of lambdas finds, which is a direct evaluation.
 
 The peers take turns, round by round. The figure is core time of all threads, of the fastest whole pass. A peer that would take
-longer than a minute to load its rules or to match one event has no figure at that size.
+longer than half a minute to load its rules or for a pass has no figure at that size.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SMOKE_EVENTS: Final = 300
 #: A pass takes about so many seconds of a peer of single events, which then sees the first events only.
 PASS_S: Final = 0.3
 #: A peer of which loading, or the smallest pass, would take longer is left out.
-MOST_S: Final = 60.0
+MOST_S: Final = 30.0
 ROUNDS: Final = 5
 #: A peer whose pass takes longer takes one turn.
 SLOW_S: Final = 3.0
@@ -427,6 +427,13 @@ class Turns:
         return False
 
 
+def seconds(match: Match, texts: Sequence[bytes]) -> float:
+    """Return the core time that matching takes."""
+    begun = time.process_time_ns()
+    match(texts)
+    return (time.process_time_ns() - begun) / 1e9
+
+
 def compare(count: int, texts: Sequence[bytes], matches: int, names: Sequence[str], rounds: int, turns: Turns) -> None:
     """Measure each peer with *count* rules, by turns.
 
@@ -448,10 +455,8 @@ def compare(count: int, texts: Sequence[bytes], matches: int, names: Sequence[st
         seen[name] = texts
         if not PEERS[name].columns:
             # The first call may build what later ones use.
-            match(texts[:1])
-            begun = time.process_time()
-            match(texts[:2])
-            seen[name] = texts[: max(1, int(PASS_S * 2 / max(time.process_time() - begun, 1e-9)))]
+            took = min(seconds(match, texts[:1]) for _ in range(2))
+            seen[name] = texts[: max(1, int(PASS_S / max(took, 1e-9)))]
         found = [sorted(ids) for ids in match(seen[name])]
         if found != expected[: len(found)]:
             raise WrongMatches(f"{count:,} rules: {name} finds {sum(map(len, found)):,} matches, other ids than the lambdas")
@@ -462,9 +467,7 @@ def compare(count: int, texts: Sequence[bytes], matches: int, names: Sequence[st
             # A pass that takes seconds varies little.
             if at and turns.best[count, name] * len(seen[name]) > SLOW_S * 1e9:
                 continue
-            begun = time.process_time_ns()
-            match(seen[name])
-            took = (time.process_time_ns() - begun) / len(seen[name])
+            took = seconds(match, seen[name]) * 1e9 / len(seen[name])
             turns.best[count, name] = min(took, turns.best.get((count, name), took))
     for name in loaded:
         turns.each[name] = turns.best[count, name] / 1e9 / count
