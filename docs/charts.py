@@ -20,13 +20,21 @@ ASSETS: Final = Path(__file__).resolve().parent / "assets"
 HELD: Final = "MB held"
 #: Of which workload there are pictures.
 SHOWN: Final = "W5a"
-#: A picture that stands by itself has no page to take colours from: those of assets/site.css, light.
+#: A picture that stands by itself has no page to take colours from: it has those of assets/site.css, light or dark as the reader
+#: has set it.
 STYLE: Final = """
 text { font: 11px system-ui, sans-serif; fill: #555; } .axis { font-style: italic; }
-.grid { stroke: #ddd; fill: none; }
+.ground { fill: #fff; } .grid { stroke: #ddd; fill: none; }
 polyline { fill: none; stroke: var(--line); stroke-width: 1.6; } .line-0 polyline { stroke-width: 3; }
 .line-0 { --line: #2f6fed; } .line-1 { --line: #d9622b; } .line-2 { --line: #2f9e44; } .line-3 { --line: #b04fc4; }
-.line-4 { --line: #c99700; } .line-5 { --line: #0e8f8f; } g circle, g text { fill: var(--line); } g text { font-weight: 600; }
+.line-4 { --line: #c99700; } .line-5 { --line: #0e8f8f; } .line-6 { --line: #c2255c; } .line-7 { --line: #7a6a5a; }
+.line-8 { --line: #6a8f00; } g circle, g text { fill: var(--line); } g text { font-weight: 600; }
+@media (prefers-color-scheme: dark) {
+.ground { fill: #0d1117; } .grid { stroke: #30363d; } text { fill: #b0b8c0; }
+.line-0 { --line: #6b9bff; } .line-1 { --line: #f08a55; } .line-2 { --line: #56c271; } .line-3 { --line: #d58be4; }
+.line-4 { --line: #e0b030; } .line-5 { --line: #35bdbd; } .line-6 { --line: #f0709a; } .line-7 { --line: #b8a896; }
+.line-8 { --line: #a5cc3a; }
+}
 """
 SIZES: Final = {"W4": 10_000, "W5a": 100_000, "W8": 10_000}
 TITLES: Final = {
@@ -34,6 +42,7 @@ TITLES: Final = {
     "W5a": "Mixed patterns: user ids, ranges, sets",
     "W8": "Ranges of numbers",
 }
+RULES: Final = "Time of an event over the number of rules, beside what you could install instead from Python"
 #: The picture's own units; the page scales it.
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, LINE = 470, 300, 52, 100, 10, 40, 14
 
@@ -174,19 +183,34 @@ def placed(svg: str) -> str:
     return f'<div class="chart">\n{svg}\n</div>'
 
 
+def beside_python(record: Path) -> dict[str, list[Point]]:
+    """Return the figures of each peer that Python has, over the number of rules."""
+    series: dict[str, list[Point]] = {}
+    for row in table(record.read_text(encoding="utf-8"), "rules"):
+        for peer, cell in row.items():
+            if peer not in ("rules", "matches an event", "fastest other") and "÷" not in peer and cell != "–":
+                series.setdefault(peer, []).append((float(row["rules"].replace(",", "")), float(cell.replace(",", ""))))
+    return series
+
+
 def pictures() -> dict[Path, str]:
     """Return the charts that are files of their own, as SVG: what an event costs and what is held, beside the peers."""
-    record = newest("peers-sizes")
     found: dict[Path, str] = {}
+    if record := newest("python-peers"):
+        found[ASSETS / "rules.svg"] = alone_standing(chart(beside_python(record), RULES))
+    record = newest("peers-sizes")
     for name, first, measure in (("cost", "workload", TIME), ("memory", HELD, MEMORY)):
         if record and (series := by_size(record, first, SHOWN)):
             svg = chart(series, f"{TITLES[SHOWN]}: {name} over the number of subscriptions", measure)
-            head, _, rest = svg.partition(">\n")
-            ground = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
-            found[ASSETS / f"{name}.svg"] = (
-                f'{head} xmlns="http://www.w3.org/2000/svg">\n<style>{STYLE}</style>\n{ground}\n{rest}\n'
-            )
+            found[ASSETS / f"{name}.svg"] = alone_standing(svg)
     return found
+
+
+def alone_standing(svg: str) -> str:
+    """Return a chart as a file of its own."""
+    head, _, rest = svg.partition(">\n")
+    ground = f'<rect class="ground" width="{WIDTH}" height="{HEIGHT}"/>'
+    return f'{head} xmlns="http://www.w3.org/2000/svg">\n<style>{STYLE}</style>\n{ground}\n{rest}\n'
 
 
 def alone(record: Path) -> Iterator[str]:
@@ -217,6 +241,12 @@ def page() -> str:
         lines += ["A peer's line ends where it takes no more patterns, or takes minutes to take them."]
         lines += [f"[The record](records/{peers.name}) says which, and how busy the machine was."]
         lines += beside_peers(peers)
+    if python := newest("python-peers"):
+        series = beside_python(python)
+        lines += ["", "## From Python", ""]
+        lines += ["The same rules on the demo's flights, in what you could install instead, bytes in and ids out:"]
+        lines += [f"[the record](records/{python.name}). A line ends where loading the rules or matching takes minutes."]
+        lines += ["", placed(chart(series, RULES)), "", *figures(series)]
     if core := newest("core"):
         lines += ["", "## By itself", ""]
         lines += ["The native core, with sets of subscriptions of which an event matches more or fewer at the largest size:"]

@@ -87,6 +87,16 @@ def beside(workload: str, driver: str, *peers: str) -> Callable[[Path], float | 
     return read
 
 
+def beside_patterns(workload: str, patterns: str, peer: str) -> Callable[[Path], float | None]:
+    """Return what reads a workload's time from Python as a share of what a peer takes for the same as patterns."""
+
+    def read(path: Path) -> float | None:
+        own, other = cell("workload", workload, "streamer-py")(path), cell("workload", patterns, peer)(path)
+        return own / other if own and other else None
+
+    return read
+
+
 def beyond_identity(way: str) -> Callable[[Path], float | None]:
     """Return what reads what a way of Spark takes beyond its plan without matching, in times the embedded engine."""
 
@@ -155,6 +165,9 @@ SETS: Final = (
     ("2,000", "some 1,750 matches", 20, 40),
 )
 
+#: The column of `benchmarks.python_peers` that says how Streamer fares.
+RATIO: Final = "streamer ÷ fastest"
+
 GOALS: Final = (
     *(
         Goal(f"{workload}, from Python ÷ the fastest peer", 1, "peers", beside(workload, "streamer-py", *PEERS))
@@ -164,6 +177,23 @@ GOALS: Final = (
         Goal(f"{workload}, the core, {how} ÷ quamina-rs", limit, "peers", beside(workload, driver, "quamina-rs"))
         for workload in ("W1", "W3")
         for how, driver, limit in (("reading lazily", "streamer-lazy", 0.75), ("full validation", "streamer", 1))
+    ),
+    *(
+        Goal(f"{workload}, from Python ÷ the fastest peer", 1, "peers-lists", beside(workload, "streamer-py", *PEERS))
+        for workload in ("W9", "W12")
+    ),
+    *(
+        Goal(
+            f"{workload}, from Python ÷ Event Ruler on W10n",
+            0.19,
+            "peers-lists",
+            beside_patterns(workload, "W10n", "event-ruler"),
+        )
+        for workload in ("W10n", "W10nf", "W10nc", "W10", "W10f", "W10c")
+    ),
+    *(
+        Goal(f"{count} rules, from Python ÷ the fastest that could be installed", 1, "python-peers", cell("rules", count, RATIO))
+        for count in ("1", "10", "100", "1,000", "10,000", "100,000")
     ),
     *(
         Goal(

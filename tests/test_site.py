@@ -128,10 +128,23 @@ def test_a_chart_of_memory_leaves_out_what_was_not_measured(tmp_path: Path) -> N
     assert "streamer: 1.2 GB held, 10,000 subscriptions" in lines
 
 
+def test_a_chart_of_rules_ends_a_line_where_a_peer_was_not_measured(tmp_path: Path) -> None:
+    record = tmp_path / "record.md"
+    record.write_text(
+        "| rules | matches an event | streamer | rule-engine | streamer ÷ fastest | fastest other |\n|--:|--:|--:|--:|--:|---|\n"
+        "| 1 | 0 | 1,000 | 5,000 | **0.2** | rule-engine |\n| 10,000 | 4 | 2,000 | – | – | – |\n"
+    )
+    assert charts.beside_python(record) == {
+        "streamer": [(1.0, 1_000.0), (10_000.0, 2_000.0)],
+        "rule-engine": [(1.0, 5_000.0)],
+    }
+
+
 def test_a_chart_that_is_a_file_is_svg_by_itself() -> None:
     for path, text in charts.pictures().items():
         assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg", path
         assert "var(--md-" not in text
+        assert "prefers-color-scheme: dark" in text
 
 
 def test_every_chart_of_the_page_is_drawn_and_no_label_covers_another() -> None:

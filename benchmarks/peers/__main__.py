@@ -4,6 +4,7 @@
     python -m benchmarks.peers W1 W3 --rounds 3
     python -m benchmarks.peers --record           # every workload; writes records/<date>-peers.md
     python -m benchmarks.peers --sizes --record   # some at growing numbers of patterns; writes records/<date>-peers-sizes.md
+    python -m benchmarks.peers --lists --record   # those on lists, for Streamer also as filters and CEL; <date>-peers-lists.md
 
 The drivers take turns on one core, round by round; each gives its fastest whole pass, in core time. A driver that finds
 other matches than Streamer is reported, and so is a workload on which a peer is faster.
@@ -12,6 +13,7 @@ other matches than Streamer is reported, and so is a workload on which a peer is
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.peers.generate import Sizes, events_of, write
+from benchmarks.peers.generate import LISTS, Sizes, events_of, write
 from benchmarks.records import Record, machine
 
 HERE: Final = Path(__file__).parent
@@ -39,6 +41,8 @@ SIZES: Final = tuple(
     for name, heads in (("W4", ":10 :100 :500 :3000"), ("W5a", ":10 :100 :500 :3000 :20000"), ("W8", ":10 :100 :500 :3000"))
     for head in (*heads.split(), "")
 )
+#: On lists.
+ON_LISTS: Final = tuple(itertools.chain(*LISTS.values()))
 STREAMER: Final = ("streamer", "streamer-lazy", "streamer-py")
 PEERS: Final = ("event-ruler", "quamina-rs", "a-tree", "quamina-go")
 VERSIONS: Final = "event-ruler 2.1.0, quamina (Rust) 0.7.0, a-tree 0.6.1 reading by sonic-rs 0.5.10"
@@ -51,6 +55,18 @@ EXPLAINED: Final = {
     ("W2", "event-ruler"): "it takes a number for a number only if its text is the shortest of its double",
     ("W8", "quamina-rs"): "it takes `>` for `>=` at bounds that are exact in binary",
 }
+#: What a driver would be given up for after minutes.
+UNFIT: Final = {("W10", "event-ruler"): "it takes over 300 s to load some 1,000 rules with a wildcard"}
+
+
+def unfit(peer: str, workload: str) -> str | None:
+    """Tell why a driver cannot be given a workload; None if it can."""
+    name = workload.partition(":")[0]
+    if peer in STREAMER or name not in ON_LISTS:
+        return None
+    if name.endswith(("f", "c")):
+        return "it takes patterns only"
+    return UNFIT.get((name, peer)) or ("its driver reads no lists" if peer == "a-tree" else None)
 
 
 @dataclass
@@ -76,10 +92,15 @@ class Results:
         return bool(self.heads[workload, line["events"]] == line["check"])
 
 
+def draw() -> None:
+    """Draw the data, unless that of every workload is there."""
+    if not all((DATA / "patterns" / f"{workload.partition(':')[0]}.jsonl").exists() for workload in (*WORKLOADS, *ON_LISTS)):
+        write(DATA, Sizes())
+
+
 def build() -> None:
     """Build every driver that can be built here, and draw the data."""
-    if not (DATA / "patterns").exists():
-        write(DATA, Sizes())
+    draw()
     subprocess.run(["cargo", "build", "--release", "--locked"], cwd=HERE / "rust", check=True)
     if shutil.which("mvn"):
         subprocess.run(["mvn", "-q", "-B", "package"], cwd=HERE / "java", check=True)
@@ -110,12 +131,13 @@ def command(peer: str) -> list[str]:
 def run(peer: str, workload: str, data: Path, options: argparse.Namespace, limit: int | None = None) -> dict[str, Any]:
     """Run a driver on a workload, pinned to one core, and return what it printed."""
     started = command(peer)
-    if not started:
-        return {"peer": peer, "workload": workload, "skip": "not built here"}
+    if reason := unfit(peer, workload) or (None if started else "not built here"):
+        return {"peer": peer, "workload": workload, "skip": reason}
     name, _, head = workload.partition(":")
     patterns = data / "patterns" / f"{name}.jsonl"
     environment = {
-        **os.environ,
+        # What has a JVM start sooner, as tests want it, has it compile less.
+        **{name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"},
         "MODE": "comfort" if peer == "quamina-rs" else peer,
         "WARM_S": str(options.seconds / 2),
         "MEASURE_S": str(options.seconds),
@@ -230,6 +252,14 @@ def remarks(results: Results, workloads: Iterable[str], peers: tuple[str, ...]) 
                 yield f"- {workload}: {peer} finds {line['matches']:,} matches where Streamer finds {own['matches']:,}: {why}."
             if line["events"] < everything[workload, "streamer"]["events"]:
                 yield f"- {workload}: {peer} was cut after {line['events']:,} events; the ids compared are those."
+    for workload in workloads:
+        # What Streamer alone takes as filters or CEL, a peer has as patterns, and without a wildcard if it loads none.
+        patterns = workload.rstrip("fc")
+        patterns = "W10n" if (patterns, "event-ruler") in UNFIT else patterns
+        own, other = everything.get((workload, "streamer-py")), everything.get((patterns, "event-ruler"))
+        if workload in ON_LISTS and own and other:
+            ratio = own["best_ns"] / other["best_ns"]
+            yield f"- {workload}: streamer-py takes {ratio:.3g} of what event-ruler takes for {patterns}."
     together: dict[tuple[str, str], list[str]] = {}
     for (workload, peer), reason in results.skipped.items():
         together.setdefault((peer, reason), []).append(workload)
@@ -242,7 +272,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("workloads", nargs="*", default=WORKLOADS, help=f"some of: {' '.join(WORKLOADS)}, or W:N")
+    parser.add_argument("workloads", nargs="*", default=WORKLOADS, help=f"some of: {' '.join((*WORKLOADS, *ON_LISTS))}, or W:N")
     parser.add_argument("--build", action="store_true", help="build the drivers and draw the data first")
     parser.add_argument("--peers", nargs="+", default=[*STREAMER, *PEERS], choices=[*STREAMER, *PEERS])
     parser.add_argument("--rounds", type=int, default=3, help="turns of each driver (3); slow ones take one")
@@ -252,10 +282,13 @@ def main() -> None:
     parser.add_argument("--core", type=int, default=0, help="the core that drivers are pinned to (0)")
     parser.add_argument("--smoke", action="store_true", help="a little data, once, and every driver that is built")
     parser.add_argument("--sizes", action="store_true", help=f"these workloads: {' '.join(SIZES)}")
+    parser.add_argument("--lists", action="store_true", help=f"these workloads: {' '.join(ON_LISTS)}")
     parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-peers.md")
     options = parser.parse_args()
     if options.sizes:
         options.workloads = SIZES
+    if options.lists:
+        options.workloads = ON_LISTS
     peers = ("streamer", *(peer for peer in (*STREAMER, *PEERS) if peer in options.peers and peer != "streamer"))
     if options.build:
         build()
@@ -267,17 +300,16 @@ def main() -> None:
         if options.smoke:
             options.rounds, options.seconds, data = 1, 0.0, Path(folder)
             write(data, Sizes(citylots=300, cdc=300, small=200, middle=2_000, large=2_000))
-        elif not (DATA / "patterns").exists():
-            write(DATA, Sizes())
+        else:
+            draw()
         results = compare(options.workloads, peers, data, options)
     lines = list(table(results, options.workloads, peers))
     notes = list(remarks(results, options.workloads, peers))
     memory = list(held(results, options.workloads, peers))
     print("\n".join([*lines, "", *memory, "", *notes]))
     if options.record:
-        record = Record(
-            "peers-sizes" if options.sizes else "peers", began, f"Peers: {VERSIONS}; the Go quamina where its module can be had."
-        )
+        name = "peers-sizes" if options.sizes else "peers-lists" if options.lists else "peers"
+        record = Record(name, began, f"Peers: {VERSIONS}; the Go quamina where its module can be had.")
         print(
             record.write(
                 [

@@ -11,8 +11,6 @@ from typing import Any
 
 from benchmarks.peers.generate import Pattern
 
-Path = tuple[str, ...]
-
 
 @cache
 def wildcard(text: str) -> re.Pattern[str]:
@@ -20,13 +18,11 @@ def wildcard(text: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(text))
 
 
-def leaves(value: Any, path: Path) -> list[Any]:
-    """Return every leaf at the path, arrays opened."""
+def leaves(value: Any) -> list[Any]:
+    """Return every leaf of a value, arrays opened."""
     if isinstance(value, list):
-        return [leaf for element in value for leaf in leaves(element, path)]
-    if not path:
-        return [] if isinstance(value, dict) else [value]
-    return leaves(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
+        return [leaf for element in value for leaf in leaves(element)]
+    return [] if isinstance(value, dict) else [value]
 
 
 def holds(matcher: Any, found: list[Any]) -> bool:
@@ -52,35 +48,36 @@ def holds(matcher: Any, found: list[Any]) -> bool:
     raise ValueError(operator)
 
 
-def fields(pattern: Pattern, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
-    """Yield the path and the alternatives of every field."""
-    for name, value in pattern.items():
-        if isinstance(value, dict):
-            yield from fields(value, (*path, name))
-        else:
-            yield (*path, name), value
+def agrees(pattern: Pattern, value: Any) -> bool:
+    """Tell whether a value is as a pattern wants it, in one and the same element of each array."""
+    if isinstance(value, list):
+        return any(agrees(pattern, element) for element in value)
+    members = value if isinstance(value, dict) else {}
+    for name, wanted in pattern.items():
+        member = members.get(name, {})
+        if isinstance(wanted, dict):
+            if not agrees(wanted, member):
+                return False
+        elif not any(holds(matcher, leaves(member)) for matcher in wanted):
+            return False
+    return True
 
 
 def matches(patterns: Iterable[Pattern], events: Iterable[str | bytes]) -> Iterator[list[int]]:
     """Yield, for each event, the numbers of the patterns that match it."""
-    by_collection: dict[str | None, list[tuple[int, list[tuple[Path, list[Any]]]]]] = {}
+    by_collection: dict[str | None, list[tuple[int, Pattern]]] = {}
     for number, pattern in enumerate(patterns):
         for collection in pattern.get("collection", [None]):
-            by_collection.setdefault(collection, []).append((number, list(fields(pattern))))
+            by_collection.setdefault(collection, []).append((number, pattern))
     for text in events:
         event = json.loads(text)
-        found: dict[Path, list[Any]] = {}
-        numbers = []
-        for collection in {None, event.get("collection")}:
-            for number, all_fields in by_collection.get(collection, ()):
-                for path, alternatives in all_fields:
-                    if path not in found:
-                        found[path] = leaves(event, path)
-                    if not any(holds(matcher, found[path]) for matcher in alternatives):
-                        break
-                else:
-                    numbers.append(number)
-        yield numbers
+        collections = {None, event.get("collection")}
+        yield [
+            number
+            for collection in collections
+            for number, pattern in by_collection.get(collection, ())
+            if agrees(pattern, event)
+        ]
 
 
 def checksum(found: Iterable[Iterable[int]]) -> str:

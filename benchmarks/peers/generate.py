@@ -1,12 +1,21 @@
 """The workloads that Streamer is compared on: events and patterns drawn by seeded generators, the same everywhere.
 
-Two kinds of events, and for each the sets of patterns that are matched against them:
+Five kinds of events, and for each the sets of patterns that are matched against them:
 
     citylots (about 850 bytes of GeoJSON)  W1 one pattern · W2 a mix of 12, two of them on coordinates · W2s without those ·
                                            W3 1,000 pairs of street and block · W6 1,000 and W6x 10,000 wildcards
     cdc (about 350 bytes of change event)  W4 10,000 of tenant, collection, status, country · W4s one value each ·
                                            W5 100,000 mixed · W5q without ranges and exists · W5a without prefixes ·
                                            W7 1,000 anything-but sets · W7t with a tenant · W8 10,000 ranges
+    tags (a list of 5 of 50,000)           W9 100,000 of one tag each
+    apps (about 130 bytes)                 W10 100,000 of six conditions, which ten each share: a wildcard, two equalities, two
+                                           tags of a list, an anything-but, either of two; hypermatch's own benchmark ·
+                                           W10n without the wildcard, with which Event Ruler loads no 100,000
+    orders (about 900 bytes)               W12 100,000 on the objects of a list: their skus, quantities, options, alone, together
+                                           and with a tag or a country
+
+W9f, W10f, W10nf are the same as filters, W9c, W10c, W10nc, W12c as CEL: Streamer's alone. In patterns a list of two tags means
+either of them, in filters and CEL of W10 both are wanted, and each event has both.
 
 In W5* nearly every pattern has one selective clause (a user id, a prefix, a range that holds 0.01 to 2 % of the amounts);
 1 in 500 does not.
@@ -27,9 +36,17 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 Pattern = dict[str, Any]
+#: What a subscription consists of, beside its id: a pattern, filters or CEL.
+Parts = dict[str, Any]
 
 CITYLOTS: Final = ("W1", "W2", "W2s", "W3", "W6", "W6x")
 CDC: Final = ("W4", "W4s", "W5", "W5q", "W5a", "W7", "W7t", "W8")
+#: Workloads on lists, by their events; those that end in `f` are filters, in `c` CEL.
+LISTS: Final = {
+    "tags": ("W9", "W9f", "W9c"),
+    "apps": ("W10", "W10f", "W10c", "W10n", "W10nf", "W10nc"),
+    "orders": ("W12", "W12c"),
+}
 
 TENANTS: Final = [f"t{number}" for number in range(200)]
 COLLECTIONS: Final = "orders users payments sessions carts products shipments invoices reviews audits".split()
@@ -46,10 +63,11 @@ COORDINATE: Final = float(COORDINATE_TEXT)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many events of each kind, and how many patterns: W3 W6 W7 W7t are small, W4 W4s W6x W8 middle, W5* large."""
+    """How many events of each kind, and how many patterns: W3 W6 W7 W7t are small, W4 W4s W6x W8 middle, the others large."""
 
     citylots: int = 20_000
     cdc: int = 50_000
+    lists: int = 10_000
     small: int = 1_000
     middle: int = 10_000
     large: int = 100_000
@@ -326,17 +344,145 @@ def cdc_patterns(random: Random, sizes: Sizes) -> dict[str, list[Pattern]]:
     return out
 
 
+def tags(random: Random, sizes: Sizes) -> tuple[list[str], dict[str, list[Parts]]]:
+    """Draw events with five tags each, and subscriptions to one tag each: two to every tag."""
+    names = [f"tag{number}" for number in range(sizes.large // 2)]
+    events = [compact({"number": number, "tags": random.sample(names, 5)}) for number in range(sizes.lists)]
+    wanted = [names[number % len(names)] for number in range(sizes.large)]
+    return events, {
+        "W9": [{"pattern": {"tags": [name]}} for name in wanted],
+        "W9f": [{"filters": [{"field": "tags", "op": "contains", "value": name}]} for name in wanted],
+        "W9c": [{"cel": f"'{name}' in data.tags"} for name in wanted],
+    }
+
+
+def apps(sizes: Sizes) -> tuple[list[str], dict[str, list[Parts]]]:
+    """Return events and rules as hypermatch's own benchmark has them: ten rules to each number."""
+    groups = sizes.large // 10
+    common = {"env": "prod", "tags": ["tag1", "tag2"], "region": "earth", "type": "app"}
+    events = [compact({"name": f"app-myapp-{number}", "number": str(number % groups), **common}) for number in range(sizes.lists)]
+    wanted = [str(number % groups) for number in range(sizes.large)]
+
+    wildcard = {"name": [{"wildcard": "*-myapp-*"}]}
+
+    def pattern(number: str) -> Pattern:
+        return {
+            "env": ["prod"],
+            "number": [number],
+            "tags": ["tag1", "tag2"],
+            "region": [{"anything-but": ["moon"]}],
+            "type": ["app", "database"],
+        }
+
+    def filters(number: str) -> list[dict[str, Any]]:
+        return [
+            {"field": "env", "op": "==", "value": "prod"},
+            {"field": "number", "op": "==", "value": number},
+            {"field": "tags", "op": "contains", "value": "tag1"},
+            {"field": "tags", "op": "contains", "value": "tag2"},
+            {"field": "region", "op": "!=", "value": "moon"},
+            {"field": "type", "op": "in", "value": ["app", "database"]},
+        ]
+
+    def cel(number: str) -> str:
+        return (
+            f"data.env == 'prod' && data.number == '{number}' && 'tag1' in data.tags && 'tag2' in data.tags "
+            "&& data.region != 'moon' && data.type in ['app', 'database']"
+        )
+
+    like = {"field": "name", "op": "contains", "value": "-myapp-"}
+    return events, {
+        "W10": [{"pattern": wildcard | pattern(number)} for number in wanted],
+        "W10f": [{"filters": [like, *filters(number)]} for number in wanted],
+        "W10c": [{"cel": f"data.name.contains('-myapp-') && {cel(number)}"} for number in wanted],
+        "W10n": [{"pattern": pattern(number)} for number in wanted],
+        "W10nf": [{"filters": filters(number)} for number in wanted],
+        "W10nc": [{"cel": cel(number)} for number in wanted],
+    }
+
+
+def orders(random: Random, sizes: Sizes) -> tuple[list[str], dict[str, list[Parts]]]:
+    """Draw orders with a list of items, and subscriptions to what one item is, as patterns and as CEL."""
+    skus = [f"SKU-{10_000 + number}" for number in range(sizes.large // 2)]
+    names, values = ["gift", "size", "colour", "engraving"], [f"v{number}" for number in range(500)]
+    labels = [f"label{number}" for number in range(200)]
+    country = Zipf(random, COUNTRIES)
+
+    def item() -> dict[str, Any]:
+        options = [{"name": name, "value": random.choice(values)} for name in random.sample(names, random.randint(0, 2))]
+        return {"sku": random.choice(skus), "qty": random.randint(1, 9), "options": options}
+
+    events = [
+        compact(
+            {"country": country(), "labels": random.sample(labels, 4), "items": [item() for _ in range(random.randint(1, 20))]}
+        )
+        for _ in range(sizes.lists)
+    ]
+
+    def one_of() -> tuple[Pattern, str]:
+        some = random.sample(skus, random.randint(1, 3))
+        return {"items": {"sku": some}}, f"data.items.exists(i, i.sku in {some})"
+
+    def quantity() -> tuple[Pattern, str]:
+        sku, least = random.choice(skus), random.randint(0, 7)
+        numeric = {"numeric": [">", least, "<", 9]}
+        return (
+            {"items": {"sku": [sku], "qty": [numeric]}},
+            f"data.items.exists(i, i.sku == '{sku}' && i.qty > {least} && i.qty < 9)",
+        )
+
+    def in_country() -> tuple[Pattern, str]:
+        sku, place = random.choice(skus), country()
+        return {
+            "country": [place],
+            "items": {"sku": [sku]},
+        }, f"data.country == '{place}' && data.items.exists(i, i.sku == '{sku}')"
+
+    def two_lists() -> tuple[Pattern, str]:
+        sku, label = random.choice(skus), random.choice(labels)
+        cel = f"'{label}' in data.labels && data.items.exists(i, i.sku == '{sku}')"
+        return {"labels": [label], "items": {"sku": [sku]}}, cel
+
+    def prefix() -> tuple[Pattern, str]:
+        head, count = random.choice(skus)[:8], random.randint(1, 9)
+        return (
+            {"items": {"sku": [{"prefix": head}], "qty": [count]}},
+            f"data.items.exists(i, i.sku.startsWith('{head}') && i.qty == {count})",
+        )
+
+    def nested() -> tuple[Pattern, str]:
+        sku, name, value = random.choice(skus)[:7], random.choice(names), random.choice(values)
+        return (
+            {"items": {"sku": [{"prefix": sku}], "options": {"name": [name], "value": [value]}}},
+            f"data.items.exists(i, i.sku.startsWith('{sku}') && i.options.exists(o, o.name == '{name}' && o.value == '{value}'))",
+        )
+
+    kinds = [one_of, quantity, in_country, two_lists, prefix, nested]
+    drawn = [make() for make in random.choices(kinds, [40, 30, 10, 10, 5, 5], k=sizes.large)]
+    return events, {"W12": [{"pattern": pattern} for pattern, _ in drawn], "W12c": [{"cel": cel} for _, cel in drawn]}
+
+
 def events_of(workload: str) -> str:
     """Return which events a workload (`W5`, or `W5:500` for its first 500 patterns) is matched against."""
-    return "citylots" if workload.partition(":")[0] in CITYLOTS else "cdc"
+    name = workload.partition(":")[0]
+    return next((kind for kind, names in LISTS.items() if name in names), "citylots" if name in CITYLOTS else "cdc")
 
 
-def generate(sizes: Sizes) -> tuple[dict[str, list[str]], dict[str, list[Pattern]]]:
-    """Draw the events of both kinds and the patterns of every workload."""
+def generate(sizes: Sizes) -> tuple[dict[str, list[str]], dict[str, list[Parts]]]:
+    """Draw the events of every kind and the subscriptions of every workload."""
     lots = citylots(Random(1), sizes.citylots)
     patterns = citylots_patterns(Random(2), lots, sizes)
     events = {"citylots": lots.events, "cdc": list(cdc(Random(3), sizes.cdc))}
-    return events, {**patterns, **cdc_patterns(Random(4), sizes)}
+    patterns |= cdc_patterns(Random(4), sizes)
+    subscriptions = {name: [{"pattern": pattern} for pattern in drawn] for name, drawn in patterns.items()}
+    for kind, (texts, drawn) in {
+        "tags": tags(Random(5), sizes),
+        "apps": apps(sizes),
+        "orders": orders(Random(6), sizes),
+    }.items():
+        events[kind] = texts
+        subscriptions |= drawn
+    return events, subscriptions
 
 
 def write(folder: Path, sizes: Sizes) -> None:
@@ -346,9 +492,8 @@ def write(folder: Path, sizes: Sizes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{text}\n" for text in texts))
 
-    events, patterns = generate(sizes)
+    events, subscriptions = generate(sizes)
     for kind, texts in events.items():
         put(folder / "events" / f"{kind}.jsonl", texts)
-    for workload, all_patterns in patterns.items():
-        lines = (compact({"id": number, "pattern": pattern}) for number, pattern in enumerate(all_patterns))
-        put(folder / "patterns" / f"{workload}.jsonl", lines)
+    for workload, drawn in subscriptions.items():
+        put(folder / "patterns" / f"{workload}.jsonl", (compact({"id": number, **parts}) for number, parts in enumerate(drawn)))

@@ -32,7 +32,7 @@ def main(workload: str, events_path: str, patterns_path: str) -> None:
     started = time.perf_counter()
     engine = Engine(layout=EventLayout.preset("document"))
     lines = map(json.loads, texts)
-    engine.add_many({"id": str(line["id"]), "pattern": line["pattern"]} for line in lines)
+    engine.add_many({**line, "id": str(line["id"])} for line in lines)
     match_ids: Callable[[bytes], list[str]] = engine.match_ids
     match_ids(events[0])
     build = time.perf_counter() - started

@@ -1,18 +1,19 @@
-"""The peers' workloads as benchmarks of Streamer's Python API: patterns against plain documents, in one partition.
+"""The peers' workloads as benchmarks of Streamer's Python API: subscriptions to plain documents, in one partition.
 
 The expected numbers of matches are those of `check.py`, which evaluates each pattern directly.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import cache, cached_property
 from typing import Any, Final, cast
 
 from benchmarks.measure import Benchmark, Case
-from benchmarks.peers.generate import CDC, CITYLOTS, Pattern, Sizes, events_of, generate
+from benchmarks.peers.generate import CDC, CITYLOTS, LISTS, Parts, Sizes, events_of, generate
 
-SMOKE: Final = Sizes(citylots=300, cdc=100, small=200, middle=1_200, large=1_200)
+SMOKE: Final = Sizes(citylots=300, cdc=100, lists=100, small=200, middle=1_200, large=1_200)
 
 #: How many events are read, and how many matches they must give.
 EXPECTED: Final = {
@@ -30,12 +31,23 @@ EXPECTED: Final = {
     "W7": (100, 16511),
     "W7t": (100, 996),
     "W8": (50, 203),
+    "W9": (100, 1_000),
+    "W9f": (100, 1_000),
+    "W9c": (100, 1_000),
+    "W10": (100, 1_000),
+    "W10f": (100, 1_000),
+    "W10c": (100, 1_000),
+    "W10n": (100, 1_000),
+    "W10nf": (100, 1_000),
+    "W10nc": (100, 1_000),
+    "W12": (100, 2_020),
+    "W12c": (100, 2_020),
 }
 
 
 @cache
-def data() -> tuple[dict[str, list[str]], dict[str, list[Pattern]]]:
-    """Return all events and patterns, drawn once."""
+def data() -> tuple[dict[str, list[str]], dict[str, list[Parts]]]:
+    """Return all events and subscriptions, drawn once."""
     return generate(SMOKE)
 
 
@@ -52,9 +64,9 @@ class Workload:
         return (Case(self.name, len(data()[1][self.name]), events, matches, smoke=True, layout="document"),)
 
     def subscriptions(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield the patterns as subscriptions of one partition."""
-        for number, pattern in enumerate(data()[1][self.name][:count]):
-            yield {"id": str(number), "pattern": pattern}
+        """Yield the subscriptions, all of one partition."""
+        for number, parts in enumerate(data()[1][self.name][:count]):
+            yield {"id": str(number), **parts}
 
     def events(self, count: int) -> Iterator[bytes]:
         """Yield the events."""
@@ -62,4 +74,4 @@ class Workload:
             yield text.encode()
 
 
-WORKLOADS: Final = {name: cast(Benchmark, Workload(name)) for name in (*CITYLOTS, *CDC)}
+WORKLOADS: Final = {name: cast(Benchmark, Workload(name)) for name in (*CITYLOTS, *CDC, *itertools.chain(*LISTS.values()))}
