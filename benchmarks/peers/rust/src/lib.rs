@@ -18,8 +18,8 @@ pub struct Args {
     pub workload: String,
     /// One JSON text each.
     pub events: Vec<Vec<u8>>,
-    /// Ids, and what subscriptions consist of: `"pattern":{..}`, `"filters":[..]` or `"cel":".."`.
-    pub parts: Vec<(u32, String)>,
+    /// Ids and JSON texts.
+    pub patterns: Vec<(u32, String)>,
     /// What was resident when all this had been read.
     read_kb: u64,
 }
@@ -36,7 +36,7 @@ pub fn args() -> Args {
     let mut given = Args {
         workload: args[1].clone(),
         events: lines(&args[2]).into_iter().take(most).map(String::into_bytes).collect(),
-        parts: lines(&args[3]).iter().map(|line| split(line)).collect(),
+        patterns: lines(&args[3]).iter().map(|line| split(line)).collect(),
         read_kb: 0,
     };
     give_back();
@@ -44,16 +44,9 @@ pub fn args() -> Args {
     given
 }
 
-impl Args {
-    /// Ids and patterns as JSON texts.
-    pub fn patterns(&self) -> impl ExactSizeIterator<Item = (u32, &str)> {
-        self.parts.iter().map(|(id, parts)| (*id, parts.strip_prefix("\"pattern\":").expect("a pattern")))
-    }
-}
-
-/// `{"id":N,"pattern":{..}}` to N and `"pattern":{..}`.
+/// `{"id":N,"pattern":{..}}` to N and `{..}`.
 fn split(line: &str) -> (u32, String) {
-    let (id, rest) = line.strip_prefix("{\"id\":").and_then(|rest| rest.split_once(',')).expect("id and parts");
+    let (id, rest) = line.strip_prefix("{\"id\":").and_then(|rest| rest.split_once(",\"pattern\":")).expect("id and pattern");
     (id.parse().expect("an id"), rest[..rest.len() - 1].to_owned())
 }
 

@@ -57,13 +57,13 @@ fn main() {
     let a = args();
     let t = Instant::now();
     let (mut fields, mut expressions) = (BTreeMap::new(), vec![]);
-    for (id, pattern) in a.patterns() {
+    for (id, pattern) in &a.patterns {
         let mut out = vec![];
         let v: Value = sonic_rs::from_str(pattern).expect("pattern");
         if clauses(&[], &v, &mut fields, &mut out).is_none() {
             skip(PEER, &a.workload, "it has no prefix, wildcard or ignore-case, and no numbers in arrays");
         }
-        expressions.push((id, out.join(" and ")));
+        expressions.push((*id, out.join(" and ")));
     }
     let fields: Vec<(String, Vec<String>, bool)> = fields.into_iter().map(|(p, n)| (p.join("_"), p, n)).collect();
     let defs: Vec<_> = fields
