@@ -28,9 +28,10 @@ text { font: 11px system-ui, sans-serif; fill: #555; } .axis { font-style: itali
 polyline { fill: none; stroke: var(--line); stroke-width: 1.6; } .line-0 polyline { stroke-width: 3; }
 .line-0 { --line: #2f6fed; } .line-1 { --line: #d9622b; } .line-2 { --line: #2f9e44; } .line-3 { --line: #b04fc4; }
 .line-4 { --line: #c99700; } .line-5 { --line: #0e8f8f; } .line-6 { --line: #c2255c; } .line-7 { --line: #7a6a5a; }
-.line-8 { --line: #6a8f00; } g circle, g text { fill: var(--line); } g text { font-weight: 600; }
+.line-8 { --line: #6a8f00; } g circle, g text { fill: var(--line); }
+g text { font-weight: 600; paint-order: stroke; stroke: #fff; stroke-width: 4px; }
 @media (prefers-color-scheme: dark) {
-.ground { fill: #0d1117; } .grid { stroke: #30363d; } text { fill: #b0b8c0; }
+.ground { fill: #0d1117; } .grid { stroke: #30363d; } text { fill: #b0b8c0; } g text { stroke: #0d1117; }
 .line-0 { --line: #6b9bff; } .line-1 { --line: #f08a55; } .line-2 { --line: #56c271; } .line-3 { --line: #d58be4; }
 .line-4 { --line: #e0b030; } .line-5 { --line: #35bdbd; } .line-6 { --line: #f0709a; } .line-7 { --line: #b8a896; }
 .line-8 { --line: #a5cc3a; }
@@ -44,7 +45,7 @@ TITLES: Final = {
 }
 RULES: Final = "Time of an event over the number of rules, beside what you could install instead from Python"
 #: The picture's own units; the page scales it.
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, LINE = 470, 300, 52, 100, 10, 40, 14
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, LINE = 470, 300, 52, 110, 10, 40, 14
 
 Point = tuple[float, float]
 
@@ -93,7 +94,7 @@ MEMORY: Final = Measure(amount, "held")
 def chart(series: Mapping[str, Sequence[Point]], about: str, measure: Measure = TIME) -> str:
     """Return an SVG over numbers of subscriptions, both axes logarithmic, with a label at the end of each line."""
     points = [point for line in series.values() for point in line]
-    rounded = [digit * 10.0**power for power in range(-4, 10) for digit in (1, 2, 5)]
+    rounded = [digit * 10.0**power for power in range(-4, 12) for digit in (1, 2, 5)]
     bottom = max(step for step in rounded if step <= min(y for _, y in points))
     top = min(step for step in rounded if step >= max(y for _, y in points))
     low, high = math.log10(bottom), math.log10(top)

@@ -192,7 +192,7 @@ GOALS: Final = (
         for workload in ("W10n", "W10nf", "W10nc", "W10", "W10f", "W10c")
     ),
     *(
-        Goal(f"{count} rules, from Python ÷ the fastest that could be installed", 1, "python-peers", cell("rules", count, RATIO))
+        Goal(f"rules: {count}, from Python ÷ the fastest that could be installed", 1, "python-peers", cell("rules", count, RATIO))
         for count in ("1", "10", "100", "1,000", "10,000", "100,000")
     ),
     *(
