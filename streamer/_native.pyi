@@ -13,6 +13,7 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval.cache import ProgramCounts
 from streamer.cel_eval.errors import FailingSubscription
 from streamer.core.arrow import Chunk, Columns
+from streamer.core.estimate import Found
 from streamer.core.matches import Matches
 from streamer.core.protocol import Held, Mode
 from streamer.errors import EventError, SubscriptionError
@@ -208,12 +209,15 @@ class _Plan(TypedDict):
     cel: str | None  # what is evaluated of it natively
     is_portable: bool
     cost: Literal["keyed", "indexed", "unkeyed"]
+    found_by: list[Found]  # how its alternatives are found
 
 class _Examined(TypedDict):
     findings: list[tuple[str, str]]  # codes and reasons
     identity: str  # the same for two that ask for the same
     is_portable: bool
     is_suspect: bool  # whether its expression may be true for no event
+    partition: tuple[str, str]  # tenant and collection
+    found_by: list[Found]  # how its alternatives are found
 
 class _Counters(TypedDict):
     events: int

@@ -116,8 +116,8 @@ class Limits:
     """Bounds on the cost of a user or an event. Every one is checked before the cost is paid.
 
     Attributes:
-        allow_unindexed: False refuses subscriptions that would be evaluated for every event of their partition: their `plan`
-            shows the cost `unkeyed`.
+        allow_unindexed: False refuses subscriptions of which no condition can be looked up, so that they may be about any event
+            of their partition: their `plan` shows the cost `unkeyed`.
         max_subscription_bytes: how long the JSON text of a subscription may be; labels of one that is given as an object are
             left out.
         max_conditions: how many filters and fields of its pattern a subscription may have.

@@ -166,6 +166,6 @@ def _text(
     for kind in costs.kinds:
         yield f"{format_time(kind.seconds):>9} {kind.subscriptions:>10,} {kind.matches:>9.3g}  {kind.kind}"
     tried = "all" if len(costs.alone) == len(engine) else f"{len(costs.alone):,} of {len(engine):,}"
-    yield from ("", f"{'COST':>9} {'FOUND':>10} {'MATCHES':>9}  SINGLE SUBSCRIPTIONS, BY THEMSELVES ({tried} tried)")
+    yield from ("", f"{'COST':>9} {'CLASS':>10} {'MATCHES':>9}  SINGLE SUBSCRIPTIONS, BY THEMSELVES ({tried} tried)")
     for one in costs.alone[:SHOWN]:
-        yield f"{format_time(one.seconds):>9} {one.cost:>10} {one.matches:>9.3g}  {quoted(one.subscription_id)}"
+        yield f"{format_time(one.seconds):>9} {one.effort.value:>10} {one.matches:>9.3g}  {quoted(one.subscription_id)}"

@@ -1,15 +1,19 @@
 """What is suspicious about a set of subscriptions: what can never match, always matches, is there twice, or is slow.
 
-A core looks at one subscription after the other, by its own normal form; what asks for the same is found here. The last two codes
-are found by the engine (streamer/engine/lint.py), whichever core runs.
+A core looks at one subscription after the other, by its own normal form. What asks for the same, and what each event evaluates
+(estimate.py), is found here, since it depends on the others. The last two codes are found by the engine
+(streamer/engine/lint.py), whichever core runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, final
+
+from streamer.core.estimate import Effort, Estimate, Found, alone
 
 if TYPE_CHECKING:
     from streamer.cel_eval import Remark
@@ -72,24 +76,47 @@ class Examined:
         subscription_id: the subscription.
         found: codes and reasons.
         identity: equal for two equivalent subscriptions.
+        partition: its tenant and collection.
+        found_by: how an index finds each of its alternatives.
     """
 
     subscription_id: str
     found: tuple[tuple[str, str], ...]
     identity: Hashable
+    partition: tuple[str, str]
+    found_by: Sequence[Found]
 
 
-def with_duplicates(examined: Iterable[Examined]) -> list[Finding]:
-    """Return the findings about each subscription, in order, and its earlier duplicates."""
-    findings: list[Finding] = []
+#: What makes it pointless to say what a subscription costs.
+_DECIDED: Final = frozenset({FindingCode.NEVER_MATCHES, FindingCode.ALWAYS_MATCHES})
+
+
+def findings_of(examined: Iterable[Examined]) -> list[Finding]:
+    """Return what was found of each subscription, in order, what is slow, and what asks for the same as one before it."""
+    each_found: list[tuple[Examined, list[Finding]]] = []
+    estimates: defaultdict[tuple[str, str], Estimate] = defaultdict(Estimate)
     first_with: dict[Hashable, str] = {}
     for each in examined:
-        findings += [Finding(FindingCode(code), each.subscription_id, reason) for code, reason in each.found]
+        findings = [Finding(FindingCode(code), each.subscription_id, reason) for code, reason in each.found]
+        estimates[each.partition].add(each.found_by)
         first = first_with.setdefault(each.identity, each.subscription_id)
         if first != each.subscription_id:
             reason = "asks for the same as another subscription of its gateway"
             findings.append(Finding(FindingCode.DUPLICATE, each.subscription_id, reason, (first,)))
-    return findings
+        # Most are answered by the index, and there may be millions.
+        if findings or any(rest == "evaluation" for rest, _ in each.found_by):
+            each_found.append((each, findings))
+    return [finding for each, findings in each_found for finding in (*_slow(each, estimates[each.partition]), *findings)]
+
+
+def _slow(examined: Examined, estimate: Estimate) -> Iterable[Finding]:
+    if any(code in _DECIDED for code, _ in examined.found) or estimate.effort(examined.found_by) is not Effort.EVALUATED:
+        return
+    if alone(examined.found_by) is Effort.EVALUATED:
+        reason = "no index can narrow it down: it is evaluated for every event of its collection"
+    else:
+        reason = "what an index looks up of it is shared by most others: it is evaluated for most events of its collection"
+    yield Finding(FindingCode.SLOW, examined.subscription_id, reason)
 
 
 def remarked(remarks: Iterable[Remark]) -> tuple[tuple[str, str], ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
+from streamer.core.estimate import Effort
 from streamer.model import TOO_COSTLY, CelEvaluator
 
 CostClass = Literal["keyed", "indexed", "unkeyed"]
@@ -21,9 +22,9 @@ WIDTH = 80
 _MARGIN = " " * 15
 
 _COSTS = {
-    "keyed": "a candidate only for events that carry one of its access keys",
-    "indexed": "a candidate only for events with a value in its ranges, prefixes and the like",
-    "unkeyed": "a candidate for every event of its partition; an equality in every alternative would give it a key",
+    "keyed": "by the access keys that an event carries",
+    "indexed": "by values in its ranges, prefixes and the like",
+    "unkeyed": "by no value; an equality in every alternative would give it a key",
 }
 
 
@@ -44,7 +45,8 @@ class Plan:
             only).
         evaluator: its evaluator; None if *cel* is None.
         residual: the part that is evaluated as written, because no clause expresses it.
-        cost: for which events it is a candidate: `keyed`, `indexed` (native only), `unkeyed`.
+        cost: how it is found: `keyed`, `indexed` (native only), `unkeyed`.
+        effort: its cost class as the only subscription; `lint` estimates it among the others.
         decided_by: the parts of the engine that decide it.
     """
 
@@ -58,6 +60,7 @@ class Plan:
     residual: tuple[str, ...]
     cost: CostClass
     decided_by: str
+    effort: Effort
     evaluator: CelEvaluator | None = None
 
     def rows(self) -> Iterator[tuple[str, str]]:
@@ -84,7 +87,8 @@ class Plan:
         if self.evaluator == "portable":
             yield "", "evaluated by cel-python on candidates"
         yield from block("residual", self.residual, "none")
-        yield "cost", f"{self.cost}: {_COSTS[self.cost]}"
+        yield "found", f"{self.cost}: {_COSTS[self.cost]}"
+        yield "cost", f"{self.effort.value}: {self.effort.words}"
         yield "decided by", self.decided_by
 
     def __str__(self) -> str:
@@ -109,6 +113,7 @@ class Plan:
             "evaluator": self.evaluator,
             "residual": list(self.residual),
             "cost": self.cost,
+            "effort": self.effort.value,
             "decided_by": self.decided_by,
         }
 

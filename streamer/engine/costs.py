@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Final, final
 
-from streamer.core.plan import CostClass
+from streamer.core.estimate import Effort
 from streamer.engine.engine import Engine
 from streamer.sizes import PERCENTILES
 from streamer.subscriptions.subscription import Subscription
@@ -29,7 +29,7 @@ _ALONE: Final = 1000
 _PLANNED: Final = 100_000
 #: How long one is tried, in seconds.
 _ONE: Final = 0.002
-_COSTLIEST: Final[tuple[CostClass, ...]] = ("unkeyed", "indexed", "keyed")
+_COSTLIEST: Final = (Effort.EVALUATED, Effort.VERIFIED, Effort.ANSWERED)
 #: How many latencies are kept, at most: eight bytes each.
 MOST_LATENCIES: Final = 10_000_000
 
@@ -102,12 +102,13 @@ class Alone:
     """A subscription by itself.
 
     Attributes:
+        effort: what its plan says of its cost.
         matches: an event, of those that were tried.
         seconds: that an event costs where this one alone is held, beyond its reading.
     """
 
     subscription_id: str
-    cost: CostClass
+    effort: Effort
     matches: float
     seconds: float
 
@@ -231,18 +232,18 @@ class _Measured:
         return tuple(sorted(found, key=lambda each: -each.seconds))
 
     def alone(self) -> tuple[Alone, ...]:
-        """Return what single ones cost, the costliest first; those without a key are tried before others."""
-        by_cost: defaultdict[CostClass, list[str]] = defaultdict(list)
+        """Return what single ones cost, the costliest first; those that each event evaluates are tried before others."""
+        by_effort: defaultdict[Effort, list[str]] = defaultdict(list)
         for subscription_id in islice(self._engine, _PLANNED):
-            by_cost[self._engine.plan(subscription_id).cost].append(subscription_id)
-        chosen = [(each, cost) for cost in sorted(by_cost, key=_COSTLIEST.index) for each in by_cost[cost]]
+            by_effort[self._engine.plan(subscription_id).effort].append(subscription_id)
+        chosen = [(each, effort) for effort in _COSTLIEST for each in by_effort[effort]]
         found = []
         deadline = time.perf_counter() + self._seconds
-        for subscription_id, cost in chosen[:_ALONE]:
+        for subscription_id, effort in chosen[:_ALONE]:
             held = self._engine.get(subscription_id)
             assert held is not None
             (engine := self._empty()).add(held)
-            found.append(Alone(subscription_id, cost, *self._beyond(engine, self.events[:_TRIED], _ONE)))
+            found.append(Alone(subscription_id, effort, *self._beyond(engine, self.events[:_TRIED], _ONE)))
             if time.perf_counter() > deadline:
                 break
         return tuple(sorted(found, key=lambda each: -each.seconds))

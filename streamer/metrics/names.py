@@ -126,7 +126,11 @@ BLOOM_SUBSCRIPTIONS = Metric(
     "streamer_bloom_filter_subscriptions", "gauge", _BLOOM, "Subscriptions that the filter guards.", "max"
 )
 BLOOM_UNKEYED = Metric(
-    "streamer_bloom_unkeyed_subscriptions", "gauge", _BLOOM, "Subscriptions outside the filter, evaluated for every event.", "max"
+    "streamer_bloom_unkeyed_subscriptions",
+    "gauge",
+    _BLOOM,
+    "Subscriptions outside the filter, which lets every event pass to them.",
+    "max",
 )
 REBUILDS = Metric("streamer_bloom_rebuilds", "counter", (*_BLOOM, "reason"), "Rebuilds of filters, by reason.")
 REBUILD_FAILURES = Metric(

@@ -40,6 +40,7 @@ from streamer.telemetry import Distribution, Telemetry
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from streamer._native import _Examined
     from streamer.bloom.portable import PortableBloomFilter
     from streamer.bloom.shipping import Gathered
     from streamer.cel_eval.program import Program
@@ -478,19 +479,19 @@ class NativeCore(_native.Core):
 
     def lint(self) -> list[Finding]:
         with NO_FORK:
-            from streamer.core.lint import with_duplicates
+            from streamer.core.lint import findings_of
         examined = map(self._examined, self.ids(Selection()))
-        return with_duplicates(each for each in examined if each is not None)
+        return findings_of(each for each in examined if each is not None)
 
     def _examined(self, subscription_id: str) -> Examined | None:
         with NO_FORK:
-            from streamer.core.lint import Examined, FindingCode, remarked
+            from streamer.core.lint import FindingCode, remarked
             from streamer.subscriptions.impossible import impossible
             from streamer.subscriptions.normal_form import normal_form
         told = self.lint_in_words(subscription_id)
         remarks: tuple[tuple[str, str], ...] = ()
         if told is None or not (told["is_portable"] or told["is_suspect"]):
-            return None if told is None else Examined(subscription_id, tuple(told["findings"]), told["identity"])
+            return None if told is None else _as_examined(subscription_id, told, told["findings"])
         held = self.source(subscription_id)
         compiled = None if held is None else self._host.compiled(held)
         program = None if compiled is None else compiled.cel
@@ -505,13 +506,13 @@ class NativeCore(_native.Core):
             remarks = remarked(program.remarks)
         found = [*told["findings"], *remarks] if told is not None else []
         if told is None or not told["is_suspect"] or any(code == FindingCode.NEVER_MATCHES for code, _ in found):
-            return None if told is None else Examined(subscription_id, tuple(found), told["identity"])
+            return None if told is None else _as_examined(subscription_id, told, found)
         limits = self._options.limits
         if (reason := impossible(compiled, normal_form(compiled, limits), limits)) is not None:
-            # What never matches is neither slow nor always there.
+            # What never matches is not always there.
             about_cel = (FindingCode.LITERAL_COMPARISON, FindingCode.SPELLED_ARITHMETIC)
             found = [(FindingCode.NEVER_MATCHES.value, reason), *(each for each in found if each[0] in about_cel)]
-        return Examined(subscription_id, tuple(found), told["identity"])
+        return _as_examined(subscription_id, told, found)
 
     def plan(self, subscription_id: str) -> Plan | None:
         with NO_FORK:
@@ -524,6 +525,12 @@ class NativeCore(_native.Core):
         # It may have been removed meanwhile.
         told = None if program is None else self.plan_in_words(subscription_id, _narrowing(program))
         return None if told is None or program is None else as_plan(subscription_id, told, program.source)
+
+
+def _as_examined(subscription_id: str, told: _Examined, found: Sequence[tuple[str, str]]) -> Examined:
+    with NO_FORK:
+        from streamer.core.lint import Examined
+    return Examined(subscription_id, tuple(found), told["identity"], told["partition"], told["found_by"])
 
 
 def _going_on(answers: Sequence[Answer], default: Default | None) -> Default:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamer.core.estimate import alone
 from streamer.core.plan import Plan, keys_in_words
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def as_plan(subscription_id: str, told: _Plan, external: str | None = None) -> P
         cel=cel,
         residual=residual,
         cost=told["cost"],
+        effort=alone(told["found_by"]),
         decided_by=f"the native index{then}",
         evaluator=None if cel is None else "portable" if told["is_portable"] else "native",
     )

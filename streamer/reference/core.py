@@ -30,7 +30,7 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
-from streamer.core.lint import Finding, with_duplicates
+from streamer.core.lint import Finding, findings_of
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.plan import Plan
@@ -264,7 +264,7 @@ class ReferenceCore:
                 seen.add(subscription.id)
                 keys = access_keys(normal_form(compiled, self._options.limits))
                 if keys is None and not self._options.limits.allow_unindexed:
-                    reason = "it would be evaluated for every event, since no condition of it can be looked up"
+                    reason = "no condition of it can be looked up, so it may be about any event"
                     raise SubscriptionError(f"{reason} (limits.allow_unindexed)")
                 drafts.append(_Draft(index, compiled, keys))
             except SubscriptionError as error:
@@ -537,7 +537,7 @@ class ReferenceCore:
 
     def lint(self) -> list[Finding]:
         limits = self._options.limits
-        return with_duplicates(examine(entry.compiled, limits) for entry in self._in_order())
+        return findings_of(examine(entry.compiled, limits) for entry in self._in_order())
 
     def dump(self, max_subscriptions: int) -> str:
         return dump((entry.compiled for entry in self._in_order()), self._options.limits, max_subscriptions)

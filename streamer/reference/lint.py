@@ -1,24 +1,46 @@
-"""What is suspicious about one subscription: that it never matches, always matches, or is slow.
+"""What is suspicious about one subscription: that it never matches, or always matches; and by what an index would find it.
 
 Every finding is proven from the normal form: a subscription that is reported never to match matches no event at all.
 The converse does not hold: many a contradiction (between two regular expressions, say) is not looked for.
+
+The reference has no index. What `found_by` says is what the native core's index looks up, so that a file is found slow whichever
+backend looks at it. Of a few expressions the native core decides more: indexes into lists, times.
 
 Cost: quadratic in the conditions on one path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 
 from streamer.cel_eval import constant_verdict
+from streamer.core.estimate import Found, Rest, Sought
 from streamer.core.lint import Examined, FindingCode, remarked
 from streamer.model import Limits, Verdict
-from streamer.subscriptions.atoms import INDEXABLE, PRESENT, Atom, InTopic, IsKind, Mode
+from streamer.subscriptions.atoms import (
+    PRESENT,
+    Atom,
+    Clause,
+    Contains,
+    InTopic,
+    IsKind,
+    Kind,
+    Mode,
+    Not,
+    Path,
+    Range,
+    Root,
+    Size,
+)
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.contradictions import contradiction
-from streamer.subscriptions.impossible import impossible
-from streamer.subscriptions.matchers import Absent, Wildcard
-from streamer.subscriptions.normal_form import Conjunction, NormalForm, normal_form
+from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.impossible import impossible, possible
+from streamer.subscriptions.matchers import Absent, Equal, Prefix, Suffix, Wildcard
+from streamer.subscriptions.normal_form import Conjunction, NormalForm, distribute, narrowed, normal_form
+from streamer.subscriptions.subscription import EVERY
 
 
 def examine(compiled: CompiledSubscription, limits: Limits) -> Examined:
@@ -34,7 +56,9 @@ def examine(compiled: CompiledSubscription, limits: Limits) -> Examined:
         subscription.transitions,
         form,
     )
-    return Examined(subscription.id, found if compiled.cel is None else (*found, *remarked(compiled.cel.remarks)), identity)
+    all_found = found if compiled.cel is None else (*found, *remarked(compiled.cel.remarks))
+    partition = (compiled.tenant, EVERY if compiled.collection is None else compiled.collection)
+    return Examined(subscription.id, all_found, identity, partition, found_by(compiled, form, limits))
 
 
 def _found(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> Iterable[tuple[str, str]]:
@@ -48,8 +72,6 @@ def _found(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> 
         yield FindingCode.NEVER_MATCHES, reason
     elif _asks_something(compiled) and any(_tautology(conjunction, constant) for conjunction in form.conjunctions):
         yield FindingCode.ALWAYS_MATCHES, "its conditions hold for every event"
-    elif _asks_something(compiled) and not all(map(_indexable, form.conjunctions)):
-        yield FindingCode.SLOW, "no index can narrow it down: it is evaluated for every event of its collection"
 
 
 def _asks_something(compiled: CompiledSubscription) -> bool:
@@ -57,22 +79,82 @@ def _asks_something(compiled: CompiledSubscription) -> bool:
     return bool(compiled.filters) or any(part is not None for part in parts)
 
 
-def _indexable(conjunction: Conjunction) -> bool:
-    return any(all(map(_narrows_down, clause.atoms)) for clause in conjunction.clauses)
-
-
-def _narrows_down(atom: Atom) -> bool:
-    match atom:
-        case InTopic(pattern=pattern):
-            return any(isinstance(word, str) for word in pattern.words)
-        case Wildcard(pieces=pieces):
-            return any(pieces)
-        case _:
-            return isinstance(atom, INDEXABLE)
-
-
 def _tautology(conjunction: Conjunction, constant: Verdict | None) -> bool:
     residuals = {residual for residual in conjunction.residuals if not (residual.part == "cel" and constant is Verdict.TRUE)}
     return not residuals and all(
         clause.mode is Mode.LEAF and {IsKind(PRESENT), Absent()} <= clause.atoms for clause in conjunction.clauses
     )
+
+
+def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> list[Found]:
+    """Return how an index finds each alternative of a subscription, and what is left to do then."""
+    of_cel, is_exact = ([frozenset[Clause]()], True) if compiled.cel is None else possible(compiled, form, limits)
+    changed = [(f"{Path(Root.DATA, each.path)} changed", ("yes",)) for each in compiled.filters if each.op.name == "changed"]
+    # A pattern is left open where its alternatives are too many to be told apart.
+    is_cut = compiled.pattern is not None and distribute(compiled.pattern.root, limits.max_conjunctions) is None
+    is_evaluated = is_cut or not is_exact or any(map(_compares_trees, compiled.filters))
+    found: list[Found] = []
+    for conjunction in form.conjunctions:
+        has_choice = any(residual.part == "pattern" for residual in conjunction.residuals)
+        for alternative in of_cel:
+            clauses = narrowed([*conjunction.clauses, *alternative])
+            if all(clause.atoms for clause in clauses):
+                rest: Rest = "choice" if has_choice else "nothing"
+                if is_evaluated or any(_is_part(atom) for clause in clauses for atom in clause.atoms):
+                    rest = "evaluation"
+                found.append((rest, [*changed, *_conditions(clauses)]))
+    return found
+
+
+def _compares_trees(condition: CompiledFilter) -> bool:
+    # All who look for an empty one look for the same, which is compared once.
+    return (
+        isinstance(condition.value, list | dict)
+        and bool(condition.value)
+        and condition.op.name in ("==", "!=", "changed_to", "changed_from")
+    )
+
+
+def _is_part(atom: Atom) -> bool:
+    """Tell whether an index decides only a part of what an atom says."""
+    return isinstance(atom, Not) and not all(isinstance(each, Equal) for each in atom.atoms)
+
+
+def _conditions(clauses: Iterable[Clause]) -> Iterator[tuple[str, Sequence[Sought]]]:
+    for clause in clauses:
+        # Where a value may be missing nothing is looked up.
+        if not any(
+            isinstance(atom, Absent) or (isinstance(atom, IsKind) and Kind.MISSING in atom.kinds) for atom in clause.atoms
+        ):
+            yield f"{clause.path} {clause.mode.value}", tuple(map(_sought, clause.atoms))
+
+
+def _sought(atom: Atom) -> Sought:
+    match atom:
+        case IsKind() | Not() | Prefix(text="") | Suffix(text="") | Contains(element=Equal(value="")):
+            return None
+        case Wildcard(pieces=pieces) if not any(pieces):
+            return None
+        case InTopic(pattern=pattern) if not any(isinstance(word, str) for word in pattern.words):
+            return None
+        case Range(kind=Kind.NUMBER, low=low, high=high):
+            return _between(low, high)
+        case Range(kind=Kind.STRING, low=low, high=high):
+            return _between(*(None if text is None else _position(text) for text in (low, high)))
+        case Equal(value=bool()):
+            return str(atom)
+        case Equal(value=int() | float() as number):
+            return _between(number, number)
+        case Size(least=least, most=most):
+            return _between(least, most if most < sys.maxsize else None)
+        case _:
+            return f"{type(atom).__name__} {atom}"
+
+
+def _between(low: float | None, high: float | None) -> Sought:
+    return None if low is None and high is None else (-math.inf if low is None else low, math.inf if high is None else high)
+
+
+def _position(text: str) -> float:
+    """Return where a text stands among all, from 0 to 1, by its first bytes."""
+    return int.from_bytes(text.encode()[:6].ljust(6, b"\0"), "big") / 256**6

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from streamer.core.estimate import Effort, alone
 from streamer.core.plan import MOST_KEYS, Plan, keys_in_words
 from streamer.model import TOO_COSTLY, Limits
 from streamer.reference.conditions import size_of
+from streamer.reference.lint import found_by
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.keys import Key, access_keys
 from streamer.subscriptions.normal_form import NormalForm, normal_form
@@ -14,6 +16,10 @@ def plan_of(compiled: CompiledSubscription, keys: frozenset[Key] | None, limits:
     """Plan a subscription as the reference runs it: by its access keys, then evaluated whole."""
     # With many values its form takes longer than an answer may.
     form = normal_form(compiled, limits) if size_of(compiled) <= MOST_KEYS else None
+    if form is not None:
+        effort = alone(found_by(compiled, form, limits))
+    else:
+        effort = Effort.EVALUATED if keys is None else Effort.VERIFIED
     encoded, texts = keys_in_words(key.to_bytes() for key in keys or ())
     return Plan(
         subscription_id=compiled.subscription.id,
@@ -25,6 +31,7 @@ def plan_of(compiled: CompiledSubscription, keys: frozenset[Key] | None, limits:
         cel=compiled.cel.source if compiled.cel is not None else None,
         residual=(TOO_COSTLY,) if form is None else _residuals(form),
         cost="unkeyed" if keys is None else "keyed",
+        effort=effort,
         decided_by="the reference" if not _is_portable(compiled) else "the reference, then cel-python on candidates",
         evaluator=None if compiled.cel is None else "portable" if _is_portable(compiled) else "native",
     )

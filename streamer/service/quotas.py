@@ -25,7 +25,7 @@ class Quotas:
     """The limits of a tenant; None means unlimited.
 
     Attributes:
-        unindexed: the most subscriptions that may be candidates for every event of their collection.
+        unindexed: the most subscriptions without any indexable condition.
         history: bytes of the log of changes.
         texts: bytes of the subscriptions.
     """

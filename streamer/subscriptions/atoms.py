@@ -22,7 +22,7 @@ from streamer.subscriptions.topics import TopicPattern
 
 
 class Root(Enum):
-    """Where a path begins: a part of the event, or the raw event as patterns see it."""
+    """Where a path begins: a part of the event, the raw event as patterns see it, or the element that a macro of CEL is about."""
 
     DATA = "data"
     BEFORE = "before"
@@ -31,18 +31,21 @@ class Root(Enum):
     TOPIC = "topic"
     COLLECTION = "collection"
     TENANT = "tenant"
+    ELEMENT = "element"
 
 
 class Mode(Enum):
     """What a path yields.
 
     VALUE is the one value at it as CEL sees it, LEAF every leaf at it, through arrays, as patterns see it. MEMBER is what CEL's
-    macros go through: the elements of the list at it, or the names of the object. Only keys of the native core have it.
+    macros go through: the elements of the list at it, or the names of the object. CHANGED is whether the value before was
+    another. Only conditions in CEL have these two, and keys of the native core the former.
     """
 
     VALUE = "value"
     LEAF = "leaf"
     MEMBER = "member"
+    CHANGED = "changed"
 
 
 class Kind(Enum):
@@ -193,20 +196,6 @@ Atom: TypeAlias = (
     | InTopic
     | Absent
     | Not
-)
-
-#: Atoms that an index can look up; the others can only be checked on a candidate.
-INDEXABLE = (
-    Equal,
-    Range,
-    Matches,
-    InTopic,
-    Prefix,
-    Suffix,
-    EqualsIgnoreCase,
-    Wildcard,
-    Regexp,
-    Cidr,
 )
 
 

@@ -1,4 +1,4 @@
-"""Why a CEL expression is true for no event that the other parts of its subscription let through.
+"""Which events a CEL expression may be true for, and why it is true for none that the rest of its subscription lets through.
 
     data.n > 100 && data.n < 50                        data.n > 100 and data.n < 50                    contradictory
     data.n == 1 && (data.s == 'a' || 1 / 0 > 1)        data.n = 1 and data.s = 'a' or nothing
@@ -33,7 +33,9 @@ from streamer.cel_eval.tree import (
     Index,
     ListLiteral,
     Literal,
+    Local,
     Logic,
+    Macro,
     MapLiteral,
     Method,
     Node,
@@ -57,6 +59,7 @@ from streamer.subscriptions.atoms import (
     IsKind,
     Kind,
     Matches,
+    Mode,
     Not,
     Path,
     Range,
@@ -110,12 +113,8 @@ def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits)
         form: the other parts of the subscription.
         limits: `max_conjunctions` holds.
     """
-    program = _plain(compiled.cel, limits)
-    if program is None:
-        return None
-    lowering = _Lowering(program, limits.max_conjunctions // max(len(form.conjunctions), 1))
-    alternatives = lowering.set(program.tree, True)
-    if lowering.has_given_up:
+    alternatives = _lowered(compiled, form, limits)[0]
+    if alternatives is None:
         return None
     if not alternatives:
         return "cel: it is true for no event"
@@ -128,6 +127,21 @@ def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits)
                 return None
             reasons.add(reason)
     return "; or ".join(sorted(reasons))
+
+
+def possible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> tuple[Alternatives, bool]:
+    """Return the events for which the expression is true, and perhaps more, and whether there are no more."""
+    alternatives, is_exact = _lowered(compiled, form, limits)
+    return (_ANY, False) if alternatives is None else (alternatives, is_exact)
+
+
+def _lowered(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> tuple[Alternatives | None, bool]:
+    program = _plain(compiled.cel, limits)
+    if program is None:
+        return None, False
+    lowering = _Lowering(program, limits.max_conjunctions // max(len(form.conjunctions), 1))
+    alternatives = lowering.set(program.tree, True)
+    return (None, False) if lowering.has_given_up else (alternatives, lowering.is_exact and program is compiled.cel)
 
 
 def _plain(program: Program | None, limits: Limits) -> Program | None:
@@ -165,6 +179,10 @@ class _Lowering:
         # Fewer than the native core takes, which counts some alternatives that are one here.
         self._limit = max(limit // 4, 1)
         self.has_given_up = False
+        #: Whether there are no more events than those.
+        self.is_exact = True
+        #: Whether it is inside of a macro.
+        self._is_inside = False
         self._work = 0
         self._constants = Constants(program)
 
@@ -200,11 +218,38 @@ class _Lowering:
                 found = _has(node, wanted)
             case Call(name="matches", args=[target, text]):
                 found = _text_test(target, "matches", text, wanted)
+            case Chain(steps=[*steps, Macro() as step]):
+                found = self._any_element(node.base, steps, step, wanted)
             case Chain():
                 found = _chain(node, wanted)
             case _:
                 found = None
-        return self._value_of(node) if found is None else found
+        if found is None:
+            self.is_exact = False
+            return self._value_of(node)
+        self.is_exact = self.is_exact and not _says_more(node, found)
+        return found
+
+    def _any_element(self, base: Node, steps: Sequence[Step], step: Macro, wanted: bool) -> Alternatives | None:
+        """Return what a macro over the elements of a list, or the names of an object, asks of any of them."""
+        is_one = wanted if step.name in ("exists", "exists_one") else step.name == "all" and not wanted
+        path = _path(base, steps)
+        # Of a list in a list no clause says which elements.
+        if self._is_inside or not is_one or not isinstance(path, Path) or not path.names or len(step.names) != 1:
+            return None
+        assert step.condition is not None
+        self._is_inside = True
+        alternatives = self.set(step.condition, wanted)
+        self._is_inside = False
+        self.is_exact = self.is_exact and step.name != "exists_one"
+        found = []
+        for alternative in alternatives:
+            of_element = [clause for clause in alternative if clause.path.root is Root.ELEMENT]
+            # Each clause may be true of another element.
+            self.is_exact = self.is_exact and len(of_element) == 1 and not of_element[0].path.names
+            clauses = {_of_element(path, clause) for clause in of_element}
+            found.append(frozenset({*(alternative - {*of_element}), *(clauses or {value_clause(path, [IsKind(_LIST | _MAP)])})}))
+        return found
 
     def _logic(self, node: Logic, wanted: bool) -> Alternatives:
         every = wanted == (node.op == "&&")
@@ -244,6 +289,9 @@ class _Lowering:
             op, wanted = "==", not wanted
         if op == "in":
             listed = _unwrap(right)
+            held = _read(right)
+            if wanted and isinstance(held, Path) and isinstance(value := _constant(left), bool | int | float | str):
+                return [frozenset({Clause(held, Mode.MEMBER, frozenset({Equal(value)}))})]
             values = [_constant(item) for item in listed.items] if isinstance(listed, ListLiteral) else [OPEN]
             return None if any(value is OPEN for value in values) else _equality(_read(left), values, wanted)
         if op not in _MIRRORED:
@@ -251,6 +299,8 @@ class _Lowering:
         if (found := _special(op, left, right, wanted)) is not None:
             return found
         one, other = _read(left), _read(right)
+        if isinstance(one, Path) and isinstance(other, Path):
+            return _difference(one, other) if op == "==" and not wanted else None
         if (one is None) == (other is None):
             return None
         if one is None:
@@ -382,7 +432,7 @@ def _name_of(step: Step) -> str | None:
 def _read(node: Node) -> Path | _Text | None:
     """Return what of the event a node is; None for a whole document, and where it is more than that."""
     found = _path(node, [])
-    return found if isinstance(found, _Text) or (found is not None and found.names) else None
+    return found if isinstance(found, _Text) or (found is not None and (found.names or found.root is Root.ELEMENT)) else None
 
 
 def _path(base: Node, steps: Sequence[Step]) -> Path | _Text | None:
@@ -391,6 +441,9 @@ def _path(base: Node, steps: Sequence[Step]) -> Path | _Text | None:
     if isinstance(node, Chain):
         steps = [*node.steps, *steps]
         node = _unwrap(node.base)
+    if isinstance(node, Ident) and isinstance(node.meaning, Local):
+        below = tuple(name for name in map(_name_of, steps) if name is not None)
+        return Path(Root.ELEMENT, below) if len(below) == len(steps) else None
     if not isinstance(node, Ident) or not isinstance(node.meaning, Variable):
         return None
     name = node.meaning.name
@@ -417,6 +470,27 @@ def _constant(node: Node) -> Any:
 
 
 # Clauses
+
+
+def _of_element(path: Path, clause: Clause) -> Clause:
+    """Return a clause on an element of the list at *path* as one on any of them; below it, through lists."""
+    mode = Mode.LEAF if clause.path.names else Mode.MEMBER
+    return Clause(Path(path.root, (*path.names, *clause.path.names)), mode, clause.atoms)
+
+
+def _says_more(node: Node, found: Alternatives) -> bool:
+    """Tell whether a condition says more than its clauses: of a list, an object or a negated text they say the kind alone."""
+    match node:
+        case Operation(rest=[(op, _, right)]):
+            compared = [_constant(node.first), _constant(right)]
+            if op == "in":
+                compared = compared[1] if isinstance(compared[1], list) else []
+            # All who look for an empty list look for the same, which is compared once.
+            return any(isinstance(value, list) and value for value in compared)
+        case Call(name="matches") | Chain(steps=[*_, Method()]):
+            return any(isinstance(atom, IsKind) for alternative in found for clause in alternative for atom in clause.atoms)
+        case _:
+            return False
 
 
 def _clause(path: Path, atoms: Iterable[Atom]) -> Alternatives:
@@ -446,6 +520,14 @@ def _equality(read: Path | _Text | None, values: Sequence[Any], wanted: bool) ->
         return _clause(read, atoms) if atoms else _NONE
     others = frozenset(Equal(value) for value in values if not isinstance(value, list))
     return _clause(read, [Not(others)]) if others else _is(read, READABLE)
+
+
+def _difference(one: Path, other: Path) -> Alternatives | None:
+    """Return what differs between a field of the document and of the one before, both of which are there."""
+    if one.names != other.names or {one.root, other.root} != {Root.DATA, Root.BEFORE}:
+        return None
+    changed = Clause(Path(Root.DATA, one.names), Mode.CHANGED, frozenset({Equal(True)}))
+    return [frozenset({changed, *(value_clause(path, [IsKind(READABLE)]) for path in (one, other))})]
 
 
 def _has(node: Has, wanted: bool) -> Alternatives | None:

@@ -85,7 +85,7 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
         if not lowered.is_exact:
             # Printed only where it is needed: it may be long.
             residuals.add(Residual("filters", condition.to_cel()))
-    clauses = _narrowed(clauses)
+    clauses = narrowed(clauses)
     if compiled.cel is not None:
         residuals.add(Residual("cel", compiled.cel.source))
     alternatives = [Conjunction(frozenset(), frozenset())]
@@ -105,7 +105,7 @@ def _topic_atom(topic: TopicPattern) -> Atom:
     return InTopic(topic) if literal is None else Equal(literal)
 
 
-def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:
+def narrowed(clauses: Iterable[Clause]) -> set[Clause]:
     """Put ranges of one value together: an index looks up what lies between two bounds, not what lies beyond each.
 
     Where nothing lies between them they stay as they are. An unknown value may lie in any of them, so they are not false of it;

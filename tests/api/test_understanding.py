@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from streamer import Engine
+from streamer import Engine, Filter
 from streamer.bloom import ShippedFilter
 from streamer.core.lint import FindingCode
 from streamer.engine import hints
+from streamer.errors import SubscriptionError
 from streamer.model import Verdict
 from streamer.subscriptions.keys import Key
+from tests.generators import random_subscription
 
 MakeEngine = Callable[..., Engine]
 
@@ -402,8 +406,86 @@ def test_lint_sees_what_is_held(engine: MakeEngine) -> None:
     assert e.lint() == []
 
 
-def test_lint_calls_slow_what_its_backend_evaluates_for_every_event(engine: MakeEngine, backend: str) -> None:
+def slow_of(e: Engine) -> set[str]:
+    return {finding.subscription_id for finding in e.lint() if finding.code is FindingCode.SLOW}
+
+
+def test_lint_calls_slow_what_is_evaluated_for_every_event(engine: MakeEngine) -> None:
     e = engine()
     e.add_many([{"id": "two fields", "cel": "data.a == data.b"}, {"id": "one field", "cel": "data.a > 1"}])
-    slow = {finding.subscription_id for finding in e.lint() if finding.code is FindingCode.SLOW}
-    assert slow == ({"two fields"} if backend == "native" else {"two fields", "one field"})
+    assert slow_of(e) == {"two fields"}
+
+
+def test_lint_calls_slow_what_others_share_the_way_to(engine: MakeEngine) -> None:
+    """Ten subscriptions to the same country show that most events have it. One shows nothing."""
+    e = engine()
+    e.add_many({"id": f"user {n}", "collection": "c", "cel": f"data.user == {n} && data.a + {n} == data.b"} for n in range(200))
+    e.add({"id": "de 0", "collection": "c", "cel": "data.country == 'DE' && data.a + 0 == data.b"})
+    assert slow_of(e) == set()
+    e.add_many(
+        {"id": f"de {n}", "collection": "c", "cel": f"data.country == 'DE' && data.a + {n} == data.b"} for n in range(1, 10)
+    )
+    assert slow_of(e) == {f"de {n}" for n in range(10)}
+    assert len({finding.reason for finding in e.lint() if finding.code is FindingCode.SLOW}) == 1
+    # Those of another collection are no evidence.
+    e.add({"id": "other", "collection": "other", "cel": "data.country == 'DE' && data.a + 0 == data.b"})
+    assert "other" not in slow_of(e)
+    # Now two of three events are believed to be of another country.
+    e.add_many({"id": f"fr {n}", "collection": "c", "filters": [Filter("country", "==", "FR")]} for n in range(20))
+    assert slow_of(e) == set()
+
+
+F = "filters"
+
+
+@pytest.mark.parametrize(
+    ("cost", "make"),
+    [
+        ("answered", lambda n: {F: [Filter(f"f{n}", "exists", True)]}),
+        ("answered", lambda n: {F: [Filter("f", "exists", n % 2 == 0)]}),
+        ("answered", lambda n: {F: [Filter("f", "!=", n)]}),
+        ("answered", lambda n: {F: [Filter("f", "not in", [n, -n])]}),
+        ("answered", lambda n: {F: [Filter("f", "contains", f"t{n}")]}),
+        ("answered", lambda n: {F: [Filter(f"f{n}", "changed")]}),
+        ("answered", lambda n: {"cel": f"has(data.k{n})"}),
+        ("answered", lambda n: {"cel": f"!has(data.k{n}) && data.a != {n}"}),
+        ("answered", lambda n: {"cel": f"'t{n}' in data.tags || size(data.tags) == {n}"}),
+        ("answered", lambda n: {"cel": f"data.tags.exists(t, t.startsWith('t{n}-') || t == 't{n}')"}),
+        ("answered", lambda n: {"pattern": {"data": {"a": [{"anything-but": ["x", f"q{n}"]}]}}}),
+        ("answered", lambda n: {"topic": f"*.t{n}.#"}),
+        ("verified", lambda n: {"cel": f"data.lines.exists(l, l.sku == 's{n}' && l.qty > 1)"}),
+        ("verified", lambda n: {"cel": f"data.tags.exists_one(t, t == 't{n}')"}),
+        ("verified", lambda n: {F: [Filter("user", "==", n), Filter("country", "==", "DE")], "cel": "data.a > data.b"}),
+        ("verified", lambda n: {F: [Filter("a", ">=", n), Filter("a", "<", n + 2)], "cel": f"data.b + {n} == data.a"}),
+        ("verified", lambda n: {"collection": "c", "cel": f"data.f{n} + 1 == data.g{n}"}),
+        ("evaluated", lambda n: {F: [Filter("country", "==", "DE")], "cel": f"data.a + {n} == data.b"}),
+        ("evaluated", lambda n: {F: [Filter("country", "in", ["DE", "FR"])], "cel": f"data.a + {n} == data.b"}),
+        ("evaluated", lambda n: {F: [Filter("a", ">", 0)], "cel": f"data.a + {n} == data.b"}),
+        ("evaluated", lambda n: {F: [Filter("a", "!=", n)], "cel": f"data.a + {n} == data.b"}),
+        ("evaluated", lambda n: {"types": ["insert"], "cel": f"data.a + {n} == data.b"}),
+        ("evaluated", lambda n: {"cel": f"data.map.exists(k, v, v == {n})"}),
+        ("evaluated", lambda n: {"cel": f"data.tags.all(t, t == 't{n}')"}),
+        ("evaluated", lambda n: {"cel": f"data.tags == ['t{n}']"}),
+        ("evaluated", lambda n: {F: [Filter("tags", "==", [n])]}),
+    ],
+)
+def test_lint_estimates_what_many_of_a_kind_cost(engine: MakeEngine, cost: str, make: Callable[[int], dict[str, Any]]) -> None:
+    e = engine()
+    e.add_many({"id": f"s{n}", **make(n)} for n in range(100))
+    assert (slow_of(e) == set(e)) is (cost == "evaluated")
+    assert slow_of(e) in (set(), set(e))
+    plan = e.plan("s1")
+    assert (plan.effort == "answered") is (cost == "answered")
+    assert f"  cost         {plan.effort.value}: " in str(plan)
+    assert plan.to_dict()["effort"] == plan.effort.value
+
+
+def test_a_plan_never_calls_unkeyed_what_has_keys(engine: MakeEngine) -> None:
+    e = engine()
+    for seed in range(300):
+        made = random_subscription(random.Random(seed), "s")
+        with suppress(SubscriptionError):
+            e.add(made)
+            plan = e.plan("s")
+            assert not (plan.cost == "unkeyed" and plan.bloom_keys), made
+            e.remove("s")

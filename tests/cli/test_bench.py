@@ -35,7 +35,7 @@ def test_all_figures_are_of_the_events_and_subscriptions_that_were_given(run: Ru
 
 
 def test_the_text_names_what_costs_most(run: Run, place: Path) -> None:
-    # No key leads to `slow`, which looks at every event; two kinds of subscriptions have a part in common.
+    # No index leads to `slow`, which each event evaluates; two kinds of subscriptions have a part in common.
     slow = {"id": "slow", "cel": "double(data.amount) * 2.0 > 1e9", "filters": [{"field": "amount", "op": ">=", "value": 0}]}
     with (place / "subs.jsonl").open("a") as file:
         file.write(json.dumps(slow))

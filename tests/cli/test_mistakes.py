@@ -65,7 +65,8 @@ def test_check_tells_what_lint_tells_of_each_kind_of_subscription(run: Run, plac
         {"id": "mixed", "filters": [{"field": "n", "op": "==", "value": 1}], "cel": "data.n == 2"},
         {"id": "topic", "topic": "orders.new", "cel": "topic == 'orders.old'"},
         {"id": "pattern", "pattern": {"data": {"a": {"$in": [1]}}}},
-        {"id": "slow", "filters": [{"field": "n", "op": "!=", "value": 5}]},
+        {"id": "fine", "filters": [{"field": "n", "op": "!=", "value": 5}]},
+        {"id": "slow", "cel": "data.n == data.m"},
     ]
     (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
 

@@ -236,11 +236,10 @@ OTHER = [
     (FindingCode.ALWAYS_MATCHES, {"cel": "true"}),
     (FindingCode.ALWAYS_MATCHES, {"cel": "data.a == 1 || true"}),
     (FindingCode.ALWAYS_MATCHES, {"pattern": {"a": [{"exists": True}, {"exists": False}]}}),
-    (FindingCode.SLOW, filters(("a", "!=", 1))),
-    (FindingCode.SLOW, {"pattern": {"a": [{"anything-but": "x"}]}}),
-    (FindingCode.SLOW, {"pattern": {"a": ["x", {"wildcard": "*"}]}}),
-    (FindingCode.SLOW, {"topic": "*.#"}),
     (FindingCode.SLOW, {"cel": "data.a == data.b"}),
+    (FindingCode.SLOW, {"cel": "has(data.a) && data.a + data.b > 1"}),
+    (FindingCode.SLOW, filters(("a", "==", [1]))),
+    (FindingCode.SLOW, {"pattern": {"a": [{"anything-but": {"prefix": "x"}}]}}),
     (FindingCode.SPELLED_ARITHMETIC, {"cel": "data.a + 1 > 3"}),
     (FindingCode.LITERAL_COMPARISON, {"cel": "data.a == 3 || 1 == 'a'"}),
 ]
@@ -264,6 +263,17 @@ HARMLESS = [
     {"pattern": {"data": {"a": [1], "b": [{"exists": False}]}}},
     {"pattern": {"data": {"a": [{"wildcard": "*x"}]}}},
     {"topic": "*.a"},
+    # The index answers these, for whatever they let through.
+    filters(("a", "!=", 1)),
+    filters(("a", "exists", True)),
+    filters(("a", "exists", False)),
+    filters(("a", "not in", [1, 2])),
+    {"cel": "has(data.a) || !(data.b == 1)"},
+    {"pattern": {"a": [{"anything-but": "x"}]}},
+    {"pattern": {"a": ["x", {"wildcard": "*"}]}},
+    {"topic": "*.#"},
+    # What few share, and a value of its own, are believed to be selective.
+    filters(("country", "==", "DE")) | {"cel": "data.a == data.b"},
 ]
 
 

@@ -224,7 +224,7 @@ def test_what_no_filter_can_guard_is_listed_for_all_tenants(api: Api, admin: str
     assert listed("limit=1&collection=others") == [("other", "mine")]
     assert listed("limit=2&collection=*") == [("*", "all"), ("files", "of a file")]
     (one,) = api.ask("GET", "/v1/filters/unguarded?tenant=other", token=admin).json["items"]
-    assert (one["cost"], one["collection"], one["origin"]) == ("unkeyed", "others", "api")
+    assert (one["cost"], one["effort"], one["collection"], one["origin"]) == ("unkeyed", "answered", "others", "api")
     assert api.ask("GET", "/v1/filters/unguarded?cursor=x", token=admin).kind == "bad-request"
 
 

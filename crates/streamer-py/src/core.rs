@@ -25,14 +25,15 @@ use streamer_core::cel::{Cache, Error, Verdict, compile, remarks};
 use streamer_core::engine::mapped;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
-    CostClass, Engine, Matched, Options, PartitionName, Phase1, ReadSubscription, Selection, SnapshotFault, WriteMode, identity,
-    is_suspect, lint, plan,
+    CostClass, Engine, Matched, Options, PartitionName, Phase1, ReadSubscription, Select, Selection, SnapshotFault, WriteMode,
+    identity, is_suspect, lint, plan, selective,
 };
 use streamer_core::error::{EventCode, Ignored};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
+use streamer_core::subscriptions::normal_form::NormalForm;
 use streamer_core::subscriptions::normal_form::{Path, Root};
 use streamer_core::subscriptions::topics::TopicDialect;
 use streamer_core::subscriptions::{and_cel, normal_form};
@@ -223,6 +224,7 @@ impl Core {
                 and_cel(&mut addition.form, &program, &self.reading.limits);
             }
             let plan = plan(&addition.form);
+            let is_exact = addition.program.is_none() && !addition.external_cel;
             let cel = addition.program.as_ref().map(|program| &*program.program().source);
             let result = PyDict::new(py);
             result.set_item("tenant", &*addition.tenant)?;
@@ -239,6 +241,7 @@ impl Core {
                 CostClass::Unindexed => "unkeyed",
             };
             result.set_item("cost", cost)?;
+            result.set_item("found_by", found_by(&addition.form, is_exact))?;
             Ok(Some(result))
         })
     }
@@ -266,9 +269,9 @@ impl Core {
             let form = normal_form(&subscription, limits);
             let mut whole = form.clone();
             let narrowing = narrowing.and_then(|source| compile(source, limits).ok());
-            let mut suspect = false;
+            let (mut suspect, mut is_exact) = (false, true);
             if let Some(program) = program.as_ref().map(|program| &**program.program()).or(narrowing.as_ref()) {
-                and_cel(&mut whole, program, limits);
+                is_exact = and_cel(&mut whole, program, limits);
                 suspect = is_suspect(&subscription, &whole, program);
             }
             let constant = match (&program, constant) {
@@ -279,13 +282,17 @@ impl Core {
                 let Error { line, column, reason } = remark.what;
                 (remark.code, format!("cel: {reason} (line {line}, column {column})"))
             });
-            let finding = lint(&subscription, &form, constant, CostClass::of(&whole));
+            let is_portable = reading.is_external(&subscription);
+            let finding = lint(&subscription, &form, constant);
             let findings: Vec<_> = finding.map(|finding| (finding.code, finding.reason)).into_iter().chain(remarks).collect();
             let result = PyDict::new(py);
             result.set_item("findings", findings)?;
             result.set_item("is_suspect", suspect)?;
             result.set_item("identity", identity(&subscription, &form))?;
-            result.set_item("is_portable", reading.is_external(&subscription))?;
+            result.set_item("is_portable", is_portable)?;
+            let (collection, tenant) = (subscription.collection.as_deref().unwrap_or("*"), &*subscription.tenant);
+            result.set_item("partition", (tenant, collection))?;
+            result.set_item("found_by", found_by(&whole, is_exact && !is_portable))?;
             Ok(Some(result))
         })
     }
@@ -652,4 +659,26 @@ impl Core {
 /// The topic dialect of a name that Python has checked. Raises ValueError.
 pub fn topic_dialect_of(name: &str) -> PyResult<TopicDialect> {
     TopicDialect::of(name).ok_or_else(|| PyValueError::new_err("no topic dialect of this name"))
+}
+
+/// What is looked for at a place.
+#[derive(IntoPyObject)]
+enum Sought {
+    Value(String),
+    Between(f64, f64),
+}
+
+/// What is left of an alternative, and what it is found by: places, each with what is looked for there; None for anything.
+type FoundBy = (&'static str, Vec<(String, Vec<Option<Sought>>)>);
+
+fn found_by(form: &NormalForm, is_exact: bool) -> Vec<FoundBy> {
+    let sought = |select| match select {
+        Select::Any => None,
+        Select::Value(text) => Some(Sought::Value(text)),
+        Select::Between(low, high) => Some(Sought::Between(low, high)),
+    };
+    let conditions = |conditions: Vec<(String, Vec<Select>)>| {
+        conditions.into_iter().map(|(place, any_of)| (place, any_of.into_iter().map(sought).collect())).collect()
+    };
+    selective(form, is_exact).into_iter().map(|found| (found.rest.as_str(), conditions(found.conditions))).collect()
 }

@@ -79,7 +79,7 @@ class ApiQuotas(Section):
     subscriptions: Whole = 1_000_000
     """Subscriptions of a tenant."""
     unindexed: Whole = 1000
-    """Subscriptions of a tenant without any indexable condition: they are candidates for every event of their collection."""
+    """Subscriptions of a tenant without any indexable condition: they may be about any event of their collection."""
     texts: Size = 1024**3
     """Bytes of all subscriptions of a tenant, as they were written."""
     history: Size = 256 * 1024**2

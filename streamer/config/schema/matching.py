@@ -195,7 +195,7 @@ class LimitsSection(Section):
     max_cel_depth: Annotated[int, Field(ge=1, le=MAX_CEL_DEPTH), BeforeValidator(number)] = _LIMITS.max_cel_depth
     """Levels of brackets, calls and similar in a CEL expression."""
     allow_unindexed: Bool = _LIMITS.allow_unindexed
-    """Whether subscriptions without any indexable condition are accepted. They are candidates for every event."""
+    """Whether subscriptions without any indexable condition are accepted. They may be about any event."""
 
 
 @final

@@ -213,7 +213,13 @@ class Asking:
                 with suppress(UnknownSubscriptionError):
                     plan = self._engine.plan(inside(*at))
             if plan is not None and plan.access_keys is None and collection in (None, plan.collection):
-                told = {"tenant": row.tenant, "id": row.id, "collection": plan.collection, "cost": plan.cost}
+                told = {
+                    "tenant": row.tenant,
+                    "id": row.id,
+                    "collection": plan.collection,
+                    "cost": plan.cost,
+                    "effort": plan.effort.value,
+                }
                 found.append({**told, "origin": row.origin, "updated": time_of(row.updated)})
         return answer({"items": found, "next": more, "looked_at": looked_at})
 

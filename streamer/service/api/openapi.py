@@ -74,7 +74,8 @@ _GIVEN: Final = {
 _EXPLANATION: Final = object_of({"subscription_id": TEXT, "matched": BOOL, "conditions": list_of({"type": "object"})})
 _PLAN: Final = {
     **dict.fromkeys(("subscription_id", "tenant", "collection", "decided_by"), TEXT),
-    "cost": {"enum": ["keyed", "indexed", "unkeyed"]},
+    "cost": {"enum": ["keyed", "indexed", "unkeyed"], "description": "By what it is found."},
+    "effort": {"enum": ["answered", "verified", "evaluated"], "description": "What an event costs: `evaluated` is for each."},
     "access_keys": {"type": ["array", "null"], "items": TEXT},
 }
 _SCHEMAS: Final[Mapping[str, Any]] = {
@@ -109,7 +110,10 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "created": TIME,
             "updated": TIME,
             "paused": BOOL,
-            "unindexed": {"type": "boolean", "description": "Whether it is a candidate for every event of its collection."},
+            "unindexed": {
+                "type": "boolean",
+                "description": "Whether no condition of it can be looked up, so that it may be about any event.",
+            },
             "lease": {
                 "type": ["integer", "null"],
                 "description": "Seconds that it stays each time it is renewed; null for ever.",

@@ -44,7 +44,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             Param("prefix", "Only those whose ids begin so."),
             Param("text", "Only those whose text has this in it, in large letters or small ones."),
             Param("label", "Only those with this label, as `team`, or with this value of it, as `team=payments` or `live=true`."),
-            Param("unindexed", "Only those that no index can find, or that one can.", {"type": "boolean"}),
+            Param("unindexed", "Only those of which no condition can be looked up, or that have one.", {"type": "boolean"}),
             Param("paused", "Only those that are paused, or that are not.", {"type": "boolean"}),
             Param("origin", "Only those that were written so.", {"type": "string", "enum": ("files", "api")}),
         ),

@@ -174,7 +174,8 @@ OBSERVED: Final[Mapping[str, Any]] = {
                         "tenant": TEXT,
                         "id": TEXT,
                         "collection": {"type": "string", "description": "`*` for every one."},
-                        "cost": {"enum": ["indexed", "unkeyed"], "description": "An index narrows it down, or none does."},
+                        "cost": {"enum": ["indexed", "unkeyed"], "description": "Whether a condition of it can be looked up."},
+                        "effort": {"enum": ["answered", "verified", "evaluated"], "description": "`evaluated`: for each event."},
                         "origin": {"enum": ["files", "api"]},
                         "updated": TIME,
                     }

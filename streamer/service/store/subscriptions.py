@@ -30,7 +30,7 @@ class Stored:
         origin: `files`, or `api`; only from there it is changed.
         text: as it was given.
         version: another one after each change, of any subscription that ever had this id.
-        unindexed: whether it is a candidate for every event of its collection.
+        unindexed: whether no condition of it can be looked up, so that it may be about any event of its collection.
         lease: how long it is held each time that it is renewed, in milliseconds; None for ever.
         expires_at: from when on it is gone.
     """
@@ -53,7 +53,7 @@ class Stored:
 
 
 class Amount(NamedTuple):
-    """How much a tenant has, or may have: subscriptions, those of them that no index finds, and bytes of their texts."""
+    """How much a tenant has, or may have: subscriptions, those of which no condition can be looked up, and bytes of texts."""
 
     subscriptions: float = 0
     unindexed: float = 0

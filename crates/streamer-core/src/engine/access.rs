@@ -10,7 +10,8 @@ pub enum CostClass {
     Keyed,
     /// By a range, a prefix, a literal and the like: one query of an automaton.
     Indexed,
-    /// It has nothing but negations, `exists` and the like: a candidate for every event that has the path.
+    /// By no value: it has nothing but negations, `exists` and the like, and may be about any event. What that costs is another
+    /// question, see `streamer/core/estimate.py`.
     Unindexed,
 }
 

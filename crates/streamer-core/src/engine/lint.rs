@@ -1,4 +1,4 @@
-//! What is suspicious about one subscription: that it never matches, always matches, or is slow.
+//! What is suspicious about one subscription: that it never matches, or always matches.
 //!
 //! Every finding is proven from the normal form, without what an index decides of CEL: an expression is only asked whether it is
 //! the same for every event. The converse does not hold: many a contradiction (between two regular expressions, say) is not
@@ -8,7 +8,6 @@
 
 use crate::bloom::keys::root_name;
 use crate::cel::{Program, Verdict, may_fail};
-use crate::engine::access::CostClass;
 use crate::subscriptions::Subscription;
 use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Root, Verify};
 use crate::subscriptions::simplify::meet;
@@ -27,9 +26,8 @@ pub struct Finding {
 
 /// Look at a subscription.
 ///
-/// *form* is its normal form without CEL, *constant* what its CEL comes to for every event, and *cost* how quickly it is found by
-/// all that the index decides of it.
-pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Verdict>, cost: CostClass) -> Option<Finding> {
+/// *form* is its normal form without CEL, and *constant* what its CEL comes to for every event.
+pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Verdict>) -> Option<Finding> {
     let found = |code, reason: &str| Some(Finding { code, reason: reason.into() });
     match constant {
         Some(Verdict::False) => return found("never_matches", "cel: it is false for every event"),
@@ -42,15 +40,10 @@ pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Ver
     }
     let cel_decides = subscription.cel.is_some() && constant != Some(Verdict::True);
     let verify = form.verify.as_deref();
-    if !asks_something(subscription) {
-        None
-    } else if !cel_decides && form.conjunctions.iter().any(|conjunction| is_tautology(conjunction, verify)) {
-        found("always_matches", "its conditions hold for every event")
-    } else if cost == CostClass::Unindexed {
-        found("slow", "no index can narrow it down: it is evaluated for every event of its collection")
-    } else {
-        None
-    }
+    let is_always = asks_something(subscription)
+        && !cel_decides
+        && form.conjunctions.iter().any(|conjunction| is_tautology(conjunction, verify));
+    if is_always { found("always_matches", "its conditions hold for every event") } else { None }
 }
 
 /// Whether an expression may be true for no event. The Python package then says why, or finds that it is not proven.

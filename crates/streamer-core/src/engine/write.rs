@@ -30,8 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-const UNINDEXED: &str =
-    "it would be evaluated for every event, since no condition of it can be looked up (limits.allow_unindexed)";
+const UNINDEXED: &str = "no condition of it can be looked up, so it may be about any event (limits.allow_unindexed)";
 
 /// The segments and filters of partitions, and those segments that are new.
 type Built = (Vec<(Arc<PartitionName>, Vec<Arc<Segment>>, Option<Arc<BloomFilter>>)>, Vec<Arc<Segment>>);

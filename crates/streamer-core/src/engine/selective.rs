@@ -1,0 +1,135 @@
+//! What an index looks up of a subscription, and what is left to evaluate then: by this the Python package estimates what it costs
+//! among others.
+//!
+//! ```text
+//!  country == "DE" && amount - data.rebate > 50     data.country: "DE"    data.rebate: any    ...    then its program
+//! ```
+
+use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Range};
+use crate::subscriptions::topics::TopicWord;
+use crate::value::{Kind, Scalar, Value};
+
+/// What one alternative of a subscription is found by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selective {
+    /// Places of an event, and what is looked for there, any of it; all of these must hold.
+    pub conditions: Vec<(String, Vec<Select>)>,
+    /// What is left.
+    pub rest: Rest,
+}
+
+/// What is looked for at a place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Select {
+    /// Anything that most values are: `!=`, `exists`.
+    Any,
+    /// This, in words.
+    Value(String),
+    /// What lies between two bounds.
+    Between(f64, f64),
+}
+
+/// What is left to do where an index finds an alternative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rest {
+    /// It matches.
+    Nothing,
+    /// Fields of a pattern may be in one list, and then one choice of elements must do for all.
+    Choice,
+    /// It is evaluated.
+    Evaluation,
+}
+
+impl Rest {
+    /// All, as they are written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Rest::Nothing => "nothing",
+            Rest::Choice => "choice",
+            Rest::Evaluation => "evaluation",
+        }
+    }
+}
+
+/// What each alternative is found by; *is_exact*: its clauses say all of its CEL. What can never hold is left out.
+pub fn selective(form: &NormalForm, is_exact: bool) -> Vec<Selective> {
+    let possible =
+        form.conjunctions.iter().filter(|conjunction| conjunction.clauses.iter().all(|clause| !clause.atoms.is_empty()));
+    possible.map(|conjunction| one(conjunction, form, is_exact)).collect()
+}
+
+fn one(conjunction: &Conjunction, form: &NormalForm, is_exact: bool) -> Selective {
+    let clauses = &conjunction.clauses;
+    let verify = form.verify.as_deref();
+    let is_changed = || clauses.iter().any(|clause| clause.mode == Mode::Changed);
+    let is_evaluated = !is_exact
+        || clauses.iter().flat_map(|clause| &clause.atoms).any(is_part)
+        || verify
+            .is_some_and(|verify| verify.is_cut || !verify.compared.is_empty() || (!verify.changed.is_empty() && !is_changed()));
+    let rest = match verify {
+        _ if is_evaluated => Rest::Evaluation,
+        Some(verify) if verify.pattern.is_some() => Rest::Choice,
+        _ => Rest::Nothing,
+    };
+    // Where a value may be missing nothing is looked up.
+    let missing = |clause: &&Clause| clause.atoms.iter().any(|atom| atom.kinds().has(Kind::Missing));
+    let conditions = clauses
+        .iter()
+        .filter(|clause| !missing(clause))
+        .map(|clause| (format!("{} {:?}", clause.path, clause.mode), clause.atoms.iter().map(select).collect()));
+    Selective { conditions: conditions.collect(), rest }
+}
+
+/// Whether an index decides only a part of what an atom says.
+fn is_part(atom: &Atom) -> bool {
+    match atom {
+        // All who look for an empty one look for the same, which is compared once.
+        Atom::EqualTree(value) => match &**value {
+            Value::List(items) => !items.is_empty(),
+            Value::Map(members) => !members.is_empty(),
+            _ => true,
+        },
+        Atom::Element(value) => value.as_scalar().is_none(),
+        Atom::Other { none_of, .. } => {
+            let is_whole = |atom: &Atom| matches!(atom, Atom::Equal(_)) || (matches!(atom, Atom::EqualTree(_)) && !is_part(atom));
+            !none_of.iter().all(is_whole)
+        }
+        _ => false,
+    }
+}
+
+fn select(atom: &Atom) -> Select {
+    let is_any = match atom {
+        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) => true,
+        Atom::Prefix(text) | Atom::Suffix(text) | Atom::Substring(text) => text.is_empty(),
+        Atom::Wildcard(pieces) => pieces.iter().all(|piece| piece.is_empty()),
+        Atom::Topic(pattern) => !pattern.words.iter().any(|word| matches!(word, TopicWord::Word(_))),
+        Atom::Element(value) => value.as_scalar().is_none(),
+        _ => false,
+    };
+    match atom {
+        _ if is_any => Select::Any,
+        Atom::Numbers(range) | Atom::Times(_, range) => between(range, |number| number.floor()),
+        Atom::Strings(range) => between(range, |text| position(text)),
+        Atom::Size(least, most) => {
+            Select::Between((*least).into(), if *most == u32::MAX { f64::INFINITY } else { (*most).into() })
+        }
+        Atom::Equal(Scalar::Number(number)) => Select::Between(number.floor(), number.floor()),
+        atom => Select::Value(atom.to_string()),
+    }
+}
+
+fn between<T>(range: &Range<T>, number: impl Fn(&T) -> f64) -> Select {
+    match (&range.low, &range.high) {
+        (None, None) => Select::Any,
+        (low, high) => Select::Between(
+            low.as_ref().map_or(f64::NEG_INFINITY, |(bound, _)| number(bound)),
+            high.as_ref().map_or(f64::INFINITY, |(bound, _)| number(bound)),
+        ),
+    }
+}
+
+/// Where a text stands among all, from 0 to 1, by its first bytes.
+fn position(text: &str) -> f64 {
+    text.bytes().take(6).rev().fold(0.0, |rest, byte| (rest + f64::from(byte)) / 256.0)
+}

@@ -1,0 +1,146 @@
+"""What a subscription costs an event, estimated from what its index looks up: the one source of what is said of costs.
+
+    country == "DE" && amount == 7              answered     the index says whether it matches
+    user == "u7" && net - tax > 50              verified     the arithmetic is evaluated for the events of one user
+    country == "DE" && net - tax > 50           evaluated    so it is for most events, if most subscriptions want "DE"
+
+Each core reports by which conditions its index finds an alternative, and what is left to do then (`Found`). The values of events
+are not known. They are believed to be like those that subscriptions look for: a condition that half of the others at its place
+share, or more, does not narrow events down. If few look at a place, that is no evidence, and a condition there is believed to be
+selective.
+
+`!=`, `exists` and the like are true of every event that has the field. Most events have each field, unless many subscriptions
+have a field of their own.
+
+Invariant: what is left to do decides first. A subscription that its index answers is never called slow, whatever others share.
+
+Cost: linear in the conditions of all subscriptions.
+
+Rejected: the index's own counters. They count what events did cost, and there are none when a file is checked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal, TypeAlias, final
+
+#: What is looked for at a place: a value in words, the bounds of a range, or anything (None).
+Sought: TypeAlias = str | tuple[float, float] | None
+#: What is left to do where an index finds an alternative: it matches, elements of a list are chosen, or it is evaluated.
+Rest: TypeAlias = Literal["nothing", "choice", "evaluation"]
+#: An alternative: what is left, and places of an event with what is looked for there, any of it; all places must agree.
+Found: TypeAlias = tuple[Rest, Sequence[tuple[str, Sequence[Sought]]]]
+
+#: So many subscriptions that share something are no evidence of what events are like; the index verifies as many one by one.
+_FEW: Final = 8
+#: More places at which few look, each, than a document has fields.
+_MANY_PLACES: Final = 64
+#: A condition that is true of so many events does not narrow them down.
+_MOST: Final = 0.5
+
+
+class Effort(StrEnum):
+    """What an event costs for a subscription, by class."""
+
+    ANSWERED = "answered"
+    VERIFIED = "verified"
+    EVALUATED = "evaluated"
+
+    @property
+    def words(self) -> str:
+        """What it means."""
+        return _WORDS[self]
+
+
+_WORDS: Final = {
+    Effort.ANSWERED: "the index says whether it matches",
+    Effort.VERIFIED: "it is evaluated for the events that its index lets through",
+    Effort.EVALUATED: "it is evaluated for each event of its collection, or for most",
+}
+
+
+@final
+@dataclass(slots=True)
+class _Place:
+    """What is looked for at one place.
+
+    Attributes:
+        alternatives: that look there.
+        ends: of ranges, in order once *is_sorted*.
+    """
+
+    alternatives: int = 0
+    values: Counter[str] = field(default_factory=Counter)
+    ends: list[float] = field(default_factory=list)
+    is_sorted: bool = False
+
+    def add(self, sought: Sequence[Sought]) -> None:
+        self.alternatives += 1
+        self.is_sorted = False
+        for each in sought:
+            if isinstance(each, str):
+                self.values[each] += 1
+            elif each is not None:
+                self.ends.extend(end for end in each if abs(end) != float("inf"))
+
+    def share(self, each: str | tuple[float, float]) -> float:
+        """Return the share of this in all that is looked for here."""
+        if isinstance(each, str):
+            return self.values[each] / self.alternatives
+        if not self.is_sorted:
+            self.ends.sort()
+            self.is_sorted = True
+        low, high = each
+        return (bisect_right(self.ends, high) - bisect_left(self.ends, low)) / max(len(self.ends), 1)
+
+
+@final
+class Estimate:
+    """The subscriptions of one partition: add all, then ask for the effort of each."""
+
+    def __init__(self) -> None:
+        self._places: defaultdict[str, _Place] = defaultdict(_Place)
+        self._are_fields_rare: bool | None = None
+
+    def add(self, alternatives: Iterable[Found]) -> None:
+        """Count what a subscription looks for."""
+        self._are_fields_rare = None
+        for _, conditions in alternatives:
+            for place, sought in conditions:
+                self._places[place].add(sought)
+
+    def effort(self, alternatives: Iterable[Found]) -> Effort:
+        """Return the effort of a subscription that was added: that of its worst alternative."""
+        efforts = {self._effort(*each) for each in alternatives}
+        return next((each for each in (Effort.EVALUATED, Effort.VERIFIED) if each in efforts), Effort.ANSWERED)
+
+    def _effort(self, rest: Rest, conditions: Sequence[tuple[str, Sequence[Sought]]]) -> Effort:
+        if rest == "nothing":
+            return Effort.ANSWERED
+        if rest == "choice" or any(self._is_selective(place, sought) for place, sought in conditions):
+            return Effort.VERIFIED
+        return Effort.EVALUATED
+
+    def _is_selective(self, name: str, sought: Sequence[Sought]) -> bool:
+        """Return whether a condition is true of less than most events."""
+        place = self._places[name]
+        if None in sought:
+            return place.alternatives <= _FEW and self._has_rare_fields()
+        return place.alternatives <= _FEW or sum(place.share(each) for each in sought if each is not None) < _MOST
+
+    def _has_rare_fields(self) -> bool:
+        if self._are_fields_rare is None:
+            rare = sum(place.alternatives <= _FEW for place in self._places.values())
+            self._are_fields_rare = rare > _MANY_PLACES
+        return self._are_fields_rare
+
+
+def alone(alternatives: Sequence[Found]) -> Effort:
+    """Return the effort of a subscription as if there were no others."""
+    estimate = Estimate()
+    estimate.add(alternatives)
+    return estimate.effort(alternatives)
