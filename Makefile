@@ -120,7 +120,7 @@ fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, M
 	@$(PY) -m tests.tools.fuzz --seconds $(or $(SECONDS),600) $(TARGETS)
 
 bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
-	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks; $(PY) -m benchmarks.edge; $(PY) -m benchmarks.bloom; $(PY) -m benchmarks.changes; $(PY) -m benchmarks.lowered; $(PY) -m benchmarks.real; done
+	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks; $(PY) -m benchmarks.edge; $(PY) -m benchmarks.bloom; $(PY) -m benchmarks.changes; $(PY) -m benchmarks.lowered; $(PY) -m benchmarks.operators; $(PY) -m benchmarks.real; done
 	@if $(PY) -c 'import streamer._native' 2>/dev/null; then $(PY) -m benchmarks.cel; $(PY) -m benchmarks.load; fi
 	@if command -v java >/dev/null; then $(PY) -m benchmarks.spark; else echo "benchmarks.spark: left out, there is no java here"; fi
 

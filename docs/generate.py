@@ -2,7 +2,7 @@
 
 - `streamer.schema.json`, the JSON Schema for editors, from the models of the configuration;
 - the tables of fields in `configuration.md`, between two comments;
-- the table of goals in `performance.md`, from the newest records;
+- the tables of goals and of ways of asking in `performance.md`, from the newest records;
 - the charts in `assets/`, from the newest records; as PNG, too, where Chromium is here;
 - the docstrings of `streamer/_native.pyi`, from the native core where it is built. Types stand in the stub alone, and stubtest
   compares its names and signatures with the core.
@@ -22,12 +22,18 @@ from pathlib import Path
 
 from docs import charts
 from docs.goals import goals
+from docs.operators import growing, operators
 from streamer.config.show import json_schema, table
 
 DOCS = Path(__file__).resolve().parent
 STUB = DOCS.parent / "streamer/_native.pyi"
 #: What is made, by the page that it stands on and the word of the two comments around it.
-MADE = {("configuration.md", "fields"): table, ("performance.md", "goals"): goals}
+MADE = {
+    ("configuration.md", "fields"): table,
+    ("performance.md", "goals"): goals,
+    ("performance.md", "operators"): operators,
+    ("performance.md", "growing"): growing,
+}
 
 
 def generated() -> dict[Path, str]:
@@ -37,7 +43,9 @@ def generated() -> dict[Path, str]:
         page, begin, end = DOCS / name, f"<!-- {what}: made by `make docs` -->\n", f"<!-- end of {what} -->\n"
         between = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
         made = f"{begin}\n{make()}\n{end}"
-        found[page], count = between.subn(lambda _, made=made: made, page.read_text(encoding="utf-8"))  # type: ignore[misc]
+        # A page may have several.
+        text = found.get(page) or page.read_text(encoding="utf-8")
+        found[page], count = between.subn(lambda _, made=made: made, text)  # type: ignore[misc]
         if count != 1:
             raise ValueError(f"{page.name}: expected one pair of comments around the {what}, found {count}")
     return found

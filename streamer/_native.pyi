@@ -230,6 +230,7 @@ class _Counters(TypedDict):
     uncertain: int
     candidates: _Distribution  # conjunctions that were looked at
     listed: int  # those of them of plain lists
+    evaluated: int  # subscriptions that were found and then evaluated
     merges: int
     total: _Distribution
     bloom: _Distribution

@@ -21,6 +21,7 @@ from benchmarks import (
     lowered,
     memory,
     metrics,
+    operators,
     python_peers,
     real,
     service,
@@ -92,6 +93,26 @@ def test_what_holes_and_old_documents_cost_is_measured_on_the_right_matches(
 def test_cel_and_the_same_as_filters_find_the_same(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     lowered.main(["--smoke"])
     assert "times as long to match" in capsys.readouterr().out
+
+
+def test_no_way_of_asking_grows_with_the_subscriptions_but_those_known_to(
+    backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An event looks at as much in an engine of ten times as many subscriptions; what is known to grow does grow."""
+    operators.main(["--smoke"])
+    assert capsys.readouterr().out.count(" looked at") == len(operators.WAYS) > 120
+    assert operators.KNOWN.keys() < {way.name for way in operators.WAYS}
+
+
+def test_a_way_of_asking_that_grows_must_be_known() -> None:
+    small, large = (operators.Cost(0.0, None, looked_at) for looked_at in (3, 300))
+    plain, known = (next(way for way in operators.WAYS if (way.name in operators.KNOWN) is known) for known in (False, True))
+    for way, costs in ((plain, (small, small)), (known, (small, large))):
+        operators.check(way, *costs)
+    with pytest.raises(WrongMatches, match="3 looked at, then 300"):
+        operators.check(plain, small, large)
+    with pytest.raises(WrongMatches, match="take it off KNOWN"):
+        operators.check(known, small, small)
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""What a subscription costs an event, estimated from what its index looks up: the one source of what is said of costs.
+"""The cost of a subscription for an event, estimated from its index: the one source for `lint`, `plan`, the API and the console.
 
-    country == "DE" && amount == 7              answered     the index says whether it matches
+    country == "DE" && amount == 7              answered     the index decides it
     user == "u7" && net - tax > 50              verified     the arithmetic is evaluated for the events of one user
     country == "DE" && net - tax > 50           evaluated    so it is for most events, if most subscriptions want "DE"
 
@@ -28,18 +28,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias, final
 
-#: What is looked for at a place: a value in words, the bounds of a range, or anything (None).
+#: A value that matches at a place in words, the bounds of a range, or None for any value.
 Sought: TypeAlias = str | tuple[float, float] | None
-#: What is left to do where an index finds an alternative: it matches, elements of a list are chosen, or it is evaluated.
+#: The work that remains when an index has found an alternative: none, a choice of elements of a list, or an evaluation.
 Rest: TypeAlias = Literal["nothing", "choice", "evaluation"]
-#: An alternative: what is left, and places of an event with what is looked for there, any of it; all places must agree.
+#: An alternative: the rest, and places of an event, each with the values that match there; all places must match.
 Found: TypeAlias = tuple[Rest, Sequence[tuple[str, Sequence[Sought]]]]
 
-#: So many subscriptions that share something are no evidence of what events are like; the index verifies as many one by one.
+#: More subscriptions than this must share a condition to be evidence of events; the index verifies this many one by one.
 _FEW: Final = 8
 #: More places at which few look, each, than a document has fields.
 _MANY_PLACES: Final = 64
-#: A condition that is true of so many events does not narrow them down.
+#: A condition that is true of this share of events does not narrow them down.
 _MOST: Final = 0.5
 
 
@@ -57,7 +57,7 @@ class Effort(StrEnum):
 
 
 _WORDS: Final = {
-    Effort.ANSWERED: "the index says whether it matches",
+    Effort.ANSWERED: "the index decides it",
     Effort.VERIFIED: "it is evaluated for the events that its index lets through",
     Effort.EVALUATED: "it is evaluated for each event of its collection, or for most",
 }
@@ -66,7 +66,7 @@ _WORDS: Final = {
 @final
 @dataclass(slots=True)
 class _Place:
-    """What is looked for at one place.
+    """The values that subscriptions look for at one place.
 
     Attributes:
         alternatives: that look there.
@@ -88,7 +88,7 @@ class _Place:
                 self.ends.extend(end for end in each if abs(end) != float("inf"))
 
     def share(self, each: str | tuple[float, float]) -> float:
-        """Return the share of this in all that is looked for here."""
+        """Return the share of a value, or a range, in all of this place."""
         if isinstance(each, str):
             return self.values[each] / self.alternatives
         if not self.is_sorted:
@@ -100,7 +100,7 @@ class _Place:
 
 @final
 class Estimate:
-    """The subscriptions of one partition: add all, then ask for the effort of each."""
+    """The subscriptions of one partition: add all, then get the effort of each."""
 
     def __init__(self) -> None:
         self._places: defaultdict[str, _Place] = defaultdict(_Place)

@@ -87,12 +87,12 @@ class Examined:
     found_by: Sequence[Found]
 
 
-#: What makes it pointless to say what a subscription costs.
+#: The cost of these subscriptions does not matter.
 _DECIDED: Final = frozenset({FindingCode.NEVER_MATCHES, FindingCode.ALWAYS_MATCHES})
 
 
 def findings_of(examined: Iterable[Examined]) -> list[Finding]:
-    """Return what was found of each subscription, in order, what is slow, and what asks for the same as one before it."""
+    """Return the findings about each subscription, in order, with those of slow subscriptions and of duplicates."""
     each_found: list[tuple[Examined, list[Finding]]] = []
     estimates: defaultdict[tuple[str, str], Estimate] = defaultdict(Estimate)
     first_with: dict[Hashable, str] = {}

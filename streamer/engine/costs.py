@@ -102,7 +102,7 @@ class Alone:
     """A subscription by itself.
 
     Attributes:
-        effort: what its plan says of its cost.
+        effort: the cost class of its plan.
         matches: an event, of those that were tried.
         seconds: that an event costs where this one alone is held, beyond its reading.
     """

@@ -1,10 +1,10 @@
-"""What is suspicious about one subscription: that it never matches, or always matches; and by what an index would find it.
+"""Findings about one subscription: it never matches, or always matches; and the conditions by which an index would find it.
 
 Every finding is proven from the normal form: a subscription that is reported never to match matches no event at all.
 The converse does not hold: many a contradiction (between two regular expressions, say) is not looked for.
 
-The reference has no index. What `found_by` says is what the native core's index looks up, so that a file is found slow whichever
-backend looks at it. Of a few expressions the native core decides more: indexes into lists, times.
+The reference has no index. `found_by` returns the conditions of the native core's index, so that `lint` finds the same
+subscriptions slow on either backend. The native core decides more of a few expressions: indexes into lists, times.
 
 Cost: quadratic in the conditions on one path.
 """
@@ -87,10 +87,10 @@ def _tautology(conjunction: Conjunction, constant: Verdict | None) -> bool:
 
 
 def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> list[Found]:
-    """Return how an index finds each alternative of a subscription, and what is left to do then."""
+    """Return how an index finds each alternative of a subscription, and the rest to evaluate."""
     of_cel, is_exact = ([frozenset[Clause]()], True) if compiled.cel is None else possible(compiled, form, limits)
     changed = [(f"{Path(Root.DATA, each.path)} changed", ("yes",)) for each in compiled.filters if each.op.name == "changed"]
-    # A pattern is left open where its alternatives are too many to be told apart.
+    # A pattern with too many alternatives is evaluated as a whole.
     is_cut = compiled.pattern is not None and distribute(compiled.pattern.root, limits.max_conjunctions) is None
     is_evaluated = is_cut or not is_exact or any(map(_compares_trees, compiled.filters))
     found: list[Found] = []
@@ -116,13 +116,13 @@ def _compares_trees(condition: CompiledFilter) -> bool:
 
 
 def _is_part(atom: Atom) -> bool:
-    """Tell whether an index decides only a part of what an atom says."""
+    """Return whether an index decides only a part of an atom."""
     return isinstance(atom, Not) and not all(isinstance(each, Equal) for each in atom.atoms)
 
 
 def _conditions(clauses: Iterable[Clause]) -> Iterator[tuple[str, Sequence[Sought]]]:
     for clause in clauses:
-        # Where a value may be missing nothing is looked up.
+        # A clause that matches a missing value narrows no event down.
         if not any(
             isinstance(atom, Absent) or (isinstance(atom, IsKind) and Kind.MISSING in atom.kinds) for atom in clause.atoms
         ):
@@ -156,5 +156,5 @@ def _between(low: float | None, high: float | None) -> Sought:
 
 
 def _position(text: str) -> float:
-    """Return where a text stands among all, from 0 to 1, by its first bytes."""
+    """Return the position of a text among all texts, from 0 to 1, by its first bytes."""
     return int.from_bytes(text.encode()[:6].ljust(6, b"\0"), "big") / 256**6

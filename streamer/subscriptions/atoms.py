@@ -22,7 +22,7 @@ from streamer.subscriptions.topics import TopicPattern
 
 
 class Root(Enum):
-    """Where a path begins: a part of the event, the raw event as patterns see it, or the element that a macro of CEL is about."""
+    """The start of a path: a part of the event, the raw event as patterns see it, or the element that a macro of CEL is about."""
 
     DATA = "data"
     BEFORE = "before"

@@ -231,10 +231,10 @@ class _Lowering:
         return found
 
     def _any_element(self, base: Node, steps: Sequence[Step], step: Macro, wanted: bool) -> Alternatives | None:
-        """Return what a macro over the elements of a list, or the names of an object, asks of any of them."""
+        """Return the conditions of a macro over the elements of a list, or the names of an object, on any of them."""
         is_one = wanted if step.name in ("exists", "exists_one") else step.name == "all" and not wanted
         path = _path(base, steps)
-        # Of a list in a list no clause says which elements.
+        # A clause cannot name the elements of a list in a list.
         if self._is_inside or not is_one or not isinstance(path, Path) or not path.names or len(step.names) != 1:
             return None
         assert step.condition is not None
@@ -479,7 +479,7 @@ def _of_element(path: Path, clause: Clause) -> Clause:
 
 
 def _says_more(node: Node, found: Alternatives) -> bool:
-    """Tell whether a condition says more than its clauses: of a list, an object or a negated text they say the kind alone."""
+    """Return whether a condition means more than its clauses, which have only the kind of a list or of a negated text."""
     match node:
         case Operation(rest=[(op, _, right)]):
             compared = [_constant(node.first), _constant(right)]

@@ -197,7 +197,7 @@ def test_lint_raises_no_false_alarm(part: int, backend: str) -> None:
                 # An error matches as little as false: the core's normal form does not tell them apart.
                 assert wanted[0] == wanted[1], str(finding)
     assert reported[FindingCode.NEVER_MATCHES] > 100
-    assert reported[FindingCode.SLOW] > 100
+    assert reported[FindingCode.SLOW] > 30
 
 
 def filters(*conditions: tuple[str, str, Any]) -> dict[str, Any]:
@@ -269,8 +269,8 @@ HARMLESS = [
     filters(("a", "exists", False)),
     filters(("a", "not in", [1, 2])),
     {"cel": "has(data.a) || !(data.b == 1)"},
-    {"pattern": {"a": [{"anything-but": "x"}]}},
-    {"pattern": {"a": ["x", {"wildcard": "*"}]}},
+    {"pattern": {"data": {"a": [{"anything-but": "x"}]}}},
+    {"pattern": {"data": {"a": ["x", {"wildcard": "*"}]}}},
     {"topic": "*.#"},
     # What few share, and a value of its own, are believed to be selective.
     filters(("country", "==", "DE")) | {"cel": "data.a == data.b"},

@@ -585,6 +585,7 @@ impl Core {
             result.set_item("rejected", words.zip(counters.rejected).into_py_dict(py)?)?;
             result.set_item("uncertain", counters.uncertain)?;
             result.set_item("listed", counters.listed)?;
+            result.set_item("evaluated", counters.evaluated)?;
             result.set_item("merges", counters.merges)?;
             let telemetry::Counters { matches, candidates, total, bloom, cel, .. } = counters;
             let named = [("matches", matches), ("candidates", candidates), ("total", total), ("bloom", bloom), ("cel", cel)];
@@ -661,14 +662,14 @@ pub fn topic_dialect_of(name: &str) -> PyResult<TopicDialect> {
     TopicDialect::of(name).ok_or_else(|| PyValueError::new_err("no topic dialect of this name"))
 }
 
-/// What is looked for at a place.
+/// A value, or values, that match at a place.
 #[derive(IntoPyObject)]
 enum Sought {
     Value(String),
     Between(f64, f64),
 }
 
-/// What is left of an alternative, and what it is found by: places, each with what is looked for there; None for anything.
+/// The rest of an alternative, and its places, each with the values that match there; None for any value.
 type FoundBy = (&'static str, Vec<(String, Vec<Option<Sought>>)>);
 
 fn found_by(form: &NormalForm, is_exact: bool) -> Vec<FoundBy> {

@@ -10,8 +10,8 @@ pub enum CostClass {
     Keyed,
     /// By a range, a prefix, a literal and the like: one query of an automaton.
     Indexed,
-    /// By no value: it has nothing but negations, `exists` and the like, and may be about any event. What that costs is another
-    /// question, see `streamer/core/estimate.py`.
+    /// By no value: it has only negations, `exists` and similar, and may be about any event. `streamer/core/estimate.py` estimates
+    /// its cost.
     Unindexed,
 }
 

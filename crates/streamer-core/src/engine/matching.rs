@@ -207,7 +207,9 @@ impl EngineState {
         let looked = output.candidates + output.listed;
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
         match output.is_cut_off {
-            false => tally.settle(output.certain.len() + output.told.len(), uncertain, looked, output.listed),
+            false => {
+                tally.settle(output.certain.len() + output.told.len(), uncertain, looked, [output.listed, output.evaluated]);
+            }
             true => tally.fail(),
         }
         let matched = Matched {

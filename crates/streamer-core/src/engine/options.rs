@@ -27,7 +27,7 @@ pub struct Options {
     pub validation: Validation,
     /// Bounds on what users and events may cost.
     pub limits: Limits,
-    /// Whether subscriptions are taken of which no condition can be looked up, so that they may be about any event.
+    /// Whether subscriptions without any indexable condition are accepted. They may be about any event.
     pub allow_unindexed: bool,
     /// Whether a thread merges segments; else only [`Engine::merge`] does.
     pub background: bool,

@@ -23,6 +23,8 @@ pub struct Output {
     pub candidates: u64,
     /// How many conjunctions of plain lists were verified or handed out.
     pub listed: u64,
+    /// How many subscriptions were found by an index and then evaluated.
+    pub evaluated: u64,
     /// How many of `certain` were found in the event as it is.
     pub counted: usize,
     /// Whether a program was interrupted, so that nobody is told of this.
@@ -38,7 +40,7 @@ impl Output {
         self.unknown.clear();
         self.spent.clear();
         self.errors.clear();
-        (self.candidates, self.listed, self.counted, self.is_cut_off) = (0, 0, 0, false);
+        (self.candidates, self.listed, self.evaluated, self.counted, self.is_cut_off) = (0, 0, 0, 0, false);
     }
 }
 

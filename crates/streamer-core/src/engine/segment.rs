@@ -286,6 +286,7 @@ impl Segment {
             }
             return;
         }
+        output.evaluated += found.len() as u64;
         // Each is looked at where it lies, but waited for together with the others.
         for &at in found {
             prefetch(&store.flags, at as usize);

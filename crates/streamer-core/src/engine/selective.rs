@@ -1,5 +1,4 @@
-//! What an index looks up of a subscription, and what is left to evaluate then: by this the Python package estimates what it costs
-//! among others.
+//! The conditions by which an index finds a subscription, and the rest to evaluate: the Python package estimates the cost from them.
 //!
 //! ```text
 //!  country == "DE" && amount - data.rebate > 50     data.country: "DE"    data.rebate: any    ...    then its program
@@ -9,16 +8,16 @@ use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalF
 use crate::subscriptions::topics::TopicWord;
 use crate::value::{Kind, Scalar, Value};
 
-/// What one alternative of a subscription is found by.
+/// The conditions by which an index finds one alternative of a subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selective {
-    /// Places of an event, and what is looked for there, any of it; all of these must hold.
+    /// Places of an event, each with the values that match there; all places must match.
     pub conditions: Vec<(String, Vec<Select>)>,
-    /// What is left.
+    /// The rest.
     pub rest: Rest,
 }
 
-/// What is looked for at a place.
+/// A value, or values, that match at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Select {
     /// Anything that most values are: `!=`, `exists`.
@@ -29,7 +28,7 @@ pub enum Select {
     Between(f64, f64),
 }
 
-/// What is left to do where an index finds an alternative.
+/// The work that remains when an index has found an alternative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rest {
     /// It matches.
@@ -51,7 +50,7 @@ impl Rest {
     }
 }
 
-/// What each alternative is found by; *is_exact*: its clauses say all of its CEL. What can never hold is left out.
+/// Return the conditions of each alternative that can match; *is_exact*: clauses express all of its CEL.
 pub fn selective(form: &NormalForm, is_exact: bool) -> Vec<Selective> {
     let possible =
         form.conjunctions.iter().filter(|conjunction| conjunction.clauses.iter().all(|clause| !clause.atoms.is_empty()));
@@ -71,7 +70,7 @@ fn one(conjunction: &Conjunction, form: &NormalForm, is_exact: bool) -> Selectiv
         Some(verify) if verify.pattern.is_some() => Rest::Choice,
         _ => Rest::Nothing,
     };
-    // Where a value may be missing nothing is looked up.
+    // A clause that matches a missing value narrows no event down.
     let missing = |clause: &&Clause| clause.atoms.iter().any(|atom| atom.kinds().has(Kind::Missing));
     let conditions = clauses
         .iter()
@@ -80,7 +79,7 @@ fn one(conjunction: &Conjunction, form: &NormalForm, is_exact: bool) -> Selectiv
     Selective { conditions: conditions.collect(), rest }
 }
 
-/// Whether an index decides only a part of what an atom says.
+/// Whether an index decides only a part of an atom.
 fn is_part(atom: &Atom) -> bool {
     match atom {
         // All who look for an empty one look for the same, which is compared once.
@@ -129,7 +128,7 @@ fn between<T>(range: &Range<T>, number: impl Fn(&T) -> f64) -> Select {
     }
 }
 
-/// Where a text stands among all, from 0 to 1, by its first bytes.
+/// The position of a text among all texts, from 0 to 1, by its first bytes.
 fn position(text: &str) -> f64 {
     text.bytes().take(6).rev().fold(0.0, |rest, byte| (rest + f64::from(byte)) / 256.0)
 }

@@ -99,6 +99,8 @@ pub struct Counters {
     pub candidates: Distribution,
     /// Conjunctions of plain lists among them.
     pub listed: u64,
+    /// Subscriptions that were found by an index and then evaluated; most events have none.
+    pub evaluated: u64,
     /// Merges of segments.
     pub merges: u64,
     /// From the event's text to what it matches, of a sample.
@@ -130,6 +132,7 @@ struct Shard {
     uncertain: AtomicU64,
     candidates: Histogram,
     listed: AtomicU64,
+    evaluated: AtomicU64,
     merges: AtomicU64,
     bare: AtomicU64,
     ignored: [AtomicU64; Ignored::ALL.len()],
@@ -182,6 +185,7 @@ impl Shard {
         self.candidates.add_to(&mut sum.candidates);
         sum.uncertain += read(&self.uncertain);
         sum.listed += read(&self.listed);
+        sum.evaluated += read(&self.evaluated);
         sum.merges += read(&self.merges);
         sum.bare += read(&self.bare);
         sum.ignored.iter_mut().zip(&self.ignored).for_each(|(sum, count)| *sum += read(count));
@@ -300,9 +304,10 @@ impl Tally {
         self.began = Some(Instant::now());
     }
 
-    /// Settle the event as matched or not, with the conjunctions that it looked at, *listed* being those of plain lists.
+    /// Settle the event as matched or not, with the conjunctions that it looked at, *listed* being those of plain lists, and the
+    /// number of subscriptions that it evaluated.
     #[inline]
-    pub fn settle(&mut self, matches: usize, uncertain: usize, candidates: u64, listed: u64) {
+    pub fn settle(&mut self, matches: usize, uncertain: usize, candidates: u64, [listed, evaluated]: [u64; 2]) {
         if !self.is_on {
             return;
         }
@@ -314,6 +319,9 @@ impl Tally {
         }
         if listed > 0 {
             alone(&shard.listed, listed);
+        }
+        if evaluated > 0 {
+            alone(&shard.evaluated, evaluated);
         }
         if let Some(took) = self.spent() {
             shard.total.time(took, alone);
@@ -394,8 +402,8 @@ mod tests {
                     for n in 0..4000 {
                         tally.begin(&telemetry);
                         match n % 4 {
-                            0 => tally.settle(0, 0, 0, 0),
-                            1 => tally.settle(2, 1, 7, 3),
+                            0 => tally.settle(0, 0, 0, [0, 0]),
+                            1 => tally.settle(2, 1, 7, [3, 2]),
                             2 if n % 3 == 0 => telemetry.ignore(Ignored::Null),
                             2 => tally.ignore(Ignored::Type),
                             _ if n % 8 == 3 => tally.reject(EventCode::TooDeep),
@@ -408,7 +416,7 @@ mod tests {
         let counters = telemetry.counters();
         assert_eq!((counters.events, counters.matched, counters.unmatched), (16_000, 4000, 4000));
         assert_eq!((counters.matches.sum, counters.uncertain), (8000, 4000));
-        assert_eq!((counters.candidates.sum, counters.listed), (28_000, 12_000));
+        assert_eq!((counters.candidates.sum, counters.listed, counters.evaluated), (28_000, 12_000, 8000));
         let in_buckets = |distribution: Distribution| distribution.counts.iter().sum::<u64>();
         assert_eq!((in_buckets(counters.matches), in_buckets(counters.candidates)), (8000, 8000));
         assert_eq!(counters.ignored[Ignored::Null as usize] + counters.ignored[Ignored::Type as usize], 4000);
@@ -437,7 +445,7 @@ mod tests {
         for _ in 0..100 {
             let mut tally = telemetry.tally();
             tally.begin(&telemetry);
-            tally.settle(1, 0, 1, 0);
+            tally.settle(1, 0, 1, [0, 0]);
         }
         assert_eq!(telemetry.counters().matched, 100);
         assert_eq!(telemetry.shards.lock().unwrap().len(), 1);
@@ -449,7 +457,7 @@ mod tests {
         telemetry.record(false);
         let mut tally = telemetry.tally();
         tally.begin(&telemetry);
-        tally.settle(1, 0, 1, 1);
+        tally.settle(1, 0, 1, [1, 0]);
         telemetry.reject(None);
         assert_eq!(telemetry.counters(), Counters::default());
     }
