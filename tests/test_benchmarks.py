@@ -139,6 +139,16 @@ def test_a_peer_that_finds_other_ids_fails_the_run(backend: str, monkeypatch: py
 
 
 @pytest.mark.slow
+def test_many_conditions_and_columns_of_numpy_find_the_same(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("numpy")
+    from benchmarks import dense
+
+    dense.main(["--smoke"])
+    told = capsys.readouterr().out
+    assert [kind.name for kind in dense.KINDS if kind.name not in told] == []
+
+
+@pytest.mark.slow
 def test_what_was_saved_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     snapshot.main(["--smoke"])
     assert f"| matches | {snapshot.CASES[min(snapshot.CASES)]:,} |" in capsys.readouterr().out

@@ -272,7 +272,12 @@ impl Index {
     /// Whether a probe can find something where there is no value.
     pub(super) fn answers_missing(&self, probe: Probe) -> bool {
         probe.matcher != EQUALITIES
-            && matches!(&self.matchers[probe.matcher as usize], Matcher::Kinds(kinds) if kinds.iter().any(|(kinds, _)| kinds.has(Kind::Missing)))
+            && match &self.matchers[probe.matcher as usize] {
+                Matcher::Kinds(kinds) => kinds.iter().any(|(kinds, _)| kinds.has(Kind::Missing)),
+                // They ask other paths, too.
+                Matcher::Slices(_) => true,
+                _ => false,
+            }
     }
 
     /// Write it into an image, but for its matchers, which are made again of their recipe.

@@ -25,6 +25,7 @@ use crate::engine::buckets::{
 use crate::engine::checks::{self, Wanted};
 use crate::engine::encoded::{AtomView, CannotBuild, ClauseView, EncodedAtom, FastHash};
 use crate::engine::matchers::{Class, Matcher, Recipe, RecipeBuilder, class_of, size_cuts};
+use crate::engine::slices::{Layout, Slices};
 use crate::engine::store::{Store, element_mode, flags};
 use crate::subscriptions::normal_form::{Mode, Path};
 use crate::value::{Kind, ScalarRef, Seed};
@@ -37,6 +38,14 @@ const COPIES: u32 = 8;
 /// Words of checks that a conjunction may take in all the places where it is filed. One that is filed under thousands of values and excludes
 /// as many others would take their product: what is more is read from the store.
 const MOST_CHECKS: usize = 1 << 14;
+/// So many conjunctions at least are ruled out together.
+const SLICED: usize = if cfg!(test) { 64 } else { 1024 };
+/// A clause that holds for a smaller share of values is selective: to look at what it brings up costs little.
+const SELECTIVE: f64 = 1.0 / 32.0;
+/// Conjunctions ruled out together by one look at a field take as long as verifying one.
+const LOOK: f64 = 4096.0;
+/// How many times as many have to be verified otherwise.
+const GAIN: f64 = 1.5;
 /// How much dearer an access predicate is that is no equality.
 const PENALTY: u64 = 4;
 
@@ -217,6 +226,7 @@ struct FilingKeys<'s> {
     by_encoding: HashMap<(u32, &'s [u32]), u32, FastHash>,
     /// The sorted ends of all ranges of a path and class, to estimate how much of it a range covers.
     cuts: HashMap<(u32, Class), Vec<NumberCut>, FastHash>,
+    texts: HashMap<u32, Vec<&'s str>, FastHash>,
 }
 
 impl<'s> Builder<'s> {
@@ -229,13 +239,16 @@ impl<'s> Builder<'s> {
             self.unkeyed += done.len() as u32;
         }
         let mut few = Vec::new();
-        let mut filed = Vec::new();
+        let (mut filed, mut probes) = (Vec::new(), Vec::new());
         let keys;
         if level > 0 && (open.len() <= FEW || level >= self.deepest) {
             few.append(&mut open);
             keys = FilingKeys::default();
         } else {
             keys = self.count(&open, level);
+            if open.len() >= SLICED {
+                self.slice(&mut open, level, &keys, &mut probes);
+            }
             for item in open {
                 self.file(item, level, &keys, &mut filed, &mut few);
             }
@@ -246,7 +259,6 @@ impl<'s> Builder<'s> {
             (class != Class::Missing, path, class, *key, item.conjunction)
         });
         let groups: Vec<&[FiledItem]> = filed.chunk_by(|left, right| same_probe(&keys, left, right)).collect();
-        let mut probes = Vec::new();
         for group in groups {
             let is_small = group.len() <= 2 && few.len() + group.len() <= FEW && level > 0;
             if is_small && group.iter().all(|(_, item)| item.copies == 1 && !item.repeated) {
@@ -315,10 +327,14 @@ impl<'s> Builder<'s> {
                         let (class, _) = class_of(&atom.view);
                         keys.cuts.entry((path, class)).or_default().extend(from.into_iter().chain(to));
                     }
+                    if let AtomView::Strings(from, to) = atom.view {
+                        keys.texts.entry(path).or_default().extend(from.into_iter().chain(to));
+                    }
                 }
             }
         }
         keys.cuts.values_mut().for_each(|cuts| cuts.sort_unstable());
+        keys.texts.values_mut().for_each(|texts| texts.sort_unstable());
         keys
     }
 
@@ -340,24 +356,29 @@ impl<'s> Builder<'s> {
         (number, keys.all[number as usize].exact && (place == path || self.store.mode(path) == Mode::Scalar))
     }
 
-    /// File an item under the atoms of its cheapest clause, or put it with the few that are verified one by one.
-    fn file(&mut self, item: Item, level: u32, keys: &FilingKeys<'s>, filed: &mut Vec<FiledItem>, few: &mut Vec<Item>) {
+    /// The cheapest clause of an item, with its cost; None where none can serve.
+    fn cheapest(&self, item: &Item, level: u32, keys: &FilingKeys<'s>) -> Option<(u64, u32)> {
         let mut best: Option<(u64, u32, u32)> = None;
-        let all = keys.all.len() as u64 * 4 + 1000;
-        for (bit, clause) in open_clauses(self.store, &item) {
+        for (bit, clause) in open_clauses(self.store, item) {
             if level > 0 && clause.count.saturating_mul(item.copies) > COPIES {
                 continue;
             }
-            let cost = clause.atoms.map(|atom| cost(keys, &keys.all[self.key(keys, clause.path, atom).0 as usize], all)).sum();
+            let cost = |atom| cost(keys, &keys.all[self.key(keys, clause.path, atom).0 as usize], keys.cost_of_all());
+            let cost = clause.atoms.map(cost).sum();
             if best.is_none_or(|(least, _, path)| (cost, clause.path) < (least, path)) {
                 best = Some((cost, bit, clause.path));
             }
         }
-        let Some((cost, bit, _)) = best else {
+        best.map(|(cost, bit, _)| (cost, bit))
+    }
+
+    /// File an item under the atoms of its cheapest clause, or put it with the few that are verified one by one.
+    fn file(&mut self, item: Item, level: u32, keys: &FilingKeys<'s>, filed: &mut Vec<FiledItem>, few: &mut Vec<Item>) {
+        let Some((cost, bit)) = self.cheapest(&item, level, keys) else {
             few.push(item);
             return;
         };
-        if cost >= all && level == 0 {
+        if cost >= keys.cost_of_all() && level == 0 {
             self.unkeyed += 1;
         }
         let clause = self.store.clause(self.store.clauses(item.conjunction)[bit as usize]);
@@ -383,6 +404,77 @@ impl<'s> Builder<'s> {
                 },
             ));
         }
+    }
+
+    /// Take out of *items* those that nothing selective tells from the others, if it pays to rule them out together.
+    fn slice(&mut self, items: &mut Vec<Item>, level: u32, keys: &FilingKeys<'s>, probes: &mut Vec<Probe>) {
+        let store = self.store;
+        let mut named: HashMap<u32, u64, FastHash> = HashMap::default();
+        for key in keys.all.iter().filter(|key| key.class == Class::Equal) {
+            *named.entry(key.path).or_default() += u64::from(key.count);
+        }
+        let (mut verified, mut clauses, mut rows) = (0.0, Vec::new(), Vec::new());
+        for (at, item) in (0_u32..).zip(&*items) {
+            if let Some(share) = self.unselective(item, level, keys, &named) {
+                verified += share;
+                let start = clauses.len();
+                clauses.extend(open_clauses(store, item).map(|(_, clause)| clause.number));
+                rows.push((at, start..clauses.len()));
+            }
+        }
+        if rows.len() < SLICED {
+            return;
+        }
+        let Some(layout) = Layout::of(store, rows.iter().map(|(_, row)| &clauses[row.clone()])) else { return };
+        let mut left = (rows.len() * layout.fields()) as f64 / LOOK;
+        let mut sorted = Vec::with_capacity(rows.len());
+        for (at, row) in rows {
+            let mut decided = 0_u32;
+            let bits: Vec<u32> = open_clauses(store, &items[at as usize]).map(|(bit, _)| bit).collect();
+            let (place, share) = layout.row(store, &clauses[row.clone()], |clause| decided |= 1 << bits[clause]);
+            left += share;
+            sorted.push((place, at, decided, row));
+        }
+        if verified < GAIN * left {
+            return;
+        }
+        sorted.sort_unstable_by_key(|(place, at, ..)| (*place, *at));
+        let mut leads = Vec::with_capacity(clauses.len());
+        let mut is_taken = vec![false; items.len()];
+        for (_, at, decided, row) in sorted {
+            is_taken[at as usize] = true;
+            let item = items[at as usize];
+            if level == 0 && self.cheapest(&item, level, keys).is_none_or(|(cost, _)| cost >= keys.cost_of_all()) {
+                self.unkeyed += 1;
+            }
+            let next = self.next_of(&Item { unknown: item.unknown & !decided, ..item });
+            leads.extend(clauses[row].iter().map(|clause| [*clause, next.0]));
+        }
+        let mut is_taken = is_taken.into_iter();
+        items.retain(|_| !is_taken.next().unwrap_or(false));
+        self.recipe.push(Class::Slices, &[], &leads);
+        let slices = Slices::new(store, layout, &leads);
+        probes.extend(slices.paths().take(1).map(|path| Probe { path, matcher: self.matchers.len() as u32 }));
+        self.matchers.push(Matcher::Slices(slices));
+    }
+
+    /// For which share of values the most selective clause of an item holds, if that is no small one. None also where buckets answer:
+    /// where no two clauses are left beside equalities.
+    fn unselective(&self, item: &Item, level: u32, keys: &FilingKeys<'s>, named: &HashMap<u32, u64, FastHash>) -> Option<f64> {
+        let (mut least, mut others) = (1.0_f64, 0);
+        for (_, clause) in open_clauses(self.store, item) {
+            others += u32::from(!is_equality(clause));
+            if level > 0 && clause.count > COPIES {
+                // Its atoms were not counted.
+                continue;
+            }
+            let share = |atom| share(keys, &keys.all[self.key(keys, clause.path, atom).0 as usize], named);
+            least = least.min(clause.atoms.map(share).sum());
+            if least < SELECTIVE {
+                return None;
+            }
+        }
+        (others > 1).then_some(least)
     }
 
     /// Make the probe, or two, for what is filed under one path and class.
@@ -521,14 +613,18 @@ impl<'s> Builder<'s> {
 
     /// Where all that is filed under one atom leads.
     fn next(&mut self, same: &[FiledItem], level: u32) -> Next {
-        if let [(_, item)] = same {
-            match self.store.targets(item.conjunction) {
-                [target] if self.is_answer(item) => return Next::answer(self.place(*target)),
-                _ => {}
-            }
-            return Next::candidate(self.candidate(item));
+        match same {
+            [(_, item)] => self.next_of(item),
+            _ => Next::bucket(self.bucket(same.iter().map(|(_, item)| *item).collect(), level + 1)),
         }
-        Next::bucket(self.bucket(same.iter().map(|(_, item)| *item).collect(), level + 1))
+    }
+
+    /// Where an item by itself leads.
+    fn next_of(&mut self, item: &Item) -> Next {
+        match self.store.targets(item.conjunction) {
+            [target] if self.is_answer(item) => Next::answer(self.place(*target)),
+            _ => Next::candidate(self.candidate(item)),
+        }
     }
 }
 
@@ -551,6 +647,11 @@ fn elements(store: &Store) -> Vec<u32> {
     elements
 }
 
+/// Whether a clause asks for values that it names.
+fn is_equality(mut clause: ClauseView<'_>) -> bool {
+    clause.atoms.all(|atom| matches!(atom.view, AtomView::Equal(_)))
+}
+
 /// Whether a clause asks for a part of a text or an element of a list: of one value no more than one of both holds.
 fn is_text_or_element(store: &Store, clause: ClauseView<'_>) -> bool {
     let count = |is: fn(&AtomView<'_>) -> bool| clause.atoms.filter(|atom| is(&atom.view)).count();
@@ -571,6 +672,34 @@ fn open_clauses<'s>(store: &'s Store, item: &Item) -> impl Iterator<Item = (u32,
     (0..31_u32.min(clauses.len() as u32))
         .filter(move |bit| unknown & (1 << bit) != 0)
         .map(move |bit| (bit, store.clause(clauses[bit as usize])))
+}
+
+impl FilingKeys<'_> {
+    /// What costs as much as all, and so is no access predicate.
+    fn cost_of_all(&self) -> u64 {
+        self.all.len() as u64 * 4 + 1000
+    }
+}
+
+/// For which share of the values at its path an atom is expected to hold.
+fn share(keys: &FilingKeys<'_>, key: &FilingKey<'_>, named: &HashMap<u32, u64, FastHash>) -> f64 {
+    fn between<K: Ord>(cuts: Option<&Vec<K>>, from: Option<K>, to: Option<K>) -> f64 {
+        let Some(cuts) = cuts.filter(|cuts| !cuts.is_empty()) else { return 1.0 };
+        let start = from.map_or(0, |from| cuts.partition_point(|cut| *cut < from));
+        let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| *cut < to));
+        end.saturating_sub(start) as f64 / cuts.len() as f64
+    }
+    match key.atom.view {
+        AtomView::Equal(_) => f64::from(key.count) / named.get(&key.path).map_or(1.0, |all| *all as f64),
+        AtomView::Numbers(from, to) | AtomView::Times(_, from, to) => between(keys.cuts.get(&(key.path, key.class)), from, to),
+        AtomView::Size(least, most) => {
+            let (from, to) = size_cuts(least, most);
+            between(keys.cuts.get(&(key.path, key.class)), from, to)
+        }
+        AtomView::Strings(from, to) => between(keys.texts.get(&key.path), from, to),
+        _ if cost(keys, key, keys.cost_of_all()) >= keys.cost_of_all() => 1.0,
+        _ => 0.0,
+    }
 }
 
 /// How many conjunctions an atom is expected to bring up; *all* where it is no access predicate.

@@ -223,8 +223,20 @@ impl Dump<'_> {
             });
             return;
         }
-        head(index.matchers[probe.matcher as usize].what());
+        let matcher = &index.matchers[probe.matcher as usize];
+        head(matcher.what());
         let [_, start, middle, end] = recipe.heads[probe.matcher as usize].map(|word| word as usize);
+        if let Matcher::Slices(_) = matcher {
+            let rows = recipe.atoms[start..end].chunk_by(|one, other| one[1] == other[1]);
+            return self.entries(4, rows, |dump, row| {
+                let clauses: Vec<String> = row.iter().map(|[clause, _]| clause_text(store, *clause)).collect();
+                let next = match Next(row[0][1]).target() {
+                    Target::Candidate(at) => dump.wanted(indexed, at),
+                    _ => dump.next(indexed, Next(row[0][1])),
+                };
+                format!("{} ─► {next}", clauses.join(" and "))
+            });
+        }
         let found = recipe.atoms[start..end].iter().zip(start..);
         self.entries(4, found, |dump, ([atom, next], at)| {
             let next = if at < middle { dump.names(segment, &[*next]) } else { dump.next(indexed, Next(*next)) };
@@ -244,15 +256,21 @@ impl Dump<'_> {
     fn candidate(&self, indexed: &Indexed<'_>, at: u32) -> String {
         let Indexed { segment, index, .. } = indexed;
         let (candidate, _) = Candidate::read(&index.checks, at);
-        let wanted = match candidate.wanted() {
-            Wanted::One(subscription) => self.names(segment, &[subscription]),
-            Wanted::All(conjunction) => self.names(segment, segment.store.targets(conjunction)),
-        };
+        let wanted = self.wanted(indexed, at);
         let (mut rest, mut checks) = (candidate.checks, Vec::new());
         while let Some(check) = next_check(&mut rest) {
             checks.push(check_text(&segment.store, index, check));
         }
         if checks.is_empty() { wanted } else { format!("{wanted} if {}", checks.join(" and ")) }
+    }
+
+    /// Who wants a candidate.
+    fn wanted(&self, indexed: &Indexed<'_>, at: u32) -> String {
+        let Indexed { segment, index, .. } = indexed;
+        match Candidate::read(&index.checks, at).0.wanted() {
+            Wanted::One(subscription) => self.names(segment, &[subscription]),
+            Wanted::All(conjunction) => self.names(segment, segment.store.targets(conjunction)),
+        }
     }
 
     /// The ids of subscriptions, each with what is evaluated besides.
@@ -415,6 +433,7 @@ impl Matcher {
             Matcher::Topics(_) => "topic patterns",
             Matcher::Kinds(_) => "kinds of value",
             Matcher::AnythingBut(_) => "anything but",
+            Matcher::Slices(_) => "many values at once",
         }
     }
 }

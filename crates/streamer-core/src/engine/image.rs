@@ -35,7 +35,7 @@ use std::ops::Range;
 
 /// What images of this core are for: the version of their form in the low half, a mark that only the same order of bytes reads
 /// alike in the high half.
-pub const KIND: u64 = u64::from_ne_bytes(*b"\x07\0\0\0Imge");
+pub const KIND: u64 = u64::from_ne_bytes(*b"\x08\0\0\0Imge");
 
 /// The numbers of the head, the arrays after it, and which of those is the pack.
 const NUMBERS: usize = 4;
@@ -146,14 +146,12 @@ fn matchers(store: &Store, index: &Index, recipe: &Recipe, seed: &Seed) -> Optio
     for ([class, start, middle, end], owner) in recipe.heads.iter().zip(&owners) {
         let answers = recipe.atoms.get(*start as usize..*middle as usize)?;
         let others = recipe.atoms.get(*middle as usize..*end as usize)?;
-        if !answers.iter().chain(others).all(|[at, _]| store.encoded.is_atom(*at))
-            || !answers.iter().all(|[_, subscription]| is_subscription(subscription))
-        {
+        if !answers.iter().all(|[_, subscription]| is_subscription(subscription)) {
             return None;
         }
         let own = others.iter().map(|[_, next]| Next(*next));
         own.filter(|_| *owner != NO_BUCKET).try_for_each(|next| transitions.lead(*owner, next))?;
-        matchers.push(Matcher::new(&store.encoded, seed, *class, answers, others)?);
+        matchers.push(Matcher::of_bucket(store, seed, *class, answers, others)?);
     }
     transitions.is_shallow().then(|| matchers.into())
 }

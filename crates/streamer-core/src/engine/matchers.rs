@@ -19,6 +19,8 @@ use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
 use crate::cel::Times;
 use crate::engine::encoded::{AtomView, EncodedClauses};
+use crate::engine::slices::Slices;
+use crate::engine::store::Store;
 use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter};
 use crate::subscriptions::topics::TopicDialect;
@@ -47,6 +49,8 @@ pub(super) enum Class {
     Topic,
     Other,
     Kinds,
+    /// Whole conjunctions, asked together: of no atom.
+    Slices,
 }
 
 impl Class {
@@ -127,6 +131,8 @@ pub(super) enum Matcher {
     Topics(Box<[Topics]>),
     Kinds(Box<[(Kinds, Box<[u32]>)]>),
     AnythingBut(Box<[(Kinds, AnythingBut)]>),
+    /// What is asked of several paths.
+    Slices(Slices),
 }
 
 impl Matcher {
@@ -144,7 +150,7 @@ impl Matcher {
             clauses.atom_at(at).next().map(|atom| atom.view)
         }
         Some(match class {
-            Class::Equal => return None,
+            Class::Equal | Class::Slices => return None,
             Class::Numbers => {
                 let range = |[at, id]: &[u32; 2]| match view(clauses, *at)? {
                     AtomView::Numbers(from, to) => Some(CutRange { from, to, id: *id }),
@@ -185,6 +191,25 @@ impl Matcher {
                 of_texts(seed, class, others.iter().map(|[at, next]| Some((view(clauses, *at)?, *next))).collect::<Option<_>>()?)
             }
         })
+    }
+
+    /// Make the matcher of a bucket of *store*: see [`Matcher::new`], and of rows, for which a clause stands where others have an atom.
+    pub(super) fn of_bucket(
+        store: &Store,
+        seed: &Seed,
+        class: u32,
+        answers: &[[u32; 2]],
+        others: &[[u32; 2]],
+    ) -> Option<Matcher> {
+        if Class::of(class) == Some(Class::Slices) {
+            let is_row = |[clause, _]: &[u32; 2]| (*clause as usize) < store.distinct_clauses();
+            return if others.iter().all(is_row) { Slices::of(store, others).map(Matcher::Slices) } else { None };
+        }
+        let is_atom = |[at, _]: &[u32; 2]| store.encoded.is_atom(*at);
+        if !answers.iter().chain(others).all(is_atom) {
+            return None;
+        }
+        Matcher::new(&store.encoded, seed, class, answers, others)
     }
 
     /// Whether [`Matcher::holds`] tells what atoms of a class say.
@@ -242,6 +267,7 @@ impl Matcher {
             Matcher::Wildcards(wildcards) => wildcards.bytes(),
             Matcher::Topics(topics) => topics.iter().map(Topics::bytes).sum(),
             Matcher::AnythingBut(sets) => sets.iter().map(|(_, sets)| sets.bytes()).sum(),
+            Matcher::Slices(slices) => slices.bytes(),
             _ => 0,
         };
         size_of::<Matcher>() + held

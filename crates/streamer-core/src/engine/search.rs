@@ -12,10 +12,12 @@ use crate::engine::checks::{Check, CheckRecord, UNNAMED, Wanted, is_other, next_
 use crate::engine::encoded::FastHash;
 use crate::engine::matchers::Matcher;
 use crate::engine::paths::{MANY_PATHS, Positions};
+use crate::engine::slices::Slices;
 use crate::engine::store::{Store, flags};
 use crate::engine::values::{SeenValue, Values};
 use crate::engine::verify;
 use crate::flatten::PathId;
+use crate::prefetch::prefetch;
 use crate::subscriptions::normal_form::Mode;
 use crate::value::{Kind, Kinds, Number, ScalarRef, Seed};
 use crate::watch::spend;
@@ -38,6 +40,8 @@ pub struct MatcherScratch {
     literals: literals::SeenLiterals,
     topics: topics::TopicScratch,
     hits: Vec<u32>,
+    /// What the values of an event ask of the fields of slices.
+    asked: Vec<u64>,
     /// Of each path: when its values were numbered, and which numbers they have.
     numbered: Vec<(u64, u32, u32)>,
     numbers: Vec<u32>,
@@ -192,8 +196,10 @@ impl Search<'_, '_, '_> {
         let values = self.values_at(probe.path);
         let again = again || values.len() > 1;
         let matcher = &self.index.matchers[probe.matcher as usize];
-        if let Matcher::Kinds(kinds) = matcher {
-            return self.kinds(kinds, values, again);
+        match matcher {
+            Matcher::Kinds(kinds) => return self.kinds(kinds, values, again),
+            Matcher::Slices(slices) => return self.slices(slices, again),
+            _ => {}
         }
         for at in values {
             let seen = self.values.get(at);
@@ -258,6 +264,30 @@ impl Search<'_, '_, '_> {
                 next.iter().for_each(|next| self.follow(Next(*next), again));
             }
         }
+    }
+
+    /// Follow what each row leads to that the event does not rule out.
+    fn slices(&mut self, slices: &Slices, again: bool) {
+        let mut asked = std::mem::take(&mut self.scratch.asked);
+        asked.clear();
+        for (field, path) in slices.paths().enumerate() {
+            let at = self.values_at(path);
+            asked.push(slices.asked(field, self.values, at));
+        }
+        spend(slices.blocks() * asked.len() / 64);
+        let mut hits = std::mem::take(&mut self.scratch.hits);
+        let (start, checks) = (hits.len(), &self.index.checks);
+        slices.find(&asked, |next| {
+            // Those of neighbours lie beside one another, but few of them are left.
+            prefetch(checks, (next & !CANDIDATE) as usize);
+            hits.push(next);
+        });
+        (self.scratch.asked, self.scratch.hits) = (asked, hits);
+        let end = self.scratch.hits.len();
+        for hit in start..end {
+            self.follow(Next(self.scratch.hits[hit]), again);
+        }
+        self.scratch.hits.truncate(start);
     }
 
     /// Ask one matcher about one value: answers are handed out, all else is appended to *hits*.

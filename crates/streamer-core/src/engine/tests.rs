@@ -404,16 +404,58 @@ fn event(dice: &mut Dice) -> String {
     format!("{{\"type\":\"update\",\"topic\":\"{topic}\",\"data\":{{{}}}{before}}}", data.join(","))
 }
 
+/// Two conditions or more, each of which holds for much of what there is: a segment of many rules them out together.
+fn unselective(dice: &mut Dice) -> NormalForm {
+    let mut clauses = Vec::new();
+    for _ in 0..2 + dice.below(3) {
+        let (root, mode) = match dice.below(5) {
+            0 => (Root::Raw, Mode::AnyLeaf),
+            1 => (Root::Data, Mode::Element),
+            _ => (Root::Data, Mode::Scalar),
+        };
+        let names = *dice.pick(&SCALARS);
+        let names = if root == Root::Raw { [&["data"], names].concat() } else { names.to_vec() };
+        let wide = |dice: &mut Dice| {
+            let low = dice.below(8) as i64 - 2;
+            let high = low + 2 + dice.below(4) as i64;
+            let bound = |dice: &mut Dice, value| dice.chance(80).then(|| (Number::from_i64(value), dice.chance(50)));
+            Atom::Numbers(Range { low: bound(dice, low), high: bound(dice, high) })
+        };
+        let atoms = match dice.below(8) {
+            0..3 => vec![wide(dice)],
+            3 => vec![Atom::Strings(range(dice, |dice| Box::from(dice.text(LETTERS, 2))))],
+            4 => {
+                let equal = [Atom::Kinds(kinds(dice)), Atom::Equal(scalar(dice)), Atom::Equal(Scalar::Bool(true))];
+                vec![dice.pick(&equal).clone(), wide(dice)]
+            }
+            5 => vec![Atom::Kinds(Kinds::MISSING.or(kinds(dice)))],
+            6 => {
+                let exclude = |dice: &mut Dice| match dice.below(8) {
+                    0 => Atom::Prefix("a".into()),
+                    1 => Atom::EqualTree(Arc::new(Value::List(vec![Value::Scalar(scalar(dice))]))),
+                    _ => Atom::Equal(scalar(dice)),
+                };
+                vec![Atom::Other { kinds: kinds(dice), none_of: (0..1 + dice.below(3)).map(|_| exclude(dice)).collect() }]
+            }
+            _ => vec![atom(dice, false)],
+        };
+        clauses.push(Clause { path: Path::new(root, names), mode, atoms });
+    }
+    let conjunctions = vec![Conjunction { clauses }; 1 + usize::from(dice.chance(5))];
+    NormalForm { conjunctions, verify: None }
+}
+
 struct Model {
     engine: Engine,
     scratch: Scratch,
     held: BTreeMap<String, (String, Option<String>, NormalForm)>,
+    form: fn(&mut Dice) -> NormalForm,
 }
 
 impl Model {
     fn new(depth: Depth) -> Model {
         let options = Options { background: false, depth, ..Options::default() };
-        Model { engine: Engine::new(options), scratch: Scratch::default(), held: BTreeMap::new() }
+        Model { engine: Engine::new(options), scratch: Scratch::default(), held: BTreeMap::new(), form }
     }
 
     fn write(&mut self, dice: &mut Dice, count: u64, ids: u64, mode: WriteMode) {
@@ -422,7 +464,7 @@ impl Model {
             let id = format!("s{}", dice.below(ids));
             let tenant = (*dice.pick(&["t", "t", "u", "*"])).to_string();
             let collection = Some((*dice.pick(&["c", "c", "c", "d"])).to_string()).filter(|_| dice.chance(80));
-            let form = form(dice);
+            let form = (self.form)(dice);
             let is_new = items.iter().all(|item: &Addition| *item.id != *id);
             if is_new && (mode != WriteMode::Add || !self.held.contains_key(&id)) {
                 items.push(Addition {
@@ -524,4 +566,34 @@ fn the_index_answers_as_a_plain_evaluation_does() {
 #[test]
 fn the_flat_index_answers_as_a_plain_evaluation_does() {
     random_sets(Depth::FLAT, 60, 2);
+}
+
+#[test]
+fn what_is_ruled_out_together_is_what_does_not_hold() {
+    let (mut pairs, mut matched, mut looked) = (0, 0, 0);
+    for round in 0..30 {
+        let mut dice = Dice::new(47_000_003 + round);
+        let mut model = Model { form: unselective, ..Model::new(Depth::RECURSIVE) };
+        // More than a block of rows, and fewer.
+        model.write(&mut dice, [200, 1200][round as usize % 2], 2000, WriteMode::Replace);
+        for step in 0..8 {
+            match step {
+                1 => (0..40).for_each(|_| model.remove(&mut dice, 2000)),
+                3 => model.write(&mut dice, 100, 2000, WriteMode::Replace),
+                5 => model.engine.merge(),
+                _ => {}
+            }
+            for _ in 0..6 {
+                let (all, found) = model.check(&mut dice);
+                (pairs, matched) = (pairs + all, matched + found);
+            }
+        }
+        let counted = model.engine.counters();
+        looked += counted.candidates.sum;
+        if round == 1 {
+            assert!(model.engine.dump(10_000).contains("many values at once"));
+        }
+    }
+    assert!(matched * 200 > pairs, "only {matched} of {pairs} pairs match");
+    assert!(looked * 3 < pairs, "{looked} candidates of {pairs} pairs");
 }
