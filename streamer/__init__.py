@@ -8,7 +8,7 @@ engine.add(streamer.Subscription(id="big", collection="orders", cel="data.amount
 engine.match_ids(b'{"collection": "orders", "data": {"amount": 120}}')  # ["big"]
 ```
 
-`docs/semantics.md` says what matches; `streamer.BACKEND` says which backend runs.
+`docs/semantics.md` defines what matches; `streamer.BACKEND` names the running backend.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

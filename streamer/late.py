@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for."""
+"""Import the names of a package on first use."""
 
 from __future__ import annotations
 

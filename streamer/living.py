@@ -15,7 +15,7 @@ FEWEST: Final = 64
 
 @final
 class Living(Generic[T]):
-    """A set that keeps nothing alive, by identity. Thread-safe, without a lock that a fork could find taken.
+    """A set of weak references, by identity. Thread-safe, without a lock that a forked child could inherit locked.
 
     Invariant: no code runs when a member dies. The garbage collector may run anywhere, also a frame below the recursion limit;
     there the callback of a `weakref.WeakSet` fails, and is printed as an ignored exception.

@@ -24,7 +24,7 @@ class Quiet:
     def __init__(self, every: float, most: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         self._every, self._most, self._clock = every, most, clock
         self._lock = Lock()
-        #: Of each key when its time began, how many messages were logged since, and how many were left out since the last one.
+        #: By key: when its interval began, the messages logged since, and the messages left out since the last one.
         self._seen: dict[Hashable, tuple[float, int, int]] = {}
 
     def due(self, key: Hashable = None, count: int = 1) -> int | None:

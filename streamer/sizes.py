@@ -1,4 +1,4 @@
-"""How people are told a size or a time: one way, sizes in powers of 1,024, wherever this package prints one.
+"""Format a size or a time for people: one way, sizes in powers of 1,024, everywhere in this package.
 
 A configuration writes both so that they are read back exactly (`streamer/config/units.py`); these are rounded.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-#: The shares whose percentiles people are told.
+#: The shares whose percentiles are reported.
 PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 
 

@@ -1,4 +1,4 @@
-"""Which patterns and topics match exactly: two matchers that can be used alone, `Quamina` and `TopicMatcher`."""
+"""Exact matching of patterns and topics: two matchers for use without an engine, `Quamina` and `TopicMatcher`."""
 
 from streamer.automaton.flattener import Flattener, JsonFlattener, Leaf
 from streamer.automaton.quamina import Quamina

@@ -1,6 +1,6 @@
-"""Can this event match anything at all? Bloom filters over access keys (docs/bloom.md).
+"""Bloom filters over access keys: can this event match any subscription (docs/bloom.md)?
 
-`ShippedFilter` asks a filter that an engine exported, where events arise:
+`ShippedFilter` queries a filter that an engine exported, at the producer of events:
 
 ```python
 from streamer.bloom import Answer, ShippedFilter
@@ -26,5 +26,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "BloomOptions", "FilterState", "PortableBloomFilter", "ShippedFilter"]
 
-# An engine of the native core asks filters of its own.
+# An engine of the native core has its own filters.
 __getattr__ = late(__name__, {"PortableBloomFilter": "portable", "ShippedFilter": "shipping"})

@@ -1,4 +1,4 @@
-"""What a Bloom filter can say."""
+"""The answers of a Bloom filter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn, final
 
 @final
 class Answer(Enum):
-    """What a filter can say of an event. There is no YES."""
+    """A filter's answer for an event. There is no YES."""
 
     NO = "no"
     MAYBE = "maybe"

@@ -43,7 +43,7 @@ class Tally:
         self.asked = self.no = self.probes = self.grown = self.sampled = self.false_positives = 0
 
     def begin_anew(self) -> None:
-        """Reset the samples: they describe a filter that is no longer in use."""
+        """Reset the samples: they describe the replaced filter."""
         with self._lock:
             self.sampled = self.false_positives = 0
 

@@ -4,7 +4,7 @@ text -> `parse` -> tree -> `check` (names, types) -> `Program` -> `evaluate` (va
 
 - `cache`: equal expressions are compiled once.
 - `errors`: errors of evaluation, counted by reason and logged at most once a minute for a subscription.
-- `portable`: expressions on cel-python, for those subscriptions that ask for it.
+- `portable`: expressions on cel-python, for those subscriptions that choose it.
 - `registered`: functions written in Python, which those call.
 """
 

@@ -38,7 +38,7 @@ def int_arithmetic(op: str, left: int, right: int, kind: type[int]) -> Value:
     if op in "/%":
         if right == 0:
             return Failure(CelReason.DIVISION_BY_ZERO, f"{op} by zero")
-        # Toward zero, as in C, where Python rounds down. A remainder overflows where its quotient does.
+        # Toward zero, as in C; Python rounds down. A remainder overflows if its quotient does.
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         in_range = _in_range(quotient, kind)
         return in_range if op == "/" or type(in_range) is Failure else _in_range(left - quotient * right, kind)

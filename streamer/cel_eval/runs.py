@@ -17,7 +17,7 @@ class Runs:
         self._durations = Buckets(BOUNDS)
 
     def add(self, nanoseconds: int) -> None:
-        """Count one."""
+        """Count one run."""
         with self._lock:
             self._durations.add(nanoseconds)
 

@@ -38,10 +38,10 @@ def select(value: Value, name: str) -> Value:
 
 
 def below(value: Any, unknowns: Unknowns, key: Value) -> Value:
-    """Go on to what stands at *key* of a container with these unknowns."""
+    """Step to the value at *key* of a container with these unknowns."""
     if type(key) is str and key in unknowns:
         below = unknowns[key]
-        # Above an unknown nothing can be said to be missing: the source did not carry it.
+        # Above an unknown, a value is never known to be missing: the source did not carry it.
         if below is None or value is MISSING:
             return UNKNOWN
         if type(value) is not BeyondFloat64:

@@ -1,16 +1,16 @@
-"""CEL values as Python holds them, and what an expression may come to instead of a value.
+"""CEL values as Python objects, and the other results of an expression.
 
 | CEL | Python | |
 |---|---|---|
 | null, bool, string, bytes | None, bool, str, bytes | |
 | int | int | in int64 |
-| uint | `UInt` | an int from an event that int64 does not hold is one too |
+| uint | `UInt` | also an int of an event that is outside of int64 |
 | double | float | |
 | list, map | list, dict | the event's own, never changed; a map's key `true` is a `BoolKey`, since in Python `True == 1` |
 | timestamp, duration | `Timestamp`, `Duration` | whole nanoseconds |
 | type | `CelType` | |
 
-Errors and unknowns are values too (`Failure`, `UNKNOWN`), since `||`, `&&` and the macros absorb them.
+Errors and unknowns are values too (`Failure`, `UNKNOWN`), because `||`, `&&` and the macros absorb them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that the commands read, and how an error in one is told."""
+"""Files that the commands read, and the reports of their errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamer.terminal import fail, note
 
 @contextmanager
 def opened(name: str) -> Iterator[BinaryIO]:
-    """Open a file, or standard input for `-`; end the program where it cannot be opened."""
+    """Open a file, or standard input for `-`; end the program if it cannot be opened."""
     if name == "-":
         if sys.stdin is None:
             fail("standard input is closed; name a file")
@@ -39,13 +39,13 @@ def shown_name(name: str) -> str:
 
 
 def see_events(name: str, see: Callable[[int, bytes], None], *, max_bytes: int, most: int | None = None) -> tuple[int, bool]:
-    """Hand each event of a file, with its line, to *see*, and note those that are bad; end the program where it is damaged.
+    """Pass each event of a file, with its line, to *see*, and report bad ones; end the program if the file is damaged.
 
     Args:
-        most: how many lines to read, at most.
+        most: read at most this many lines.
 
     Returns:
-        How many were bad, and whether there are more than *most*.
+        The number of bad events, and whether there are more than *most* lines.
     """
     bad = 0
     try:

@@ -15,7 +15,7 @@ from streamer.events.layout import EventLayout
 from streamer.model import Limits
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, quoted, show
 
-#: So many collections are named.
+#: At most this many collections are named.
 SHOWN = 5
 
 

@@ -1,6 +1,6 @@
 """The commands `streamer schema`: arguments in, text out.
 
-What makes a schema is imported where it is used: pydantic takes longer to import than most commands to run.
+Modules that make a schema are imported on use: pydantic takes longer to import than most commands to run.
 """
 
 from __future__ import annotations

@@ -36,13 +36,13 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) *([kmg]?)(i?)b?", re.
 
 
 def parse_duration(text: object) -> timedelta:
-    """Read a duration; it is longer than nothing, and whole microseconds.
+    """Read a duration: positive, and whole microseconds.
 
     Args:
         text: numbers with units, from the largest to the smallest, or ISO 8601.
 
     Raises:
-        ValueError: it is none.
+        ValueError: *text* is not a duration.
     """
     if isinstance(text, timedelta):
         duration = text

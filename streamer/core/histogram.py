@@ -40,5 +40,5 @@ class Histogram:
         return last
 
     def percentiles(self) -> dict[str, float]:
-        """Return those that people are told, by name, in seconds."""
+        """Return the reported percentiles, by name, in seconds."""
         return {name: self.percentile(share) / 1e9 for name, share in PERCENTILES.items()}

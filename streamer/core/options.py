@@ -17,7 +17,7 @@ from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, TopicDialect,
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of an engine as a core takes them; `Engine` says what each means, and `checked` reads what a user gave."""
+    """The options of an engine for a core; `Engine` documents each, and `checked` reads the user's values."""
 
     layout: EventLayout
     default_tenant: str | None = "default"

@@ -1,1 +1,1 @@
-"""What was sent: layouts, JSON, the parts of an event, and values that the source did not carry."""
+"""Events: layouts, JSON, the parts of an event, and values that the source did not carry."""

@@ -1,14 +1,14 @@
-"""What an engine counted, for Prometheus: `engine.metrics`, `engine.serve_metrics()`.
+"""An engine's counters, for Prometheus: `engine.metrics`, `engine.serve_metrics()`.
 
 - `names`: every metric: name, kind, labels, help.
 - `samples`: an engine read into samples of them.
-- `collector`: a custom collector that reads its engines when it is scraped.
+- `collector`: a custom collector that reads its engines during a scrape.
 - `mirror`: the same for several processes of one service (prometheus_client's multiprocess mode).
 - `server`, `address`: an HTTP server of metrics, and where it may listen.
 - `history`, `plot`: samples of the filters, kept and drawn.
 - `dashboard`, `rules`: Grafana and Prometheus, generated from `names` by `python -m streamer.metrics`.
 
-Nothing here is imported before it is used: an engine counts whether or not anybody asks.
+Every module is imported on use: an engine counts even if its metrics are never read.
 """
 
 from streamer.metrics.collector import Registration, register

@@ -15,8 +15,8 @@ def parse_address(text: str) -> str:
     """Check an address to listen at, and return it.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is none; the text says what is wrong.
+        TypeError: *text* is not a string.
+        ValueError: *text* is not an address; the message names the fault.
     """
     if not isinstance(text, str):
         raise TypeError(f"an address is text, not {type(text).__name__}")

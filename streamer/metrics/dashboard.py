@@ -27,7 +27,7 @@ class Panel:
     kind: str = "timeseries"
 
 
-#: Labels whose values the reader chooses among, and of what each is asked.
+#: Labels whose values the reader chooses, and the selector of each label's query.
 VARIABLES: Final = {"job": "", "instance": '{job=~"$job"}', "engine": '{job=~"$job", instance=~"$instance"}'}
 
 
@@ -51,7 +51,7 @@ def _collections(metric: Metric) -> tuple[tuple[str, str], ...]:
 
 
 def _held(metric: Metric) -> str:
-    # Processes of a job hold the same: what one of them holds, not the sum.
+    # Processes of a job have the same subscriptions: the number of one process, not the sum.
     return f"max by (job, engine, collection) (sum without (tenant) ({_only(metric)}))"
 
 

@@ -40,11 +40,11 @@ class Reloaded(Protocol):
 
     @property
     def good(self) -> bool:
-        """Whether it was taken."""
+        """Whether the last configuration was applied."""
 
     @property
     def good_at(self) -> float:
-        """When one was taken last, in seconds since the epoch."""
+        """Time of the last successful attempt, in seconds since the epoch."""
 
 
 class Measured(Protocol):

@@ -1,8 +1,7 @@
-"""Matching over DataFrames: `match_events` for those at hand, `match_stream` for streams, functions of
-SQL by `register`.
+"""Matching over DataFrames: `match_events` for batches, `match_stream` for streams, `register` for functions of SQL.
 
-Needs PySpark 3.5 or later and pyarrow: `pip install 'streamer-engine[spark]'`. Names are imported when they are first asked
-for: a worker imports the package for what runs there, and needs no part of PySpark for it.
+Needs PySpark 3.5 or later and pyarrow: `pip install 'streamer-engine[spark]'`. Names are imported on first use: a worker imports
+the package for its own code, which needs no part of PySpark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The columns of results, as Spark types, and how one pass is taken apart again.
+"""The columns of results, as Spark types, and how to split one pass into its results.
 
 ```
 outcomes   kind │ a match's columns │ event │ why an event was rejected │ counts │ columns that were kept

@@ -1,8 +1,8 @@
 """Fold the case of strings, one code point to one: CaseFolding.txt, statuses C and S (semantics.md 5.13).
 
-Python has only the full folding (C and F: `ß` to `ss`), so the simple one is derived from it. Where the full folding is a
-single code point, status C, it is the simple one. Elsewhere, status F, the simple folding is the simple lower case, or none.
-What Unicode 15.1 and 16.0 added is listed, since the tables of Python 3.11 are those of Unicode 14.0.
+Python has only the full folding (C and F: `ß` to `ss`), so the simple one is derived from it. If the full folding is a single
+code point, status C, it is the simple one. Otherwise, status F, the simple folding is the simple lower case, or none. The
+additions of Unicode 15.1 and 16.0 are listed, because the tables of Python 3.11 are those of Unicode 14.0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEWER = {
 
 
 class _Foldings(dict[int, int]):
-    """Foldings by code point, filled as they are asked for; at most one entry for each of Unicode's code points."""
+    """Foldings by code point, computed on use; at most one entry for each of Unicode's code points."""
 
     def __missing__(self, code: int) -> int:
         char = chr(code)

@@ -23,7 +23,7 @@ class Size:
         self._most = {"conditions": limits.max_conditions, "alternatives": limits.max_alternatives}
 
     def grow(self, what: SizeName, more: int) -> str | None:
-        """Note *more* of these; return what was found and what is allowed, where they are too many."""
+        """Add *more* of these; if there are too many, return the error with the number and the limit."""
         self._counts[what] += more
         found, most = self._counts[what], self._most[what]
         return None if found <= most else f"{found} {what}, with these; at most {most} are allowed (limits.max_{what})"

@@ -1,4 +1,4 @@
-"""What a configuration holds: the one tree of sections, each field with its unit, default and bounds.
+"""The content of a configuration: the one tree of sections, each field with its unit, default and bounds.
 
 ```
 Config ─┬─ matching ─┬─ bloom    phase 1
@@ -15,7 +15,7 @@ Config ─┬─ matching ─┬─ bloom    phase 1
         └─ logging
 ```
 
-A section under a name that the user chose is one of several kinds, told apart by its `type`. A kind is here once it exists.
+A section under a name that the user chose is one of several kinds; its `type` selects the kind. A kind is here once it exists.
 
 The docstring of a field is its text in docs/configuration.md, in the JSON Schema and so in editors. What the engine checks
 itself is checked by the engine's own types (`EventLayout`, `Limits`, `BloomOptions`): a configuration that loads is one that an

@@ -1,4 +1,4 @@
-"""What a source and a sink of Kafka share: brokers, who we are to them, and what else of the client may be set."""
+"""Settings that Kafka sources and sinks share: brokers, the client's identity, and further options of the client."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _topics(text: str) -> str:
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-#: What of librdkafka may be set: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md. All else is what the
-#: service needs as it is (group, commits, order, acknowledgements), runs or loads code, or is a secret.
+#: The options of librdkafka that may be set: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md. The service
+#: needs the others as they are (group, commits, order, acknowledgements), or they run or load code, or are secrets.
 OF_CLIENTS: Final = frozenset(
     "broker.address.family broker.address.ttl client.dns.lookup client.id client.rack connections.max.idle.ms metadata.max.age.ms"
     " receive.message.max.bytes reconnect.backoff.max.ms reconnect.backoff.ms socket.connection.setup.timeout.ms"
