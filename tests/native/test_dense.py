@@ -87,7 +87,7 @@ def cel(rng: random.Random) -> dict[str, Any]:
     parts = [
         f"data.{one} >= {low} && data.{one} < {low + 40}",
         f"!(data.{other} in ['v1', 'v{rng.randrange(8)}'])",
-        rng.choice([f"data.{third} > {low}", f"size(data.{third}) < {low % 4}", f"data.{third} != before.{third}"]),
+        rng.choice([f"data.{third} > {low}"] * 20 + [f"size(data.{third}) < {low % 4}", f"data.{third} != before.{third}"]),
     ]
     return {"cel": " && ".join(parts)}
 
@@ -109,7 +109,14 @@ def value(rng: random.Random, name: str) -> Any:
     """What a kind of subscriptions mostly asks for, and sometimes something else."""
     usual: list[Any] = [rng.choice(NAMES), rng.choice(DAYS), rng.randrange(100), rng.random() * 100]
     if rng.random() < 0.85:
-        at = {"ranges of whole numbers": 2, "ranges of numbers": 3, "ranges of texts": 1, "ranges beside a flag": 2, "numeric": 2}
+        at = {
+            "ranges of whole numbers": 2,
+            "ranges of numbers": 3,
+            "ranges of texts": 1,
+            "ranges beside a flag": 2,
+            "numeric": 2,
+            "cel": 2,
+        }
         return usual[at.get(name, 0)]
     some = [*usual, None, True, False, {"a": 1}, [], [3, "v1", 70], [[5], {"b": 2}], "", "v10", 1e300, -1, 7, 7.0]
     return rng.choice(some)

@@ -201,8 +201,8 @@ impl Layout {
         tested
     }
 
-    /// What rows are sorted by; which of its clauses are still to be verified, by position; and which share of the values of its fields it
-    /// may hold for.
+    /// What a row is sorted by, and for which share of the values of its fields it may hold. Call *decided* with the position of each
+    /// clause that cells decide.
     pub(super) fn row(&self, store: &Store, clauses: &[u32], decided: impl FnMut(usize)) -> (u128, f64) {
         let tested = self.tested(store, clauses, decided);
         let mut key = 0;
