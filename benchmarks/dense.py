@@ -190,10 +190,10 @@ def measure(kind: Kind, count: int, events: int, rounds: int) -> tuple[list[floa
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print."""
     with report("dense", __doc__, ABOUT, arguments) as (smoke, tell):
-        if streamer.BACKEND == "reference":
-            sizes, events, rounds = (300,), 10, 1
-        else:
-            sizes, events, rounds = ((3_000,), 20, 2) if smoke else (SIZES, EVENTS, ROUNDS)
+        sizes: tuple[int, ...] = SIZES
+        events, rounds = EVENTS, ROUNDS
+        if smoke or streamer.BACKEND == "reference":
+            sizes, events, rounds = (3_000,) if streamer.BACKEND == "native" else (300,), 20, 2
         tell(
             f"{'conditions':<34} {'subscriptions':>13} {'matches':>8} {'candidates':>10} {'Streamer':>9} {'scan':>8} "
             f"{'bitset':>8} {'÷ better':>8} {'bytes':>6}"
