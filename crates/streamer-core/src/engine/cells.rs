@@ -210,7 +210,7 @@ fn between<K: Borrow<Q>, Q: Ord + ?Sized>(cuts: &[K], from: Option<&Q>, to: Opti
 }
 
 impl Verdicts {
-    /// The same of the cells that begin at *start*.
+    /// Return the verdicts of the cells that begin at *start*.
     fn at(self, start: usize) -> Verdicts {
         Verdicts { may: self.may << start, must: self.must << start }
     }

@@ -267,7 +267,7 @@ impl Slices {
         Slices { fields, rows: leads.into(), blocks: blocks.into(), parts: parts.into(), lines: lines.into() }
     }
 
-    /// The same, of rows alone.
+    /// Lay out *rows* and slice them; None if their clauses have no layout.
     pub(super) fn of(store: &Store, rows: &[[u32; 2]]) -> Option<Slices> {
         let clauses: Vec<u32> = rows.iter().map(|[clause, _]| *clause).collect();
         let layout = Layout::of(store, std::iter::once(&clauses[..]))?;
