@@ -48,7 +48,7 @@ def list_command(config: str | None, data_dir: Path | None, report: PlainFormat)
 @CONFIG
 @DATA_DIR
 def move(old: str, new: str, dry_run: bool, config: str | None, data_dir: Path | None) -> None:
-    """Continue source NEW at the confirmed position of OLD, and show the changes. Stop the service first.
+    """Continue NEW at the position of OLD, and show the changes. Stop the service first.
 
     A partition that both have gets the position of OLD. Dead letters of OLD's records become NEW's.
     """

@@ -26,7 +26,7 @@ def app() -> None:
 @PLAIN_FORMAT
 @click.option("--verify", "check", is_flag=True, help="Read all of it, and compare every checksum.")
 def info(file: str, report: PlainFormat, check: bool) -> None:
-    """Describe what a snapshot holds: its digest, its options, and each section."""
+    """Describe a snapshot: its digest, its options, and each section."""
     try:
         directory = verify(file) if check else read_directory(file)
     except SnapshotError as error:
