@@ -19,10 +19,8 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 # Tests of a file share a worker, with what is expensive to start or there but once: a session of Spark, a port.
 # Files have their turns as tests/conftest.py orders them; by default those of few tests come last, which are the longest.
 # What pytest runs: TEST names files or folders, BACKEND one backend; all of it on all backends that are here, if neither is given.
-# Two workers a core: many tests wait for a server, a process or a clock for two fifths of their time.
 # A JVM starts with the options that are kept beside the tools, where there are any.
-WORKERS = $(shell $(PY) -c 'import os; print(2 * (os.cpu_count() or 1))')
-PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 $(TEST)
+PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadfile --no-loadscope-reorder --durations 20 $(TEST)
 
 SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.tools.spark_versions
 

@@ -1,4 +1,4 @@
-//! The cells that the values at a path are told apart by, and what a clause says of each.
+//! The cells that divide the values at a path, and a clause's verdict on each cell.
 //!
 //! ```text
 //!   cuts        c0        c1            c2        of all ranges and values that clauses name here, the most frequent or every n-th
@@ -6,7 +6,7 @@
 //!   c0 < x <= c2 │ may    │ must       │ no      no    no    no     no           no
 //! ```
 //!
-//! Invariant: a clause holds for no value of a cell where it *may* not, and for each value of a cell where it *must*.
+//! Invariant: a clause accepts a value only if it *may* in the value's cell, and accepts each value of a cell in which it *must*.
 //!
 //! Cost: 12 bytes a cut of numbers, a text a cut of texts; at most [`MOST`] cells.
 
@@ -17,7 +17,7 @@ use std::borrow::Borrow;
 
 /// A bit for each cell is a word.
 const MOST: usize = 64;
-/// Cells that are no ranges, two of them for booleans.
+/// Cells of other kinds than ranges, two of them for booleans.
 const MISSING: usize = 0;
 const NULL: usize = 1;
 const FALSE: usize = 2;
@@ -28,7 +28,7 @@ const NUMBERS: usize = 7;
 /// Cuts that leave room for those, and for one more cell each of numbers and of texts.
 const MOST_CUTS: usize = MOST - NUMBERS - 2;
 
-/// In which cells a clause may hold, and in which it must, a bit each.
+/// A bit for each cell with values that a clause may accept, and for each cell with only such values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdicts {
     pub may: u64,
@@ -36,7 +36,7 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Whether the cell says all that the clause says.
+    /// Whether the cells decide the clause.
     pub(super) fn is_exact(self) -> bool {
         self.may == self.must
     }
@@ -103,7 +103,7 @@ fn chosen<K: Ord + Clone>(mut cuts: Vec<K>, most: usize) -> Box<[K]> {
 }
 
 impl Cells {
-    /// How many there are.
+    /// Return the number of cells.
     pub(super) fn len(&self) -> usize {
         self.texts_at() + self.texts.len() + 1
     }
@@ -112,7 +112,7 @@ impl Cells {
         NUMBERS + self.numbers.len() + 1
     }
 
-    /// The cell of nothing.
+    /// Return the cell of a missing value.
     pub(super) const MISSING: usize = MISSING;
 
     /// The cell of a value that is there; None for a scalar that cannot be read.
@@ -132,7 +132,7 @@ impl Cells {
         })
     }
 
-    /// What a clause says of each.
+    /// Return the verdicts of a clause.
     pub(super) fn verdicts(&self, clause: &ClauseView<'_>) -> Verdicts {
         self.any(clause.atoms)
     }
@@ -178,7 +178,7 @@ impl Cells {
             | cells(Kind::String, self.texts_at(), self.len())
     }
 
-    /// Heap bytes held, the texts of cuts left out.
+    /// Return the heap bytes, without the texts of cuts.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.numbers) + size_of_val(&*self.texts)
     }

@@ -1,22 +1,22 @@
-//! Many conjunctions none of whose clauses is selective, ruled out together: a bit each.
+//! Rule out many conjunctions together, with a bit each, if none of their clauses is selective.
 //!
 //! ```text
-//!   block of 512 rows     price   cell 0  1101…   cell 1  0111…   …   nothing  0001…      a line of 64 bytes each
+//!   block of 512 rows     price   cell 0  1101…   cell 1  0111…   …   missing  0001…      a line of 64 bytes each
 //!                         height  cell 0  0111…   cell 1  0100…   …
-//!   event price 7, height 3       line of price's cell  &  line of height's cell  &  …    ─► rows that are left, each verified
+//!   event price 7, height 3       line of price's cell  &  line of height's cell  &  …    ─► the other rows are verified
 //! ```
 //!
-//! A row is a conjunction. A field is a path that rows test, whose values [`Cells`] tell apart. A line has the rows of a block that may
-//! hold for a value in a cell, and those that do not test the field. A block has lines of the fields that its rows test. Rows are sorted
-//! by what they test, and where, so those of a block are alike, and most blocks are ruled out after a few lines.
+//! A row is a conjunction. A field is a path that rows test; [`Cells`] divide its values. A line has a set bit for each row of a block
+//! that a value in the cell can satisfy, and for each row that does not test the field. A block has lines of the fields that its rows
+//! test. Rows are sorted by their fields and ranges, so the rows of a block are alike, and a few lines rule out most blocks.
 //!
-//! Cells in which no row of a field may hold share one line, and there is none for cells in which all may.
+//! Cells that no row of a field accepts share one line. Cells that all rows accept have no line.
 //!
-//! Invariant: a row that is ruled out does not hold. Of a row that is left, what cells do not decide is still to be verified.
+//! Invariant: a row that is ruled out does not match. A remaining row is still verified by the clauses that cells do not decide.
 //!
-//! Cost: at most [`LINES`] lines a block, so 80 bytes a row, and 4 for what it leads to. For an event at most a line of each field and block.
+//! Cost: at most [`LINES`] lines a block, so 80 bytes a row, and 4 for its target. An event reads at most a line of each field and block.
 //!
-//! Rejected, with what was measured: see docs/performance.md.
+//! docs/performance.md has the rejected alternatives and their measurements.
 
 use crate::engine::cells::{Cells, Cuts};
 use crate::engine::encoded::FastHash;
@@ -29,16 +29,16 @@ use std::ops::Range;
 
 /// Rows of a block: their bits are one line of the cache.
 const BLOCK: usize = 512;
-/// Lines of a block at most.
+/// The most lines of a block.
 const LINES: usize = 640;
-/// Of a field at least and at most: what an event has there is a bit for each.
+/// The fewest and the most lines of a field: an event's values there are a bit for each.
 const FEWEST: usize = 8;
 const MOST: usize = 64;
-/// The line of cells in which no row may hold.
+/// The line of cells that no row accepts.
 const NONE: u8 = 0;
-/// Of cells in which all rows may hold.
+/// Stands for the line of cells that all rows accept.
 const ALL: u8 = u8::MAX;
-/// So many blocks ahead lines are asked for, and so many of each.
+/// The number of blocks to prefetch ahead, and the number of lines of each.
 const AHEAD: usize = 4;
 const AHEAD_LINES: usize = 2;
 
@@ -52,23 +52,23 @@ struct Line([u64; BLOCK / 64]);
 struct Field {
     path: u32,
     cells: Cells,
-    /// Of each cell its line, or [`ALL`].
+    /// The line of each cell, or [`ALL`].
     line_of: Box<[u8]>,
     lines: usize,
 }
 
-/// How fields tell rows apart. It follows from the rows alone, whatever their order.
+/// The fields and their lines. It depends on the rows but not on their order.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Those that rule out most come first.
+    /// Fields that rule out most come first.
     fields: Box<[Field]>,
     field_of: HashMap<u32, usize, FastHash>,
 }
 
-/// A field that a row tests, and in which of its lines the row may hold.
+/// A field that a row tests, and those of its lines that the row accepts.
 type Tested = (usize, u64);
 
-/// What a block has of a field: which field, and where its lines begin.
+/// A field of a block, and the begin of its lines.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     field: u32,
@@ -79,18 +79,18 @@ struct Part {
 #[derive(Debug)]
 pub(super) struct Slices {
     fields: Box<[Field]>,
-    /// What each row leads to.
+    /// The target of each row.
     rows: Box<[u32]>,
-    /// Where the parts of each block begin, and where those of the last one end.
+    /// The begin of each block's parts, then the end of the last block's.
     blocks: Box<[u32]>,
-    /// Of each block what most of its rows test comes first.
+    /// The fields that most rows of a block test come first in it.
     parts: Box<[Part]>,
     lines: Box<[Line]>,
 }
 
 impl Field {
-    /// For what rows say of a path in *clauses*, told apart by at most *most* lines; and how many rows a value rules out, in 1024ths.
-    /// None where no value rules out any.
+    /// Make a field of a path's *clauses* with at most *most* lines; return it with the share of rows that a value rules out, in 1024ths.
+    /// None if each value accepts all rows.
     fn new(store: &Store, path: u32, clauses: &[u32], most: usize) -> Option<(Field, u64)> {
         let mut room = most - 2;
         loop {
@@ -131,13 +131,13 @@ impl Field {
         }
     }
 
-    /// The lines of some cells of which a row says that it may hold there.
+    /// Return the lines of the cells that a row accepts.
     fn lines_of(&self, may: u64) -> u64 {
         let lines = bits_of(may & u64::MAX >> (64 - self.cells.len())).map(|cell| self.line_of[cell]);
         lines.filter(|line| *line != ALL).fold(0, |all, line| all | 1 << line)
     }
 
-    /// The lines that the values of an event at positions *at* are in, a bit each; none where they rule out no row.
+    /// Return a bit for each line that an event's values at positions *at* are in; no bit if they rule out no row.
     fn asked(&self, values: &Values<'_>, at: Range<usize>) -> u64 {
         let mut asked = 0;
         let mut add = |cell: Option<usize>| {
@@ -153,7 +153,7 @@ impl Field {
                 add(self.cells.of(seen.kind, seen.scalar))
             })
         };
-        // What may hold for no value adds nothing to what may hold for another one.
+        // A line that accepts no row adds no bits to the line of another value.
         match asked {
             _ if !goes_on => 0,
             1 => 1,
@@ -163,7 +163,7 @@ impl Field {
 }
 
 impl Layout {
-    /// For rows of which each is its clauses; None where no value rules out any.
+    /// Lay out rows, each given as its clauses; None if no field rules out any.
     pub(super) fn of<'r>(store: &Store, rows: impl Iterator<Item = &'r [u32]>) -> Option<Layout> {
         let mut said: HashMap<u32, Vec<u32>, FastHash> = HashMap::default();
         rows.flatten().for_each(|clause| said.entry(store.clause(*clause).path).or_default().push(*clause));
@@ -179,7 +179,7 @@ impl Layout {
         (!fields.is_empty()).then_some(Layout { fields, field_of })
     }
 
-    /// Which fields a row of some clauses tests, by field; and call *decided* with the position of each clause that cells decide.
+    /// Return the fields that a row's clauses test, in order; call *decided* with the position of each clause that cells decide.
     fn tested(&self, store: &Store, clauses: &[u32], mut decided: impl FnMut(usize)) -> Vec<Tested> {
         let mut tested: Vec<Tested> = Vec::with_capacity(clauses.len());
         for (position, clause) in clauses.iter().enumerate() {
@@ -201,15 +201,15 @@ impl Layout {
         tested
     }
 
-    /// What a row is sorted by, and for which share of the values of its fields it may hold. Call *decided* with the position of each
-    /// clause that cells decide.
+    /// Return the sort key of a row, and the share of its fields' values that it accepts. Call *decided* with the position of each clause
+    /// that cells decide.
     pub(super) fn row(&self, store: &Store, clauses: &[u32], decided: impl FnMut(usize)) -> (u128, f64) {
         let tested = self.tested(store, clauses, decided);
         let mut key = 0;
         for at in 0..8 {
             let place = tested.get(at).map_or(0xffff, |(field, lines)| {
                 let count = self.fields[*field].lines;
-                // Where a range begins, or where what is excluded does.
+                // The begin of a range or of an exclusion.
                 let first = if lines & 2 == 0 { lines.trailing_zeros() } else { (lines >> 1).trailing_ones() };
                 (*field as u128) << 4 | (first as u128 * 8 / count as u128).min(15)
             });
@@ -222,14 +222,14 @@ impl Layout {
         (key, tested.iter().map(share).product())
     }
 
-    /// How many lines of a block an event reads at most.
+    /// Return the most lines of a block that an event reads.
     pub(super) fn fields(&self) -> usize {
         self.fields.len()
     }
 }
 
 impl Slices {
-    /// For *rows* in their order: each is pairs of a clause and what the row leads to.
+    /// Slice *rows* in their order; each row is pairs of a clause and the row's target.
     pub(super) fn new(store: &Store, layout: Layout, rows: &[[u32; 2]]) -> Slices {
         let (mut blocks, mut parts, mut lines) = (vec![0], Vec::new(), Vec::new());
         let mut leads = Vec::new();
@@ -279,12 +279,12 @@ impl Slices {
         self.fields.iter().map(|field| field.path)
     }
 
-    /// What the values of an event at a field's path, at positions *at*, ask of its lines.
+    /// Return the lines of a field that an event's values at positions *at* select.
     pub(super) fn asked(&self, field: usize, values: &Values<'_>, at: Range<usize>) -> u64 {
         self.fields[field].asked(values, at)
     }
 
-    /// Call *left* with what each row that is not ruled out leads to.
+    /// Call *left* with the target of each remaining row.
     #[inline]
     pub(super) fn find(&self, asked: &[u64], mut left: impl FnMut(u32)) {
         for (block, rows) in self.rows.chunks(BLOCK).enumerate() {
@@ -301,7 +301,7 @@ impl Slices {
         }
     }
 
-    /// Rule out rows of a block by a field; false where none is left.
+    /// Rule out rows of a block by a field; return false if no row remains.
     #[inline(always)]
     fn narrow(&self, all: &mut Line, part: Part, asked: u64) -> bool {
         if asked == 0 {
@@ -323,7 +323,7 @@ impl Slices {
         any != 0
     }
 
-    /// Ask for the lines of a block that are read first.
+    /// Prefetch the first lines of a block.
     #[inline]
     fn prefetch(&self, block: usize, asked: &[u64]) {
         let Some([start, end]) = self.blocks.get(block..block + 2) else { return };
@@ -333,12 +333,12 @@ impl Slices {
         }
     }
 
-    /// How many blocks there are.
+    /// Return the number of blocks.
     pub(super) fn blocks(&self) -> usize {
         self.blocks.len() - 1
     }
 
-    /// Heap bytes held, the texts of cuts left out.
+    /// Return the heap bytes, without the texts of cuts.
     pub(super) fn bytes(&self) -> usize {
         let fields: usize = self.fields.iter().map(|field| field.cells.bytes() + field.line_of.len()).sum();
         size_of_val(&*self.fields)
@@ -350,7 +350,7 @@ impl Slices {
     }
 }
 
-/// The places of the bits that are set.
+/// Return the positions of set bits.
 fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = word.trailing_zeros() as usize;
