@@ -25,6 +25,7 @@ import numpy as np
 import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import report
+from streamer import _backend
 
 FIELDS, CELLS = 20, 64
 SIZES = (100_000, 1_000_000)
@@ -192,8 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with report("dense", __doc__, ABOUT, arguments) as (smoke, tell):
         sizes: tuple[int, ...] = SIZES
         events, rounds = EVENTS, ROUNDS
-        if smoke or streamer.BACKEND == "reference":
-            sizes, events, rounds = (3_000,) if streamer.BACKEND == "native" else (300,), 20, 2
+        if smoke or _backend.BACKEND == "reference":
+            sizes, events, rounds = (3_000,) if _backend.BACKEND == "native" else (300,), 20, 2
         tell(
             f"{'conditions':<34} {'subscriptions':>13} {'matches':>8} {'candidates':>10} {'Streamer':>9} {'scan':>8} "
             f"{'bitset':>8} {'÷ better':>8} {'bytes':>6}"

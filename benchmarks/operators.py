@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine, parser_for
+from streamer import _backend
 
 if TYPE_CHECKING:
     from streamer.native.core import NativeCore
@@ -398,7 +399,7 @@ def event_of(make: Make, size: int) -> bytes:
 
 def looked(engine: streamer.Engine) -> int:
     """Return how much an engine has looked at: alternatives that its index brought up, and subscriptions evaluated then."""
-    if streamer.BACKEND != "native":
+    if _backend.BACKEND != "native":
         return engine.stats().candidates
     # Subscriptions with the same conditions are one alternative, and each has its own expression.
     counted = cast("NativeCore", engine._core).counters()
@@ -451,7 +452,7 @@ def table(ways: Sequence[Way], sizes: Sequence[int]) -> Iterator[str]:
 
 def smoke(ways: Sequence[Way]) -> Iterator[str]:
     """Compare the work of ways at small sizes, without a clock; yield a line for each."""
-    is_counted = streamer.BACKEND == "native"
+    is_counted = _backend.BACKEND == "native"
     for way in ways:
         costs = [measure(way, size, is_timed=False) for size in (SMOKE if is_counted else SMALL)]
         if is_counted:
@@ -466,7 +467,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     chosen = [way for way in WAYS if not options.words or any(word in way.name for word in options.words)]
     began, lines = machine(), list[str]()
-    sizes = SIZES if streamer.BACKEND == "native" else SMALL
+    sizes = SIZES if _backend.BACKEND == "native" else SMALL
     for line in smoke(chosen) if options.smoke else table(chosen, sizes):
         print(line, flush=True)
         lines.append(line)
