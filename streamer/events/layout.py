@@ -113,8 +113,11 @@ class EventLayout:
         _check_word("encoded", self.encoded)
         _check_word("format", self.format)
         object.__setattr__(self, "unknown_value", _check_unknown_value(self.unknown_value))
-        if self.encoded is not None and any(_lies_in(at, self._pointers["data"]) for at in self._pointers["before"]):
-            raise ConfigError("cannot be inside of 'data' where 'data' is encoded", place="before")
+        if any(_lies_in(at, self._pointers["data"]) for at in self._pointers["before"]):
+            if self.encoded is not None:
+                raise ConfigError("cannot be inside of 'data' where 'data' is encoded", place="before")
+            if self.has_rows:
+                raise ConfigError(f"cannot be inside of 'data' in a layout with format {self.format!r}", place="before")
 
     @property
     def unknown_texts(self) -> tuple[str, ...]:
@@ -240,7 +243,7 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
             found.append(((error.place,), error.reason))
     bad = {steps[0] for steps, _ in found}
     # Only for good parts can their combination be checked.
-    if not bad & {"preset", "data", "before", "encoded"}:
+    if not bad & {"preset", "data", "before", "encoded", "format"}:
         try:
             _made({name: members[name] for name in ("preset", *_MEMBERS) if name in members and name not in bad})
         except ConfigError as error:

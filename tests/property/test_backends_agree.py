@@ -70,8 +70,9 @@ class Tally:
 
 
 def _of_records(places: str, before_holds: Any, unknown_value: Any, encoded: Any, format: Any) -> EventLayout:  # noqa: A002
-    # What is encoded holds no other part.
-    encoded = None if places == "one in the other" else encoded
+    # What is encoded holds no other part, and a row does not hold the row before it.
+    if places == "one in the other":
+        encoded, format = None, format if format == "cloudevents" else None  # noqa: A001
     return replace(LAYOUTS[places], before_holds=before_holds, unknown_value=unknown_value, encoded=encoded, format=format)
 
 

@@ -326,6 +326,7 @@ def test_what_a_layout_says_of_change_records_travels() -> None:
         ({"unknown_value": "x" * 1025}, "unknown_value"),
         ({"unknown_value": ["x"] * 17}, "unknown_value"),
         ({"encoded": "json", "data": "/a", "before": "/a/b"}, "before"),
+        ({"format": "dms", "data": "/a", "before": "/a/b"}, "before"),
     ],
 )
 def test_what_a_layout_cannot_say_of_change_records(members: dict[str, Any], place: str) -> None:
