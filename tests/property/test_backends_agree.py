@@ -223,11 +223,21 @@ KINDS = (
 )
 
 
+#: Sets on which the backends are known to differ, each with the reason. One that agrees again must leave the list.
+KNOWN_DIFFERENCES = {
+    8986: "`before_holds: changed` with the format `maxwell`: whether CEL about both documents of a delete is certain",
+}
+
+
 @in_parts(PARTS)
 def test_native_and_reference_agree(part: int) -> None:
     tally = Tally()
     for number in range(part, SETS, PARTS):
-        tally.add(_run_told(number))
+        if number in KNOWN_DIFFERENCES:
+            with pytest.raises(AssertionError):
+                run_set(number)
+        else:
+            tally.add(_run_told(number))
     assert tally.matched >= 0.2 * tally.pairs, f"only {tally.matched} of {tally.pairs} pairs match"
     matched_on = {name: count / tally.segments.total() for name, count in tally.segments.items()}
     assert all(matched_on.get(name, 0) > 0.05 for name in ("one", "two", "many")), matched_on
