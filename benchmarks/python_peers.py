@@ -25,7 +25,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from random import Random
@@ -140,32 +140,32 @@ def text(rule: Rule, written: Callable[[Test], str], both: str = " && ", either:
     return both.join(map(one, rule))
 
 
-def as_cel(test: Test) -> str:
-    """Return a condition in CEL."""
-    if test.op == "starts_with":
-        return f"data.{test.field}.startsWith({test.value!r})"
-    return f"data.{test.field} {test.op} {test.value!r}"
+def language(field: str, starts_with: str) -> Callable[[Test], str]:
+    """Return the writer of conditions in a language with infix operators.
+
+    Args:
+        field: a field in the language, with `{name}`.
+        starts_with: the condition on a prefix, with `{field}` and `{value}`.
+    """
+
+    def written(test: Test) -> str:
+        place = field.format(name=test.field)
+        if test.op == "starts_with":
+            return starts_with.format(field=place, value=repr(test.value))
+        return f"{place} {test.op} {test.value!r}"
+
+    return written
+
+
+as_cel = language("data.{name}", "{field}.startsWith({value})")
+as_rule_engine = language("{name}", "{field}.starts_with({value})")
+as_zen = language("{name}", "startsWith({field}, {value})")
+_as_python = language('d["{name}"]', "{field}.startswith({value})")
 
 
 def as_python(test: Test) -> str:
     """Return a condition on the dict `d`, as people write it by hand."""
-    if test.op == "starts_with":
-        return f'd["{test.field}"].startswith({test.value!r})'
-    return f'd["{test.field}"] {test.op} {set(test.value) if test.op == "in" else test.value!r}'
-
-
-def as_rule_engine(test: Test) -> str:
-    """Return a condition as rule-engine has it."""
-    if test.op == "starts_with":
-        return f"{test.field}.starts_with({test.value!r})"
-    return f"{test.field} {test.op} {test.value!r}"
-
-
-def as_zen(test: Test) -> str:
-    """Return a condition as zen-engine has it."""
-    if test.op == "starts_with":
-        return f"startsWith({test.field}, {test.value!r})"
-    return f"{test.field} {test.op} {test.value!r}"
+    return _as_python(replace(test, value=set(test.value)) if test.op == "in" else test)
 
 
 def streamer(given: Sequence[Rule]) -> Match:
