@@ -235,13 +235,12 @@ class Messages:
         return read.read(message[length:]), read.columns
 
     def _found(self, prefix: bytes, encoding: Encoding, what: str) -> _Read:
-        now = time.monotonic()
+        now, identity = time.monotonic(), _identity(prefix)
         until, known = self._refused.get(prefix, (0.0, None))
         if known is not None and now < until:
             raise EventError(known.code, known.reason)
         try:
-            schema = self.schema_of(identity := _identity(prefix))
-            found = _made(schema)
+            found = _made(self.schema_of(identity))
             if len(self._readers) >= _MOST_KEPT:
                 self._readers.clear()
             self._readers[prefix] = found
@@ -252,7 +251,7 @@ class Messages:
             if what == "the key":
                 hint = "; if keys are not written with schemas, set key_encoding: json"
             said = f": {error}" if str(error) else ""
-            reason = f"{what}: the registry has no schema of id {_identity(prefix)}{said}{hint}"
+            reason = f"{what}: the registry has no schema of id {identity}{said}{hint}"
         except ValueError as error:
             reason = f"{what}: the schema of id {identity} cannot be read: {error}"
         refused = EventError(EventCode.BAD_VALUE, reason)
