@@ -1,14 +1,14 @@
-"""What many conditions cost of which none is selective, beside a column scan and a bitset in numpy: W11.
+"""Measure many conditions without a selective one, next to a column scan and a bitset in numpy: W11.
 
 ```console
 python -m benchmarks.dense [--smoke | --record]
 ```
 
-Each subscription has conditions on some of twenty fields: ranges, `not in`, or booleans. None of them is selective, all
-together are. A column scan compares the bounds of one field after the other with the value of the event. A bitset has, for
-each field and each of 64 cells of its values, a bit for each subscription that may match; what is left after all fields is
-compared exactly. Both get values that were read before, and return numbers; Streamer gets bytes. All must find the same. The
-three take turns, round by round.
+Each subscription has conditions on some of twenty fields: ranges, `not in`, or booleans. No single condition is selective; all
+of them together are. The column scan compares the bounds of one field after the other with the value of the event. The bitset
+has, for each field and each of 64 cells of its values, a bit for each subscription that can match; it compares the remaining
+subscriptions exactly. Both get parsed values and return numbers; Streamer gets bytes. All three must find the same matches, and
+they take turns, round by round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from streamer import _backend
 FIELDS, CELLS = 20, 64
 SIZES = (100_000, 1_000_000)
 EVENTS, ROUNDS = 200, 3
-#: Values of a field that is asked for with `not in`, and how many of them each subscription excludes.
+#: Values of a field with `not in` conditions, and the number of values that each subscription excludes.
 NAMES, EXCLUDED = 8, 4
 ABOUT = "µs an event, the median of 200 events, each as its fastest round has it. From Python, `match_count`, one thread."
 
@@ -55,7 +55,7 @@ KINDS = (
 
 
 class Workload:
-    """Subscriptions of a kind as columns: for each field the bounds of what matches, or a bit for each value that does."""
+    """Subscriptions of a kind as columns: for each field the bounds of matching values, or a bit for each value."""
 
     def __init__(self, kind: Kind, count: int) -> None:
         """Draw them."""
@@ -74,7 +74,7 @@ class Workload:
         self.cells = self._cells()
 
     def _cells(self) -> np.ndarray:
-        """Return for each field and cell a bit for each subscription that may match."""
+        """Return a bit for each subscription that can match, by field and cell."""
         count = CELLS if self.kind.width else self.kind.values
         cells = np.empty((FIELDS, count, -(-self.count // 64) * 8), np.uint8)
         cells[:] = 0
@@ -96,12 +96,12 @@ class Workload:
         return list(dice.integers(0, self.kind.values, (count, FIELDS)))
 
     def as_bytes(self, values: Any) -> bytes:
-        """Return an event as it is sent."""
+        """Return the JSON of an event."""
         data = {f"f{field}": self.value(value) for field, value in enumerate(values.tolist())}
         return json.dumps({"collection": "c", "type": "insert", "data": data}).encode()
 
     def value(self, value: float) -> Any:
-        """Return what an event has at a field."""
+        """Return the JSON value of a field."""
         match self.kind.values:
             case 0:
                 return value
@@ -140,7 +140,7 @@ class Workload:
         return len(np.flatnonzero(left))
 
     def bitset(self, values: Any) -> int:
-        """Rule out by bits, and compare what is left."""
+        """Rule out subscriptions by bits, and compare the remaining ones."""
         cells = (values * CELLS).astype(np.intp) if self.kind.width else values
         bits = self.cells[0, cells[0]].copy()
         for field in range(1, FIELDS):

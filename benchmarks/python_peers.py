@@ -1,4 +1,4 @@
-"""Streamer beside what you could install instead from Python: the same rules on the demo's flights, bytes in, ids out.
+"""Streamer next to the Python packages that you could install instead: the same rules on real flights, bytes in, ids out.
 
 ```console
 pip install -r benchmarks/python_peers.txt    # the pinned peers; those that are missing are left out

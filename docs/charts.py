@@ -43,7 +43,7 @@ TITLES: Final = {
     "W5a": "Mixed patterns: user ids, ranges, sets",
     "W8": "Ranges of numbers",
 }
-RULES: Final = "Time of an event over the number of rules, beside what you could install instead from Python"
+RULES: Final = "Time of an event over the number of rules, for Streamer and the Python packages that you could install instead"
 #: The picture's own units; the page scales it.
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, LINE = 470, 300, 52, 110, 10, 40, 14
 

@@ -4,19 +4,19 @@
     user == "u7" && net - tax > 50              verified     the arithmetic is evaluated for the events of one user
     country == "DE" && net - tax > 50           evaluated    so it is for most events, if most subscriptions want "DE"
 
-Each core reports by which conditions its index finds an alternative, and what is left to do then (`Found`). The values of events
-are not known. They are believed to be like those that subscriptions look for: a condition that half of the others at its place
-share, or more, does not narrow events down. If few look at a place, that is no evidence, and a condition there is believed to be
+Each core reports the conditions by which its index finds an alternative, and the remaining work (`Found`). The estimate cannot
+see events, so it assumes that their values are distributed like those in subscriptions: a condition that at least half of the
+others at its place share does not narrow events down. A place with few conditions is no evidence, so a condition there counts as
 selective.
 
 `!=`, `exists` and the like are true of every event that has the field. Most events have each field, unless many subscriptions
 have a field of their own.
 
-Invariant: what is left to do decides first. A subscription that its index answers is never called slow, whatever others share.
+Invariant: the remaining work decides first. A subscription that its index answers is never slow, whatever others share.
 
 Cost: linear in the conditions of all subscriptions.
 
-Rejected: the index's own counters. They count what events did cost, and there are none when a file is checked.
+Rejected: the index's own counters. They count the cost of past events, and a file that is only checked has had no events.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Effort(StrEnum):
 
     @property
     def words(self) -> str:
-        """What it means."""
+        """The meaning of the class."""
         return _WORDS[self]
 
 
