@@ -37,8 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 #: What takes longest begins first, in this order: a worker that begins a long file last is alone at the end.
 LONGEST = ("test_benchmarks.py", "test_readme.py", "spark", "service", "conformance", "property", "cli")
-#: Where processes, servers and benchmarks are started, and little is about what matches: all is `later_on_the_reference`.
-LATER = ("cli", "metrics", "service", "spark", "test_benchmarks.py")
+#: Where processes are started, and little is about what matches: all is `later_on_the_reference`.
+LATER = ("cli",)
+#: Where servers, clusters and benchmarks are started, and nothing is about what matches: on the reference all is `integration`.
+LAST = ("metrics", "service", "spark", "test_benchmarks.py")
 
 
 def _folder(item: pytest.Item) -> str:
@@ -60,8 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             item.add_marker(pytest.mark.slow)
     if len(backends_under_test()) > 1:
         for item in items:
-            is_later = _folder(item) in LATER or item.get_closest_marker("later_on_the_reference")
-            if is_later and _of(item, "reference"):
+            if not _of(item, "reference"):
+                continue
+            if _folder(item) in LAST:
+                item.add_marker(pytest.mark.integration)
+            elif _folder(item) in LATER or item.get_closest_marker("later_on_the_reference"):
                 item.add_marker(pytest.mark.integration if item.get_closest_marker("slow") else pytest.mark.slow)
     if config.getoption("case") is None:
         return

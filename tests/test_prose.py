@@ -7,12 +7,12 @@ which may only fall. `python tests/test_prose.py` prints all counts, and `--writ
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import sys
 import tokenize
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,15 +59,18 @@ def rust_texts(path: Path) -> tuple[list[str], list[str]]:
     return comments, re.findall(r'"((?:[^"\\\n]|\\.)*[a-z] [a-z](?:[^"\\\n]|\\.)*)"', code)
 
 
-def kinds() -> Iterator[tuple[str, str]]:
-    """Yield each kind of text that the ratchet bounds as one, with all of it."""
+@functools.cache
+def kinds() -> dict[str, str]:
+    """Return each kind of text that the ratchet bounds as one, with all of it."""
+    found = {}
     for language, read, folder, pattern in (
         ("python", python_texts, "streamer", "*.py"),
         ("rust", rust_texts, "crates", "*/src/**/*.rs"),
     ):
         texts = [read(path) for path in sorted((ROOT / folder).rglob(pattern))]
-        yield f"{language} comments", "\n\n".join(text for comments, _ in texts for text in comments)
-        yield f"{language} messages", "\n\n".join(text for _, messages in texts for text in messages)
+        found[f"{language} comments"] = "\n\n".join(text for comments, _ in texts for text in comments)
+        found[f"{language} messages"] = "\n\n".join(text for _, messages in texts for text in messages)
+    return found
 
 
 def words(text: str) -> int:
@@ -93,7 +96,7 @@ def named(page: Path) -> str:
 
 def counted() -> dict[str, str]:
     """Return all prose by the name that the ratchet has for it."""
-    return {named(page): prose(page.read_text("utf-8")) for page in PAGES} | {name: prose(text) for name, text in kinds()}
+    return {named(page): prose(page.read_text("utf-8")) for page in PAGES} | {name: prose(text) for name, text in kinds().items()}
 
 
 def bounds() -> dict[str, float]:
@@ -110,12 +113,12 @@ def test_a_page_is_in_plain_english(page: Path) -> None:
 
 def test_comments_and_messages_get_plainer() -> None:
     bound = bounds()
-    over = {name: (rate(prose(text)), bound.get(name, LIMIT)) for name, text in kinds()}
+    over = {name: (rate(prose(text)), bound.get(name, LIMIT)) for name, text in kinds().items()}
     assert {name: both for name, both in over.items() if both[0] > both[1]} == {}
 
 
 def test_the_ratchet_names_what_exists() -> None:
-    assert bounds().keys() <= {*map(named, PAGES), *(name for name, _ in kinds())}
+    assert bounds().keys() <= {*map(named, PAGES), *kinds()}
     assert all(bound > LIMIT for bound in bounds().values())
 
 

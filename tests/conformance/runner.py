@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from streamer import Engine, Matches, StreamerError
+from streamer import Engine, Matches, StreamerError, _backend
 from streamer.cel_eval import ProgramCache, evaluate_cel
 from streamer.errors import EventCode, EventError, Ignored, SubscriptionError
 from streamer.events.reading import read_event
@@ -35,7 +35,7 @@ def failures(cases: Iterable[Case], evaluator: CelEvaluator = "native") -> dict[
 
 def check(case: Case, evaluator: CelEvaluator = "native") -> None:
     """Raise AssertionError where the case is not as it claims."""
-    for validation in case.validation:
+    for validation in _validations(case):
         if case.subscription_error is not None:
             _check_subscription_error(case, validation, evaluator)
         elif case.event_error is not None:
@@ -44,6 +44,11 @@ def check(case: Case, evaluator: CelEvaluator = "native") -> None:
             _check_matches(case, validation, evaluator)
     if case.verdict is not None or case.reason is not None:
         _check_verdict(case, evaluator)
+
+
+def _validations(case: Case) -> tuple[Validation, ...]:
+    """Return each validation that a case is for. One is enough on the reference, which checks every event in full under both."""
+    return case.validation[:1] if _backend.BACKEND == "reference" else case.validation
 
 
 def _engine(case: Case, validation: Validation, evaluator: CelEvaluator) -> Engine:
@@ -103,16 +108,18 @@ def _check_matches(case: Case, validation: Validation, evaluator: CelEvaluator) 
         assert matches.ignored == case.ignored
         ids = [match.subscription_id for match in matches]
         assert sorted(ids) == sorted(expected), f"event as {type(event).__name__}, validation {validation}"
+        for match in matches:
+            assert match.certain == case.certain, "certain"
+            if case.transition is not None:
+                assert (match.transition or "none") == case.transition
+        if _backend.BACKEND == "reference" and not isinstance(event, bytes):
+            continue  # The other methods are `match` with less of its result, and evaluate the event once more.
         assert sorted(engine.match_ids(event, case.tenant, case.collection)) == sorted(expected)
         assert engine.match_count(event, case.tenant, case.collection) == len(expected)
         assert engine.matches_any(event, case.tenant, case.collection) == bool(expected)
         (in_its_place,) = engine.match_batch([event], case.tenant, case.collection)
         assert isinstance(in_its_place, Matches)
         assert in_its_place.ignored == case.ignored
-        for match in matches:
-            assert match.certain == case.certain, "certain"
-            if case.transition is not None:
-                assert (match.transition or "none") == case.transition
 
 
 def _check_verdict(case: Case, evaluator: CelEvaluator) -> None:

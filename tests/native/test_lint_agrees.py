@@ -74,7 +74,7 @@ def crowded(rng: random.Random, name: str) -> dict[str, Any]:
     return {"id": name, "filters": filters}
 
 
-@in_parts(10)
+@in_parts(10, slow=2)
 def test_random_subscriptions_are_found_suspicious_by_both(part: int) -> None:
     rng = random.Random(part)
     found: Counter[FindingCode] = Counter()
@@ -86,7 +86,7 @@ def test_random_subscriptions_are_found_suspicious_by_both(part: int) -> None:
         assert found[code] > 20
 
 
-@in_parts(4)
+@in_parts(4, slow=1)
 def test_random_expressions_are_found_suspicious_by_both(part: int) -> None:
     rng = random.Random(part)
     found: Counter[FindingCode] = Counter()

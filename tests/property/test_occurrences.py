@@ -22,7 +22,7 @@ def asks_for_all_it_names(subscription: dict[str, Any]) -> bool:
     return is_strict and "cel" not in subscription and not any(each["op"] in LOOSE for each in subscription.get("filters", ()))
 
 
-@in_parts(4)
+@in_parts(4, slow=1)
 def test_a_subscription_that_matches_lacks_nothing(part: int, engine: Callable[..., Engine]) -> None:
     rng = random.Random(part)
     looked = 0

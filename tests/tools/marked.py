@@ -26,5 +26,5 @@ class MarkedLabels:
         """Return how many lists with the mark are held anywhere."""
         gc.collect()
         lists = (each for each in gc.get_objects() if type(each) is list and each)
-        # By its type first: `unittest.mock.ANY`, which other tests may leave in a list, is equal to any text.
+        # By its type first: what another test leaves in a list may be equal to any text.
         return sum(type(each[0]) is str and each[0] == self._mark for each in lists)

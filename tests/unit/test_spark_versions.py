@@ -13,17 +13,19 @@ from tests.tools import spark_versions
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name in ("streamer/spark", *(test.partition("::")[0] for test in spark_versions.TESTED)):
-        copy = shutil.copytree if (spark_versions.ROOT / name).is_dir() else shutil.copy
+    for name in (
+        "streamer/spark/compat.py",
+        "streamer/spark/job/job.py",
+        *(test.partition("::")[0] for test in spark_versions.TESTED),
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        copy(spark_versions.ROOT / name, tmp_path / name)
+        shutil.copy(spark_versions.ROOT / name, tmp_path / name)
     return tmp_path
 
 
 @pytest.mark.parametrize("name", ["streamer/spark/compat.py", "streamer/spark/job/job.py", "tests/spark/test_every_version.py"])
 def test_any_change_of_code_is_seen(root: Path, name: str) -> None:
     before = spark_versions.digest(root)
-    assert before == spark_versions.digest()
     with (root / name).open("a") as file:
         file.write("\nNEW = 1\n")
     assert spark_versions.digest(root) != before
@@ -57,13 +59,14 @@ def test_only_a_run_of_all_versions_that_passes_is_recorded(monkeypatch: pytest.
     recorded: list[str] = []
     ran: list[str] = []
     monkeypatch.setattr(spark_versions, "missing", lambda: None)
+    monkeypatch.setattr(spark_versions, "digest", lambda: "of this code")
     monkeypatch.setattr(spark_versions, "was_tried", lambda tried: tried in recorded)
     monkeypatch.setattr(spark_versions, "append", lambda name, line: recorded.append(line["tried"]))
     monkeypatch.setattr(spark_versions, "run", lambda version: ran.append(version) or 0)
     spark_versions.main(["3.5"])
     assert recorded == []
     spark_versions.main(["--if-changed"])
-    assert recorded == [spark_versions.digest()]
+    assert recorded == ["of this code"]
     assert sorted(ran) == ["3.5", "3.5", "4.0", "4.1"]
     spark_versions.main(["--if-changed"])
     assert len(ran) == 4

@@ -74,20 +74,21 @@ pub(super) fn find(
 ) -> Result<NotCarried, EventError> {
     let event = Record { trie, entries, text, before: resolved.before, data: resolved.data };
     let lacks_data = || event.data().is_none() && !trie.places[DATA].is_empty();
+    // A member that `before` lacks is as in `data`, so that what is unknown there is unknown in both.
+    let is_completed = trie.layout.before_holds == BeforeHolds::Changed;
     let mut not_carried = NotCarried::default();
     match (format, resolved.event_type) {
         (Format::Debezium, Some(EventType::Delete)) => event.debezium_delete(unknown)?,
         (Format::Dms, Some(EventType::Delete)) => not_carried = event.dms_delete(unknown)?,
         (Format::Maxwell, Some(EventType::Delete)) if !lacks_data() => {
             not_carried.rest_of_data = !event.maxwell_is_whole(None)?;
+            not_carried.rest_of_before = not_carried.rest_of_data && is_completed;
         }
         (Format::Maxwell, Some(EventType::Update)) if !lacks_data() => {
-            let is_completed = trie.layout.before_holds == BeforeHolds::Changed;
             let end = if is_completed { entries.before_end as usize } else { usize::MAX };
             let old = event.before().map(|(entry, _)| event.names(entry, end));
             let is_whole = old.map_or(Ok(false), |old| event.maxwell_is_whole(Some(&old)))?;
             not_carried.rest_of_data = !is_whole;
-            // What `old` lacks is as in `data`.
             not_carried.rest_of_before = !is_whole && is_completed;
         }
         (Format::Supabase, Some(_)) => not_carried.data = event.supabase(unknown)?,
