@@ -13,11 +13,11 @@
 //!
 //! Cost: one look at each leaf of each field, and a sort of the satisfying ones. After warm-up nothing is allocated.
 
-use crate::engine::encoded::{AtomView, ClauseView};
+use crate::engine::encoded::AtomView;
 use crate::engine::store::Store;
 use crate::engine::values::Values;
 use crate::engine::verifications::Verification;
-use crate::engine::verify::any_atom_holds;
+use crate::engine::verify::{any_atom_holds, only_hash};
 use crate::flatten::{Flat, PathId, Position};
 use crate::value::Kind;
 use crate::watch::spend;
@@ -71,7 +71,7 @@ pub(super) fn chosen(store: &Store, verification: &Verification, map: &[PathId],
         }
         let only = only_hash(&clause, values);
         for at in leaves {
-            if only.is_some_and(|hash| hash != values.hash(at)) {
+            if only.is_some_and(|hash| !values.may_be(at, hash)) {
                 continue;
             }
             if any_atom_holds(store, &clause, values, at) {
@@ -85,15 +85,6 @@ pub(super) fn chosen(store: &Store, verification: &Verification, map: &[PathId],
     let in_arrays = scratch.in_arrays(flat);
     values.choice = scratch;
     in_arrays.is_some_and(|fields| (holds | fields) & wanted == wanted)
-}
-
-/// The hash that each leaf has which satisfies a clause, if the clause is one equality: most leaves of a long list have another one.
-fn only_hash(clause: &ClauseView<'_>, values: &Values<'_>) -> Option<u64> {
-    let mut atoms = clause.atoms;
-    match atoms.next()?.view {
-        AtomView::Equal(scalar) if clause.count == 1 => Some(scalar.hash(values.seed())),
-        _ => None,
-    }
 }
 
 impl ChoiceScratch {

@@ -1,10 +1,18 @@
 //! The values of one event at the paths that the index asks for, each read, parsed and hashed once.
+//!
+//! A value takes some hundred bytes here. Where a path has thousands, as in a long list, only the place of each is kept, and a part
+//! of its hash: most are compared with a hash and never looked at again. What is looked at is read anew.
+//!
+//! ```text
+//!   position 0 .. 2^31     SeenValue: kind, scalar, hash, leaf
+//!   position 2^31 ..       OneOfMany: place, half a hash          12 bytes
+//! ```
 
 use crate::automaton::literals;
 use crate::engine::choosing::ChoiceScratch;
 use crate::engine::encoded::FastHash;
 use crate::engine::verification::differ;
-use crate::flatten::{Flat, Leaf, PathId};
+use crate::flatten::{Flat, Leaf, LeafPlace, PathId, Position};
 use crate::json;
 use crate::subscriptions::normal_form::Mode;
 use crate::value::{Kind, ScalarRef, Seed, Value};
@@ -26,6 +34,23 @@ pub struct SeenValue<'f> {
     /// Where it stands.
     pub leaf: Leaf<'f>,
 }
+
+/// A value at a path that has thousands.
+#[derive(Clone, Copy, Debug)]
+struct OneOfMany {
+    /// Where it stands, or its number in [`Values::apart`] if its text is not in the event.
+    place: LeafPlace,
+    hash: u32,
+}
+
+/// The position of the first of these.
+const MANY: usize = 1 << 31;
+/// So many are read as any.
+const FEW_VALUES: usize = 1 << 12;
+/// The elements of a list whose text is shorter are as few.
+const LONG_LIST: usize = 1 << 13;
+/// So many of them are remembered, to leave out those that repeat one.
+const REMEMBERED: usize = 1 << 10;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ValuesAt {
@@ -53,6 +78,8 @@ pub struct Values<'f> {
     flat: &'f Flat<'f>,
     seed: &'f Seed,
     seen: Vec<SeenValue<'f>>,
+    many: Vec<OneOfMany>,
+    apart: Vec<Leaf<'f>>,
     asked: Vec<ValuesAt>,
     stamp: u64,
     present: Vec<PathId>,
@@ -64,6 +91,13 @@ pub struct Values<'f> {
     pub(super) literals: literals::SeenLiterals,
     /// Scratch of patterns over arrays.
     pub(super) choice: ChoiceScratch,
+}
+
+impl<'f> SeenValue<'f> {
+    fn new(leaf: Leaf<'f>, seed: &Seed) -> SeenValue<'f> {
+        let scalar = leaf.scalar();
+        SeenValue { kind: leaf.kind(), scalar, hash: scalar.map_or(0, |scalar| scalar.hash(seed)), leaf }
+    }
 }
 
 impl<'f> Values<'f> {
@@ -78,6 +112,8 @@ impl<'f> Values<'f> {
             flat,
             seed,
             seen: recycle(std::mem::take(&mut scratch.seen)),
+            many: Vec::new(),
+            apart: Vec::new(),
             asked,
             stamp: scratch.stamp,
             present: std::mem::take(&mut scratch.present),
@@ -123,34 +159,82 @@ impl<'f> Values<'f> {
     }
 
     fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
-        // To tell it reads other paths.
+        let (flat, seed) = (self.flat, self.seed);
+        // To find out it reads other paths.
         let is_changed = mode == Mode::Changed && self.has_changed(path);
         let start = self.seen.len();
-        let seed = self.seed;
-        let seen = |leaf: Leaf<'f>| {
-            let scalar = leaf.scalar();
-            SeenValue { kind: leaf.kind(), scalar, hash: scalar.map_or(0, |scalar| scalar.hash(seed)), leaf }
-        };
+        let seen = |leaf| SeenValue::new(leaf, seed);
+        let mut at = None;
         match mode {
-            Mode::Scalar => self.seen.extend(self.flat.value(path).map(seen)),
-            Mode::AnyLeaf => self.seen.extend(self.flat.leaves(path).map(seen)),
-            Mode::Element | Mode::Member => {
-                if let Some(leaf) = self.flat.value(path) {
+            Mode::Scalar => self.seen.extend(flat.value(path).map(seen)),
+            Mode::AnyLeaf => match flat.many_leaves() {
+                Some(most) => at = self.read_many(most, |visit| flat.leaves(path).for_each(visit)),
+                None => self.seen.extend(flat.leaves(path).map(seen)),
+            },
+            Mode::Element | Mode::Member => match flat.value(path) {
+                Some(leaf) if leaf.raw().len() < LONG_LIST => {
                     read_elements(leaf, mode == Mode::Member, &mut self.seen, seed, seen);
                 }
-            }
+                Some(list) => {
+                    let is_member = mode == Mode::Member;
+                    let mut is_whole = true;
+                    let most = list.raw().len() / 2;
+                    at = self.read_many(most, |visit| is_whole = list.for_each_element(is_member, visit));
+                    if !is_whole {
+                        self.seen.truncate(start);
+                        at = None;
+                    }
+                }
+                None => {}
+            },
             Mode::Changed => {
                 if is_changed {
-                    self.seen.push(seen(self.flat.yes()));
+                    self.seen.push(seen(flat.yes()));
                 }
             }
         }
-        let end = self.seen.len();
-        let names = |seen: &SeenValue<'f>| self.flat.names_to_array(seen.leaf.position());
-        let leaves = if mode == Mode::AnyLeaf { &self.seen[start..] } else { &[] };
-        let names_to_array = leaves.iter().map(names).min().unwrap_or(u32::MAX);
-        self.asked[place(path, mode)] = ValuesAt { stamp: self.stamp, start: start as u32, end: end as u32, names_to_array };
-        start..end
+        let at = at.unwrap_or(start..self.seen.len());
+        let mut names_to_array = u32::MAX;
+        if mode == Mode::AnyLeaf {
+            let names = |at| flat.names_to_array(self.array_position(at));
+            names_to_array = at.clone().map(names).min().unwrap_or(u32::MAX);
+        }
+        self.asked[place(path, mode)] =
+            ValuesAt { stamp: self.stamp, start: at.start as u32, end: at.end as u32, names_to_array };
+        at
+    }
+
+    /// Read what *each* visits: leaves of one path, or elements of one list, at most *most*. Of thousands only the places are kept, which
+    /// are returned; None if they are fewer, which are then behind those that were read before.
+    #[cold]
+    fn read_many(&mut self, most: usize, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
+        let (flat, seed) = (self.flat, self.seed);
+        let Values { seen, many, apart, .. } = self;
+        let (first, start) = (seen.len(), many.len());
+        let mut remembered = Vec::new();
+        let mut count = 0;
+        each(&mut |leaf| {
+            count += 1;
+            let value = SeenValue::new(leaf, seed);
+            if !remembered.is_empty() {
+                return add_to_many(flat, seed, many, apart, &mut remembered, &value);
+            }
+            seen.push(value);
+            if seen.len() - first == FEW_VALUES {
+                // Room that is not used takes no memory.
+                many.reserve_exact(most);
+                remembered.resize(REMEMBERED, u32::MAX);
+                seen.drain(first..).for_each(|value| add_to_many(flat, seed, many, apart, &mut remembered, &value));
+            }
+        });
+        spend(count / 16);
+        (!remembered.is_empty()).then(|| MANY + start..MANY + many.len())
+    }
+
+    /// The leaf of one of many.
+    #[cold]
+    fn leaf(&self, position: usize) -> Leaf<'f> {
+        leaf_of(self.flat, &self.apart, self.many[position - MANY].place)
     }
 
     /// Whether the document and the one before differ at a path that is asked for that.
@@ -163,13 +247,27 @@ impl<'f> Values<'f> {
     /// A value by its position.
     #[inline]
     pub fn get(&self, position: usize) -> SeenValue<'f> {
-        self.seen[position]
+        match self.seen.get(position) {
+            Some(seen) => *seen,
+            None => SeenValue::new(self.leaf(position), self.seed),
+        }
     }
 
-    /// The hash of a scalar by its position.
+    /// Whether a value, by its position, may be the scalar of a hash. If not, it is another one.
     #[inline]
-    pub fn hash(&self, position: usize) -> u64 {
-        self.seen[position].hash
+    pub fn may_be(&self, position: usize, hash: u64) -> bool {
+        match self.seen.get(position) {
+            Some(seen) => seen.hash == hash,
+            None => self.many[position - MANY].hash == hash as u32,
+        }
+    }
+
+    /// In which element a value lies, by its position.
+    fn array_position(&self, position: usize) -> Position {
+        match self.seen.get(position) {
+            Some(seen) => seen.leaf.position(),
+            None => self.many[position - MANY].place.position(),
+        }
     }
 
     /// A list or an object by its position, as a tree; None where it is neither, or lazily read and malformed.
@@ -183,7 +281,7 @@ impl<'f> Values<'f> {
     }
 
     fn tree_of(&mut self, position: usize) -> &Option<Rc<Value>> {
-        let seen = self.seen[position];
+        let seen = self.get(position);
         let read = || {
             let options = json::ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
             matches!(seen.kind, Kind::List | Kind::Map)
@@ -197,7 +295,7 @@ impl<'f> Values<'f> {
         if let Some(known) = self.sizes.get(&position) {
             return *known;
         }
-        let SeenValue { kind, scalar, leaf, .. } = self.seen[position];
+        let SeenValue { kind, scalar, leaf, .. } = self.get(position);
         let size = match (kind, scalar) {
             (Kind::String, Some(ScalarRef::String(text))) => {
                 spend(text.len() >> 10);
@@ -238,6 +336,39 @@ impl<'f> Values<'f> {
 #[inline]
 fn place(path: PathId, mode: Mode) -> usize {
     path.0 as usize * Mode::ALL.len() + mode as usize
+}
+
+/// Add the place of a value, unless an equal one of the same list was added lately.
+fn add_to_many<'f>(
+    flat: &'f Flat<'f>,
+    seed: &Seed,
+    many: &mut Vec<OneOfMany>,
+    apart: &mut Vec<Leaf<'f>>,
+    remembered: &mut [u32],
+    value: &SeenValue<'f>,
+) {
+    let leaf = value.leaf;
+    let hash = if value.scalar.is_some() { value.hash } else { seed.hash_bytes(leaf.raw().as_bytes()) } as u32;
+    let place = leaf.place().unwrap_or_else(|| {
+        apart.push(leaf);
+        LeafPlace::apart(apart.len() as u32 - 1)
+    });
+    if place.may_be_left_out() {
+        let latest = &mut remembered[hash as usize % REMEMBERED];
+        if let Some(other) = many.get(*latest as usize).filter(|other| other.hash == hash) {
+            let other = leaf_of(flat, apart, other.place);
+            let is_same = other.kind() == value.kind && other.raw() == leaf.raw();
+            if is_same && flat.array(other.position()) == flat.array(leaf.position()) {
+                return;
+            }
+        }
+        *latest = many.len() as u32;
+    }
+    many.push(OneOfMany { place, hash });
+}
+
+fn leaf_of<'f>(flat: &'f Flat<'f>, apart: &[Leaf<'f>], place: LeafPlace) -> Leaf<'f> {
+    place.as_apart().map_or_else(|| flat.leaf(place), |number| apart[number])
 }
 
 /// Append the elements of a list to *all*, or what stands for them: equal ones once where there are many.

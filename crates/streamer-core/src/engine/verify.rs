@@ -24,10 +24,11 @@ pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Val
         return found.into_iter().any(|at| any_atom_holds(store, &clause, values, at));
     }
     let cost = if store.wide(&clause).is_some() { 1 } else { clause.length as usize / 32 + 1 };
+    let only = only_hash(&clause, values);
     found.clone().step_by(MANY).any(|from| {
         let some = from..found.end.min(from + MANY);
         spend(cost * some.len());
-        some.into_iter().any(|at| any_atom_holds(store, &clause, values, at))
+        some.into_iter().any(|at| only.is_none_or(|hash| values.may_be(at, hash)) && any_atom_holds(store, &clause, values, at))
     })
 }
 
@@ -38,4 +39,13 @@ pub(super) fn any_atom_holds(store: &Store, clause: &ClauseView<'_>, values: &mu
         return wide.holds(&store.encoded, values, at);
     }
     clause.atoms.any_holds(|view| atom_holds(view, values, at))
+}
+
+/// The hash that each leaf has which satisfies a clause, if the clause is one equality: most leaves of a long list have another one.
+pub(super) fn only_hash(clause: &ClauseView<'_>, values: &Values<'_>) -> Option<u64> {
+    let mut atoms = clause.atoms;
+    match atoms.next()?.view {
+        AtomView::Equal(scalar) if clause.count == 1 => Some(scalar.hash(values.seed())),
+        _ => None,
+    }
 }

@@ -1,6 +1,6 @@
 //! A flattened event: its parts, and by path what [`Entries`] hold of it.
 
-use super::entries::{DEAD, Entries, Entry, Position};
+use super::entries::{DEAD, Entries, Entry, IS_RUN, Position, RUNS};
 use super::trie::{ALWAYS, DATA, FALLBACK, PathId, PathTrie, VALUE};
 use crate::cel::Times;
 use crate::json::skip;
@@ -88,6 +88,40 @@ enum LeafAt<'f> {
     Text(&'f str),
     /// An element of a list, as it is written. Strings are texts.
     Element(&'f str, Kind),
+    /// A scalar of a run, a string without escapes.
+    InRun { start: u32, end: u32, position: Position, kind: Kind },
+}
+
+/// Where a leaf stands: what finds it again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeafPlace {
+    at: u32,
+    position: u32,
+}
+
+/// The position of an element of a list whose elements are no leaves, and of what is kept elsewhere.
+const IN_LIST: u32 = u32::MAX;
+const APART: u32 = u32::MAX - 1;
+
+impl LeafPlace {
+    /// Stand for a leaf that is kept elsewhere, by a number.
+    pub(crate) fn apart(number: u32) -> LeafPlace {
+        LeafPlace { at: number, position: APART }
+    }
+
+    pub(crate) fn as_apart(self) -> Option<usize> {
+        (self.position == APART).then_some(self.at as usize)
+    }
+
+    /// Where it lies in arrays.
+    pub(crate) fn position(self) -> Position {
+        if self.position < APART { Position(self.position) } else { Position::NONE }
+    }
+
+    /// Whether an equal value of the same list does as well: nothing else is in its element.
+    pub(crate) fn may_be_left_out(self) -> bool {
+        self.position >= RUNS
+    }
 }
 
 impl<'a> Flat<'a> {
@@ -141,9 +175,31 @@ impl<'a> Flat<'a> {
     #[inline]
     pub fn leaves(&self, path: PathId) -> Leaves<'_> {
         match self.node(path) {
-            Ok(node) => Leaves { flat: self, entry: self.entries.first(node), text: None },
-            Err(text) => Leaves { flat: self, entry: None, text },
+            Ok(node) => Leaves { flat: self, entry: self.entries.first(node), text: None, run: InRun::default() },
+            Err(text) => Leaves { flat: self, entry: None, text, run: InRun::default() },
         }
+    }
+
+    /// The most leaves that a path can have, if some path may have thousands.
+    #[inline]
+    pub(crate) fn many_leaves(&self) -> Option<usize> {
+        let most = self.entries.all.len() + self.entries.in_runs() as usize;
+        (most > MANY_LEAVES).then_some(most)
+    }
+
+    /// The leaf at a place.
+    pub(crate) fn leaf(&self, place: LeafPlace) -> Leaf<'_> {
+        if place.position < RUNS {
+            return Leaf { flat: self, found: LeafAt::Entry(&self.entries.all[place.at as usize]) };
+        }
+        let (end, kind) = value_at(self.text.as_bytes(), place.at as usize);
+        let (start, end, position) = (place.at, end as u32, Position(place.position));
+        let found = match place.position {
+            IN_LIST if kind == Kind::String => LeafAt::Text(&self.text[start as usize + 1..end as usize - 1]),
+            IN_LIST => LeafAt::Element(&self.text[start as usize..end as usize], kind),
+            _ => LeafAt::InRun { start, end, position, kind },
+        };
+        Leaf { flat: self, found }
     }
 
     /// The path in the document before of a path that is asked whether it changed.
@@ -214,23 +270,23 @@ impl<'a> Flat<'a> {
 
     /// The element that encloses the element at *position*.
     pub fn outer(&self, position: Position) -> Position {
-        self.entries.elements[position.0 as usize].outer
+        self.entries.element(position).outer
     }
 
     /// Which array the element at *position* belongs to, a number of its own for each array of the event.
     pub fn array(&self, position: Position) -> u32 {
-        self.entries.elements[position.0 as usize].array
+        self.entries.element(position).array
     }
 
     /// How many names lead to the outermost array that *position* lies in; 0 where that is not known, `u32::MAX` without one.
     #[inline]
     pub fn names_to_array(&self, position: Position) -> u32 {
-        self.entries.elements[position.0 as usize].names
+        self.entries.element(position).names
     }
 
     /// In how many arrays *position* lies.
     pub fn depth(&self, position: Position) -> u32 {
-        self.entries.elements[position.0 as usize].depth
+        self.entries.element(position).depth
     }
 
     /// Whether two values can be chosen together: no array holds both in different elements.
@@ -252,12 +308,38 @@ impl<'a> Flat<'a> {
     }
 }
 
+/// From so many values on a path may have many leaves.
+const MANY_LEAVES: usize = 4096;
+
 /// Iterator of [`Flat::leaves`].
 #[derive(Clone, Copy, Debug)]
 pub struct Leaves<'f> {
     flat: &'f Flat<'f>,
     entry: Option<&'f Entry>,
     text: Option<&'f str>,
+    run: InRun,
+}
+
+/// The rest of a run: how many values, where the next one begins, and its position.
+#[derive(Clone, Copy, Debug, Default)]
+struct InRun {
+    left: u32,
+    at: u32,
+    position: u32,
+}
+
+impl InRun {
+    /// The next value of the run.
+    #[inline]
+    fn next<'f>(&mut self, flat: &'f Flat<'f>) -> Leaf<'f> {
+        let text = flat.text.as_bytes();
+        let (start, position) = (self.at, Position(self.position));
+        let (end, kind) = value_at(text, start as usize);
+        self.left -= 1;
+        self.position += 1;
+        self.at = space(text, space(text, end) + 1) as u32;
+        Leaf { flat, found: LeafAt::InRun { start, end: end as u32, position, kind } }
+    }
 }
 
 impl<'f> Iterator for Leaves<'f> {
@@ -265,8 +347,15 @@ impl<'f> Iterator for Leaves<'f> {
 
     #[inline]
     fn next(&mut self) -> Option<Leaf<'f>> {
+        if self.run.left != 0 {
+            return Some(self.run.next(self.flat));
+        }
         while let Some(entry) = self.entry {
             self.entry = self.flat.entries.living(entry.next);
+            if entry.plain == IS_RUN {
+                self.run = InRun { left: entry.plain_length, at: entry.start, position: entry.position.0 };
+                return Some(self.run.next(self.flat));
+            }
             if !matches!(entry.kind, Kind::List | Kind::Map) {
                 return Some(Leaf { flat: self.flat, found: LeafAt::Entry(entry) });
             }
@@ -282,7 +371,7 @@ impl<'f> Leaf<'f> {
         match self.found {
             LeafAt::Entry(entry) => entry.kind,
             LeafAt::Text(_) => Kind::String,
-            LeafAt::Element(_, kind) => kind,
+            LeafAt::Element(_, kind) | LeafAt::InRun { kind, .. } => kind,
         }
     }
 
@@ -291,14 +380,35 @@ impl<'f> Leaf<'f> {
     pub fn position(&self) -> Position {
         match self.found {
             LeafAt::Entry(entry) => entry.position,
+            LeafAt::InRun { position, .. } => position,
             LeafAt::Text(_) | LeafAt::Element(..) => Position::NONE,
         }
+    }
+
+    /// Where it stands; None if its text is not in the event.
+    pub(crate) fn place(&self) -> Option<LeafPlace> {
+        let entries = &self.flat.entries.all;
+        let inside = |text: &str| {
+            let at = (text.as_ptr() as usize).wrapping_sub(self.flat.text.as_ptr() as usize);
+            (at < self.flat.text.len()).then_some(at as u32)
+        };
+        Some(match self.found {
+            LeafAt::Entry(entry) => {
+                let at = (std::ptr::from_ref(entry) as usize - entries.as_ptr() as usize) / size_of::<Entry>();
+                LeafPlace { at: at as u32, position: entry.position.0 }
+            }
+            LeafAt::InRun { start, position, .. } => LeafPlace { at: start, position: position.0 },
+            // From the quote on.
+            LeafAt::Text(text) => LeafPlace { at: inside(text)?.checked_sub(1)?, position: IN_LIST },
+            LeafAt::Element(text, _) => LeafPlace { at: inside(text)?, position: IN_LIST },
+        })
     }
 
     /// The value as it is written in the event; of a part, or a string in a list, its text.
     pub fn raw(&self) -> &'f str {
         match self.found {
             LeafAt::Entry(entry) => &self.flat.text[entry.start as usize..entry.end as usize],
+            LeafAt::InRun { start, end, .. } => &self.flat.text[start as usize..end as usize],
             LeafAt::Text(text) | LeafAt::Element(text, _) => text,
         }
     }
@@ -309,6 +419,9 @@ impl<'f> Leaf<'f> {
         match self.found {
             LeafAt::Text(text) => Some(text),
             LeafAt::Element(..) => None,
+            LeafAt::InRun { start, end, kind, .. } => {
+                (kind == Kind::String).then(|| &self.flat.text[start as usize + 1..end as usize - 1])
+            }
             LeafAt::Entry(entry) if entry.kind != Kind::String => None,
             LeafAt::Entry(entry) if entry.plain != 0 => {
                 Some(&self.flat.plain[entry.plain as usize - 1..][..entry.plain_length as usize])
@@ -390,6 +503,22 @@ impl<'f> Leaf<'f> {
         // Unescaped it is as well-formed as it was.
         self.flat.entries.kept.keep(String::from_utf8(plain).unwrap_or_default().into())
     }
+}
+
+/// Where the value at *at* ends, which was read once before, and its kind.
+fn value_at(text: &[u8], at: usize) -> (usize, Kind) {
+    let read = || match peek(text, at) {
+        b'"' => Ok((token::string(text, at)?.0, Kind::String)),
+        b'[' => Ok((skip::trusted(text, at)?, Kind::List)),
+        b'{' => Ok((skip::trusted(text, at)?, Kind::Map)),
+        b'-' | b'0'..=b'9' => {
+            let (end, beyond) = token::number(text, at)?;
+            let is_beyond = beyond && Number::parse(&text[at..end]).is_none();
+            Ok((end, if is_beyond { Kind::BeyondFloat } else { Kind::Number }))
+        }
+        first => Ok::<_, JsonFault>((token::literal(text, at)?, if first == b'n' { Kind::Null } else { Kind::Bool })),
+    };
+    read().unwrap_or((at, Kind::BeyondFloat))
 }
 
 /// Pass over the value at *at*, and say of what kind it is.

@@ -25,7 +25,7 @@ mod unknown;
 pub use entries::{Entries, Position};
 pub use envelope::GivenParts;
 pub use fields::{EventFields, FieldValue};
-pub(crate) use flat::WantedMembers;
+pub(crate) use flat::{LeafPlace, WantedMembers};
 pub use flat::{EventId, Flat, Leaf, Leaves, Parts};
 pub use flattener::{Flattener, Validation};
 pub use locator::Locator;

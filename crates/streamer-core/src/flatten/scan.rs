@@ -6,14 +6,17 @@
 //!
 //! A list of millions of elements has few that differ in what is wanted, or its event is as much larger. From [`MANY`] elements on
 //! an element that has the same wanted values in the same places as one before it in its list is left out: no pattern can tell
-//! the two apart (semantics.md section 5: of each list one element is chosen).
+//! the two apart (semantics.md section 5: of each list one element is chosen). Scalars from there on are recorded as runs, which
+//! take no room of their own.
 
-use super::entries::{ArrayElement, DEAD, Entries, Entry, NO_ENTRY, Position};
+use super::entries::{ArrayElement, DEAD, Entries, Entry, IS_RUN, NO_ENTRY, Position, Run};
 use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, OPTIONAL, PathTrie, ROOT, THROUGH, TrieNode, VALUE};
 use crate::json::skip;
 use crate::json::token::{self, JsonFault, Result, Strings, peek, space};
 use crate::value::{Kind, Number};
 
+/// The positions after the last one of a run have other meanings.
+const MOST_IN_RUNS: u32 = u32::MAX - 8;
 /// Elements of a list that are kept whether they repeat others or not.
 const MANY: u32 = 256;
 /// So many elements are remembered, to find those that repeat one: at first, and at most once so many are kept.
@@ -50,6 +53,7 @@ struct Begun {
     entries: u32,
     elements: u32,
     plain: u32,
+    runs: u32,
     serial: u32,
 }
 
@@ -58,6 +62,8 @@ struct Begun {
 struct Remembered {
     /// Its list; 0 is none.
     array: u32,
+    /// Of what was found in it.
+    hash: u64,
     begun: Begun,
     entries_end: u32,
     elements_end: u32,
@@ -276,6 +282,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                     let is_long = frame.index >= MANY && frame.begun.elements != 0;
                     if is_long {
                         at = self.repeated(at);
+                        at = self.run(space(text, at))?;
                     }
                     at = space(text, at);
                     if peek(text, at) == b',' {
@@ -303,7 +310,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
 
     fn open(&mut self, node: u32, entry: u32, position: Position, in_object: bool) -> ScanFrame {
         self.scratch.serial += 1;
-        let names = match self.entries.elements[position.0 as usize].names {
+        let names = match self.entries.element(position).names {
             // In no array yet: the names are those of the objects around it.
             u32::MAX => self.scratch.frames.iter().filter(|frame| frame.in_object).count() as u32,
             names => names,
@@ -443,6 +450,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             entries: self.entries.all.len() as u32,
             elements: position.0,
             plain: self.entries.plain.len() as u32,
+            runs: self.entries.runs.len() as u32,
             serial: self.scratch.serial as u32,
         };
         self.entries.elements.push(ArrayElement { outer, array: frame.array, depth, names: frame.names });
@@ -472,11 +480,55 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
         at
     }
 
+    /// Read the scalars that follow in a long list, from the comma at *at* on, as one entry. Strings with escapes are not among them.
+    /// Returns where what follows the last one stands.
+    #[cold]
+    fn run(&mut self, mut at: usize) -> Result<usize> {
+        let top = self.scratch.frames.len() - 1;
+        let ScanFrame { node, position: outer, array, names, .. } = self.scratch.frames[top];
+        let (text, flags) = (self.text, self.trie.nodes[node as usize].flags);
+        if flags & LEAVES == 0 || (outer == Position::NONE && flags & INDEXES != 0) {
+            return Ok(at);
+        }
+        let (mut start, mut end, mut count) = (at, at, 0);
+        let first = self.entries.next_in_run;
+        while peek(text, at) == b',' && first + count < MOST_IN_RUNS {
+            let from = space(text, at + 1);
+            let to = match peek(text, from) {
+                b'"' => {
+                    let (to, escaped) = self.strings.read(text, from)?;
+                    if escaped {
+                        break;
+                    }
+                    to
+                }
+                b'-' | b'0'..=b'9' => token::number(text, from)?.0,
+                b'{' | b'[' => break,
+                _ => token::literal(text, from)?,
+            };
+            if count == 0 {
+                start = from;
+            }
+            (end, at) = (to, space(text, to));
+            count += 1;
+        }
+        if count > 0 {
+            let depth = self.entries.element(outer).depth + 1;
+            let entry = self.record(node, Kind::Null, start, end, Position(first));
+            let entry = &mut self.entries.all[entry as usize];
+            (entry.plain, entry.plain_length) = (IS_RUN, count);
+            self.entries.runs.push(Run { first, element: ArrayElement { outer, array, depth, names } });
+            self.entries.next_in_run += count;
+            let frame = &mut self.scratch.frames[top];
+            frame.index = frame.index.saturating_add(count);
+        }
+        Ok(at)
+    }
+
     /// Forget what was found in an element if it repeats one that is remembered; else remember it.
     fn forget_repeated(&mut self, array: u32, begun: Begun) {
         let Scan { text, trie, entries, scratch, .. } = self;
         let (entries_end, elements_end) = (entries.all.len() as u32, entries.elements.len() as u32);
-        let found = Remembered { array, begun, entries_end, elements_end };
         let own = &entries.all[begun.entries as usize..];
         if own.is_empty() {
             return entries.elements.truncate(begun.elements as usize);
@@ -499,12 +551,14 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             scratch.elements.resize(size, Remembered::default());
         }
         let place = &mut scratch.elements[hash as usize & (size - 1)];
-        if place.array == array
+        let found = Remembered { array, hash, begun, entries_end, elements_end };
+        if (place.array, place.hash) == (array, hash)
             && is_repeated(text, entries, place, &found)
             && entries.take_back(begun.entries, &mut scratch.before)
         {
             entries.elements.truncate(begun.elements as usize);
             entries.plain.truncate(begun.plain as usize);
+            entries.runs.truncate(begun.runs as usize);
         } else {
             scratch.kept += 1;
             *place = found;
@@ -549,9 +603,16 @@ fn is_repeated(text: &[u8], entries: &Entries, one: &Remembered, other: &Remembe
     let raw = |entry: &Entry| &text[entry.start as usize..entry.end as usize];
     let position = |position: Position, of: &Remembered| position.0.wrapping_sub(of.begun.elements);
     let array = |array: u32, of: &Remembered| array.wrapping_sub(of.begun.serial);
+    let place = |entry: &Entry, of: &Remembered| match entry.plain {
+        IS_RUN => {
+            let element = entries.run(entry.position).element;
+            (position(element.outer, of), Some(array(element.array, of)))
+        }
+        _ => (position(entry.position, of), None),
+    };
     let same_values = values(one).len() == values(other).len()
         && values(one).iter().zip(values(other)).all(|(left, right)| {
-            left.node == right.node && position(left.position, one) == position(right.position, other) && raw(left) == raw(right)
+            left.node == right.node && place(left, one) == place(right, other) && raw(left) == raw(right)
         });
     same_values
         && elements(one).len() == elements(other).len()
