@@ -66,15 +66,15 @@ class Way:
     one: Make | None
 
 
-_WHOLE: Final = "An index looks up scalars. A list or an object is compared as a whole."
-_EACH: Final = "It is about each element, and an index finds what any element has."
-_COMPUTED: Final = "It is computed from the field's value, and an index knows the value alone."
+_WHOLE: Final = "The index looks up scalars. A list or an object is compared as a whole."
+_EACH: Final = "The result depends on all elements, but the index looks up each element by itself."
+_COMPUTED: Final = "The result is computed from the field's value, but the index contains only the value itself."
 #: Ways whose cost grows with the subscriptions, and why.
 KNOWN: Final[Mapping[str, str]] = {
     "filter `==`, list": _WHOLE,
     "filter `==`, object": _WHOLE,
     "CEL `==` of a list": _WHOLE,
-    "CEL `exists` of two variables": "An index finds names of an object and elements of a list, but no name with its value.",
+    "CEL `exists` of two variables": "The index finds names of an object and elements of a list, but not a name with its value.",
     "CEL `all`": _EACH,
     "CEL `filter`": _EACH,
     "CEL `map`": _EACH,

@@ -1,4 +1,4 @@
-"""What was aimed at beside what was measured: the table of performance.md, made from the newest records by `make docs`."""
+"""Goals next to measurements: the table of performance.md, which `make docs` generates from the newest records."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PEERS: Final = ("event-ruler", "quamina-rs", "a-tree", "quamina-go")
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One figure that was aimed at.
+    """A goal for one figure.
 
     Attributes:
-        what: is measured, and in what unit.
-        limit: at most so much; at least, where *least* says so.
-        record: the benchmark whose newest record has it.
-        figure: reads it there; None where the record has none.
+        what: the figure and its unit.
+        limit: the most that the figure may be; the least if *least* is true.
+        record: the benchmark whose newest record has the figure.
+        figure: reads the figure of a record; None if the record lacks it.
     """
 
     what: str
@@ -32,7 +32,7 @@ class Goal:
     least: bool = False
 
     def row(self) -> str | None:
-        """Return its row of the table; None where nothing was recorded."""
+        """Return the goal's row of the table; None if the figure was not recorded."""
         path = newest(self.record)
         figure = None if path is None else self.figure(path)
         return None if path is None or figure is None else row(path, self.what, self.limit, self.least, figure)
@@ -165,7 +165,7 @@ SETS: Final = (
     ("2,000", "some 1,750 matches", 20, 40),
 )
 
-#: The column of `benchmarks.python_peers` that says how Streamer fares.
+#: The column of `benchmarks.python_peers` that compares Streamer with the fastest peer.
 RATIO: Final = "streamer ÷ fastest"
 
 GOALS: Final = (
@@ -207,11 +207,13 @@ GOALS: Final = (
     Goal("an update of a flight, `match`, p50, µs", 8, "real", median_of("updates of")),
     Goal("an insert of a flight, `match`, p50, µs", 2.5, "real", median_of("inserts of")),
     Goal("resident bytes a subscription, four kinds", 350, "memory", cell(HELD, "all four", "resident")),
-    Goal("of these told by `stats`, %", 90, "memory", cell(HELD, "all four", "share"), least=True),
-    Goal("of these stay when half are removed, %", 55, "memory", stays("all four")),
+    Goal(
+        "share of resident bytes that `stats` reports, four kinds, %", 90, "memory", cell(HELD, "all four", "share"), least=True
+    ),
+    Goal("share of resident bytes that stays after half are removed, four kinds, %", 55, "memory", stays("all four")),
     Goal("resident MB of 1,000,000, four kinds", 400, "memory", cell(HELD, MILLION, "resident")),
-    Goal("of that million told by `stats`, %", 90, "memory", cell(HELD, MILLION, "share"), least=True),
-    Goal("of that million stay when half are removed, %", 55, "memory", stays(MILLION)),
+    Goal("share of the MB of 1,000,000 that `stats` reports, %", 90, "memory", cell(HELD, MILLION, "share"), least=True),
+    Goal("share of the MB of 1,000,000 that stays after half are removed, %", 55, "memory", stays(MILLION)),
     Goal("loaded by `add_jsonl`, four kinds, subscriptions/s", 300_000, "memory", cell(HELD, "all four", "load/s"), least=True),
     *(
         Goal(f"1,000,000 subscriptions, {matches}, the core, {column}", limit, "core", of_million(name, column))
@@ -222,7 +224,7 @@ GOALS: Final = (
         Goal(f"1,000,000 subscriptions, {matches}, `match` ÷ the core, p50", 1.3, "core", cell(PYTHON, name, "÷ core p50"))
         for name, matches, _, _ in SETS
     ),
-    Goal("1,000 subscriptions beside 999,000 others ÷ alone, p50", 3, "core", most("set, crowded", "beside ÷ alone, p50")),
+    Goal("1,000 subscriptions with 999,000 others ÷ without them, p50", 3, "core", most("set, crowded", "beside ÷ alone, p50")),
     Goal("2,000 added and removed a second ÷ none, p99", 2, "core", most("set, changing", "p99")),
     Goal("cogroup on Spark beyond a plan without matching ÷ embedded", 2.5, "spark", beyond_identity("cogroup")),
     Goal("broadcast on Spark beyond a plan without matching ÷ embedded", 1.5, "spark", beyond_identity("broadcast")),
