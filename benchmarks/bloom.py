@@ -1,27 +1,28 @@
-"""What phase 1 saves: the same events with it, without it, and through the scheme as it is usually sketched.
+"""Phase 1: the same events with it, without it, and through the usual sketch of two phases.
 
     python -m benchmarks.bloom [--smoke] [--record]
 
-*off* goes straight to the exact index, *on* asks the partition's Bloom filter first. *sketch* is a Bloom filter, and for what
-passes it every subscription of the collection through cel-python, as CEL; it is only run on few subscriptions and events, in
-the same run as the others. Of every hundred events 1, 10 or 100 are interesting, that is, match exactly one subscription.
-*segments* is how many parts the index has: one after `add_many`, several while subscriptions come one at a time.
+*off* goes straight to the exact index, *on* queries the partition's Bloom filter first. *sketch* is a Bloom filter that passes
+events on to cel-python, which evaluates every subscription of the collection. It runs only on few subscriptions and events, in
+the same run as the others. Of every hundred events 1, 10 or 100 are interesting: each of these matches exactly one subscription.
+*segments* is the number of parts of the index: one after `add_many`, several if subscriptions are added one at a time.
 
-The rule that came of it: a partition of 64 subscriptions or more has a filter, however many segments it has. With one segment
-a NO costs about what the index would take to find nothing by one field, and less where subscriptions ask several; each further
-segment costs an index lookup that the NO saves. Where nearly all events are interesting it saves nothing and costs a few
-percent. So it is on, and `bloom.enabled: false` is for streams in which nearly everything matches.
+The result is a rule: a partition of 64 subscriptions or more has a filter, whatever its number of segments. With one segment, a
+NO costs about as much as the index needs to find no match by one field, and less if subscriptions use several fields. With each
+further segment a NO saves a lookup in the index. If nearly all events are interesting, the filter saves no time and costs a few
+percent. So it is on by default, and `bloom.enabled: false` is for streams in which nearly every event matches.
 
-The second table is about the kinds of keys that the native filter has: sets whose subscriptions have nothing but prefixes,
-suffixes, nets, ranges ... for a key. *wide* is a set of which the filter has no key on purpose, one-sided ranges that most
-events meet and another condition that none does, beside three times as many equalities: the NO for those must not be lost.
+The second table compares the kinds of keys of the native filter: each set has only prefixes, suffixes, nets, ranges ... as
+keys. *wide* is a set for which the filter has no key on purpose: one-sided ranges that most events satisfy, each with another
+condition that no event satisfies, mixed with three times as many equalities. The NO for the equalities must not be lost.
 
-The last table is about a filter that is shipped: how long its export takes.
+The result is a rule: with one segment a kind neither saves nor costs time; with several, its NO saves as much as that of an
+equality. So a value that an event seldom carries by chance is a key (see bloom/keys.rs), and a value that most events carry is
+not.
 
-The rule that came of it: with one segment a kind neither saves nor costs; with several its NO saves what an equality's does.
-So what an event seldom carries by chance is a key (bloom/keys.rs says which); what most events carry is none.
+The last table shows the time of exporting a shipped filter.
 
-Each figure is the best of several rounds, in which the ways take turns: what the machine does besides only adds.
+Each figure is the best of several rounds, in which the ways take turns, because other programs can only make a round slower.
 """
 
 from __future__ import annotations
@@ -284,7 +285,7 @@ def shipping_row(count: int, rounds: int) -> str:
 
 
 SHIPPING_HEADER = (
-    "| equalities in a shipped filter | to export | size | stopped of what nobody wants |",
+    "| equalities in a shipped filter | to export | size | stopped, of unwanted events |",
     "|---:|---:|---:|---:|",
 )
 KIND_HEADER = (
@@ -297,7 +298,7 @@ HEADER = (
 )
 ABOUT = (
     "Best of 9 rounds in which the ways take turns, `match_count` on events of about 300 bytes, full validation, one thread. "
-    "*segments* is how many the index has when measuring begins; a background merge may make them fewer."
+    "*segments* is their number in the index when measuring begins; a background merge may reduce it."
 )
 
 
@@ -305,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure every case and print the table, or keep it as a record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bloom", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--smoke", action="store_true", help="a few hundred subscriptions, one round")
+    parser.add_argument("--smoke", action="store_true", help="a few hundred subscriptions, one round: ignore the figures")
     parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-bloom.md")
     options = parser.parse_args(arguments)
     began = machine()

@@ -1,12 +1,12 @@
-"""What a build costs, and what its profile gives: the binding compiled from nothing in each profile, and events matched by each.
+"""The build of the binding: the time to compile it from scratch in each profile, and the speed of the result.
 
 ```console
 python -m benchmarks.build [--smoke | --record]
 ```
 
 *wheel* is the profile of wheels, *editable* that of `make demo` and of every checkout. Each is built into an empty folder with
-two jobs, everything that it depends on included. Then the results take turns on the workloads of `benchmarks.peers`, from Python;
-a ratio is that of the best rounds. The last table names the crates that take longest, by cargo's own timings.
+two jobs, all dependencies included. Then the results take turns on the workloads of `benchmarks.peers`, from Python; a ratio
+compares the best rounds. The last table lists the crates that take longest, by cargo's own timings.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ROOT: Final = Path(__file__).parents[1]
 PROFILES: Final = {"wheel": "release", "editable": "editable"}
 WORKLOADS: Final = ("W1", "W2", "W3", "W4", "W5", "W6", "W8")
 ROUNDS: Final = 3
-#: Crates that are told by name.
+#: The table lists this many crates.
 CRATES: Final = 10
-ABOUT: Final = "The binding from nothing, two jobs, and events through `Engine.match_ids` with what was built, by turns."
+ABOUT: Final = "The binding, compiled from scratch by two jobs, and events through `Engine.match_ids` with each build, by turns."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def crates(report: str) -> dict[str, float]:
     """Return the seconds that each crate took by cargo's report, its build script included."""
     units = re.search(r"^const UNIT_DATA = (\[.*?\]);$", report, re.M | re.S)
     if units is None:
-        raise ValueError("cargo's report of timings has no UNIT_DATA")
+        raise ValueError("cargo's report of timings has no UNIT_DATA: does this version of cargo write it in another way?")
     found: dict[str, float] = defaultdict(float)
     for unit in json.loads(units[1]):
         found[unit["name"]] += unit["duration"]

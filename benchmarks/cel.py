@@ -1,12 +1,13 @@
-"""What evaluating CEL costs: programs that no index can decide (macros over lists), on the same events, by three runtimes.
+"""The cost of CEL: programs that no index can decide (macros over lists), on the same events, by three runtimes.
 
 ```console
 python -m benchmarks.cel [--smoke] [--record]
 ```
 
-An evaluation is one program for one event, the event's conversion included: native reads the JSON text, cel-python makes its own
-types of what `json.loads` gives, cel-expr-python an activation. Each converts an event once for all programs, and all must find
-the same matches. Figures are the best of several rounds, taken by turns: what the machine does besides only adds.
+An evaluation is one program for one event, and includes the event's conversion: the native runtime reads the JSON text,
+cel-python converts the result of `json.loads` to its own types, cel-expr-python makes an activation. Each runtime converts an
+event once for all programs, and all must find the same matches. Each figure is the best of several rounds, in which the
+runtimes take turns, because other programs can only make a round slower.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def measure(count: int, given: Sequence[bytes], seen: dict[str, int]) -> dict[st
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cel", description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="only a little data")
+    parser.add_argument("--smoke", action="store_true", help="a little data, to check that it runs: ignore the figures")
     parser.add_argument("--record", action="store_true", help=f"write the figures into {RECORDS.name}/")
     options = parser.parse_args(arguments)
     count, most = (40, 3) if options.smoke else (PROGRAMS, EVENTS)

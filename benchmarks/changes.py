@@ -1,11 +1,11 @@
-"""What it costs that an event tells more than a document: the one before, that it is gone, that parts of it are not known.
+"""The cost of an event that has more than a document: the document before the change, a flag of deletion, unknown parts.
 
 ```console
 python -m benchmarks.changes [--smoke | --record]
 ```
 
-Each line compares two cases that differ in one thing only, each event matching one subscription of many by the document as it
-is. The two take turns, round by round; the figures are the best of all rounds, the ratio the median of those within a round.
+Each line compares two cases that differ in one thing. Each event matches one of many subscriptions by its document. The two
+cases take turns, round by round. The figures are the best of all rounds, the ratio is the median of the ratios of the rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.records import report
 
 ROUNDS = 15
 SUBSCRIPTIONS, EVENTS = 100_000, 1_000
-ABOUT = "Best of all rounds for each case; the ratio is the median of those within a round. From Python, one thread."
+ABOUT = "Best of all rounds for each case; the ratio is the median of the rounds' ratios. From Python, one thread."
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ def pairs(subscriptions: int, events: int) -> dict[str, tuple[Side, Side]]:
         "transitions, stays": (Side(plain, updates), Side(told, updates)),
         "transitions, enters": (Side(plain, moves), Side(told, moves)),
         "soft_delete, not deleted": (Side(plain, updates), Side(soft, updates)),
-        f"unknown, nobody reads it; {subscriptions // 100:,} subscriptions": (
+        f"unknown, unread; {subscriptions // 100:,} subscriptions": (
             Side(few, some),
             Side(few, events_of(len(some), subscriptions // 100, holed("/data/note"))),
         ),
-        f"unknown, all read it; {subscriptions // 100:,} subscriptions": (
+        f"unknown, read by all; {subscriptions // 100:,} subscriptions": (
             Side(few, some),
             Side(few, events_of(len(some), subscriptions // 100, holed("/data/customer")), subscriptions // 100),
         ),

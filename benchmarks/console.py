@@ -1,15 +1,15 @@
-"""What the console costs: its pages beside so many subscriptions, and those who watch events as they come.
+"""The cost of the console: its pages with many subscriptions, and clients that watch events.
 
 ```console
 python -m benchmarks.console [--smoke | --record]
 ```
 
-The service runs whole, in this process, with subscriptions of a thousand collections, ten gateways and a label. A browser's place
-takes a client that asks for one page at a time; its processor time counts as the service's. Of each page the first is one row,
-the median of those after it the other. What the page must say is looked for in it.
+The whole service runs in this process, with subscriptions of a thousand collections, ten gateways and a label. A client requests
+one page at a time, as a browser does; its processor time counts as the service's. A page has two figures: its first request, and
+the median of the next ones. The benchmark checks that each page has its expected content.
 
-Then the service reads a file with nobody there, with one who watches events as they come, and with ten, in turns; who watches is
-a process of its own. A ratio is of the processor time that an event takes, with watchers and without.
+Then the service reads a file while zero, one and ten clients watch the events, in turns. Each client is a process of its own. A
+ratio compares the processor time of an event with clients and without.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def measure_pages(work: Work, port: int) -> Iterator[str]:
                 times.append((time.perf_counter() - began) * 1000)
                 cpus.append((time.process_time() - cpu) * 1000)
                 if must not in text:
-                    raise WrongMatches(f"{name}: nothing of {must!r} is in it")
+                    raise WrongMatches(f"{name}: the page lacks {must!r}")
             cost = median(cpus[1:])
             row = f"{times[0]:.1f} | {median(times[1:]):.1f} | {cost:.1f} | {most} | {_met(cost <= most)}"
             yield f"| {name} | {row} |"
@@ -283,7 +283,7 @@ def _memory() -> float:
 def main(arguments: list[str] | None = None) -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="a little of it")
+    parser.add_argument("--smoke", action="store_true", help="a little data, to check that it runs: ignore the figures")
     parser.add_argument("--record", action="store_true", help="write a dated record")
     options = parser.parse_args(arguments)
     work = SMOKE if options.smoke else WORK
@@ -300,8 +300,8 @@ def main(arguments: list[str] | None = None) -> None:
             with service(folder, work, source) as running:
                 port = running.api_port
                 if port is None:
-                    sys.exit("the service did not begin")
-                say(f"{work.subscriptions:,} subscriptions held, {_memory():,.0f} MiB of memory.\n")
+                    sys.exit("the service did not start: see its log above")
+                say(f"{work.subscriptions:,} subscriptions, {_memory():,.0f} MiB of memory.\n")
                 say(HEADER)
                 for row in measure_pages(work, port):
                     say(row)
@@ -312,7 +312,7 @@ def main(arguments: list[str] | None = None) -> None:
         except WrongMatches as wrong:
             sys.exit(f"wrong: {wrong}")
     if options.record:
-        about = "The console and who watches, beside the service in one process."
+        about = "The pages of the console, and clients that watch events, with the whole service in one process."
         print(Record("console", machine(), about).write(rows))
 
 

@@ -1,10 +1,10 @@
-"""The native core alone: an event by the number of subscriptions and of matches, loading, memory, beside the prototype.
+"""Only the native core: an event by the number of subscriptions and of matches, loading and memory, next to the prototype.
 
     python -m benchmarks.core --record            # half an hour; writes records/<date>-core.md
     python -m benchmarks.core flat removed        # some sections: sizes flat removed repeated partitions crowd churn python
 
-The measuring is done by `crates/streamer-core/examples/matching/`, whose smallest run is one of the crate's tests. The last
-section matches subscriptions and events that it writes through `Engine.match`, beside what the core took for them in *sizes*.
+`crates/streamer-core/examples/matching/` measures; its smallest run is one of the crate's tests. The last section writes
+subscriptions and events, matches them through `Engine.match`, and compares the time with that of the core in *sizes*.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PYTHON: Final = "python"
 SETS: Final = ("none", "200", "2,000")
 PASSES: Final = 7
 ABOUT: Final = (
-    f"Best of {PASSES} passes for each of 4,000 events of about 350 bytes, full validation, one thread. The prototype's figures "
-    "are those that the index was designed by, of another machine (an Intel Xeon of 2.5 GHz): a ratio of at most 1.5 is the aim."
+    f"Best of {PASSES} passes for each of 4,000 events of about 350 bytes, full validation, one thread. The index was designed "
+    "with the prototype's figures, of another machine (an Intel Xeon of 2.5 GHz): the goal is a ratio of at most 1.5."
 )
 
 

@@ -4,10 +4,10 @@
 python -m benchmarks.dense [--smoke | --record]
 ```
 
-Each subscription has conditions on some of twenty fields: ranges, `not in`, or booleans. No single condition is selective; all
-of them together are. The column scan compares the bounds of one field after the other with the value of the event. The bitset
-has, for each field and each of 64 cells of its values, a bit for each subscription that can match; it compares the remaining
-subscriptions exactly. Both get parsed values and return numbers; Streamer gets bytes. All three must find the same matches, and
+Each subscription has conditions on some of twenty fields: ranges, `not in`, or booleans. The conditions are selective only
+together. The column scan compares the bounds of one field after the other with the value of the event. The bitset has, for each
+field and each of 64 cells of its values, a bit for each subscription that can match; it compares the remaining subscriptions
+exactly. Both get parsed values and return numbers; Streamer gets bytes. All three must find the same matches, and
 they take turns, round by round.
 """
 
@@ -32,7 +32,7 @@ SIZES = (100_000, 1_000_000)
 EVENTS, ROUNDS = 200, 3
 #: Values of a field with `not in` conditions, and the number of values that each subscription excludes.
 NAMES, EXCLUDED = 8, 4
-ABOUT = "µs an event, the median of 200 events, each as its fastest round has it. From Python, `match_count`, one thread."
+ABOUT = "µs an event, the median of 200 events, each in its fastest round. From Python, `match_count`, one thread."
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,22 @@
-"""What the Python edge costs: ns an event through each way of matching, and subscriptions a second through each way of adding.
+"""The cost that Python adds: ns an event through each way of matching, subscriptions a second through each way of adding.
 
 ```console
 python -m benchmarks.edge [--smoke] [--record]
 ```
 
-Each event matches exactly one subscription, whatever their number, so that what grows is not the answer; the last line of the
-first table is about an event that matches 2,000. Every figure is the best of several rounds: what the machine does besides
-only adds.
+Each event matches exactly one subscription, whatever their number, so that answers do not grow with the number. The exception is
+the last line of the first table: an event that matches 2,000. Every figure is the best of several rounds, because other programs
+can only make a round slower.
 
-The second table is about many events at once, beside one call for each: of one collection, and of many in turn. What is alike
-is to be compared: `match_jsonl` with `match` line by line, ids with ids. The ways take turns, round by round, and a ratio is
-the median of those within a round, so that a slow minute of the machine is in both.
+The second table compares many events at once with one call for each: events of one collection, and of many in turn. It compares
+like with like: `match_jsonl` with `match` line by line, ids with ids. The ways take turns, round by round. A ratio is the median
+of the ratios of the rounds, so that a slow minute of the machine affects both ways.
 
-The third table is about `Quamina` and `TopicMatcher`, by turns with `match_ids` of an engine that has the same patterns or
-topics as subscriptions. A ratio is that of the best rounds. On the native backend it is at most 1.2.
+The third table compares `Quamina` and `TopicMatcher`, by turns, with `match_ids` of an engine that has the same patterns or
+topics as subscriptions. A ratio compares the best rounds. On the native backend it is at most 1.2.
 
-The fourth table sets figures beside their goals, among them what the first two do not show: subscriptions as dicts and as
-objects, events as dicts by turns with `orjson.dumps` and their bytes, `Match` objects, and matches as text.
+The fourth table compares figures with their goals. Some are not in the first two tables: subscriptions as dicts and as objects,
+events as dicts by turns with `orjson.dumps` and their bytes, `Match` objects, and matches as text.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ GOALS = (
     Goal("a dict event", "of orjson.dumps and bytes", 1.5),
     Goal("a dict event with a Decimal and a datetime", "of orjson.dumps and bytes", 1.5),
     Goal("a Match and an attribute read", "ns a match", 250),
-    Goal("match_ids where all match", "ns a match", 30),
+    Goal("match_ids if all match", "ns a match", 30),
     Goal("match_ids of a few of many", "ns a match", 60),
     Goal("a match of a batch as a line of JSON", "ns a match", 500),
     Goal("a match as a CloudEvent", "ns a match", 500),
@@ -276,7 +276,7 @@ def goals_of(
         **added,
         **dicts,
         "a Match and an attribute read": many["Match.subscription_id"],
-        "match_ids where all match": many["match_ids"],
+        "match_ids if all match": many["match_ids"],
         "match_ids of a few of many": among,
         "a match of a batch as a line of JSON": many["BatchMatches.jsonl"],
         "a match as a CloudEvent": many["messages of the service"],

@@ -1,17 +1,18 @@
-"""Events at a fixed rate against many subscriptions of mixed complexity: how long each waits for its answer.
+"""Events at a fixed rate against many subscriptions of mixed complexity: the time until each has its answer.
 
 ```console
 python -m benchmarks.load [--smoke | --record] [--rate 10000] [--seconds 60]
 ```
 
-Event *n* is due at *n* / rate, whether or not the one before it is done, and its latency is counted from then. Counted from
-when its match began, a pause of 100 ms would be one slow event; here it is 1,000 late ones at 10,000 a second, as the stream's
-consumers see it. *match alone* has the times from when a match began, for comparison.
+Event *n* is due at *n* / rate, even if the previous one is not done, and its latency counts from its due time. For example, a
+pause of 100 ms makes 1,000 events late at 10,000 a second, and the stream's consumers wait for all of them. If the latency
+counted from the beginning of the match, the pause would be one slow event. For comparison, *match only* has the times from the
+beginning of a match.
 
-One thread matches, through `match_ids`. Half of the events name nothing that anybody asked for, as in a stream of which most is
-of no interest. *changes* is how many subscriptions a second thread replaces each second meanwhile, by such as no event matches,
-so the matches stay the same. All events are matched once before, untimed: that pass is checked against the number of matches of
-the case, and the timed one against that pass.
+One thread matches, through `match_ids`. Half of the events have values that no subscription looks for, because most events of a
+stream are of no interest. *changes* is the number of subscriptions that a second thread replaces each second. The new ones match
+no event, so the matches stay the same. All events are first matched once without a clock. That pass must find the case's number
+of matches, and the timed pass must find as many as that pass.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from streamer.sizes import format_percentiles, format_size, format_time
 COUNTRIES: Final = ("DE", "FR", "GB", "ES", "IT", "NL", "PL", "SE", "US", "JP")
 STATES: Final = ("new", "paid", "sent", "returned")
 ABOUT: Final = (
-    "One thread matches, through `match_ids`, with full validation; the latency of an event counts from when it was due. A "
+    "One thread matches, through `match_ids`, with full validation; the latency of an event counts from its due time. A "
     "second thread makes the changes. Events of about 350 bytes, made beforehand; the garbage collector runs as usual."
 )
 
@@ -193,13 +194,13 @@ def measure(case: Case) -> list[tuple[str, str]]:
         played = play(engine.match_ids, given, case.rate, count)
     again, rest = divmod(count, case.events)
     if played.matches != again * case.matches + sum(found[:rest]):
-        raise WrongMatches(f"{case}: {played.matches} matches while it was timed")
+        raise WrongMatches(f"{case}: {played.matches} matches in the timed pass")
     return [
         ("subscriptions", f"{case.subscriptions:,} in {case.collections} collections, added in {format_time(adding)}"),
-        ("asked for", f"{case.rate:,} events/s for {case.seconds:g} s, {case.changes:,} changes/s"),
+        ("planned", f"{case.rate:,} events/s for {case.seconds:g} s, {case.changes:,} changes/s"),
         ("done", f"{count / played.seconds:,.0f} events/s, {changes.made / played.seconds:,.0f} changes/s"),
         ("latency", format_percentiles(percentiles(played.latencies))),
-        ("match alone", format_percentiles(percentiles(played.alone))),
+        ("match only", format_percentiles(percentiles(played.alone))),
         *held(engine, before),
     ]
 
@@ -218,17 +219,17 @@ def held(engine: streamer.Engine, before: streamer.Stats) -> Iterator[tuple[str,
         yield "filters", f"{len(filters)}, fill {min(fills):.1%} to {max(fills):.1%}, {told.rebuilds:,} rebuilds"
         yield "phase 1", f"stopped {no / asked:.1%} of the events; {wrong} false positives of {sampled:,} sampled without a key"
     looked = programs.hits + programs.misses
-    yield "CEL cache", f"{programs.hits / max(looked, 1):.1%} found of {looked:,} looked for, {programs.held:,} kept"
+    yield "CEL cache", f"{programs.hits / max(looked, 1):.1%} hits of {looked:,} lookups, {programs.held:,} programs kept"
     yield "memory", f"{format_size(told.memory_bytes)} of subscriptions, index and filters"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print or record a table for each case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
+    parser.add_argument("--smoke", action="store_true", help="a little data, to check that it runs: ignore the figures")
     parser.add_argument("--record", action="store_true", help="write a dated record")
-    parser.add_argument("--rate", type=int, help="events a second")
-    parser.add_argument("--seconds", type=float, help="how long each case runs")
+    parser.add_argument("--rate", type=int, help="events a second (10,000)")
+    parser.add_argument("--seconds", type=float, help="how long each case runs (60)")
     options = parser.parse_args(arguments)
     began = machine()
     report: list[str] = []

@@ -1,11 +1,11 @@
-"""What subscriptions in CEL cost beside the same ones as filters: an event, and adding them; and how long CEL takes to compile.
+"""The cost of subscriptions in CEL and of the same ones as filters: an event, and adding them; and the time to compile CEL.
 
 ```console
 python -m benchmarks.lowered [--smoke | --record]
 ```
 
-The two engines take turns, round by round, and must find the same; the ratio is the median of those within a round. `plan` has
-to say of each subscription in CEL that the index decides all of it.
+The two engines take turns, round by round, and must find the same matches. The ratio is the median of the ratios of the rounds.
+The benchmark fails unless `plan` shows for each subscription in CEL that the index decides all of it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from streamer.model import Limits
 
 ROUNDS = 15
 SUBSCRIPTIONS, EVENTS = 100_000, 2_000
-ABOUT = (
-    "Best of the rounds for each engine; the ratio is the median of those within a round. From Python, `match_ids`, one thread."
-)
+ABOUT = "Best of the rounds for each engine; the ratio is the median of the rounds' ratios. From Python, `match_ids`, one thread."
 
 
 def as_filters(n: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a benchmark is, and how one is run."""
+"""The definition of a benchmark, and the code that runs one."""
 
 from __future__ import annotations
 

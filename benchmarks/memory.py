@@ -1,15 +1,19 @@
-"""What a subscription costs in memory as the system sees it (RSS), and how quickly many are loaded.
+"""The memory of a subscription as the system counts it (RSS), and the time to load many.
 
 ```console
 python -m benchmarks.memory [--smoke | --record] [--count 250000] [KIND...]
 ```
 
-Each kind is loaded from a file of JSON lines, in a process of its own. *resident* is what the process has more than before, by
-subscription; *peak* is the most that it had while it loaded; *told* is what `Engine.stats` says, and *share* that of what is
-resident. *after half* is what is resident when half of them were removed one by one and the engine was left alone for two
-seconds, by subscription that was loaded. *p50* and *p99* are of `match_ids`, over events of which each wants one subscription of
-its collection, when all are loaded. The last row has four times as many of all kinds: what an engine takes however few it holds
-weighs less there.
+Each kind is loaded from a file of JSON lines, in a process of its own. All bytes are by subscription:
+
+- *resident* is the growth of the process; *peak* is its largest growth during loading;
+- *stats* is the memory that `Engine.stats` reports, and *share* its share of *resident*;
+- *after half* is the growth that remains two seconds after half of the subscriptions were removed one by one, divided by all
+  loaded subscriptions;
+- *p50* and *p99* are times of `match_ids` with all subscriptions loaded, over events that each match one subscription of their
+  collection.
+
+The last row has four times as many subscriptions, of all kinds. The constant memory of an engine matters less there.
 """
 
 from __future__ import annotations
@@ -35,9 +39,9 @@ COLLECTIONS: Final = 50
 COUNT: Final = 250_000
 #: Events that are timed, each the fastest of so many rounds.
 EVENTS, ROUNDS = 2_000, 5
-#: What is told should be so near to what is resident; what is not is marked `!`.
+#: The least share of the resident memory that `Engine.stats` should report; a smaller one is marked `!`.
 TOLD: Final = 0.1
-ABOUT: Final = "Loaded by `add_jsonl` from a file; ids, sources and gateways are held. Linux, RSS from /proc."
+ABOUT: Final = "Loaded by `add_jsonl` from a file, with ids, sources and gateways. Linux, RSS from /proc."
 
 
 def subscription(kind: str, number: int) -> dict[str, Any]:
@@ -144,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if tuple(options.kinds) == KINDS:
         rows.append((f"all four, {4 * count:,}", "all four", 4 * count))
     report = [
-        f"| {count:,} of a kind, {COLLECTIONS} collections, bytes each | JSON | load/s | resident | peak | told | share "
+        f"| {count:,} of a kind, {COLLECTIONS} collections, bytes each | JSON | load/s | resident | peak | stats | share "
         "| after half | p50 µs | p99 µs |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]

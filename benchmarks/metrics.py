@@ -1,13 +1,13 @@
-"""What counting costs an event: the same events with counting on and off, in interleaved pairs.
+"""The cost of counting: the same events with counting on and off, in interleaved pairs.
 
 ```console
 python -m benchmarks.metrics [--smoke | --record]
 ```
 
-A pair is one round over the same events with counting and one without, in slices that take turns, so that what the machine does
-besides falls on both; measured is processor time. Its ratio is what counting costs. The report is the median of the pairs, with
-the interval that holds it in 95 % of the cases (the order statistics of a binomial distribution, which assumes nothing of how
-times are spread).
+A pair is one round over the same events with counting and one without, in slices that take turns, so that other programs slow
+both down. The figure is processor time, and its ratio is the cost of counting. The report has the median of the pairs, with the
+interval that contains it in 95 % of the cases (the order statistics of a binomial distribution, which need no assumption about
+the distribution of the times).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAIRS = 20
 #: Events that are matched before the other of a pair has its turn.
 SLICE = 250
 SUBSCRIPTIONS, EVENTS = 20_000, 20_000
-ABOUT = "Processor time, in pairs that take turns; in brackets the interval that holds the median in 95 % of the cases."
+ABOUT = "Processor time, in pairs that take turns; in brackets the interval that contains the median in 95 % of the cases."
 #: What the median may be at most.
 MOST = 1.03
 #: Of 20 sorted pairs, the 6th and the 15th hold the median in 95.9 % of the cases.
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 ratios = compare(engine, way, given, events if wanted else 0)
                 middle = median(ratios)
                 verdict = "" if smoke else f"  {'within' if middle <= MOST else 'ABOVE'} {MOST}"
-                kind = "each matches one" if wanted else "nothing matches"
+                kind = "each matches one" if wanted else "none matches"
                 tell(f"{name:<12} {kind:<17} {middle:.3f}  [{ratios[LOW]:.3f}, {ratios[HIGH]:.3f}]{verdict}")
 
 

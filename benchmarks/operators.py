@@ -43,7 +43,8 @@ SLACK: Final = 16
 SECONDS, PASSES = 0.06, 5
 ABOUT: Final = (
     "`match_count` from Python, the event as bytes: µs of the thread's processor time for an event, its reading included, in the "
-    "best pass. `looked at`: what the index left to look at for the event that matches none, at the largest size."
+    "best pass. `looked at`: the alternatives that the engine "
+    "examines after the index for the event that matches none, at the largest size."
 )
 #: The way that all others are compared with.
 PLAIN: Final = "filter `==`, text"
@@ -431,7 +432,7 @@ def check(way: Way, small: Cost, large: Cost) -> None:
     """
     grows = large.looked_at > small.looked_at + SLACK
     if grows != (way.name in KNOWN):
-        advice = "grows: index it, or add it to KNOWN" if grows else "grows no longer: take it off KNOWN"
+        advice = "grows: index it, or add it to KNOWN" if grows else "no longer grows: take it off KNOWN"
         raise WrongMatches(f"{way.name}: {small.looked_at:,} looked at, then {large.looked_at:,}. It {advice}")
 
 

@@ -7,11 +7,11 @@ python -m benchmarks.python_peers [--smoke] [--record] [--rounds 5] [--peers NAM
 
 A rule is one that a user of the demo would write: a plane, a late flight, a route, a family of tail numbers. Each peer gets it
 in its own words. A call takes the texts of whole change events and returns the ids of the rules that each event matches, so a
-peer's time includes reading the JSON. Peers of single events take one event at a time, and peers of columns all events of the
+peer's time includes reading the JSON. Peers of single events match one event at a time, and peers of columns all events of the
 pass at once. Every peer must find the ids that the loop of lambdas finds, which is a direct evaluation.
 
-The peers take turns, round by round. The figure is core time of all threads, of the fastest whole pass. A peer that would take
-longer than half a minute to load its rules or for a pass has no figure at that size.
+The peers take turns, round by round. The figure is core time of all threads, of the fastest whole pass. A peer that needs more
+than half a minute to load its rules or for a pass has no figure at that size.
 """
 
 from __future__ import annotations
@@ -501,7 +501,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line, measure, print, record."""
     parser = parser_for(__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"turns of each peer ({ROUNDS})")
-    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS), help="only these, beside Streamer")
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS), help="only these, and Streamer")
     options = parser.parse_args(arguments)
     began = machine()
     sizes, count, rounds = (SMOKE, SMOKE_EVENTS, 1) if options.smoke else (MATCHES, EVENTS, options.rounds)

@@ -1,19 +1,19 @@
-"""What an event of real shape costs from Python, against 100,000 subscriptions of mixed kinds.
+"""The cost of an event of real shape from Python, against 100,000 subscriptions of mixed kinds.
 
 ```console
 python -m benchmarks.real [--smoke | --record] [--beside CHECKOUT]
 ```
 
-Three sets: the flights of `make demo`, each as it is scheduled and as it left, with the subscriptions of the demo; rows of a shop
-as Debezium tells of them; public events of GitHub of 5 kB (`shapes.py`). Every figure is of one thread, in a process of its own,
-and of an event the fastest of several rounds; p50 and p99 are over the events.
+There are three sets: the flights of `make demo`, each as it is scheduled and as it left, with the subscriptions of the demo; rows
+of a shop as Debezium sends them; public events of GitHub of 5 kB (`shapes.py`). Every figure is of one thread, in a process of
+its own, and of the fastest of several rounds for each event; p50 and p99 are over the events.
 
-The subscriptions of each kind are also held alone. *parts* is what they take together: an event's fixed cost, which is that of
-an engine whose one subscription wants nothing, and for each kind what it adds to that. *whole* over *parts* tells what it costs
-that they are held together.
+The subscriptions of each kind are also measured in an engine of their own. *parts* is the sum of these times: an event's fixed
+cost, measured with an engine whose only subscription matches no event, and for each kind the time that it adds. *whole over
+parts* is the additional cost of all kinds in one engine.
 
-`--beside` names another checkout of Streamer whose core is built, an older one say. Both match by turns, round by round, with
-this interpreter; the ratio is the median of those within a round: below 1, this one is faster.
+`--beside` names another checkout of Streamer whose core is built, for example an older one. Both match by turns, round by round,
+with this interpreter. The ratio is the median of the ratios of the rounds: below 1, this checkout is faster.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from examples.flights.__main__ import HAND_WRITTEN
 ROOT: Final = Path(__file__).parents[1]
 COUNT, EVENTS, ROUNDS, TURNS = 100_000, 1_000, 5, 6
 ALL: Final = "all"
-ABOUT: Final = "Each figure is of an event the fastest of its rounds; p50 and p99 over the events. One thread."
+ABOUT: Final = "An event counts with its fastest round; p50 and p99 are over the events. One thread."
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def table(given: Set, checkouts: Sequence[Path], rounds: int, turns: int) -> Ite
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print or record the tables."""
     parser = parser_for(__doc__)
-    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout, to be measured by turns with this one")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout, which takes turns with this one")
     options = parser.parse_args(arguments)
     checkouts, began = [ROOT, *([options.beside.resolve()] if options.beside else [])], machine()
     # The reference judges each subscription in Python.

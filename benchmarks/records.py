@@ -1,4 +1,4 @@
-"""Dated records of what was measured: the script writes them, so that no figure is typed by hand."""
+"""Dated records of measurements: a script writes them, so that all figures are generated."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def parser_for(manual: str | None) -> argparse.ArgumentParser:
     """Return what reads a command of `[--smoke | --record]`, to which a benchmark may add more."""
     parser = argparse.ArgumentParser(description=manual, formatter_class=argparse.RawDescriptionHelpFormatter)
     one = parser.add_mutually_exclusive_group()
-    one.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
+    one.add_argument("--smoke", action="store_true", help="a little data, to check that it runs: ignore the figures")
     one.add_argument("--record", action="store_true", help="write a dated record")
     return parser
 

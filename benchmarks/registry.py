@@ -1,10 +1,10 @@
-"""Debezium's orders in Avro, decoded to events: records a second of one core, beside the same records in JSON.
+"""Debezium's orders in Avro, decoded to events: records a second of one core, compared with the same records in JSON.
 
 ```console
 python -m benchmarks.registry
 ```
 
-It shows what the service does to a record before it is matched: find the schema, read Avro, make the event and write it.
+It shows the work of the service on a record before it is matched: find the schema, read Avro, make the event and write it.
 The goal is 20,000 records a second.
 """
 

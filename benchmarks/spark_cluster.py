@@ -1,7 +1,7 @@
 """A standalone cluster of Spark on this machine: a master and two workers of one core, in processes of their own.
 
-The workers are on 127.0.0.2 and 127.0.0.3, since Spark takes a host for a machine: it keeps files once a host, and runs no copy
-of a task on the host on which the task runs. They are hosts on Linux alone.
+The workers are on 127.0.0.2 and 127.0.0.3, because Spark considers each host a machine: it stores files once a host, and runs no
+copy of a task on the host on which the task runs. Only Linux has these hosts.
 """
 
 from __future__ import annotations

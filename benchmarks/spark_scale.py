@@ -1,14 +1,14 @@
-"""How a job grows: the formulas of docs/spark.md beside what Spark measured as sizes double, and what they say of 10^9 events.
+"""The growth of a job: formulas of docs/spark.md next to Spark's measurements as sizes double, and a prediction for 10^9 events.
 
     python -m benchmarks.spark_scale [--smoke | --large] [--data FOLDER [--only-data]] [--record]
 
 Both strategies run on `local[2]` and on a standalone cluster of two workers in processes of their own. `--large` ends with 10^7
 events and 10^5 subscriptions, which takes 6 GB on the disk and a quarter of an hour; with `--data` they are made once.
 
-Rows, bytes and tasks are Spark's own metrics, not times: what else the machine does changes none of them. The shuffle is not
-compressed here, so that its bytes can be told beforehand. Memory is the largest resident set of a Python worker beyond one that
-has only imported Streamer. Events a second are of the whole call, what it looks through beforehand included; what is predicted
-is that they stay as they were at half the size. All formulas must hold within a fifth, chance in rows aside.
+Rows, bytes and tasks are Spark's own metrics, not times, so other programs do not change them. The shuffle is uncompressed here,
+so that its bytes can be predicted. Memory is the largest resident set of a Python worker beyond one that has only imported
+Streamer. Events a second are of the whole call, including its pass over the events beforehand; the prediction is that they stay
+as they were at half the size. All formulas must be right within a fifth, except for chance in rows.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def _carried(spark: SparkSession, ending: str) -> int:
 
 
 def wrong(size: Size, predicted: Figures, took: Figures) -> Iterator[str]:
-    """Yield what was more than a fifth off; chance moves rows a little."""
+    """Yield the predictions that are more than a fifth off; chance moves rows a little."""
     slack = 3 * math.sqrt(size.events * 0.1)
     allowed = {
         "broadcast_bytes": 1000.0 * size.collections if size.subscriptions < 10_000 else 0.0,
@@ -347,19 +347,19 @@ def line(size: Size, strategy: str, place: str, kind: str, figures: Figures) -> 
 
 ABOUT: Final = (
     "Predicted and measured in turn, on `local[2]` and on a standalone cluster of two workers of one core; an uncompressed "
-    "shuffle, text files of a million events at most, one event in ten wanted by one subscription, half of all in one collection."
+    "shuffle, text files of a million events at most, one event in ten matches one subscription, half of all in one collection."
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the sizes, and print what was predicted and what was measured."""
+    """Run the sizes, and print predictions and measurements."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_scale", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--smoke", action="store_true", help="a few hundred events")
     which.add_argument("--large", action="store_true", help="up to 10^7 events")
-    parser.add_argument("--data", type=Path, help="keep here what is made, and take what is here already")
-    parser.add_argument("--only-data", action="store_true", help="make it, and measure nothing")
+    parser.add_argument("--data", type=Path, help="the folder for the made data; data that is already there is used")
+    parser.add_argument("--only-data", action="store_true", help="make the data, and measure no job")
     parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-spark-scale.md")
     options = parser.parse_args(arguments)
     began = machine()
@@ -375,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for shown in run(data, Path(scratch), failed, timed=not options.smoke):
             print(shown, flush=True)
             lines.append(shown)
-    lines += ["", *(failed or ["Every formula held within a fifth."])]
+    lines += ["", *(failed or ["Every formula is right within a fifth."])]
     print(*lines[-1 - len(failed) :], sep="\n")
     if options.record:
         print(Record("spark-scale", began, ABOUT).write(lines))

@@ -1,16 +1,16 @@
-"""What the service adds at a steady rate, a third of its goals: time for each match, and memory over minutes.
+"""The time and memory of the service at a steady rate, a third of its goals: time for each match, and memory over minutes.
 
 ```console
 python -m benchmarks.steady [--smoke | --record] [--seconds 120]
 ```
 
-A process appends events to a file when they are due, whether those before them were delivered or not: who is late once makes no
-other one look early. The service runs whole, follows that file, and writes what matches to another file, or posts it in batches.
-Who reads that is a process of its own. A match's time is from when its event was due until it is read there. The process that
-writes, the one that reads and the service share the machine.
+A process appends events to a file when they are due, even if the earlier ones were not delivered, so that a delay counts for
+every event that waits. The whole service runs, follows that file, and writes the matches to another file, or posts them in
+batches. The reader of the matches is a process of its own. A match's time is from the due time of its event until it is read.
+The writer, the reader and the service share the machine.
 
-Memory is what the service's process holds (RSS). It is flat where its median in the last quarter of the time is at most a tenth
-above that in the second; the first one fills caches and queues.
+Memory is that of the service's process (RSS). It is flat if its median in the last quarter of the time is at most a tenth above
+that in the second; the first quarter fills caches and queues.
 """
 
 from __future__ import annotations
@@ -193,9 +193,9 @@ def measure(work: Work, seconds: float) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="a little of it")
+    parser.add_argument("--smoke", action="store_true", help="a little data, to check that it runs: ignore the figures")
     parser.add_argument("--record", action="store_true", help="write a dated record")
-    parser.add_argument("--seconds", type=float, default=120, help="how long each runs")
+    parser.add_argument("--seconds", type=float, default=120, help="how long each work runs (120)")
     options = parser.parse_args(arguments)
     rows = [HEADER]
     print(HEADER)

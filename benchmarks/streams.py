@@ -1,14 +1,15 @@
-"""What streams of matches cost: a service that a thousand clients read, as server-sent events.
+"""The cost of streams of matches: a service that a thousand clients read, as server-sent events.
 
 ```console
 python -m benchmarks.streams [--smoke | --record]
 ```
 
-The service runs whole, with its API: it reads a file, matches, commits each match to a history, and sends it to the clients of
-that. They are in a process of their own, on the same machine, and count what comes. In one work each has a gateway of its own; in
-another some have one together; in the last all have one. The clock runs from when the events are there until each client has all
-that it must have. Added time is that of each message at a third of the goal, from when its event was due until a client has it.
-Events are written when they are due, whether those before them have come or not: who is late once makes no other one look early.
+The whole service runs, with its API: it reads a file, matches, commits each match to a history, and sends it to the history's
+clients. They are in a process of their own, on the same machine, and count the messages. In one work each client has a gateway
+of its own, in another ten clients share a gateway, and in the last all share one. The clock runs from the moment when the
+events are written until each client has all its messages. Then events are written at a third of the goal, when they are due,
+even if the earlier ones have not arrived, so that a delay counts for every event that waits. Added time is the time from the
+due time of an event until a client has its message.
 """
 
 from __future__ import annotations
@@ -212,14 +213,14 @@ def until(is_so: Any) -> None:
     deadline = time.monotonic() + 300
     while not is_so():
         if time.monotonic() > deadline:
-            raise WrongMatches("nothing more came within 300 s")
+            raise WrongMatches("timeout: no progress within 300 s")
         time.sleep(0.005)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="a little of it")
+    parser.add_argument("--smoke", action="store_true", help="a little data, to check that it runs: ignore the figures")
     parser.add_argument("--record", action="store_true", help="write a dated record")
     options = parser.parse_args(arguments)
     more_files()

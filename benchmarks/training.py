@@ -1,8 +1,9 @@
-"""What a build of the core is trained on: `python -m benchmarks.training`.
+"""The training run of a build of the core: `python -m benchmarks.training`.
 
-A compiler that has counted what ran lays out and inlines the core by that; see `tests/tools/trained.py`. What runs here is what
-users do most: subscriptions of mixed kinds and single ones, loaded, removed and written to a snapshot, and events of real shape
-matched in each way, checked in full and lazily. It is none of what `benchmarks.peers` matches, which shall tell what others gain.
+A compiler that has counted the executed code lays out and inlines the core accordingly; see `tests/tools/trained.py`. This runs
+the most frequent work of users: subscriptions of mixed kinds and single ones, loaded, removed and written to a snapshot, and
+events of real shape matched in each way, checked in full and lazily. It shares no event with `benchmarks.peers`, so that the
+peers measure the gain for other workloads.
 """
 
 from __future__ import annotations

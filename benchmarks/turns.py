@@ -1,6 +1,6 @@
-"""A process that holds subscriptions and matches events when told: several of them, of several checkouts, take turns.
+"""A process that has subscriptions and matches events on command: several of them, of several checkouts, take turns.
 
-Run as a program it is the process; it needs nothing but `streamer`, so that checkouts which do not have this file can run it.
+Run as a program it is the process. It needs only `streamer`, so that checkouts without this file can run it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Streamer beside the public matchers of JSON events: same events, same patterns, one and the same run.
+"""Streamer next to the public matchers of JSON events: same events, same patterns, one and the same run.
 
-    python -m benchmarks.peers --build            # what is needed: cargo, mvn and a JDK, go
+    python -m benchmarks.peers --build            # builds the drivers; needs cargo, mvn and a JDK, go
     python -m benchmarks.peers W1 W3 --rounds 3
     python -m benchmarks.peers --record           # every workload; writes records/<date>-peers.md
     python -m benchmarks.peers --sizes --record   # some at growing numbers of patterns; writes records/<date>-peers-sizes.md
     python -m benchmarks.peers --lists --record   # those on lists, for Streamer also as filters and CEL; <date>-peers-lists.md
 
-The drivers take turns on one core, round by round; each gives its fastest whole pass, in core time. A driver that finds
-other matches than Streamer is reported, and so is a workload on which a peer is faster.
+The drivers take turns on one core, round by round. The figure is the fastest whole pass of each, in core time. The output reports
+a driver that finds other matches than Streamer, and a workload on which a peer is faster.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ STREAMER: Final = ("streamer", "streamer-lazy", "streamer-py")
 PEERS: Final = ("event-ruler", "quamina-rs", "a-tree", "quamina-go")
 VERSIONS: Final = "event-ruler 2.1.0, quamina (Rust) 0.7.0, a-tree 0.6.1 reading by sonic-rs 0.5.10"
 HELD: Final = (
-    "What is resident beyond the files that were read, once the patterns are in and one event was matched; of Event Ruler what "
-    "its heap holds after a collection."
+    "Resident memory beyond the files that were read, after all patterns were loaded and one event was matched; for Event Ruler "
+    "the size of its heap after a collection."
 )
 #: Differences between the peers that are explained: what Streamer finds is what the direct evaluation finds.
 EXPLAINED: Final = {
@@ -291,8 +291,8 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=[*STREAMER, *PEERS], choices=[*STREAMER, *PEERS])
     parser.add_argument("--rounds", type=int, default=3, help="turns of each driver (3); slow ones take one")
     parser.add_argument("--seconds", type=float, default=1.0, help="core seconds that a driver measures in a turn (1)")
-    parser.add_argument("--cut", type=float, default=10.0, help="cut a first pass after so many core seconds (10)")
-    parser.add_argument("--timeout", type=float, default=300.0, help="give a driver up after so many seconds (300)")
+    parser.add_argument("--cut", type=float, default=10.0, help="cut a first pass after this number of core seconds (10)")
+    parser.add_argument("--timeout", type=float, default=300.0, help="stop a driver after this number of seconds (300)")
     parser.add_argument("--core", type=int, default=0, help="the core that drivers are pinned to (0)")
     parser.add_argument("--smoke", action="store_true", help="a little data, once, and every driver that is built")
     parser.add_argument("--sizes", action="store_true", help=f"these workloads: {' '.join(SIZES)}")
@@ -323,7 +323,7 @@ def main() -> None:
     print("\n".join([*lines, "", *memory, "", *notes]))
     if options.record:
         name = "peers-sizes" if options.sizes else "peers-lists" if options.lists else "peers"
-        record = Record(name, began, f"Peers: {VERSIONS}; the Go quamina where its module can be had.")
+        record = Record(name, began, f"Peers: {VERSIONS}; the Go quamina if its module can be installed.")
         print(
             record.write(
                 [

@@ -1,4 +1,4 @@
-"""A slow, direct evaluation of the workloads' patterns, which knows nothing of Streamer: what every matcher must find."""
+"""A slow, direct evaluation of the workloads' patterns, independent of Streamer: every matcher must find its matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workloads that Streamer is compared on: events and patterns drawn by seeded generators, the same everywhere.
+"""The workloads of the comparison with other engines: events and patterns of seeded generators, the same on every machine.
 
 Five kinds of events, and for each the sets of patterns that are matched against them:
 
@@ -11,13 +11,13 @@ Five kinds of events, and for each the sets of patterns that are matched against
     apps (about 130 bytes)                 W10 100,000 of six conditions, which ten each share: a wildcard, two equalities, two
                                            tags of a list, an anything-but, either of two; hypermatch's own benchmark ·
                                            W10n without the wildcard, with which Event Ruler loads no 100,000
-    orders (about 900 bytes)               W12 100,000 on the objects of a list: their skus, quantities, options, alone, together
-                                           and with a tag or a country
+    orders (about 900 bytes)               W12 100,000 on the objects of a list: their skus, quantities, options, one by one,
+                                           together, and with a tag or a country
 
-W9f, W10f, W10nf are the same as filters, W9c, W10c, W10nc, W12c as CEL: Streamer's alone. In patterns a list of two tags means
-either of them, in filters and CEL of W10 both are wanted, and each event has both.
+W9f, W10f, W10nf are the same as filters, W9c, W10c, W10nc, W12c as CEL, for Streamer only. In patterns a list of two tags means
+either of them. The filters and CEL of W10 require both, and each event has both.
 
-In W5* nearly every pattern has one selective clause (a user id, a prefix, a range that holds 0.01 to 2 % of the amounts);
+In W5* nearly every pattern has one selective clause (a user id, a prefix, a range of 0.01 to 2 % of the amounts);
 1 in 500 does not.
 """
 
