@@ -88,7 +88,7 @@ class Measure:
 
 
 TIME: Final = Measure(duration, "an event")
-MEMORY: Final = Measure(amount, "held")
+MEMORY: Final = Measure(amount, "of memory")
 
 
 def chart(series: Mapping[str, Sequence[Point]], about: str, measure: Measure = TIME) -> str:
@@ -176,7 +176,7 @@ def beside_peers(record: Path) -> Iterator[str]:
             yield from ("", f"### {title}", "", placed(chart(series, told)), "", *figures(series))
         if series := by_size(record, HELD, workload):
             told = f"Memory over the number of subscriptions, {workload}: {title}"
-            yield from ("", "Memory held for them:", "", placed(chart(series, told, MEMORY)), "", *figures(series, MEMORY))
+            yield from ("", "Memory of these patterns:", "", placed(chart(series, told, MEMORY)), "", *figures(series, MEMORY))
 
 
 def placed(svg: str) -> str:
@@ -233,24 +233,25 @@ def page() -> str:
     lines = [
         "# What does an event cost?",
         "",
-        "The charts are drawn from the newest [records](README.md) of the benchmarks. Each record says machine and versions.",
-        "Both axes are logarithmic. A line that stays level costs the same however many subscriptions there are.",
+        "You can compare the cost of an event with few and many subscriptions: if a line is level, the cost is constant.",
+        "Both axes are logarithmic. The charts are drawn from the newest [records of the benchmarks](README.md), which also name",
+        "machine and versions.",
     ]
     if peers := newest("peers-sizes"):
-        lines += ["", "## Beside its peers", ""]
-        lines += ["Time of one core for an event, its JSON included, against more and more patterns, by turns in one run."]
-        lines += ["A peer's line ends where it takes no more patterns, or takes minutes to take them."]
-        lines += [f"[The record](records/{peers.name}) says which, and how busy the machine was."]
+        lines += ["", "## Next to other engines", ""]
+        lines += ["The time of one core for an event, its JSON included, with growing numbers of patterns, by turns in one run."]
+        lines += ["A line that ends early belongs to an engine that accepts no more patterns, or takes minutes to load them."]
+        lines += [f"[The record](records/{peers.name}) has the reasons, and the load of the machine."]
         lines += beside_peers(peers)
     if python := newest("python-peers"):
         series = beside_python(python)
-        lines += ["", "## From Python", ""]
-        lines += ["The same rules on the demo's flights, in what you could install instead, bytes in and ids out:"]
-        lines += [f"[the record](records/{python.name}). A line ends where loading the rules or matching takes minutes."]
+        lines += ["", "## Next to Python packages", ""]
+        lines += ["The same rules on the demo's flights, in the packages that you could install instead, bytes in and ids out:"]
+        lines += [f"[the record](records/{python.name}). A line ends early if loading the rules or matching takes minutes."]
         lines += ["", placed(chart(series, RULES)), "", *figures(series)]
     if core := newest("core"):
-        lines += ["", "## By itself", ""]
-        lines += ["The native core, with sets of subscriptions of which an event matches more or fewer at the largest size:"]
-        lines += [f"the median of [the record](records/{core.name})."]
+        lines += ["", "## The native core", ""]
+        lines += ["The native core with sets of subscriptions, of which an event matches more or fewer at the largest size;"]
+        lines += [f"the figures are medians of [the record](records/{core.name})."]
         lines += alone(core)
     return "\n".join(lines) + "\n"

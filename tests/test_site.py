@@ -125,7 +125,7 @@ def test_a_chart_of_memory_leaves_out_what_was_not_measured(tmp_path: Path) -> N
     lines = "\n".join(charts.beside_peers(record)).replace("\N{NO-BREAK SPACE}", " ")
     # Less than a megabyte is noise, of which there is no line.
     assert "| 10 | 2.5 MB |\n| 10,000 | 1.2 GB |" in lines
-    assert "streamer: 1.2 GB held, 10,000 subscriptions" in lines
+    assert "streamer: 1.2 GB of memory, 10,000 subscriptions" in lines
 
 
 def test_a_chart_of_rules_ends_a_line_where_a_peer_was_not_measured(tmp_path: Path) -> None:
