@@ -2,9 +2,9 @@
 
 - `streamer.schema.json`, the JSON Schema for editors, from the models of the configuration;
 - the tables of fields in `configuration.md`, between two comments;
-- the tables of goals and of ways of asking in `performance.md`, from the newest records;
-- the charts in `assets/`, from the newest records; as PNG, too, where Chromium is here;
-- the docstrings of `streamer/_native.pyi`, from the native core where it is built. Types stand in the stub alone, and stubtest
+- the tables of goals and of kinds of conditions in `performance.md`, from the newest records;
+- the charts in `assets/`, from the newest records; also as PNG if Chromium is installed;
+- the docstrings of `streamer/_native.pyi`, from the native core if it is built. The types are only in the stub, and stubtest
   compares its names and signatures with the core.
 """
 
