@@ -7,16 +7,16 @@
 //!   state after 4 bytes h(state, "cd")    ── looked up: "abcd"
 //! ```
 //!
-//! The text is hashed once, in pieces that end where some operand ends, and the state is looked up at each such place.
-//! Suffixes are the same from the other end; the pieces are read forward.
+//! The text is hashed once, in pieces that end at the length of some operand, and the state is looked up after each
+//! piece. Suffixes work the same way from the other end; the pieces are read forward.
 //!
 //! Invariant: the state for a length depends on the bytes and on the lengths of this structure, which never change.
 //!
 //! Cost: one pass over the text up to the longest operand, and one lookup for each distinct length, however many operands
 //! there are. A hit is compared byte by byte. About 21 bytes an operand and its text.
 //!
-//! Rejected: a trie (a cache miss a byte); hashing each prefix from the start (quadratic where there are operands of
-//! every length, which a hostile user can see to).
+//! Rejected: a trie (a cache miss a byte); hashing each prefix from the start (quadratic if there are operands of every
+//! length, which a hostile user can arrange).
 
 use crate::automaton::table::Table;
 use crate::map::{Array, Packed};
@@ -136,7 +136,7 @@ impl<const AT_END: bool> Affixes<AT_END> {
         visit(&mut self.ids);
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         self.texts.bytes() + self.groups.bytes() + self.ids.bytes() + self.lengths.bytes() + self.table.bytes()
     }

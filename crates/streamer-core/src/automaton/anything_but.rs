@@ -43,7 +43,7 @@ impl AnythingBut {
         AnythingBut { table: Table::new(&entries), ids: ids.into(), names, seed }
     }
 
-    /// Hand the ids of all sets that do not hold *value* to *hit*, each once.
+    /// Pass the ids of all sets that do not contain *value* to *hit*, each once.
     pub fn query(&self, value: ScalarRef<'_>, mut hit: impl FnMut(&[u32])) {
         let named = self.table.find(value.hash(&self.seed), |at| self.names[at as usize].0 == value);
         let mut start = 0;
@@ -58,7 +58,7 @@ impl AnythingBut {
         }
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         let names = self.names.iter().map(|(name, positions)| {
             let text = if let Scalar::String(text) = name { text.len() } else { 0 };

@@ -1,4 +1,4 @@
-//! Which nets hold an address? One lookup for each distinct length of net.
+//! Which nets contain an address? One lookup for each distinct length of net.
 //!
 //! ```text
 //!   nets  10.0.0.0/8  10.1.0.0/16  2001:db8::/32
@@ -80,7 +80,8 @@ impl Nets {
         Nets { v4: lengths(false), v6: lengths(true), table: Table::new(&entries), groups, seed }
     }
 
-    /// Hand the ids of all nets that hold the address *text* to *hit*, each once; none where it is no address.
+    /// Pass the ids of all nets that contain the address *text* to *hit*, each once. A text that is not an address is
+    /// in no net.
     pub fn query(&self, text: &str, mut hit: impl FnMut(&[u32])) {
         let Some(address) = parse_address(text) else {
             return;

@@ -6,14 +6,14 @@
 //!   report    the nearest state down the fail chain that ends a literal:  she ──► he ──► none
 //! ```
 //!
-//! Invariant: a state's `report` chain lists every literal that ends where the state is reached. A chain whose head was
-//! seen before in this text is not walked again.
+//! Invariant: a state's `report` chain lists every literal that ends when the state is reached. A chain is not walked
+//! again if its head was already reported for this text.
 //!
 //! Cost: for a text of n bytes O(n) steps and at most one report for each state that ends a literal, also for literals
 //! like `a`, `aa`, `aaa`, ... on a text of `a`s. 12 bytes a state and 5 a transition; the first byte goes through a table.
 //!
-//! Rejected: the crate `aho-corasick`, whose states list all literals that end there: k nested literals make k²/2 entries
-//! to hold and to report, which a hostile user can see to. One DFA over whole wildcard patterns: it explodes.
+//! Rejected: the crate `aho-corasick`, whose states list all literals that end there: k nested literals make k²/2
+//! entries to store and to report, which a hostile user can arrange. One DFA over whole wildcard patterns: it explodes.
 
 use std::collections::VecDeque;
 
@@ -152,7 +152,7 @@ impl Literals {
         seen.clear();
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         self.states.len() * size_of::<State>() + self.bytes.len() * 5 + 1024
     }

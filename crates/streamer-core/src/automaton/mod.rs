@@ -1,8 +1,8 @@
-//! Which patterns and topics match exactly? Automata over one value, each usable alone.
+//! Which patterns and topics match exactly? Automata over one value, each usable by itself.
 //!
-//! Each takes its operands with a `u32` for each, is built once, never changes, and hands the `u32`s of what matches to a
-//! closure, a slice at a time. A matcher that answers from one value knows nothing of paths, events or subscriptions;
-//! [`crate::engine`] joins them into an index.
+//! Each automaton gets its operands with a `u32` for each, is built once and never changes. It passes the `u32`s of the
+//! operands that match to a closure, a slice at a time. A matcher of one value does not depend on paths, events or
+//! subscriptions; [`crate::engine`] joins them into an index.
 
 pub mod affixes;
 pub mod anything_but;

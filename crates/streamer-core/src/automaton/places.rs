@@ -11,7 +11,8 @@
 //! Cost: a word of a run is looked for at 64 places at once. So it is at most a step for each word of the pattern, times each
 //! 64 words of the key. That is what the pattern is charged (semantics.md 6.9). `#.a.#.a…` takes a step a word.
 //!
-//! Rejected: the states of the pattern as bits (Shift-And), which costs as many steps, and masks for each pattern besides.
+//! Rejected: the states of the pattern as bits (Shift-And), which costs as many steps and also needs masks for each
+//! pattern.
 
 use crate::automaton::refused::RefusedSearches;
 use crate::subscriptions::topics::{MAX_WORDS, TopicDialect, TopicPattern, TopicWord, words};
@@ -32,7 +33,7 @@ thread_local! {
     static REFUSED: RefusedSearches = const { RefusedSearches::none() };
 }
 
-/// Begin with another event, and say what of the last one was refused: how many patterns, and the last in words.
+/// Start a new event. Return how many patterns were refused for the last event, and a text about the last of them.
 #[inline]
 pub fn take_refused() -> Option<(u32, String)> {
     SPENT.set(0);
@@ -54,7 +55,8 @@ pub(super) fn may_look(pattern: usize, key: usize) -> bool {
     may
 }
 
-/// Count *patterns* that the budget does not allow, one of them of so many words, on a key of so many.
+/// Count *patterns* that the budget does not allow. *pattern* is the number of words of one of them, *key* that of the
+/// key.
 #[cold]
 pub(super) fn refuse(patterns: u32, pattern: usize, key: usize) {
     let units = units(pattern, key);
@@ -138,9 +140,9 @@ pub fn topic_matches<'a>(dialect: TopicDialect, pattern: impl Iterator<Item = Sy
 #[derive(Debug, Default)]
 pub struct Places {
     words: usize,
-    /// Of each word's bits, and one that is 0, which is read with the last.
+    /// The number of 64-bit blocks of each word. The last one is zero, and is read with the one before it.
     blocks: usize,
-    /// Where the bits of each word begin; those of a word that the key does not have at 0, where none is set.
+    /// The start of the bits of each word. A word that the key does not have starts at 0, and has no bit set.
     begins: Vec<u32>,
     bits: Vec<u64>,
     /// The words that have bits.

@@ -1,4 +1,4 @@
-//! Which ranges hold a value? Numbers and strings, one-sided and two-sided, in one structure.
+//! Which ranges contain a value? Numbers and strings, one-sided and two-sided, in one structure.
 //!
 //! ```text
 //!   cuts, sorted        c0     c1     c2     c3     c4          value v: rank r = how many cuts are <= v
@@ -8,13 +8,13 @@
 //!   c1 <= x < c2              ├───┼──┤                         both
 //! ```
 //!
-//! A bound becomes a *cut*: a place between two values. `> 5` starts at the cut just after 5, `<= 5` ends there. So every
-//! range is half-open, and after one binary search all else is arithmetic on ranks (u32), whatever the values are.
+//! A bound becomes a *cut*: a place between two values. `> 5` starts at the cut just after 5, `<= 5` ends there. So
+//! every range is half-open, and after one binary search the rest is arithmetic on ranks (u32), for any type of value.
 //!
-//! One-sided ranges are sorted by their cut: the answer is a prefix or a suffix of the ids, handed out as one slice. Two-sided
-//! ranges are sorted by `from` in width classes of a factor 16. Width is counted in cuts, so it follows the data. In a class
-//! whose widest range has width w, only those with `from` in `r-w..r` can match, and most of those do. Where they begin stands
-//! in a table of one entry for an eighth of w.
+//! One-sided ranges are sorted by their cut: the answer is a prefix or a suffix of the ids, passed on as one slice.
+//! Two-sided ranges are sorted by `from` in width classes of a factor 16. Width is counted in cuts, so it follows the
+//! data. If the widest range of a class has width w, only ranges with `from` in `r-w..r` can match, and most of those
+//! do. A table with one entry for each eighth of w has their start.
 //!
 //! The search for the rank compares the first 64 bits of the cuts, in blocks of 16: each level above has every 16th of them.
 //!
@@ -35,13 +35,13 @@ use std::borrow::Borrow;
 pub struct NumberCut(u64, u32);
 
 impl NumberCut {
-    /// The cut below *number*: where a range that includes it starts, and one that excludes it ends.
+    /// The cut below *number*: a range that includes it starts here, and one that excludes it ends here.
     pub fn before(number: Number) -> NumberCut {
         let (floor, rest) = number.order_key();
         NumberCut(floor, u32::from(rest) * 2)
     }
 
-    /// The cut above *number*: where a range that excludes it starts, and one that includes it ends.
+    /// The cut above *number*: a range that excludes it starts here, and one that includes it ends here.
     pub fn after(number: Number) -> NumberCut {
         let (floor, rest) = number.order_key();
         NumberCut(floor, u32::from(rest) * 2 + 1)
@@ -94,7 +94,7 @@ pub struct CutRange<K> {
 
 /// A key that ranges are cut at, in two parts that sort like it.
 pub trait Cut: Ord + Clone {
-    /// What tells cuts with the same head apart.
+    /// Orders cuts with the same head.
     type Rest: Ord;
 
     /// The first 64 bits of it, and the rest.
@@ -133,15 +133,17 @@ const BLOCK: usize = 1 << BLOCK_BITS;
 struct WidthClass {
     widest: u32,
     shift: u32,
-    /// Where its table begins in `firsts`: for each `from >> shift` where the first entry of it or beyond is.
+    /// The start of its table in `firsts`. The table has, for each `from >> shift`, the position of the first entry
+    /// with this or a greater value.
     table: u32,
-    /// The last place of the table, which says where the entries end.
+    /// The last position of the table, which has the end of the entries.
     last: u32,
 }
 
 /// An immutable set of ranges over keys of type *K*. See the head of this file.
 ///
-/// Few arrays, each read from front to back: a query that finds nothing in a cache waits for about one line of each.
+/// It has few arrays, each read from front to back: if the cache contains no part of it, a query waits for about one
+/// line of each.
 #[derive(Debug)]
 pub struct Ranges<K: Cut> {
     /// The heads of all cuts at the end, before them every 16th of those, and so on: the topmost level comes first.
@@ -159,7 +161,7 @@ pub struct Ranges<K: Cut> {
 }
 
 impl Ranges<NumberCut> {
-    /// Append the ids of all ranges that hold *number* to *hits*, each id once.
+    /// Append the ids of all ranges that contain *number* to *hits*, each id once.
     #[inline]
     pub fn query_number(&self, number: Number, hits: &mut Vec<u32>) {
         let (head, rest) = NumberCut::before(number).split();
@@ -168,7 +170,7 @@ impl Ranges<NumberCut> {
 }
 
 impl Ranges<Box<str>> {
-    /// Append the ids of all ranges that hold *text* to *hits*, each id once.
+    /// Append the ids of all ranges that contain *text* to *hits*, each id once.
     #[inline]
     pub fn query_text(&self, text: &str, hits: &mut Vec<u32>) {
         self.query(head_as_number(text), text, hits);
@@ -176,7 +178,7 @@ impl Ranges<Box<str>> {
 }
 
 impl<K: Cut> Ranges<K> {
-    /// Build from *ranges*. Empty ones (`from >= to`) are dropped; one open on both sides holds every value.
+    /// Build from *ranges*. Empty ones (`from >= to`) are dropped; one open on both sides contains every value.
     pub fn new(ranges: impl IntoIterator<Item = CutRange<K>>) -> Ranges<K> {
         let ranges: Vec<CutRange<K>> = ranges.into_iter().collect();
         let (cuts, Ranked { mut lower, mut upper, all, both }) = rank_all(ranges.iter());
@@ -211,10 +213,10 @@ impl<K: Cut> Ranges<K> {
         self.all.is_empty() && self.rests.is_empty()
     }
 
-    /// Of the level above *level*, how many heads lie below *head*; and where *level* begins.
+    /// Return how many heads of the level above *level* lie below *head*, and the start of *level*.
     #[inline]
     fn descend(&self, head: u64, level: u32) -> (usize, usize) {
-        // `at` heads of the level are known to lie below: on the way down, below the last block that begins below.
+        // At least `at` heads of the level lie below *head*: those before the last block whose first head is below it.
         let (mut at, mut start) = (0, 0);
         for level in (level..self.levels).rev() {
             // Each level has every 16th of the one below it.
@@ -261,7 +263,7 @@ impl<K: Cut> Ranges<K> {
         if rank == 0 {
             return;
         }
-        // Where to look in each class first, then all looking: the tables of the classes are waited for together.
+        // First look up the span of each class, then scan all spans, so that the cache misses of the tables overlap.
         let mut spans = [(0, 0); CLASSES];
         for (class, span) in self.classes.iter().zip(&mut spans) {
             let table = &self.firsts[class.table as usize..][..class.last as usize + 1];
@@ -294,7 +296,7 @@ impl<K: Cut> Ranges<K> {
         visit(&mut self.entries);
     }
 
-    /// Heap bytes held, the texts of cuts left out.
+    /// Heap bytes used, without the texts of cuts.
     pub fn bytes(&self) -> usize {
         let slices = [&self.lower, &self.starts, &self.upper, &self.ends, &self.all, &self.firsts];
         slices.iter().map(|words| words.bytes()).sum::<usize>()
@@ -305,7 +307,7 @@ impl<K: Cut> Ranges<K> {
     }
 }
 
-/// Ranges by kind, their ends as ranks among the cuts of all; those that hold nothing left out.
+/// Ranges by kind, without empty ones. Their ends are ranks among all cuts.
 #[derive(Default)]
 struct Ranked {
     lower: Vec<(u32, u32)>,
@@ -333,7 +335,8 @@ fn rank_all<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r CutRange<K>> + Clo
     (cuts, ranked)
 }
 
-/// The ids of *ranges* in the order in which a query comes upon them, so that what they stand for can be laid out alike.
+/// The ids of *ranges* in the order in which a query visits them, so that data about them can be laid out in the same
+/// order.
 pub fn query_order<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r CutRange<K>> + Clone) -> Vec<u32> {
     let (_, Ranked { mut lower, mut upper, mut all, mut both }) = rank_all(ranges);
     lower.sort_unstable();
@@ -349,7 +352,7 @@ fn width_class([from, to, _]: &[u32; 3]) -> usize {
     ((to - from).ilog2() / CLASS_FACTOR_BITS) as usize
 }
 
-/// For each rank, how many entries of *sorted* lie below it; empty where there is no entry.
+/// For each rank, how many entries of *sorted* lie below it. Empty if *sorted* is.
 fn offsets(sorted: &[(u32, u32)], cuts: usize) -> Array<u32> {
     if sorted.is_empty() {
         return Array::default();

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 /// How often, and the last time in words.
 ///
-/// Kept for the thread and not handed up from every condition that may be refused, where nothing else depends on it.
+/// Kept for the thread: returning it from every condition that may be refused would change all of them for only this.
 #[derive(Debug, Default)]
 pub struct RefusedSearches {
     count: Cell<u32>,
@@ -12,12 +12,12 @@ pub struct RefusedSearches {
 }
 
 impl RefusedSearches {
-    /// None yet.
+    /// A count of zero.
     pub const fn none() -> RefusedSearches {
         RefusedSearches { count: Cell::new(0), last: RefCell::new(String::new()) }
     }
 
-    /// Count *more*, which *detail* tells.
+    /// Count *more* refusals; *detail* describes the last.
     #[cold]
     pub fn add(&self, more: u32, detail: String) {
         self.count.set(self.count.get().saturating_add(more));

@@ -6,8 +6,8 @@
 //!   slots  [tag value] [  empty  ] [tag value] [tag value] ...
 //! ```
 //!
-//! The table holds no keys: whoever asks compares the key of each candidate himself, so a collision costs time, never a
-//! wrong answer.
+//! The table does not store keys. The caller compares the key of each candidate, so a collision costs time and never
+//! gives a wrong answer.
 //!
 //! Invariant: at least a third of the slots is empty, so a probe ends.
 //!
@@ -73,7 +73,7 @@ impl Table {
         self.slots.iter().all(|slot| slot.value == EMPTY || (slot.value as usize) < end)
     }
 
-    /// The first value under *hash* for which *is_it* holds.
+    /// The first value under *hash* that *is_it* accepts.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         if self.slots.is_empty() {
@@ -93,7 +93,7 @@ impl Table {
         }
     }
 
-    /// Ask for the line where a search for *hash* begins.
+    /// Prefetch the line at which a search for *hash* begins.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(&self.slots, hash as usize & self.slots.len().wrapping_sub(1));
@@ -104,7 +104,7 @@ impl Table {
         &mut self.slots
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         self.slots.bytes()
     }

@@ -9,8 +9,8 @@
 //!
 //! A node under `#` keeps itself alive for any word, and is alive as soon as its parent is, since `#` may be no word.
 //!
-//! Invariant: a state is in the set once, however many ways lead to it. Where more states are alive than it is worth (`#.a.#.a…`
-//! keeps all of its own), the walk is given up, and each pattern is compared with the key by itself (`places.rs`).
+//! Invariant: a state is in the set once, however many ways lead to it. If too many states are alive (`#.a.#.a…` keeps
+//! all of its own), the walk stops, and each pattern is compared with the key by itself (`places.rs`).
 //!
 //! Cost: words of the key × states alive, at most a step for each pattern; 20 bytes a node, 12 to 24 a transition by a word, 4 a
 //! pattern. A word of the key is hashed once, and is a number then.
@@ -58,7 +58,7 @@ pub struct Topics {
     many: [u32; 2],  // those with `#`, and those of them that begin with a word
 }
 
-/// What is kept between queries to save allocations.
+/// Buffers that are kept between queries to save allocations.
 #[derive(Debug, Default)]
 pub struct TopicScratch {
     key: Vec<u32>,
@@ -152,7 +152,7 @@ impl Topics {
         built
     }
 
-    /// Call *visit* with each pattern: the node where it ends, and its words.
+    /// Call *visit* with the last node and the words of each pattern.
     fn each_pattern(&self, mut visit: impl FnMut(u32, &[u32])) {
         let mut row = Vec::new();
         for end in (0..self.nodes.len() - 1).filter(|at| self.nodes[*at].ids < self.nodes[at + 1].ids) {
@@ -184,7 +184,7 @@ impl Topics {
         visit(self.edges.array());
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         let words = self.texts.bytes() + self.ends.bytes() + self.numbers.bytes();
         words + self.nodes.bytes() + self.edges.bytes() + self.ids.bytes()
@@ -200,7 +200,7 @@ impl Topics {
         numbers.clear();
         for word in words(key, self.dialect.separator()) {
             if numbers.len() == MAX_WORDS {
-                // What has no `#` has no more words than a key may have.
+                // A pattern without `#` has at most as many words as a key may have.
                 let many = self.many[usize::from(is_hidden)];
                 return if many > 0 {
                     refuse_key(many)
@@ -224,8 +224,8 @@ impl Topics {
         }
     }
 
-    /// Find the states that are alive after *key*; false where that takes more than so many steps. Where the key is hidden,
-    /// no wildcard is its first word.
+    /// Find the states that are alive after *key*; return false if that takes more than *steps* steps. If the key is
+    /// hidden, a wildcard does not match its first word.
     fn walk(&self, key: &[u32], is_hidden: bool, alive: &mut Alive, mut steps: usize) -> bool {
         alive.now.clear();
         alive.enter(self, 0, true);
@@ -266,7 +266,7 @@ impl Topics {
         true
     }
 
-    /// Compare each pattern with a key of so many words, until the budget is spent.
+    /// Compare each pattern with a key of *key* words, until the budget is spent.
     fn compare(&self, key: usize, is_hidden: bool, places: &Places, mut hit: impl FnMut(&[u32])) {
         let (mut refused, mut longest) = (0, 0);
         self.each_pattern(|end, row| {
@@ -314,7 +314,7 @@ impl Alive {
     }
 }
 
-/// Fill *slot* with *new* if it holds nothing.
+/// Fill *slot* with *new* if it is empty.
 fn nonempty(slot: &mut u32, new: u32) -> &u32 {
     if *slot == NONE {
         *slot = new;
@@ -365,7 +365,7 @@ mod tests {
         found
     }
 
-    /// What the patterns, each compared with the key by itself, find for the key that was asked last.
+    /// The patterns that match the latest key if each is compared with the key by itself.
     fn compared(topics: &Topics, scratch: &mut TopicScratch) -> Vec<u32> {
         let mut found = Vec::new();
         scratch.places.read(&scratch.key, topics.ends.len());

@@ -7,7 +7,7 @@
 //!
 //! The leftmost place for each piece is always the best one, so the check never goes back.
 //!
-//! Invariant: a pattern can only match a text that holds its longest piece.
+//! Invariant: a pattern can only match a text that contains its longest piece.
 //!
 //! Cost: one pass over the text, then for each pattern whose literal occurs one search of its pieces; a pattern without any
 //! literal (only `*`) matches every string. Memory linear in the patterns.
@@ -48,7 +48,7 @@ struct PatternPieces {
     pieces: Box<[Box<str>]>,
 }
 
-/// The last four bytes of a text, the last one highest; zeros where it has fewer.
+/// The last four bytes of a text, the last one highest; zeros if it has fewer.
 fn end_of(text: &str) -> u32 {
     text.as_bytes()[text.len().saturating_sub(4)..].iter().fold(0, |end, byte| end >> 8 | u32::from(*byte) << 24)
 }
@@ -110,7 +110,8 @@ impl Wildcards {
             let (start, end) = (self.of_literal[literal as usize], self.of_literal[literal as usize + 1]);
             let patterns = &self.patterns[start as usize..end as usize];
             spend(patterns.len() / 16);
-            // Most others are told apart without a look at their pieces, each of which lies elsewhere in memory.
+            // The last bytes rule out most patterns without reading their pieces, each of which lies elsewhere in
+            // memory.
             for pattern in patterns.iter().filter(|pattern| end_of_text & pattern.mask == pattern.end) {
                 spend(text.len() / 64 + 1);
                 if wildcard_matches(pattern.pieces.iter().map(|piece| &**piece), text) {
@@ -120,7 +121,7 @@ impl Wildcards {
         });
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         let pieces: usize = self.patterns.iter().flat_map(|pattern| &pattern.pieces).map(|piece| piece.len() + 16).sum();
         self.literals.bytes() + self.of_literal.len() * 4 + size_of_val(&*self.patterns) + pieces + self.without.len() * 4

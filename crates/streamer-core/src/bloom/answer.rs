@@ -1,10 +1,10 @@
 //! What phase 1 concludes.
 
-/// What a filter can say of an event. There is no YES.
+/// The answer of a filter for an event. There is no YES.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// No keyed subscription matches; nothing else may be concluded.
+    /// A keyed subscription cannot match; this is the only conclusion.
     No,
-    /// Nothing may be concluded.
+    /// A keyed subscription may match.
     Maybe,
 }

@@ -5,11 +5,11 @@
 //!         └─ × constant ─► 5 of its 64 bits            the key may be there if all 5 are set
 //! ```
 //!
-//! Invariant: bits are only ever set. A reader may ask while a writer adds; what was added before the reader's root was
-//! published is found.
+//! Invariant: bits are only ever set. A reader may query while a writer adds; it finds every key that was added before
+//! the reader's root was published.
 //!
-//! Cost: 21 bits a key at 0.2 %, against 13 for a filter that spreads a key over the whole table; and a cache line for a
-//! key instead of nine. It is only asked with the engine's seeded hashes, so nobody who writes events can aim at it.
+//! Cost: 21 bits a key at 0.2 %, against 13 for a filter that spreads a key over the whole table; and a cache line for
+//! a key instead of nine. All queries use the engine's seeded hashes, so an author of events cannot aim at it.
 //!
 //! Rejected: a 256-bit block with one bit in each of 8 words: a third smaller, and half as fast without vector instructions,
 //! which a baseline build does not have.
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many bits of its word a key sets; drawn with replacement.
 const BITS: u32 = 5;
-/// More bits than this are not spent on a key, however few errors are asked for.
+/// The most bits for a key, however low the error rate is.
 const MOST_BITS_A_KEY: f64 = 128.0;
 
 /// See the head of this file.
@@ -28,7 +28,7 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// An empty filter which, when it holds *capacity* keys, takes a foreign key for one of its own at *error_rate*.
+    /// An empty filter which, with *capacity* keys, answers MAYBE for other keys at *error_rate*.
     pub fn new(capacity: usize, error_rate: f64) -> Blocked {
         let words = (capacity as f64 * bits_a_key(error_rate) / 64.0).ceil() as usize;
         Blocked { words: (0..words.max(1)).map(|_| AtomicU64::new(0)).collect() }
@@ -79,11 +79,12 @@ pub struct Measure {
     pub bits: u64,
     /// The share of them that is set.
     pub fill: f64,
-    /// The share of foreign keys for which it says MAYBE, computed from the bits that are set.
+    /// The share of foreign keys that get MAYBE, computed from the bits that are set.
     pub error_rate: f64,
 }
 
-/// How many bits a key needs for an error rate. Keys fall into words by chance, so words hold a Poisson number of them.
+/// How many bits a key needs for an error rate. Keys fall into words by chance, so the keys of a word follow a Poisson
+/// distribution.
 fn bits_a_key(error_rate: f64) -> f64 {
     let passes = error_rates_of_a_word();
     let mut bits = 6.0;
@@ -93,7 +94,7 @@ fn bits_a_key(error_rate: f64) -> f64 {
     bits
 }
 
-/// Beyond so many keys a word is full for all that matters.
+/// With more keys than this, a word counts as full.
 const MOST_KEYS_A_WORD: usize = 64;
 
 /// For each number of keys in a word, the chance that a foreign key finds all its bits set.

@@ -1,20 +1,21 @@
 //! Phase 1 of a partition: one filter over the access keys of all its keyed subscriptions.
 //!
 //! ```text
-//!   places     data.status equal, data.user.id prefix8    where keys of a kind stand; an event is asked for its values there
+//!   places     data.status equal, data.user.id prefix8    the places of each kind of key; an event is read at them
 //!   event      {"status": "sent", "user": {"id": "u8"}}  hash of what each value carries of the kind, with its place
-//!                                                         ─► blocked bits     none is there: NO      one may be: MAYBE
+//!                                                         ─► blocked bits     all unset: NO         one may be set: MAYBE
 //! ```
 //!
-//! Concurrency contract: readers ask, and count, without a lock. Only the writer adds, before it publishes the version that the
-//! keys belong to. A filter that gained a place shares bits and counters with the one before it: a reader of an older version
-//! hears MAYBE more often, never NO wrongly. A rebuilt one has bits of its own, and hangs on a version of its own.
+//! Concurrency contract: readers query, and count, without a lock. Only the writer adds, before it publishes the
+//! version that the keys belong to. A filter that gained a place shares bits and counters with the one before it: a
+//! reader of an older version gets MAYBE more often, never a wrong NO. A rebuilt one has bits of its own and belongs to
+//! a version of its own.
 //!
 //! Invariant (semantics.md section 9, *zero false negatives*): for every keyed subscription of the partition that the event
 //! matches the answer is MAYBE.
 //!
-//! Measured is the rate for an *event*: of those that carry no live key, how many get MAYBE. Every [`EVERY`]th MAYBE keeps
-//! its probes, until [`BloomFilter::settle`] looks which of them any live key answers for.
+//! The measured rate is that of an *event*: how many of the events without a live key get MAYBE. Every [`EVERY`]th
+//! MAYBE keeps its probes, until [`BloomFilter::settle`] checks which of them belong to a live key.
 //!
 //! Cost: a hash and a load for each value at a place; of an equality the hash is the one that the index needs too.
 
@@ -32,31 +33,31 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// One in so many answers is sampled.
+/// One answer in this number is sampled.
 pub const EVERY: u64 = 16;
-/// So many samples are kept until they are settled; and so many probes of one event.
+/// At most this many samples wait until they are settled, and at most [`MOST_PROBES`] probes of one event.
 const MOST_SAMPLES: usize = 512;
 const MOST_PROBES: usize = 64;
 
-/// Where keys of a kind stand.
+/// A place that has keys of a kind.
 pub type KeyPlace = (Path, Mode, KeyKind);
 
 /// See the head of this file.
 #[derive(Debug)]
 pub struct BloomFilter {
     bits: Arc<Bits>,
-    /// Where the keys stand.
+    /// The places that have keys.
     pub places: Arc<PathSet>,
-    /// Of each place the keys that stand there.
+    /// The keys at each place.
     asked: Box<[KeysAtPlace]>,
 }
 
 /// What keys stand at a place, and what those are hashed with: their salts.
 #[derive(Debug)]
 struct KeysAtPlace {
-    /// Of equalities; 0 where there are none.
+    /// The salt of equalities; 0 if there are none.
     equal: u64,
-    /// Of each other kind: apart, since most places have none.
+    /// The salt of each other kind: a separate list, since most places have none.
     others: Box<[(KeyKind, u64)]>,
 }
 
@@ -66,11 +67,11 @@ impl KeysAtPlace {
         (self.equal != 0).then_some(KeyKind::Equal).into_iter().chain(others)
     }
 
-    /// Call *visit* with what a scalar carries besides itself.
+    /// Call *visit* with the hash of each key of a scalar except its equality.
     #[inline(never)]
     fn for_each_other(&self, scalar: ScalarRef<'_>, seed: &Seed, visit: &mut dyn FnMut(u64)) {
         for &(kind, salt) in &self.others {
-            // It tells of all kinds but grams, which are never here.
+            // `of_scalar` is complete for all kinds but grams, which are never here.
             of_scalar(kind, scalar, &mut |probe| visit(join(probe.hash(seed), salt)));
         }
     }
@@ -116,7 +117,7 @@ struct Samples {
 pub struct BloomState {
     /// How often it was built.
     pub version: u64,
-    /// How often of these a write built it, because it held more keys than it was sized for.
+    /// How many of these builds a write made, because the filter had more keys than it was sized for.
     pub grown: u64,
     /// Keys that were added since it was built.
     pub keys: u64,
@@ -126,7 +127,7 @@ pub struct BloomState {
     pub stale: u64,
     /// Its bits.
     pub bits: Measure,
-    /// Events that it was asked about, in all versions.
+    /// Events that queried it, in all versions.
     pub asked: u64,
     /// Those that it stopped.
     pub no: u64,
@@ -139,7 +140,7 @@ pub struct BloomState {
 }
 
 impl BloomFilter {
-    /// A filter for *capacity* keys, of which *keys* were added, at these places; it goes on counting where *old* stood.
+    /// A filter for *capacity* keys, of which *keys* were added, at these places; it continues the counts of *old*.
     pub fn new(
         blocked: Blocked,
         capacity: usize,
@@ -189,7 +190,7 @@ impl BloomFilter {
         self.bits.keys.fetch_add(added, Ordering::Relaxed);
     }
 
-    /// Note that subscriptions were removed which have so many keys.
+    /// Note that subscriptions with *keys* keys were removed.
     pub fn note_removed(&self, keys: u64) {
         self.bits.stale.fetch_add(keys, Ordering::Relaxed);
     }
@@ -204,7 +205,8 @@ impl BloomFilter {
         (self.bits.keys.load(Ordering::Relaxed), self.bits.capacity)
     }
 
-    /// Whether any keyed subscription can match an event. Where the event has unknown values the caller does not ask: MAYBE.
+    /// Whether any keyed subscription can match an event. The caller does not query events with unknown values: they
+    /// get MAYBE.
     #[inline]
     pub fn ask(&self, map: &PathMap, values: &mut Values<'_>) -> Answer {
         let (mut probes, mut is_there) = (0, false);
@@ -224,14 +226,14 @@ impl BloomFilter {
         Answer::Maybe
     }
 
-    /// Ask for the lines that are read first.
+    /// Prefetch the lines that are read first.
     pub fn prefetch(&self) {
         prefetch_all(&*self.bits);
         prefetch_all(&*self.places);
         prefetch(&self.asked, 0);
     }
 
-    /// Ask without counting.
+    /// Query without counting.
     pub fn check(&self, map: &PathMap, values: &mut Values<'_>) -> Answer {
         let mut is_there = false;
         self.for_each_probe(map, values, |hash| is_there |= self.bits.blocked.has(hash));
@@ -285,7 +287,7 @@ impl BloomFilter {
             }
         });
         if samples.probes.len() > start + MOST_PROBES {
-            // It carries too many to keep: it stands for no one.
+            // It has too many probes to keep, so it is not a sample.
             samples.probes.truncate(start);
         } else {
             let end = samples.probes.len() as u32;
@@ -296,7 +298,8 @@ impl BloomFilter {
     /// Find out which samples carry a live key, and count those that do not. *live* calls what it is given with the hash of
     /// each live key; see [`for_each_hash`].
     pub fn settle(&self, live: impl FnOnce(&mut dyn FnMut(u64))) {
-        // Nobody waits for this lock: a process that was forked while it was held goes on without samples.
+        // Do not wait for this lock: if another thread had locked it during a fork, the child process continues without
+        // samples.
         let Ok(mut samples) = self.bits.samples.try_lock() else { return };
         let counts = &self.bits.counts;
         let (no, maybe) = (counts.no.load(Ordering::Relaxed), counts.maybe.load(Ordering::Relaxed));
@@ -323,7 +326,7 @@ impl BloomFilter {
             wrong += u64::from(!samples.probes[start..end].iter().any(is_live));
             start = end;
         }
-        // Where there were more answers than room for samples, the samples stand for all of them.
+        // If there were more answers than room for samples, the samples stand for all of them.
         let kept = samples.ends.len() as f64;
         let each = f64::max(1.0, new_maybe as f64 / EVERY as f64 / f64::max(kept, 1.0));
         let wrong = (wrong as f64 * each).round() as u64;
@@ -354,8 +357,8 @@ impl BloomFilter {
     }
 }
 
-/// Call *visit* with the path, by position in the store's path set, the kind and the hash of each key of the subscriptions of a
-/// store that *is_live* holds for.
+/// Call *visit* with the path, by position in the store's path set, the kind and the hash of each key of the
+/// subscriptions of a store that *is_live* accepts.
 pub fn for_each_hash(
     store: &Store,
     access: &Access,

@@ -6,8 +6,8 @@
 //!   {"data": {"status": "sent", "amount": 9}}      carries none: NO
 //! ```
 //!
-//! Of each conjunction one clause is chosen all of whose atoms make keys, and all of these are keys of its subscriptions. Where
-//! a conjunction has no such clause, its subscription is *unkeyed*: it is looked for in every event.
+//! Each conjunction uses one clause whose atoms all make keys; these are the keys of its subscriptions. If a
+//! conjunction has no such clause, its subscription is *unkeyed*: every event is checked for it.
 //!
 //! ```text
 //!   kind of key                                     shipped   engine     on ÷ off at 1 % interesting, 1 segment | 14
@@ -22,14 +22,14 @@
 //!   whether a value changed; sizes                  no        no         most updates carry some of them
 //! ```
 //!
-//! A filter that is shipped has all of them ([`KeyScope::Shipping`]). A filter of the engine itself ([`KeyScope::Guarding`]) has only
-//! keys that events seldom carry by chance, since its NO is for a whole partition. With a key of `amount > 10` beside a
-//! thousand equalities, every event would pass to all of them. Without it, that subscription alone is looked for. `python -m
-//! benchmarks.bloom` shows these ratios.
+//! A filter that is shipped has all of them ([`KeyScope::Shipping`]). A filter of the engine itself
+//! ([`KeyScope::Guarding`]) has only keys that events seldom carry by chance, since its NO is for a whole partition.
+//! With a key of `amount > 10` next to a thousand equalities, every event would pass to all of them. Without it, every
+//! event is checked for only that subscription. `python -m benchmarks.bloom` shows these ratios.
 //!
-//! Invariant (semantics.md section 9): an event that makes a conjunction hold carries one of its keys.
-//! `streamer/subscriptions/keys.py` makes the same choice and the same bytes, but for CEL, which has become clauses here. A
-//! filter of the engine itself hashes the value instead of bytes: `1` and `1.0` are one key.
+//! Invariant (semantics.md section 9): an event that satisfies a conjunction carries one of its keys.
+//! `streamer/subscriptions/keys.py` makes the same choice and the same bytes, but for CEL, which has become clauses
+//! here. A filter of the engine itself hashes the value instead of bytes: `1` and `1.0` are one key.
 //!
 //! Cost: a look at each distinct clause of a store, and one comparison for each clause of a conjunction.
 
@@ -44,18 +44,18 @@ use std::cmp::Ordering;
 pub enum KeyScope {
     /// A filter of the engine itself.
     Guarding,
-    /// A filter that is asked elsewhere, by whoever knows the kinds of `streamer/subscriptions/keys.py`.
+    /// A filter that another program queries, which implements the kinds of `streamer/subscriptions/keys.py`.
     Shipping,
 }
 
 impl KeyScope {
-    /// What an atom at a part of the event asks for; see [`of_atom`].
+    /// Call *visit* with the keys of an atom at a part of the event; see [`of_atom`].
     fn probes<'a>(self, (path, mode): &(Path, Mode), atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
         let root = path.root;
         let has_keys = match (self, atom) {
             // What every update has.
             (_, _) if *mode == Mode::Changed => false,
-            // To whom an event belongs is settled before a shipped filter is asked.
+            // The tenant and collection of an event are checked before a shipped filter is queried.
             (KeyScope::Shipping, _) => !matches!(root, Root::Collection | Root::Tenant),
             (KeyScope::Guarding, _) => is_guarded(atom),
         };
@@ -63,7 +63,7 @@ impl KeyScope {
     }
 }
 
-/// Whether a filter of the engine itself has keys of an atom; the head of this file says why these.
+/// Whether a filter of the engine itself has keys of an atom; the head of this file gives the reasons.
 fn is_guarded(atom: &AtomView<'_>) -> bool {
     match atom {
         AtomView::Numbers(from, to) => from.is_some() && to.is_some(),
@@ -72,7 +72,7 @@ fn is_guarded(atom: &AtomView<'_>) -> bool {
         | AtomView::PrefixIgnoreCase(_)
         | AtomView::SuffixIgnoreCase(_)
         | AtomView::Wildcard(_) => of_atom(atom, &mut |_| ()).is_some_and(|coarse| coarse <= rank::NARROW),
-        // Grams: one probe for each character of a text. Elements are asked for beside them.
+        // A gram needs one probe for each character of a text. An element would need probes of its own, too.
         AtomView::Substring(_) | AtomView::Element(_) => false,
         // All its keys, if it has any.
         _ => true,
@@ -87,7 +87,7 @@ pub fn key_to_bytes(path: &Path, mode: Mode, probe: &KeyProbe<'_>) -> Vec<u8> {
     out
 }
 
-/// Begin the bytes of a key: what comes before its tag.
+/// Write the bytes of a key up to its tag.
 pub fn begin_key(out: &mut Vec<u8>, path: &Path, mode: Mode) {
     out.extend_from_slice(&place_to_bytes(path, mode));
     out.pop();
@@ -148,17 +148,18 @@ fn preference(root: Root) -> u8 {
     }
 }
 
-/// No clause.
+/// Stands for an absent clause.
 const NONE: u32 = u32::MAX;
 
 /// Which keys the subscriptions of a store have.
 #[derive(Debug)]
 pub struct Access {
-    /// Of each conjunction the clause whose atoms are its keys, or NONE.
+    /// For each conjunction, the clause whose atoms are its keys, or NONE.
     clauses: Box<[u32]>,
-    /// Of each conjunction whether it is looked for whatever the filter says: a subscription that has it is unkeyed.
+    /// For each conjunction, whether it is checked even after a NO of the filter: a subscription that has it is
+    /// unkeyed.
     always: Box<[bool]>,
-    /// Of each conjunction whether it has no access clause.
+    /// For each conjunction, whether it has no access clause.
     bare: Box<[bool]>,
     keyed: usize,
     unkeyed: usize,
@@ -205,7 +206,7 @@ impl Access {
         (self.keyed, self.unkeyed)
     }
 
-    /// How many of those that *is_live* holds for have keys, and how many have none.
+    /// How many of the subscriptions that *is_live* accepts have keys, and how many have none.
     pub fn live(&self, store: &Store, is_live: impl Fn(u32) -> bool) -> (usize, usize) {
         let mut is_unkeyed = vec![false; store.len()];
         let bare = (0..store.conjunctions() as u32).filter(|conjunction| self.is_unkeyed(*conjunction));
@@ -215,7 +216,7 @@ impl Access {
         (live(false), live(true))
     }
 
-    /// Whether a conjunction is looked for whatever the filter says.
+    /// Whether a conjunction is checked even after a NO of the filter.
     pub fn is_always(&self, conjunction: u32) -> bool {
         self.always[conjunction as usize]
     }
@@ -238,8 +239,8 @@ impl Access {
         self.clauses.iter().enumerate().map(keys).sum()
     }
 
-    /// Call *visit* with the path, by position in the store's path set, and the key, of each key of the subscriptions that
-    /// *is_live* holds for, by position in *store*: the one that this was made of, renumbered or not.
+    /// Call *visit* with the path, by position in the store's path set, and the key, of each key of the subscriptions
+    /// that *is_live* accepts, by position in *store*: the store that this was made from, renumbered or not.
     pub fn for_each<'s>(&self, store: &'s Store, is_live: impl Fn(u32) -> bool, mut visit: impl FnMut(u32, KeyProbe<'s>)) {
         for (conjunction, clause) in self.clauses.iter().enumerate() {
             if *clause != NONE && store.targets(conjunction as u32).iter().any(|at| is_live(*at)) {
@@ -250,7 +251,7 @@ impl Access {
     }
 }
 
-/// Call *visit* with each key of a clause, and tell how telling it is; None where one of its atoms makes none.
+/// Call *visit* with each key of a clause. Return its rank, see [`rank`]; None if one of its atoms has no key.
 fn for_each_probe<'s>(store: &'s Store, scope: KeyScope, clause: u32, mut visit: impl FnMut(KeyProbe<'s>)) -> Option<u8> {
     let clause = store.clause(clause);
     let place = &store.paths.paths[clause.path as usize];
@@ -259,14 +260,15 @@ fn for_each_probe<'s>(store: &'s Store, scope: KeyScope, clause: u32, mut visit:
     for atom in clause.atoms {
         coarse = coarse.max(scope.probes(place, &atom.view, &mut visit)?);
     }
-    // A clause without atoms has no key to tell of its place, where an unknown value makes it unknown.
+    // A clause without atoms has no key that names its place; but an unknown value at the place makes the clause
+    // unknown.
     (clause.count > 0).then_some(if root == Root::Type { rank::TYPE } else { coarse })
 }
 
 fn rank_of(store: &Store, scope: KeyScope, clause: u32) -> Option<Rank> {
     let mut keys = Vec::new();
     let coarse = for_each_probe(store, scope, clause, |probe| keys.push(probe))?;
-    // One atom asks for nothing twice.
+    // All keys of one atom are different.
     let keys = if store.clause(clause).count > 1 { written(&keys).len() } else { keys.len() };
     let root = store.paths.paths[store.clause(clause).path as usize].0.root;
     Some(Rank { coarse, preference: preference(root), keys: keys as u32 })
@@ -294,7 +296,7 @@ fn better(store: &Store, scope: KeyScope, ranks: &[Option<Rank>], one: u32, othe
             mode_name(*right_mode),
             &right.names,
         ));
-        // Of one place, so what the bytes begin with is the same.
+        // Both clauses are at one place, so their bytes begin alike.
         let bytes_of = |clause: u32| {
             let mut keys = Vec::new();
             for_each_probe(store, scope, clause, |probe| keys.push(probe));

@@ -1,17 +1,17 @@
-//! What a condition asks for and what a value carries, of each kind of key that is not only an equality.
+//! The keys that a condition requires and that a value carries, for each kind of key that is more than an equality.
 //!
 //! ```text
-//!   amount > 100            asks for     range48 12889…  range52 805…  …           amount 5000      carries one of them
-//!   name begins "ab-cde"    asks for     prefix4 "ab-c"                            "ab-cxy"         carries it, too
+//!   amount > 100            requires     range48 12889…  range52 805…  …           amount 5000      carries one of them
+//!   name begins "ab-cde"    requires     prefix4 "ab-c"                            "ab-cxy"         carries it, too
 //! ```
 //!
-//! `streamer/subscriptions/keys.py` and `buckets.py` define the kinds, what each asks a value for, how telling it is, the
-//! buckets of numbers, and the tag and value with which a key is written. They say why; this file repeats them.
+//! `streamer/subscriptions/keys.py` and `buckets.py` define the kinds, the keys of each, its rank, the buckets of
+//! numbers, and the tag and value with which a key is written. They give the reasons; this file repeats the rules.
 //!
-//! Invariant: a value that an atom holds for carries one of the probes of the atom, wherever [`of_atom`] gives any.
+//! Invariant: if [`of_atom`] visits probes for an atom, a value that satisfies the atom carries one of them.
 //!
-//! Cost: of a value one probe for each kind that is asked at its place, of `gram` up to 62, of `element` one for each scalar in
-//! the list.
+//! Cost: for each value one probe for each kind with keys at its place, for `gram` up to 62, for `element` one for each
+//! scalar in the list.
 
 use crate::automaton::cidr::parse_address;
 use crate::automaton::folding::fold;
@@ -33,7 +33,7 @@ const NETS4: [u8; 4] = [32, 24, 16, 8];
 const NETS6: [u8; 5] = [128, 64, 48, 32, 16];
 /// Characters of a gram.
 const GRAM: usize = 3;
-/// A text of more characters carries too many grams to be asked for each: it may hold anything.
+/// A longer text, in characters, carries too many grams to look up each: it may contain anything.
 const LONGEST_FOR_GRAMS: usize = 64;
 /// Sizes of buckets of numbers, as how many of the 64 bits are cut off.
 const SHIFTS: [u8; 7] = [36, 40, 44, 48, 52, 56, 60];
@@ -41,7 +41,7 @@ const COARSEST_EDGE: usize = 3;
 const PARTS: u64 = 16;
 const STEP: u64 = 16;
 
-/// A kind of place: what an event's value there is asked for.
+/// A kind of place: how keys are made of an event's value there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyKind {
     /// The value.
@@ -54,7 +54,7 @@ pub enum KeyKind {
     Element,
     /// The bucket of this size that the number lies in.
     Range(u8),
-    /// So many characters at an end of the text, folded or not.
+    /// This many characters at an end of the text, folded or not.
     End {
         /// The end, not the beginning.
         last: bool,
@@ -63,7 +63,7 @@ pub enum KeyKind {
         /// Characters.
         length: u8,
     },
-    /// So many words at an end of the topic.
+    /// This many words at an end of the topic.
     Words {
         /// Levels of MQTT, which `/` separates; else words of AMQP or tokens of NATS.
         levels: bool,
@@ -72,14 +72,14 @@ pub enum KeyKind {
         /// Words.
         length: u8,
     },
-    /// So many bits of the IPv4 address.
+    /// This many bits of the IPv4 address.
     Net4(u8),
-    /// So many bits of the IPv6 address.
+    /// This many bits of the IPv6 address.
     Net6(u8),
 }
 
 impl KeyKind {
-    /// The kind of this name; None where there is none.
+    /// The kind with this name; None if the name is unknown.
     pub fn parse(name: &str) -> Option<KeyKind> {
         let plain = match name {
             "equal" => Some(KeyKind::Equal),
@@ -121,7 +121,7 @@ impl KeyKind {
             KeyKind::Net6(length) => NETS6.contains(&length),
             KeyKind::Equal | KeyKind::Fold | KeyKind::Gram | KeyKind::Element => true,
         };
-        // No leading zeros, no signs: one name for each.
+        // Leading zeros and signs are refused, so that each kind has one name.
         (is_known && found.name() == name).then_some(found)
     }
 
@@ -151,7 +151,7 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// What is asked for at a place, or carried there.
+/// A key without its place: one that a condition requires, or that a value carries.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeyProbe<'a> {
     /// This scalar, of kind `equal`.
@@ -165,7 +165,7 @@ pub enum KeyProbe<'a> {
 }
 
 impl KeyProbe<'_> {
-    /// The kind of place where it is asked for.
+    /// The kind of place that has this probe.
     pub fn kind(&self) -> KeyKind {
         match self {
             KeyProbe::Equal(_) => KeyKind::Equal,
@@ -174,7 +174,7 @@ impl KeyProbe<'_> {
         }
     }
 
-    /// Hash by value; a text alone hashes as the scalar that it is.
+    /// Hash by value; a text has the hash of the same string as a scalar.
     pub fn hash(&self, seed: &Seed) -> u64 {
         match self {
             KeyProbe::Equal(scalar) | KeyProbe::Element(scalar) => scalar.hash(seed),
@@ -261,7 +261,7 @@ fn write_number(out: &mut Vec<u8>, number: Number) {
     out.extend_from_slice(repr(value).as_bytes());
 }
 
-/// Call *visit* with what a scalar carries of a kind; false where that is too much to tell.
+/// Call *visit* with the probes of a kind that a scalar carries; return false if they are too many to visit.
 #[inline]
 pub fn of_scalar<'a>(kind: KeyKind, scalar: ScalarRef<'a>, visit: &mut impl FnMut(KeyProbe<'a>)) -> bool {
     match (kind, scalar) {
@@ -309,7 +309,7 @@ fn of_text<'a>(kind: KeyKind, text: &'a str, visit: &mut impl FnMut(KeyProbe<'a>
     true
 }
 
-/// The first or last *length* characters; None where there are fewer.
+/// The first or last *length* characters; None if there are fewer.
 fn end_of(text: &str, last: bool, length: usize) -> Option<&str> {
     if last {
         let (start, _) = text.char_indices().rev().nth(length - 1)?;
@@ -320,7 +320,7 @@ fn end_of(text: &str, last: bool, length: usize) -> Option<&str> {
     }
 }
 
-/// The first or last *length* words of a topic; None where there are fewer.
+/// The first or last *length* words of a topic; None if there are fewer.
 fn words_of(topic: &str, separator: char, last: bool, length: usize) -> Option<&str> {
     let count = words(topic, separator).count();
     if count < length {
@@ -337,7 +337,7 @@ fn separator(levels: bool) -> char {
     if levels { TopicDialect::Mqtt.separator() } else { TopicDialect::Amqp.separator() }
 }
 
-/// How telling a condition is, the smaller the better.
+/// How selective a condition is, the smaller the better.
 pub mod rank {
     /// One value of many.
     pub const EXACT: u8 = 0;
@@ -351,13 +351,13 @@ pub mod rank {
     pub const TYPE: u8 = 4;
 }
 
-/// How telling an equality with a scalar is.
+/// How selective an equality with a scalar is.
 pub fn rank_of(scalar: ScalarRef<'_>) -> u8 {
     if matches!(scalar, ScalarRef::Null | ScalarRef::Bool(_)) { rank::HALF } else { rank::EXACT }
 }
 
-/// Call *visit* with what an atom asks for, of which every value that it holds for carries one; how telling it is, or None
-/// where it asks for nothing, and *visit* was not called.
+/// Call *visit* with the probes of an atom: every value that satisfies the atom carries one of them. Return its
+/// [`rank`], or None if it has no probes; then *visit* was not called.
 pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
     match *atom {
         AtomView::Equal(scalar) => {
@@ -391,7 +391,7 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> 
                 let is_first = characters(first) >= characters(last);
                 return ask_end(if is_first { first } else { last }, !is_first, false, visit);
             }
-            // Of several as long the first.
+            // The first of the longest pieces.
             let longest = pieces.rev().max_by_key(|piece| characters(piece))?;
             ask_gram(longest, visit)
         }
@@ -467,7 +467,8 @@ fn code(number: Number) -> u64 {
     Number::from_f64(value).map_or(u64::MAX, |near| near.order_key().0)
 }
 
-/// Call *visit* with shift and bucket of buckets that together hold every number from *first* to *last*, both as [`code`].
+/// Call *visit* with the shift and the number of buckets that together cover every number from *first* to *last*, both
+/// as [`code`].
 fn buckets(first: u64, last: u64, mut visit: impl FnMut(u8, u64)) {
     if first > last {
         return;
@@ -477,7 +478,7 @@ fn buckets(first: u64, last: u64, mut visit: impl FnMut(u8, u64)) {
     let (mut first, mut last) = (first >> SHIFTS[start], last >> SHIFTS[start]);
     for shift in &SHIFTS[start..] {
         let is_largest = *shift == SHIFTS[SHIFTS.len() - 1];
-        // Whole buckets of the next size are left to it; what sticks out at either end is told here.
+        // Whole buckets of the next size are left to it; the rest at either end is visited here.
         while first <= last && (first % STEP != 0 || is_largest) {
             visit(*shift, first);
             first += 1;

@@ -6,9 +6,9 @@
 //!   event                       {"data": {"status": "paid"}}                        carries one           ─►  MAYBE
 //! ```
 //!
-//! Contract (semantics.md section 9): *zero false negatives*. For every keyed subscription that an event matches, certainly
-//! or not, the answer is MAYBE; a NO means that no keyed subscription matches, and nothing else may be concluded. So a key
-//! must come from a value that a match cannot do without, and from the value, never from its spelling:
+//! Contract (semantics.md section 9): *zero false negatives*. For every keyed subscription that an event matches,
+//! certainly or not, the answer is MAYBE. A NO means that no keyed subscription matches, and allows no other
+//! conclusion. So a key must come from a value that a match requires, and from the value, never from its spelling:
 //!
 //! ```
 //! use streamer_core::bloom::blocked::Blocked;
@@ -23,7 +23,8 @@
 //! assert!(filter.has(number(b"10e-1").hash(&seed)));
 //! ```
 //!
-//! *Blocked* guards the partitions of the engine, on the hashes that the index needs anyway. *Portable* is what is shipped.
+//! *Blocked* guards the partitions of the engine, on the hashes that the index needs anyway. *Portable* is the layout
+//! of a shipped filter.
 
 pub mod answer;
 pub mod blocked;

@@ -5,13 +5,13 @@
 //!   slice 0 [..1.....]  slice 1 [.....1..]  slice 2 [1.......]      bit (h1 + i * h2) mod size of slice i, little-endian
 //! ```
 //!
-//! Invariant: bit for bit what `streamer.bloom.portable.PortableBloomFilter` sets and asks, so that either side may fill a
-//! filter that the other one probes, in this process or in another.
+//! Invariant: it sets and reads the same bits as `streamer.bloom.portable.PortableBloomFilter`, so that either side may
+//! fill a filter that the other one probes, in this process or in another.
 //!
-//! Cost: 20 to 40 ns a key of 40 bytes and one cache line a slice, about ten: it is what is shipped to other processes. For
-//! what is asked on every event see `blocked`.
+//! Cost: 20 to 40 ns a key of 40 bytes and one cache line a slice, about ten: it is the layout for other processes. For
+//! a filter that every event queries see `blocked`.
 
-/// Where the bits of a filter are: *slices* of *bits_per_slice* bits, one after the other.
+/// The dimensions of a filter: *slices* of *bits_per_slice* bits, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slices {
     slices: usize,
@@ -19,13 +19,13 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// The slices of a filter; None where there are no bits, or more than can be counted.
+    /// The slices of a filter; None if it has no bits, or more than `usize` can count.
     pub fn new(slices: usize, bits_per_slice: usize) -> Option<Slices> {
         let bits = slices.checked_mul(bits_per_slice)?;
         (bits > 0).then_some(Slices { slices, bits_per_slice })
     }
 
-    /// How many bytes hold all the bits.
+    /// The number of bytes for all the bits.
     pub fn bytes(self) -> usize {
         (self.slices * self.bits_per_slice).div_ceil(8)
     }
@@ -48,7 +48,8 @@ impl Slices {
     }
 }
 
-/// Set the bits of a key with this hash, and tell whether one was not set; *bits* are at least [`Slices::bytes`].
+/// Set the bits of a key with this hash; return whether one of them was unset. *bits* has at least [`Slices::bytes`]
+/// bytes.
 pub fn set(bits: &mut [u8], slices: Slices, hash: (u64, u64)) -> bool {
     let mut is_new = false;
     for (byte, bit) in slices.bits_at(hash) {

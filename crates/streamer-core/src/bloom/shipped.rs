@@ -1,11 +1,12 @@
-//! A filter that was shipped, asked for whole events: what `streamer.bloom.ShippedFilter` of the Python package says of them.
+//! A shipped filter, queried with whole events: the answers of the Python package's `streamer.bloom.ShippedFilter`.
 //!
 //! ```text
-//!   event bytes ─ flatten, in full ─► values at the places ─► bytes of their keys ─ murmur3 ─► bits        none there: NO
+//!   event bytes ─ flatten, in full ─► values at the places ─► bytes of their keys ─ murmur3 ─► bits        all unset: NO
 //! ```
 //!
-//! Invariant: NO only where `ShippedFilter.ask` says NO. An event with unknown values is left to it ([`ShippedAnswer::Unknown`]): which of them touch a
-//! place is for nobody to work out twice. A malformed event is an error, never NO, or nobody would hear of it.
+//! Invariant: it answers NO only if `ShippedFilter.ask` does. An event with unknown values is left to Python
+//! ([`ShippedAnswer::Unknown`]), so that only one program computes which of them touch a place. A malformed event is an
+//! error, never NO: a NO would hide it.
 //!
 //! Cost: about that of reading the event in full, and 50 to 100 ns for each key that it carries.
 
@@ -22,7 +23,7 @@ use crate::subscriptions::normal_form::{Mode, Path};
 use crate::value::{self, Value};
 use std::sync::Arc;
 
-/// A place where an event is asked for keys of a kind.
+/// A place at which an event is read for keys of a kind.
 pub type ShippedPlace = (Path, Mode, KeyKind);
 
 /// See the head of this file.
@@ -38,17 +39,17 @@ pub struct Shipped {
 /// How events are read, and whose they are.
 #[derive(Clone, Debug)]
 pub struct EventReading {
-    /// Where the parts of an event stand.
+    /// The places of the parts of an event.
     pub layout: Arc<EventLayout>,
     /// The tenant of events that have none.
     pub default_tenant: Option<Box<str>>,
     /// Bounds on an event.
     pub limits: Limits,
-    /// The tenant of the events that the filter knows of.
+    /// The tenant of the events that the filter covers.
     pub tenant: Box<str>,
-    /// The collection of the events that the filter knows of.
+    /// The collection of the events that the filter covers.
     pub collection: Option<Box<str>>,
-    /// Whether the old side of an update is asked, too.
+    /// Whether the old side of an update is checked, too.
     pub transitions: bool,
 }
 
@@ -61,12 +62,12 @@ struct ShippedKeys {
     begin: Box<[u8]>,
 }
 
-/// What a filter says of an event.
+/// The answer of a filter for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShippedAnswer {
     /// As `ShippedFilter.ask` does.
     Answer(Answer),
-    /// Nothing: the event has unknown values.
+    /// Undecided: the event has unknown values.
     Unknown,
 }
 
@@ -79,13 +80,13 @@ pub struct ShippedScratch {
 }
 
 impl Shipped {
-    /// A filter of these bits; None where they are too few.
+    /// A filter of these bits; None if they are too few.
     pub fn new(reading: EventReading, mut places: Vec<ShippedPlace>, slices: Slices, bits: &[u8]) -> Option<Shipped> {
         if bits.len() < slices.bytes() {
             return None;
         }
         let mut builder = PathTrie::builder(reading.layout.clone());
-        // What is asked at one path comes one after the other.
+        // Places with one path come one after the other.
         places.sort_unstable_by(|one, other| (&one.0.names, one.2).cmp(&(&other.0.names, other.2)));
         let asked = places.iter().map(|(path, mode, kind)| {
             let mut begin = Vec::new();
@@ -96,7 +97,7 @@ impl Shipped {
         Some(Shipped { places, trie: builder.build(), slices, bits: bits.into(), reading })
     }
 
-    /// Tell whether any subscription can want an event; *tenant* and *collection* win over what it says.
+    /// Whether any subscription can want an event; *tenant* and *collection* replace those of the event.
     ///
     /// # Errors
     ///
@@ -113,7 +114,7 @@ impl Shipped {
         let given = GivenParts { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
         let flat = match new.flatten(&self.trie, event, Validation::Full, &given, &reading.limits) {
             Ok(flat) => flat,
-            // It is counted where it is matched.
+            // The engine that matches the event counts it.
             Err(Unread::Ignored(_)) => return Ok(ShippedAnswer::Answer(Answer::Maybe)),
             Err(Unread::Bad(error)) => return Err(error),
         };
@@ -137,7 +138,7 @@ impl Shipped {
         Ok(ShippedAnswer::Answer(Answer::No))
     }
 
-    /// Whether a side carries a key that may be there, or more than can be told.
+    /// Whether a side carries a key that may be in the filter, or too many keys to check.
     fn carries(&self, flat: &Flat<'_>, key: &mut Vec<u8>) -> bool {
         self.places.iter().any(|place| match place.mode {
             Mode::Scalar => flat.value(place.path).is_some_and(|leaf| self.has(place, leaf, key)),
