@@ -44,8 +44,8 @@ impl Ast {
         NodeId(self.root)
     }
 
-    /// The byte offset in the source that stands for a node in errors: of a chain where its base begins, of operators the
-    /// first operator, of a ternary its `?`, of anything else where it begins.
+    /// The byte offset in the source at which errors show a node: that of the first operator of an operation, of the
+    /// `?` of a ternary, of the base of a chain, and of the beginning of any other node.
     pub fn at(&self, id: NodeId) -> u32 {
         self.at[id.0 as usize]
     }
@@ -96,7 +96,7 @@ pub enum Node {
         /// What it stands for.
         meaning: Meaning,
     },
-    /// `( )`: costs nothing.
+    /// `( )`: free of cost.
     Paren(NodeId),
     /// `[..]`.
     List(Box<[NodeId]>),
@@ -125,11 +125,11 @@ pub enum Node {
         /// From left to right.
         operands: Box<[NodeId]>,
     },
-    /// `condition ? then : ...`, the branches in order, then what holds otherwise.
+    /// `condition ? then : ...`, the branches in order, then the result if every condition is false.
     Ternary {
         /// At least one.
         branches: Box<[Branch]>,
-        /// What holds if no condition is true.
+        /// The result if every condition is false.
         otherwise: NodeId,
     },
     /// `f(..)`.
@@ -146,17 +146,17 @@ pub enum Node {
         /// Which field.
         name: Box<str>,
     },
-    /// A value and what is done with it, step by step.
+    /// A value and the steps applied to it, in order.
     Chain {
         /// The value.
         base: NodeId,
-        /// From left to right. None only where the name of a type, such as `google.protobuf.Timestamp`, was three steps.
+        /// From left to right. Empty only if the steps were the name of a type, such as `google.protobuf.Timestamp`.
         steps: Vec<Step>,
     },
 }
 
 impl Node {
-    /// Whether what is inside is one level deeper.
+    /// Whether the children of the node are one level deeper.
     pub fn is_level(&self) -> bool {
         !matches!(self, Node::Literal(_) | Node::Ident { .. } | Node::Operation { .. } | Node::Logic { .. } | Node::Chain { .. })
     }
@@ -213,7 +213,7 @@ pub enum Constant {
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meaning {
-    /// Not yet known.
+    /// Unresolved so far.
     Unresolved,
     /// A part of the event.
     Variable(Variable),
@@ -397,7 +397,7 @@ impl BinaryOp {
 /// One operator of an [`Node::Operation`] and what stands right of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operation {
-    /// Where the operator stands.
+    /// The offset of the operator.
     pub at: u32,
     /// Which.
     pub op: BinaryOp,
@@ -408,7 +408,7 @@ pub struct Operation {
 /// One branch of a [`Node::Ternary`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Branch {
-    /// Where its `?` stands.
+    /// The offset of its `?`.
     pub at: u32,
     /// Before the `?`.
     pub condition: NodeId,
@@ -421,25 +421,25 @@ pub struct Branch {
 pub enum Step {
     /// `.name`, also quoted.
     Select {
-        /// Where the name stands.
+        /// The offset of the name.
         at: u32,
         /// Which field.
         name: Box<str>,
     },
     /// `[key]`.
     Index {
-        /// Where the bracket stands.
+        /// The offset of the bracket.
         at: u32,
         /// Of what.
         key: NodeId,
     },
     /// `.f(..)`.
     Method {
-        /// Where the name stands.
+        /// The offset of the name.
         at: u32,
         /// Which.
         function: Function,
-        /// What it is given besides the value before the dot.
+        /// The arguments, without the value before the dot.
         args: Box<[NodeId]>,
     },
     /// `.all(x, ..)` and the like.
@@ -469,15 +469,15 @@ impl Step {
 /// A macro over what stands before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Macro {
-    /// Where its name stands.
+    /// The offset of its name.
     pub at: u32,
     /// Which.
     pub kind: MacroKind,
     /// One variable (element of a list, key of a map) or two (index and element, key and value), each with its offset.
     pub names: Box<[(u32, Box<str>)]>,
-    /// Before anything is made of an element; `None`: every element is taken.
+    /// Filters elements before the result is computed; `None`: every element passes.
     pub condition: Option<NodeId>,
-    /// What is made of an element; `None`: the macro has none.
+    /// Computed from an element; `None`: the macro has no result.
     pub result: Option<NodeId>,
     /// The [`Meaning::Local`] of the first variable; the second, if any, is the next.
     pub slot: u32,
@@ -531,7 +531,7 @@ pub enum Function {
     GetMinutes,
     GetSeconds,
     GetMilliseconds,
-    /// None of these: the checker refuses it.
+    /// Any other name: the checker refuses it.
     Unknown,
 }
 

@@ -1,7 +1,7 @@
 //! Equal expressions are compiled once.
 //!
-//! Any number of threads may use a cache. Two that ask for the same new expression at once may both compile it: compiling
-//! under the lock would make every other thread wait.
+//! Any number of threads may use a cache. Two threads that need the same new expression at once may both compile it:
+//! compiling under the lock would make every other thread wait.
 
 use super::{Error, Executable, compile};
 use crate::fork;
@@ -19,13 +19,13 @@ pub struct Cache {
 struct Kept {
     size: usize,
     programs: HashMap<Arc<str>, (Arc<Executable>, u64)>,
-    /// By when they were last asked for.
+    /// The programs by the time of their last use.
     used: BTreeMap<u64, Arc<str>>,
     clock: u64,
     counts: CacheCounts,
 }
 
-/// What was asked of a cache.
+/// Counts of the requests to a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// How many programs were found there.
@@ -49,7 +49,7 @@ impl Kept {
     fn put(&mut self, name: Arc<str>, program: Arc<Executable>) {
         self.clock += 1;
         self.used.insert(self.clock, name.clone());
-        // It was asked for before, or another thread has compiled it meanwhile.
+        // Either it was cached before, or another thread has compiled it meanwhile.
         if let Some((_, before)) = self.programs.insert(name, (program, self.clock)) {
             self.used.remove(&before);
         }
@@ -71,7 +71,7 @@ impl Cache {
         Cache { kept: Mutex::new(Kept { size, ..Kept::default() }) }
     }
 
-    /// Keep so many programs from now on.
+    /// Keep at most *size* programs from now on.
     pub fn resize(&self, size: usize) {
         self.locked(|kept| {
             kept.size = size;
@@ -98,7 +98,8 @@ impl Cache {
         Ok(program)
     }
 
-    /// Forget the programs that nobody else has. After a large load they lie scattered in what it left free, and keep it.
+    /// Drop the programs that only the cache references. After a large load they lie scattered in the memory that the
+    /// load freed, and prevent its reuse.
     pub fn forget_unused(&self) {
         self.locked(|kept| {
             kept.programs.retain(|_, (program, _)| Arc::strong_count(program) > 1);
@@ -107,17 +108,17 @@ impl Cache {
         });
     }
 
-    /// What was asked of it.
+    /// The counts of its requests.
     pub fn counts(&self) -> CacheCounts {
         self.locked(|kept| kept.counts)
     }
 
-    /// How many programs it holds.
+    /// How many programs it contains.
     pub fn len(&self) -> usize {
         self.locked(|kept| kept.programs.len())
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -141,7 +142,7 @@ mod tests {
         cache.forget_unused();
         assert_eq!(cache.len(), 1);
         assert!(Arc::ptr_eq(&held, &ask("data.a > 1")));
-        // What is left is still the first to go.
+        // The oldest program that remains is still the first to be dropped.
         ["data.a > 3", "data.a > 4", "data.a > 5"].iter().for_each(|source| drop(ask(source)));
         assert!(!Arc::ptr_eq(&held, &ask("data.a > 1")));
     }

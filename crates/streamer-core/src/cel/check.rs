@@ -1,10 +1,10 @@
 //! Check a tree: names, functions, overloads, and that the result can be bool (semantics.md section 4).
 //!
-//! `data` and `before` are maps of `dyn`, so most of an expression is known only when it runs; what is known to be wrong
-//! before that is refused. Two literals of different types may be compared all the same: it means what it means between
-//! fields.
+//! `data` and `before` are maps of `dyn`, so most types of an expression appear only when it runs; an error that is
+//! certain before that is refused. A comparison of two literals of different types is allowed: it means the same as
+//! between fields.
 //!
-//! Recursive: the parser limits how deep a tree is. What is found out is written into the tree at the end.
+//! Recursive: the parser limits how deep a tree is. The results are written into the tree at the end.
 
 use super::ast::{Ast, BinaryOp, Constant, Function, LogicOp, Macro, MacroKind, Meaning, Node, NodeId, Step, TypeName, UnaryOp};
 use super::ast::{Operation, Variable};
@@ -30,12 +30,12 @@ pub fn compile(source: &str, limits: &Limits) -> Result<Program> {
     checked(&[], source, limits).map(|(program, _)| program)
 }
 
-/// Parse and check an expression in which *names* stand for what is put into the first slots, of any type.
+/// Parse and check an expression in which *names* are the variables in the first slots, of any type.
 pub(super) fn compile_over(names: &[&str], source: &str, limits: &Limits) -> Result<Program> {
     checked(names, source, limits).map(|(program, _)| program)
 }
 
-/// What a linter may say about an expression; nothing about one that cannot be accepted.
+/// The remarks of a linter about an expression; an expression that is refused has none.
 pub fn remarks(source: &str, limits: &Limits) -> Vec<Remark> {
     checked(&[], source, limits).map(|(_, remarks)| remarks).unwrap_or_default()
 }
@@ -45,7 +45,7 @@ pub fn remarks(source: &str, limits: &Limits) -> Vec<Remark> {
 pub struct Remark {
     /// What it is about: a `FindingCode` of the Python package.
     pub code: &'static str,
-    /// What, and where.
+    /// The remark and its place.
     pub what: Error,
 }
 
@@ -295,7 +295,7 @@ impl<'t> Checker<'t> {
 
     fn operation(&mut self, first: NodeId, rest: &[Operation]) -> Result<Type> {
         let mut left = self.type_of(first)?;
-        // What is computed is no literal.
+        // A computed value is not a literal.
         let mut left_node = Some(first);
         for Operation { at, op, operand } in rest {
             let right = self.type_of(*operand)?;
@@ -343,7 +343,7 @@ impl<'t> Checker<'t> {
             BinaryOp::Equal | BinaryOp::NotEqual => comparable(&left, &right),
             _ => {
                 let (one, other) = (left.name, right.name);
-                // A type without any order is no matter of comparing different types.
+                // A type without any order is not an error of comparing different types.
                 literals = literals && one != other;
                 let ordered = |name: Name| name == Name::Dyn || name.is_ordered();
                 let alike = one == other || one == Name::Dyn || other == Name::Dyn || (one.is_numeric() && other.is_numeric());

@@ -5,14 +5,14 @@ use super::evaluate::{Result, Run, lookup};
 use super::values::{Below, Key, Map, Partial, Value};
 use std::cmp::Ordering;
 
-/// What is left to compare of two containers of equal size.
+/// The pairs still to compare of two containers of equal size.
 enum Pairs<'r> {
     Lists(&'r [Value<'r>], &'r [Value<'r>]),
     Maps(&'r [(Key<'r>, Value<'r>)], &'r Map<'r>),
 }
 
 impl<'r> Run<'r> {
-    /// Compare up to the first difference; a bool, or the error of an element that cannot be read where nothing else differs.
+    /// Compare up to the first difference. Return a bool, or the error of an unreadable element if the rest is equal.
     pub(super) fn equal(&mut self, one: Value<'r>, other: Value<'r>) -> Result<Value<'r>> {
         let mut error = None;
         let mut open: Vec<Pairs<'r>> = Vec::new();

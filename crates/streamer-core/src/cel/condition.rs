@@ -1,4 +1,5 @@
-//! A condition on what stands at one path: CEL over names for it, which is what an operator of a filter means (semantics.md section 3).
+//! A condition on the value at one path: CEL over names for it. This is the meaning of a filter's operator
+//! (semantics.md section 3).
 //!
 //! ```text
 //!   a name          now        then         has_now   has_then    exists                          operand
@@ -9,8 +10,8 @@
 //!
 //! Cost: compiled once for all paths and operands. An evaluation walks the path once for each name that is written.
 //!
-//! Rejected: a program for each filter. It would be compiled for each candidate of each event, and CEL has no name for a step on the way:
-//! P names each again for every step below it, so that a path of 512 steps makes 130,000 of them.
+//! Rejected: a program for each filter. It would be compiled for each candidate of each event, and CEL has no name for
+//! a step of a path: P repeats each name for every step below it, so that a path of 512 steps makes 130,000 of them.
 
 use super::Error;
 use super::ast::{Ast, TypeName, Variable};
@@ -61,7 +62,7 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// It is no expression over the names.
+    /// *source* is not an expression over the names.
     pub fn compile(source: &str) -> std::result::Result<Condition, Error> {
         let words = source.split(|letter: char| letter != '_' && !letter.is_alphanumeric());
         let (named, names): (Vec<Name>, Vec<&str>) =
@@ -74,7 +75,7 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// `data` or `before` is no JSON; only where the event was not checked in full.
+    /// `data` or `before` is not JSON; only possible if the event was not checked in full.
     pub fn evaluate(
         &self,
         path: &[Box<str>],
@@ -115,7 +116,7 @@ impl Condition {
 ///
 /// # Errors
 ///
-/// `data` is no JSON; only where the event was not checked in full.
+/// `data` is not JSON; only possible if the event was not checked in full.
 pub fn is_flagged(
     path: &[Box<str>],
     document: &Document<'_>,
@@ -151,8 +152,8 @@ impl<'r> Run<'r> {
         Ok(path.iter().fold(document, |value, name| self.select(value, name)))
     }
 
-    /// P of the head of this file; *strictly* it is what `exists` stands for: an error where a step is asked of what is no map.
-    /// Below a step that is not true all are false, the same error, or unknown.
+    /// P of the head of this file. If *strictly*, it is the meaning of `exists`: a step below a value that is not a map
+    /// is an error. The first step that is not true is the result.
     fn has_all(&mut self, document: Value<'r>, path: &'r [Box<str>], strictly: bool) -> Result<Value<'r>> {
         let mut value = document;
         for name in path {

@@ -1,19 +1,20 @@
-//! Whether a part of an expression that reads nothing of the event may be an error, which it then is for every event.
+//! Can a part of an expression that does not read the event be an error? Then it is one for every event.
 
 use super::ast::{Ast, Constant, Function, Meaning, Node, NodeId, Step};
 use super::program::Program;
 use super::times::{parse_duration, parse_timestamp};
 
-/// Whether an expression calculates with constants alone, or asks a list for an element before its first one.
+/// Whether an expression calculates with only constants, or indexes a list below its first element.
 ///
-/// What they come to is worked out by the Python package, where it is worth a finding. Cost: a visit of each node.
+/// The Python package computes their values if that can lead to a finding. Cost: a visit of each node.
 pub fn may_fail(program: &Program) -> bool {
     let mut found = false;
     visit(&program.ast, program.ast.root(), &mut found);
     found
 }
 
-/// Whether a node is constant; *found* where it, or one in it, may fail. Recursive: the parser limits the depth of the tree.
+/// Whether a node is constant; sets *found* if it, or a node in it, may fail. Recursive: the parser limits the depth of
+/// the tree.
 fn visit(ast: &Ast, id: NodeId, found: &mut bool) -> bool {
     let node = &ast[id];
     let mut is_constant = !matches!(node, Node::Ident { meaning: Meaning::Variable(_) | Meaning::Local(_), .. });

@@ -1,4 +1,4 @@
-//! What is refused of a tree that was read: ints out of range, and one that is too deep to walk by recursion.
+//! Refuses parsed trees that have ints out of range, or that are too deep to walk by recursion.
 
 use super::ast::{Ast, Node, NodeId, Step};
 

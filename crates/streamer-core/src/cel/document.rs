@@ -3,14 +3,15 @@
 //! ```text
 //!   event       {"type": "update", "data": {"a": [1, 2]}, "before": {"a": []}}
 //!   Document     type ───► "update"     data ──► parsed when a program reads it    before ──► (not yet)
-//!   as_before    type ───► the same     data ──► what is `before` above, shared    before ──► null
+//!   as_before    type ───► shared       data ──► value of `before` above, shared   before ──► null
 //! ```
 //!
-//! The trees lie in an [`Arena`]: 24 bytes an element, 48 a member, strings without escapes where they stand in the event.
+//! The trees lie in an [`Arena`]: 24 bytes an element, 48 a member; strings without escapes point into the event.
 //! Parsing is a loop over an explicit stack, and linear but for maps of many members, whose names are sorted.
 //!
-//! A program that selects members by name ([`members`](super::members)) gets a map of these alone, as long as few are read so:
-//! their places are known where the flattening found them, else the other members are passed over. Programs that select the same share one.
+//! A program that selects members by name ([`members`](super::members)) gets a map of only these members, as long as
+//! they are few. Their places come from the flattening if it found them, else the other members are passed over.
+//! Programs that select the same members share one map.
 //!
 //! Rejected: programs over the bytes of the event. A macro in a macro reads the same list again and again, so the bytes would
 //! be skipped through once for each element of each.
@@ -56,9 +57,9 @@ pub struct Document<'d> {
     event_type: Value<'d>,
     topic: Value<'d>,
     ts: Value<'d>,
-    /// The pointers that the source did not carry, and where `data` and `before` were found or would stand.
+    /// The pointers that the source did not carry, and the places of `data` and `before`, also if they are missing.
     unknown: &'d [Tokens<'d>],
-    /// Where a document stands of which all is unknown but the members of these names, sorted.
+    /// The places of documents of which only the members with these names are known. The names are sorted.
     rests: &'d [(Tokens<'d>, &'d [&'d str])],
     data_at: Option<Tokens<'d>>,
     before_at: Option<Tokens<'d>>,
@@ -70,18 +71,18 @@ pub struct Document<'d> {
 #[derive(Debug)]
 struct DocumentTree<'d> {
     text: &'d str,
-    /// Where it begins; `None` for null.
+    /// The offset of its first byte; `None` for null.
     start: Option<usize>,
     value: OnceCell<Value<'d>>,
     /// What the flattening found of its members.
     wanted: Option<WantedMembers<'d>>,
-    /// What has been spent on reading members without the others.
+    /// The units spent on reading members without the others.
     spent: Cell<usize>,
-    /// What was read so, the last first.
+    /// The members that were read without the others, the last first.
     selections: Cell<Option<&'d Selected<'d>>>,
 }
 
-/// A map of the members of some names alone: other programs ask for the same.
+/// A map of only the members with some names. Other programs may select the same ones.
 #[derive(Debug)]
 struct Selected<'d> {
     names: &'d [&'d str],
@@ -89,9 +90,9 @@ struct Selected<'d> {
     earlier: Option<&'d Selected<'d>>,
 }
 
-/// So much is spent on reading members of a document before all of it is parsed: looking one up is 1.
+/// After this many units a document is parsed as a whole. Looking up a member costs 1.
 const MOST_SPENT: usize = 16;
-/// Passing over the other members.
+/// The units for passing over the other members.
 const PASS: usize = 8;
 /// As many members are read by themselves.
 const MOST_MEMBERS: usize = 8;
@@ -112,7 +113,7 @@ impl<'d> DocumentTree<'d> {
         DocumentTree { text, start, value: OnceCell::new(), wanted, spent: Cell::new(0), selections: Cell::new(None) }
     }
 
-    /// A map of the members of these *names* alone; None where all of it was parsed already, or better is.
+    /// A map of only the members with these *names*; None if the document was parsed, or should be parsed, as a whole.
     fn members<'p>(&self, names: impl Iterator<Item = &'p str>, arena: &'d Bump) -> Result<Option<Value<'d>>> {
         let (None, Some(start)) = (self.value.get(), self.start) else { return Ok(None) };
         let mut asked = [""; MOST_MEMBERS];
@@ -157,7 +158,7 @@ impl<'d> Document<'d> {
     ///
     /// # Errors
     ///
-    /// `bad_utf8`, where the flattening did not look at the whole of *event*.
+    /// `bad_utf8`, if the flattening did not check the whole of *event*.
     pub fn new(flat: &Flat<'d>, arena: &'d Arena, limits: &Limits) -> std::result::Result<Document<'d>, EventError> {
         let arena = &arena.0;
         let event = flat.event;
@@ -228,7 +229,7 @@ impl<'d> Document<'d> {
         side
     }
 
-    /// The value of a part; the first to ask for a document parses it.
+    /// The value of a part; the first reader of a document parses it.
     pub(super) fn read(&self, variable: Variable) -> std::result::Result<Value<'d>, EventError> {
         Ok(match variable {
             Variable::Data => self.covered(0, self.data, self.data_at)?,
@@ -241,7 +242,7 @@ impl<'d> Document<'d> {
         })
     }
 
-    /// As [`Document::read`], for a program that reads of a document nothing but the members of these *names*.
+    /// As [`Document::read`], for a program that reads only the members with these *names* of a document.
     pub(super) fn read_members<'p>(
         &self,
         variable: Variable,
@@ -252,7 +253,7 @@ impl<'d> Document<'d> {
             Variable::Before => self.before,
             _ => return self.read(variable),
         };
-        // What is unknown is gathered once for a whole document.
+        // The unknown values are collected once, for a whole document.
         let is_known = self.unknown.is_empty() && self.rests.is_empty();
         match if is_known { tree.members(names, self.arena)? } else { None } {
             Some(members) => Ok(members),
@@ -291,14 +292,14 @@ impl<'d> Document<'d> {
 
 // --- parsing ------------------------------------------------------------------------------------------------------------
 
-/// A container that is still open: where its elements begin among those of all open ones.
+/// A container that is still open: the start of its elements among those of all open ones.
 enum OpenBuild<'d> {
     List(usize),
     Map(usize, &'d str),
 }
 
-/// Find where the values of the members of some *names* begin, in the object that begins at *start*; of those of one name the last.
-/// False where it is no object.
+/// Find the offsets of the members with some *names* in the object that begins at *start*; of duplicates the last
+/// counts. Return false if it is not an object.
 fn find_members(text: &str, start: usize, names: &[&str], found: &mut [Option<usize>], arena: &Bump) -> Result<bool> {
     let bytes = text.as_bytes();
     let mut at = space(bytes, start);
@@ -323,7 +324,7 @@ fn find_members(text: &str, start: usize, names: &[&str], found: &mut [Option<us
     }
 }
 
-/// Parse the value that begins at *start*; what follows it is not looked at.
+/// Parse the value that begins at *start*; ignore the text after it.
 fn parse<'d>(text: &'d str, start: usize, arena: &'d Bump) -> Result<Value<'d>> {
     let bytes = text.as_bytes();
     let mut open: Vec<OpenBuild<'d>> = Vec::new();
@@ -364,7 +365,7 @@ fn parse<'d>(text: &'d str, start: usize, arena: &'d Bump) -> Result<Value<'d>> 
                 if first == b'n' { Value::Null } else { Value::Bool(first == b't') }
             }
         };
-        // Here a value is complete: put it where it belongs and close what ends with it.
+        // A value is complete: add it to its container, and close each container that ends with it.
         loop {
             let Some(container) = open.pop() else { return Ok(value) };
             at = space(bytes, at);
@@ -406,7 +407,7 @@ fn parse<'d>(text: &'d str, start: usize, arena: &'d Bump) -> Result<Value<'d>> 
     }
 }
 
-/// Make a map of members. Of those of one name the last wins, in the place of the first.
+/// Make a map of members. The last of several with one name wins, in the place of the first.
 fn map<'d>(members: &[(Key<'d>, Value<'d>)], arena: &'d Bump) -> Map<'d> {
     let made = Map::new(arena, arena.alloc_slice_copy(members));
     if !made.has_repeated_keys() {
@@ -455,7 +456,7 @@ fn read_string<'d>(text: &'d str, at: usize, arena: &'d Bump) -> Result<(&'d str
 /// An integer in int64 is an int, one in uint64 a uint, any other number a double.
 fn number<'d>(literal: &'d str, arena: &'d Bump) -> Value<'d> {
     let digits = literal.strip_prefix('-').unwrap_or(literal).as_bytes();
-    // So many digits cannot overflow.
+    // A number with this few digits cannot overflow.
     if digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit) {
         let size = digits.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
         return Value::Int(if digits.len() < literal.len() { -size } else { size });

@@ -1,4 +1,4 @@
-//! What is wrong with an expression, and where.
+//! The error in an expression, and its place.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct Error {
     pub line: u32,
     /// From 1, in characters.
     pub column: u32,
-    /// What is wrong and what was expected.
+    /// The fault and the expectation.
     pub reason: String,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn shown(text: &str) -> String {
 
 /// Whether a character shows as itself, by its Unicode category.
 pub(super) fn is_printable(letter: char) -> bool {
-    // Debug output escapes what does not print, by category; besides quotes and backslashes, and marks without a letter before
-    // them.
+    // Debug output escapes unprintable characters, by category; it also escapes quotes, backslashes, and marks without
+    // a letter before them.
     matches!(letter, '"' | '\'' | '\\') || ['a', letter].iter().collect::<String>().escape_debug().count() == 2
 }

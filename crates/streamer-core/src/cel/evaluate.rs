@@ -1,17 +1,17 @@
 //! The value of a checked expression for one event (semantics.md sections 4 and 8), counted in cost units (docs/cel-cost.md).
 //!
-//! Errors and unknowns are values: a strict operator evaluates every operand, then an unknown beats an error, and of errors
-//! the first counts; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an `Err`, since nothing absorbs
-//! it.
+//! Errors and unknowns are values: a strict operator evaluates every operand, then an unknown beats an error, and the
+//! first error beats the others; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an `Err`,
+//! since it ends the whole run.
 //!
-//! An event may have unknown values: the source did not carry them. A map or list with an unknown value somewhere below is a
-//! [`Partial`]. A select or an index goes on into it; `has`, `in` and `type()` ask it what is known. For everything else it is
-//! unknown as a whole.
+//! An event may have unknown values: the source did not carry them. A map or list with an unknown value somewhere below
+//! is a [`Partial`]. A select or an index continues into it; `has`, `in` and `type()` use its known parts. For
+//! everything else it is unknown as a whole.
 //!
 //! Invariant: work is charged before it is done, so none exceeds the budget by more than one operation, and what a run keeps
 //! is bounded by its budget.
 //!
-//! Recursion is bounded by the depth of the tree, which the parser limits to 64 levels of brackets, of which each may hold a
+//! Recursion is bounded by the depth of the tree, which the parser limits to 64 levels of brackets, each with at most a
 //! chain of every operator. Values, which may be deeper, are compared with a stack.
 
 use super::ast::{Ast, Branch, Constant, Function, LogicOp, Meaning, Node, NodeId, Operation, Step, TypeName, UnaryOp};
@@ -43,7 +43,7 @@ pub(super) struct Run<'r> {
     pub(super) cost: u64,
 }
 
-/// What a strict operator comes to by its operands alone.
+/// The result of a strict operator that its operands determine.
 #[derive(Default)]
 struct Strict<'r> {
     stopped: Option<Value<'r>>,
@@ -60,7 +60,7 @@ impl<'r> Strict<'r> {
     }
 }
 
-/// What a strict operator comes to by one operand alone: itself if that is an error or unknown.
+/// The result of a strict operator that one operand determines: the operand itself if it is an error or unknown.
 #[inline]
 pub(super) fn stopped(value: Value<'_>) -> Option<Value<'_>> {
     match value {
@@ -378,11 +378,11 @@ impl<'r> Run<'r> {
         self.fail(Reason::NoSuchField, Detail::Field(key))
     }
 
-    /// Go on to what stands at *token* of a container with unknown values.
+    /// Continue to the value at *token* of a container with unknown values.
     fn below(&self, found: Option<Value<'r>>, partial: &Partial<'r>, token: &str, key: Value<'r>) -> Value<'r> {
         match (partial.unknown.below(token), found) {
             (Below::Known, found) => found.unwrap_or_else(|| self.no_field(key)),
-            // Above an unknown value nothing can be said to be missing: the source did not carry it.
+            // Above an unknown value a missing member is unknown: the source may not have carried it.
             (Below::Unknown, _) | (Below::Partial(_), None) => Value::Unknown,
             (Below::Partial(_), Some(failure @ Value::Failure(_))) => failure,
             (Below::Partial(unknown), Some(value)) => Value::Partial(self.arena.alloc(Partial { value, unknown })),

@@ -109,7 +109,7 @@ fn members_alone_come_to_what_the_whole_document_does() {
                 let [by_members, whole] = arenas.each_ref().map(|arena| Document::new(&flat, arena, &limits).unwrap());
                 let sides = [(by_members, whole), (by_members.as_before(), whole.as_before())];
                 for (by_members, whole) in sides {
-                    // Who compares a document sees all of it.
+                    // A program that compares a document sees all of it.
                     executable("data == before").evaluate(&whole, BUDGET, &mut scratch).unwrap();
                     let program = executable(source);
                     let (one, words) = program.evaluate_in_words(&by_members, BUDGET, &mut scratch).unwrap();
@@ -118,7 +118,7 @@ fn members_alone_come_to_what_the_whole_document_does() {
                     assert_eq!((one, words), expected, "{source} of {event}");
                 }
             }
-            // Programs that select the same members share what was read, whatever was selected in between.
+            // Programs that select the same members share the parsed values, also after other selections.
             for trie in &tries {
                 let (mut flattener, arenas) = (Flattener::new(), [Arena::default(), Arena::default()]);
                 let flat = flattener.flatten(trie, event.as_bytes(), Validation::Full, &given, &limits).unwrap();
@@ -213,7 +213,7 @@ fn a_regexp_of_the_event_is_compiled_once_in_a_run_and_refused_where_it_is_long(
         "data.l.exists(x, x.matches(data.r)) && data.s.matches(data.r)",
         "data.s.matches(data.long)",
         "data.s.matches('(' + data.s)",
-        // The text of a constant costs nothing, wherever it comes from.
+        // The text of a constant costs no units, also if an event supplies it.
         "data.s.matches('a+') && data.s.matches(data.r)",
     ];
     let [once, too_long, bad, constant] = evaluate(&sources, &event, Validation::Full, false).unwrap()[..] else { panic!() };

@@ -29,7 +29,7 @@ pub struct EvaluationScratch {
 }
 
 impl EvaluationScratch {
-    /// How much it holds.
+    /// The bytes that it has allocated.
     pub fn bytes(&self) -> usize {
         self.arena.allocated_bytes()
     }
@@ -74,7 +74,7 @@ impl Executable {
     ///
     /// # Errors
     ///
-    /// `data` or `before`, which the program reads, is no JSON; only where the event was not checked in full.
+    /// `data` or `before`, which the program reads, is not JSON; only possible if the event was not checked in full.
     pub fn evaluate(
         &self,
         document: &Document<'_>,
@@ -84,7 +84,7 @@ impl Executable {
         self.run(document, budget, scratch, |_, _| ()).map(|(outcome, ())| outcome)
     }
 
-    /// Evaluate it, and tell an error in words; empty where there is none.
+    /// Evaluate it, and return an error in words, or an empty text.
     ///
     /// # Errors
     ///
@@ -122,10 +122,10 @@ impl Executable {
         Ok(self.run_on(variables, budget, scratch, and))
     }
 
-    /// What it comes to for every event; `None` where that depends on the event, or is not proven.
+    /// Its result if it is the same for every event; `None` if it depends on the event, or is not proven.
     ///
-    /// It is evaluated for an event of which nothing is known: what comes out then comes out for every event, since true and
-    /// false absorb what is unknown and anything else of it stays unknown.
+    /// It is evaluated for an event of unknown values: a known result is then the result for every event, since true
+    /// and false absorb unknown values, and any other result of them stays unknown.
     pub fn constant(&self, budget: u64) -> Option<Verdict> {
         let reads = |variable: &Variable| self.program.variables.has(*variable);
         let read: Vec<Variable> = Variable::ALL.into_iter().filter(reads).collect();

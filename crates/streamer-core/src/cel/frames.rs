@@ -1,4 +1,4 @@
-//! What the parser of CEL keeps of what is open: operators that wait, brackets, and what may come next.
+//! The open parts that the parser of CEL keeps: operators that wait, brackets, and the tokens that may come next.
 
 use super::ast::{BinaryOp, Branch, LogicOp, UnaryOp};
 use super::lexer::{Lexeme, Token};
@@ -14,9 +14,9 @@ pub(super) struct Pending {
 pub(super) enum Op {
     Logic(LogicOp),
     Binary(BinaryOp),
-    /// Written so many times; the last one at this offset.
+    /// The operator, its number of repetitions, and the offset of the last one.
     Unary(UnaryOp, u32, u32),
-    /// Where brackets begin: binds nothing.
+    /// The beginning of brackets: binds to neither side.
     Fence,
 }
 
@@ -34,7 +34,7 @@ impl Op {
     }
 }
 
-/// What is open around the operand that is being read; `count` is how many operands are done inside.
+/// The open construct around the operand that is being read; `count` is how many operands are done inside.
 pub(super) enum Frame {
     Top,
     Paren {
@@ -44,7 +44,7 @@ pub(super) enum Frame {
         at: u32,
         count: usize,
     },
-    /// After a key where *count* is odd.
+    /// Before a `:` if *count* is even, after it if *count* is odd.
     Map {
         at: u32,
         count: usize,
@@ -52,7 +52,7 @@ pub(super) enum Frame {
     Index {
         at: u32,
     },
-    /// Of a method: its target is the operand below its arguments.
+    /// The arguments of a call. The target of a method is the operand below them.
     Args {
         name: Lexeme,
         method: bool,
@@ -68,7 +68,7 @@ pub(super) enum Frame {
     },
 }
 
-/// What may stand where a value is expected, besides a value.
+/// The tokens that may stand in place of an expected value.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Besides {
     Nothing,

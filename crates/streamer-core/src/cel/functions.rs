@@ -46,7 +46,7 @@ impl<'r> Run<'r> {
         })
     }
 
-    /// Call a function with what is neither an error nor unknown.
+    /// Call a function with arguments that are neither errors nor unknown.
     pub(super) fn call(&mut self, function: Function, args: &[Value<'r>]) -> Result<Value<'r>> {
         use Value::{Bool, Bytes, Duration, Int, List, Map, String, Type};
         Ok(match (function, args) {

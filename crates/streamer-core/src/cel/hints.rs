@@ -1,4 +1,4 @@
-//! What was probably meant where an expression is written as another language would have it.
+//! Hints for expressions that are written as another language would have them: the expression that was probably meant.
 //!
 //! A hint ends an error of syntax or of a name. streamer/cel_eval/hints.py gives the same; the table of cases compares them.
 
@@ -120,7 +120,7 @@ fn end_of_word(text: &str) -> usize {
     if begins { text.find(|letter: char| !is_of_word(letter)).unwrap_or(text.len()) } else { 0 }
 }
 
-/// The word that ends a text; empty where none does.
+/// The word that ends a text; empty if the text does not end with one.
 fn last_word(text: &str) -> &str {
     let start =
         text.rfind(|letter: char| !is_of_word(letter)).map_or(0, |at| at + text[at..].chars().next().map_or(1, char::len_utf8));

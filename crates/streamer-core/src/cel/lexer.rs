@@ -1,8 +1,8 @@
 //! Text -> tokens, each by what the parser could take at its place.
 //!
-//! What a character begins depends on that place. `.5` after a value is a dot and a 5, elsewhere a number. `!=` after a value
-//! is a relation, elsewhere two tokens. `b"x"` after a dot is a name and a string. [`Place`] says which it is. A token that the
-//! place cannot take is still read as what it would be elsewhere, so that an error can show it whole.
+//! The meaning of a character depends on its place. `.5` after a value is a dot and a 5, elsewhere a number. `!=` after
+//! a value is a relation, elsewhere two tokens. `b"x"` after a dot is a name and a string. [`Place`] is the kind of
+//! place. A token that is not allowed there is still read as elsewhere, so that an error can show it whole.
 
 use super::ast::BinaryOp;
 use super::error::{Error, shown};
@@ -14,7 +14,7 @@ pub(super) enum Place {
     Operand,
     /// A value, after `-`: no `!` may come.
     Negated,
-    /// What follows a value.
+    /// An operator, or another token after a value.
     Operator,
     /// A name after a dot.
     Name,
@@ -61,7 +61,7 @@ pub(super) struct Quotes {
     pub closing: u8,
 }
 
-/// A token and where it stands, in bytes.
+/// A token and its place, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lexeme {
     pub token: Token,
@@ -71,9 +71,9 @@ pub(super) struct Lexeme {
 
 /// Why there is no token.
 pub(super) enum Unreadable {
-    /// Something is open that nothing closes; a whole error.
+    /// A bracket or quote is open at the end; a whole error.
     NotClosed(Error),
-    /// No token begins with this character.
+    /// This character cannot begin a token.
     Character { at: u32, shown: String },
 }
 

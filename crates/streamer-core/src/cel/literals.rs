@@ -4,7 +4,7 @@ use super::ast::Constant;
 use super::error::{Error, is_printable};
 use super::lexer::Quotes;
 
-/// The distance of an int literal from 0; `None` where it is past 64 bits.
+/// The distance of an int literal from 0; `None` if it is past 64 bits.
 pub(super) fn magnitude(text: &str) -> Option<u64> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
     u64::from_str_radix(digits, radix).ok()
@@ -14,7 +14,7 @@ pub(super) fn magnitude(text: &str) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// An escape that means nothing, at its place.
+/// An unknown escape, at its place.
 pub(super) fn string(source: &str, at: u32, text: &str, quotes: Quotes) -> Result<Constant, Error> {
     let inner = &text[usize::from(quotes.opening)..text.len() - usize::from(quotes.closing)];
     if quotes.raw || !inner.contains('\\') {

@@ -69,7 +69,7 @@ impl<'r> Run<'r> {
         }))
     }
 
-    /// Visit an element; the value of the whole where this one decides it.
+    /// Visit an element; return the value of the macro if this element decides it.
     fn visit(
         &mut self,
         step: &'r Macro,
@@ -100,7 +100,7 @@ impl<'r> Run<'r> {
                 return Ok(None);
             }
         }
-        // Without a result the element itself is taken, unread: it may be a number beyond float64.
+        // Without a result, the macro uses the element itself, unread: it may be a number beyond float64.
         let result = match step.result {
             None => first,
             Some(result) => {

@@ -1,9 +1,9 @@
-//! The regexps of `matches`: those that stand in the program are compiled with it, others when they are met.
+//! The regexps of `matches`: constants are compiled with the program, others when they are evaluated.
 //!
-//! A regexp that is met costs 4,096 units, and 224 for each of its size up to 4,096, the first time in a run
-//! (docs/cel-cost.md). It may take 64 KiB of RE2's memory, which is about [`MAX_INSTRUCTIONS`]. It is refused unread where its
-//! text is longer than 1 KiB. Texts are told apart by where they lie first. Nothing in a run's memory moves or ends, so one
-//! place is one text. A text of many kilobytes is hashed once, and not for each element of a macro.
+//! A regexp that is evaluated costs 4,096 units, and 224 for each of its size up to 4,096, the first time in a run
+//! (docs/cel-cost.md). It may use 64 KiB of RE2's memory, which is about [`MAX_INSTRUCTIONS`]. It is refused unread if
+//! its text is longer than 1 KiB. Texts are first compared by address. A run never moves or frees memory, so one
+//! address is one text. A text of many kilobytes is hashed once, and not for each element of a macro.
 //!
 //! A search is charged a step for each byte of the text and each state that may be alive. Measured: a regexp with 2,700 of them
 //! took 43 s of processor for a budget of 100 ms while only the bytes were charged.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 const MAX_BYTES: usize = 1024;
 /// What RE2 makes of a regexp in 64 KiB.
 const MAX_INSTRUCTIONS: usize = 5_400;
-/// Most bytes of what is made of one here: enough for as many instructions.
+/// Most bytes of a compiled regexp here: enough for this many instructions.
 const MAX_SIZE: usize = 2 << 20;
 /// Most classes by name, such as `\pL`: each takes as long to read as 500 letters, and few leave room for more.
 const MAX_NAMED_CLASSES: usize = 64;
@@ -27,10 +27,10 @@ const UNITS: usize = 4_096;
 const UNITS_OF_SIZE: usize = 224;
 const MAX_CHARGED_SIZE: usize = 4_096;
 
-/// A constant regexp: its text, and what was made of it.
+/// A constant regexp: its text, and its compiled form.
 pub(super) type Ready = (Box<str>, Arc<CompiledRegexp>);
 
-/// What was made of a text that was met: a compiled regexp, or what is wrong with it.
+/// The result for a text that was evaluated: a compiled regexp, or its error.
 #[derive(Clone)]
 pub(super) struct Met {
     pub(super) regexp: Result<Arc<CompiledRegexp>, Arc<str>>,
@@ -67,7 +67,7 @@ impl<'r> RunRegexps<'r> {
         Some(&self.constants[found].1)
     }
 
-    /// What was made of a text that was met before in this run.
+    /// The result for a text that was evaluated before in this run.
     pub(super) fn met(&mut self, source: &'r str) -> Option<Met> {
         let place = (source.as_ptr(), source.len());
         if let Some(known) = self.by_place.get(&place) {
@@ -89,7 +89,7 @@ impl<'r> RunRegexps<'r> {
 
 /// The size that a text is charged for before it is compiled.
 pub(super) fn size_before(source: &str) -> usize {
-    // A text that is refused unread has no size, and what is larger than this is refused.
+    // A text that is refused unread has size 0; a regexp larger than this is refused.
     if source.len() > MAX_BYTES { 0 } else { size::size(source).min(MAX_INSTRUCTIONS) }
 }
 

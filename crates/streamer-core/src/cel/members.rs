@@ -1,7 +1,7 @@
 //! Reading only those members of a document that a program selects.
 //!
 //! ```text
-//!   data.dep_delay - data.arr_delay > 50      selects `dep_delay` and `arr_delay`, and sees nothing else of `data`
+//!   data.dep_delay - data.arr_delay > 50      selects `dep_delay` and `arr_delay`, and sees only these of `data`
 //!   data == before, data.map(k, k)            see all of it
 //! ```
 //!
@@ -18,7 +18,7 @@ pub(super) fn only_selects(ast: &Ast, variable: Variable) -> bool {
     selected(ast, variable).count() == mentions
 }
 
-/// The members of a variable that a program selects by name, or asks `has` of, as often as it does.
+/// The members of a variable that a program selects by name, or tests with `has`, as often as it does.
 pub(super) fn selected(ast: &Ast, variable: Variable) -> impl Iterator<Item = &str> {
     ast.nodes().iter().filter_map(move |node| match node {
         Node::Chain { base, steps } if is_variable(&ast[*base], variable) => match steps.first() {

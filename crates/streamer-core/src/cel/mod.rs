@@ -4,7 +4,7 @@
 //! ```text
 //!   text ─ parse ─► ast ─ check ─► Program ─ Executable::new ─► Executable, made once, shared by threads
 //!
-//!   event ─ flatten ─► Flat ─ Document::new ─► Document ─┐    (once for an event and side, by whoever first needs it)
+//!   event ─ flatten ─► Flat ─ Document::new ─► Document ─┐    (once for an event and side, by its first user)
 //!                                   Executable::evaluate ┴─► Outcome: true, false, error(reason) or unknown; cost
 //! ```
 //!
@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!   let arena = Arena::default();                  // one for a thread; `reset` keeps its memory for the next event
-//!   let document = Document::new(&flat, &arena, &limits)?;      // nothing is parsed yet
+//!   let document = Document::new(&flat, &arena, &limits)?;      // parses later
 //!   let before = document.as_before();             // the old side: data := before, before := null
 //!   let mut scratch = cel::Scratch::default();     // one for a thread, for any programs
 //!   let outcome = executable.evaluate(&document, budget, &mut scratch)?;

@@ -4,10 +4,10 @@
 //! ```text
 //!   timestamp(data.t) < timestamp('2024-03-01T00:00:00Z')      Times(Timestamps, < 1709251200000000000)
 //!   "2024-02-29T23:59:59.5+00:00"  ─ read ─►  1709251199500000000 ─►  within
-//!   "yesterday", 1.5, null         ─ read ─►  nothing: an error of CEL, and no range holds nothing
+//!   "yesterday", 1.5, null         ─ read ─►  an error of CEL, which is in no range
 //! ```
 //!
-//! A number of seconds is a timestamp only where it is spelled as an integer, so it is read from the event's text.
+//! A number of seconds is a timestamp only if it is spelled as an integer, so it is read from the event's text.
 //!
 //! Rejected: the text itself as the key. RFC 3339 sorts as its texts do only in one zone and with equally long fractions.
 
@@ -24,7 +24,8 @@ pub enum Times {
 }
 
 impl Times {
-    /// What it makes of a value of an event, in nanoseconds: of a string, or of a number as it is spelled; `None` is CEL's error.
+    /// The time of a string in an event, or of a number as it is spelled, in nanoseconds; `None` is CEL's error.
+    /// error.
     pub fn read(self, kind: Kind, text: &str) -> Option<Number> {
         let ns = match (self, kind) {
             (Times::Timestamps, Kind::String) => parse_timestamp(text).ok()?.ns(),

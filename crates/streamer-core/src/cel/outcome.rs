@@ -1,13 +1,13 @@
 //! What the evaluation of a program comes to. The words are those of `streamer.cel_eval`.
 
-/// What a program says about an event.
+/// The result of a program for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The event matches.
     True,
     /// It does not.
     False,
-    /// It does not, and [`Evaluation::reason`] says why nothing could be said.
+    /// The program failed, so the event does not match. [`Evaluation::reason`] is the cause.
     Error,
     /// The event does not carry what the program needs (semantics.md section 8).
     Unknown,
@@ -63,17 +63,17 @@ pub enum Reason {
     BadRegexp,
     /// A map with a key twice, or with a key that is not bool, int, uint or string.
     BadKey,
-    /// A number of the event that no float64 holds was read.
+    /// It read a number of the event that is beyond float64.
     BeyondFloat64,
     /// The program's result is not bool.
     NotBool,
     /// The program used up its cost units and was stopped.
     Budget,
-    /// No error of CEL: the choice of array elements for a pattern with `$or` takes more than its budget.
+    /// From patterns, not from CEL: the choice of array elements for a pattern with `$or` exceeds its budget.
     PatternBudget,
-    /// No error of CEL: the search of a filter's or a pattern's regexp in a text takes more than its budget.
+    /// From regexps, not from CEL: the search of a filter's or a pattern's regexp in a text exceeds its budget.
     RegexpBudget,
-    /// No error of CEL: the topic patterns of an event take more than their budget, or its key is too long.
+    /// From topics, not from CEL: the topic patterns of an event exceed their budget, or its key is too long.
     TopicBudget,
 }
 
@@ -120,10 +120,10 @@ impl Reason {
 /// What a program came to for one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evaluation {
-    /// What it says.
+    /// The result.
     pub verdict: Verdict,
     /// Why it is an error; `None` otherwise.
     pub reason: Option<Reason>,
-    /// Cost units used, also where that was more than the budget.
+    /// Cost units used, also if that was more than the budget.
     pub cost: u64,
 }

@@ -1,15 +1,15 @@
-//! Text -> syntax tree, with errors that say line, column and what was expected.
+//! Text -> syntax tree, with errors that state line, column and expectation.
 //!
 //! ```text
-//!  a + b * (c        operands: a b c      ops: + * | (nothing yet)      frames: Top  Paren
+//!   a + b * (c        operands: a b c      ops: + * | (empty yet)        frames: Top  Paren
 //!            ^ then `)`: c is done, Paren becomes a node; then the end: `*` takes b and (c), `+` takes a and that
 //! ```
 //!
 //! Operator precedence with stacks of its own: no text makes it recurse. A run of operators of one precedence becomes one
 //! flat node when an operator that binds weaker, or the end of the brackets, arrives. Time and memory are linear in the text.
 //!
-//! Which of several errors is found follows the reference, an LALR(1) parser. What is wrong with a name, literal or call as
-//! such is found once the token after it could follow some value.
+//! The choice among several errors follows the reference, an LALR(1) parser. An error in a name, literal or call is
+//! reported once the token after it could follow some value.
 
 use super::ast::UnaryOp;
 use super::ast::{Ast, BinaryOp, Branch, Constant, Function, LogicOp, Macro, MacroKind, Meaning, Node, NodeId, Operation, Step};
@@ -47,8 +47,8 @@ const RESERVED: [&str; 17] = [
 ///
 /// # Errors
 ///
-/// Not CEL, longer than `limits.max_cel_bytes`, or deeper than `limits.max_cel_depth` levels of brackets, calls, unary
-/// operators and ternaries.
+/// The text is not CEL, is longer than `limits.max_cel_bytes`, or is deeper than `limits.max_cel_depth` levels of
+/// brackets, calls, unary operators and ternaries.
 pub fn parse(source: &str, limits: &Limits) -> Result<Ast> {
     let (length, limit) = (source.len(), limits.max_cel_bytes);
     if length > limit || u32::try_from(length).is_err() {
@@ -82,7 +82,7 @@ struct Parser<'s> {
     pending: Vec<Pending>,
     frames: Vec<Frame>,
     besides: Besides,
-    /// Int literals out of range, which is said once the whole is known to be CEL.
+    /// Int literals out of range, which are reported once the whole text is known to be CEL.
     beyond_int: Vec<NodeId>,
 }
 
@@ -136,7 +136,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// What could close, or go on with, the innermost brackets.
+    /// The tokens that could close, or continue, the innermost brackets.
     fn closers(&self) -> &'static str {
         let open = self.frames.iter().rev().find(|frame| !matches!(frame, Frame::Else { .. }));
         match open {
@@ -232,7 +232,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// What is expected where a value is.
+    /// The tokens that are expected at the place of a value.
     fn value(&self) -> String {
         match self.besides {
             Besides::Nothing => "a value".into(),
@@ -257,7 +257,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Take a name; true where it is a call, whose arguments follow.
+    /// Read a name; return true if it is a call, whose arguments follow.
     fn name(&mut self, name: Lexeme, rooted: bool) -> Result<bool> {
         let ahead = self.next(Place::Operator, Parser::after_value)?;
         if ahead.token == Token::OpenParen {
@@ -274,7 +274,7 @@ impl<'s> Parser<'s> {
         Ok(false)
     }
 
-    /// Take a literal; false where it is none.
+    /// Read a literal; return false if the token is another one.
     fn literal(&mut self, lexeme: Lexeme) -> Result<bool> {
         let (text, at) = (self.text(lexeme), lexeme.start);
         if !matches!(
@@ -316,7 +316,8 @@ impl<'s> Parser<'s> {
         Ok(true)
     }
 
-    /// Take the sign next to a number, which belongs to it: only so can the smallest int be written. Returns where it stands.
+    /// Remove the minus before a number, which belongs to it: otherwise the smallest int could not be written. Return
+    /// its offset.
     fn take_minus(&mut self) -> Option<u32> {
         let Some(Pending { op: Op::Unary(UnaryOp::Negate, count, last), .. }) = self.pending.last_mut() else { return None };
         let at = *last;
@@ -327,7 +328,7 @@ impl<'s> Parser<'s> {
         Some(at)
     }
 
-    /// Read what follows a value; true where an operand must come next.
+    /// Read the token after a value; return true if an operand must come next.
     fn operator(&mut self) -> Result<bool> {
         let lexeme = self.next(Place::Operator, Parser::after_value)?;
         let at = lexeme.start;
@@ -353,7 +354,7 @@ impl<'s> Parser<'s> {
         Ok(true)
     }
 
-    /// After the dot behind a value: a field, or a method; true where arguments follow.
+    /// Read a field or a method, after the dot behind a value; return true if arguments follow.
     fn member(&mut self) -> Result<bool> {
         let name = self.next(Place::Name, |_| "the name of a field".into())?;
         let text = match name.token {
@@ -549,7 +550,7 @@ impl<'s> Parser<'s> {
         self.error(self.ast.at(target), "has() asks for the field of something, as in has(data.a)")
     }
 
-    /// The macro of this name with so many arguments, if there is one.
+    /// The macro with this name and number of arguments, if it exists.
     fn macro_step(&self, name: Lexeme, args: &[NodeId]) -> Result<Option<Macro>> {
         let text = self.text(name);
         let (kind, variables) = match (text, args.len()) {

@@ -4,8 +4,8 @@
 //! nanoseconds, as in cel-go. Time zones are those of the IANA database that is built in, by their exact names, so that a
 //! program means the same on every machine.
 //!
-//! The calendar is counted here (a local time may reach the years 0 and 10000); only the offset of a zone at a moment is asked
-//! of `jiff`.
+//! The calendar is computed here (a local time may reach the years 0 and 10000); only the offset of a zone at a moment
+//! comes from `jiff`.
 
 use super::outcome::Reason;
 use crate::fork;
@@ -51,14 +51,14 @@ impl Timestamp {
     }
 }
 
-/// A duration of so many nanoseconds.
+/// A duration of this many nanoseconds.
 pub(super) fn duration(ns: i128) -> Result<i64, Refused> {
     i64::try_from(ns).map_err(|_| TOO_LONG)
 }
 
 // --- text ---------------------------------------------------------------------------------------------------------------
 
-/// Read a number of exactly so many digits.
+/// Read a number of exactly *count* digits.
 fn digits(text: &[u8], from: usize, count: usize) -> Option<i64> {
     let digits = text.get(from..from + count)?;
     digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
@@ -241,7 +241,7 @@ pub(super) enum TimePart {
     Milliseconds,
 }
 
-/// What a getter says in a time zone: an IANA name or an offset as `-02:30`; `""` is UTC.
+/// The result of a getter in a time zone: an IANA name or an offset as `-02:30`; `""` is UTC.
 pub(super) fn timestamp_part(value: Timestamp, part: TimePart, zone: &str) -> Result<i64, Refused> {
     let local = value.seconds + offset(value, zone)?;
     let (days, seconds) = (local.div_euclid(DAY), local.rem_euclid(DAY));
@@ -264,8 +264,8 @@ pub(super) fn timestamp_part(value: Timestamp, part: TimePart, zone: &str) -> Re
     })
 }
 
-/// The whole duration in hours, minutes or seconds, toward zero; of milliseconds only those past the last second. None for
-/// parts that a duration does not have.
+/// The whole duration in hours, minutes or seconds, toward zero; for milliseconds only those past the last second. None
+/// for parts that a duration does not have.
 pub(super) fn duration_part(ns: i64, part: TimePart) -> Option<i64> {
     match part {
         TimePart::Hours => Some(ns / 3_600_000_000_000),

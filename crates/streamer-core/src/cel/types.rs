@@ -1,4 +1,4 @@
-//! Static types of expressions, as far as the checker knows them, and the overloads of operators and functions.
+//! Static types of expressions, as far as the checker infers them, and the overloads of operators and functions.
 
 use super::ast::{BinaryOp, Function, UnaryOp, Variable};
 use std::fmt;
@@ -36,8 +36,8 @@ pub(super) enum Params {
     Map(Box<(Type, Type)>),
 }
 
-/// Of a list in a list in a list... so much is known; what is further inside is `dyn`. A chain of macros is one level of the
-/// source, however deep its result is, and types are compared by recursion.
+/// The depth to which the type of a list in a list in a list... is inferred; the rest is `dyn`. A chain of macros is
+/// one level of the source, however deep its result is, and types are compared by recursion.
 const MAX_DEPTH: usize = 16;
 
 pub(super) const DYN: Type = Type::of(Name::Dyn);
@@ -166,7 +166,7 @@ pub(super) fn join(one: &Type, other: &Type) -> Option<Type> {
     Some(Type { name: one.name, nullable: one.nullable || other.nullable, params })
 }
 
-/// The type of the elements of a literal: `dyn` where they differ.
+/// The type of the elements of a literal: `dyn` if they differ.
 pub(super) fn join_elements(types: impl IntoIterator<Item = Type>) -> Type {
     types.into_iter().reduce(|one, other| join(&one, &other).unwrap_or(DYN)).unwrap_or(DYN)
 }
@@ -274,7 +274,7 @@ pub(super) const fn of_method(function: Function) -> Option<&'static [Overload]>
     })
 }
 
-/// The type of the result: `None` where no overload takes *args*, `dyn` where it depends on what a `dyn` will be.
+/// The type of the result: `None` if *args* fit no overload, `dyn` if it depends on the type of a `dyn`.
 pub(super) fn resolve(overloads: &[Overload], args: &[Type]) -> Option<Type> {
     let takes = |param: &Name, arg: &Type| *param == Name::Dyn || arg.name == Name::Dyn || *param == arg.name;
     let mut results = overloads

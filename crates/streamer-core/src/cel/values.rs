@@ -1,16 +1,17 @@
-//! CEL values as the evaluation holds them, and what an expression may come to instead of a value.
+//! CEL values as the evaluation stores them, and the errors and unknowns that an expression may have instead of a
+//! value.
 //!
 //! ```text
-//!   arena of the event     [ "abc" ] [ 1, 2, 3 ] [ {a: .., l: ..} ]     what was parsed, for all programs of the event
-//!   arena of a run         [ "abcdef" ] [ [1, 2, 3, 4] ]                what one program made; emptied after it
+//!   arena of the event     [ "abc" ] [ 1, 2, 3 ] [ {a: .., l: ..} ]     parsed values, for all programs of the event
+//!   arena of a run         [ "abcdef" ] [ [1, 2, 3, 4] ]                values that one program made; emptied after it
 //!   Value                  24 bytes, Copy: a scalar, or a reference into an arena, the event or the program
 //! ```
 //!
-//! Nothing is copied to be passed on, and dropping a value does nothing, however deep it is. What a run may put into its arena
-//! is bounded by its budget: what is large is charged before it is made.
+//! Values are passed on without a copy, and dropping one is free, however deep it is. The budget of a run bounds the
+//! size of its arena: large values are charged before they are made.
 //!
-//! Errors and unknowns are values too, since `||`, `&&` and the macros absorb them. A list or map of the event may hold the
-//! error of a number beyond float64, which is met when the element is read.
+//! Errors and unknowns are values too, since `||`, `&&` and the macros absorb them. A list or map of the event may
+//! contain the error of a number beyond float64, which appears when the element is read.
 //!
 //! Rejected: counted references (`Rc`): every step of a chain counts up and down, and a deep value needs a loop to be dropped.
 
@@ -60,7 +61,7 @@ pub(super) struct Partial<'r> {
 pub(super) struct UnknownPaths<'r> {
     pub(super) pointers: &'r [&'r [&'r str]],
     pub(super) depth: usize,
-    /// Where every other member is an unknown value: the names of those that are none, sorted.
+    /// The sorted names of the known members, if every other member is an unknown value.
     pub(super) held: Option<&'r [&'r str]>,
 }
 
@@ -75,7 +76,7 @@ pub(super) enum Below<'r> {
 }
 
 impl<'r> UnknownPaths<'r> {
-    /// What is known of the member *name*.
+    /// The state of the member *name*.
     pub(super) fn below(self, name: &str) -> Below<'r> {
         if self.held.is_some_and(|held| held.binary_search(&name).is_err()) {
             return Below::Unknown;
@@ -97,11 +98,11 @@ impl<'r> UnknownPaths<'r> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Map<'r> {
     pub(super) entries: &'r [(Key<'r>, Value<'r>)],
-    /// The positions of the entries in the order of their keys, where there are more than [`FEW`].
+    /// The positions of the entries in the order of their keys, if they are more than [`FEW`].
     sorted: &'r [u32],
 }
 
-/// Up to so many entries are looked through one by one.
+/// Up to this many entries are searched one by one.
 pub(super) const FEW: usize = 16;
 
 /// A key of a map. A number equals the number of the same value.
@@ -219,7 +220,7 @@ impl<'r> Map<'r> {
     }
 }
 
-/// The position of the first key that stands in *keys* before, if there is one. Not quadratic.
+/// The position of the first key that repeats an earlier one, if any. It sorts, so it is not quadratic.
 pub(super) fn first_repeated(keys: &[Key<'_>]) -> Option<usize> {
     if keys.len() <= FEW {
         return (1..keys.len()).find(|at| keys[..*at].contains(&keys[*at]));
@@ -240,13 +241,13 @@ pub(super) struct Failure<'r> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Detail<'r> {
     Words(&'static str),
-    /// No such field or key.
+    /// A missing field or key.
     Field(Value<'r>),
     /// An index, and the length of the list.
     Index(i64, usize),
-    /// An operator or function, and the types of what it was given, so many of them.
+    /// An operator or function, the types of its arguments, and their number.
     Overload(&'static str, [TypeName; 4], usize),
-    /// `.name` or `has(.name)` of something that is no map.
+    /// `.name` or `has(.name)` of a value that is not a map.
     Member(&'static str, &'r str, &'static str, TypeName),
     /// A value past the range of a type.
     Range(Value<'r>, &'static str),
@@ -256,7 +257,7 @@ pub(super) enum Detail<'r> {
     Twice(Value<'r>),
     /// A number of the event.
     BeyondFloat(&'r str),
-    /// What is wrong with a regular expression.
+    /// The error in a regular expression.
     Regexp(&'r str),
 }
 
@@ -301,7 +302,7 @@ impl fmt::Display for Detail<'_> {
 }
 
 impl<'r> Value<'r> {
-    /// The type of a value; of what is none, that of null.
+    /// The type of a value; for an unknown or an error that of null.
     pub(super) fn type_of(self) -> TypeName {
         match self {
             Value::Bool(_) => TypeName::Bool,
@@ -324,7 +325,7 @@ impl<'r> Value<'r> {
         self.type_of().name()
     }
 
-    /// The order of two values of an ordered type: numbers have one together, `None` for what has none with the other.
+    /// The order of two values of one ordered type; all numbers are one type. `None` if they have no order.
     /// `Some(None)` are numbers of which one is NaN.
     pub(super) fn order(self, other: Value<'_>) -> Option<Option<Ordering>> {
         Some(match (self, other) {
@@ -360,7 +361,7 @@ fn integer_with(integer: i128, double: f64) -> Option<Ordering> {
     if double.is_nan() {
         return None;
     }
-    // What is cut off is less than one; beyond i128 the cast stops at its ends, which are beyond 64 bits.
+    // The fraction that is cut off is less than one; beyond i128 the cast stops at its ends, which are beyond 64 bits.
     let whole = double.trunc();
     Some(integer.cmp(&(whole as i128)).then_with(|| 0.0_f64.partial_cmp(&(double - whole)).unwrap_or(Ordering::Equal)))
 }

@@ -1,10 +1,10 @@
-//! What one comparison or test asks of one value, as clauses.
+//! The condition of one comparison or test on one value, as clauses.
 //!
-//! A path of `data` or `before` is missing, or one JSON value. An error makes an expression neither true nor false, so every
-//! clause here says what kinds of value it is about. Of the event's own parts, `type`, `topic`, `collection` and `tenant` are
-//! strings, empty where the event has none.
+//! A path of `data` or `before` is missing, or one JSON value. An error makes an expression neither true nor false, so
+//! every clause here states the kinds of value that it is about. The event's own parts `type`, `topic`, `collection`
+//! and `tenant` are strings, empty if the event has none.
 //!
-//! What no clause says, [`strict`](super::strict) still bounds.
+//! [`strict`](super::strict) bounds the conditions that clauses cannot express.
 
 use super::operators::{bounds, mirrored, opposite, text_atom};
 use super::reads::{
@@ -19,7 +19,8 @@ use crate::subscriptions::normal_form::{Atom, Clause, Path, Range, Relation, Roo
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::sync::Arc;
 
-/// What *atoms* hold for, or, of values of *kinds*, what they do not.
+/// The events whose value satisfies one of *atoms*; if not *wanted*, those whose value is of *kinds* and satisfies
+/// none.
 fn one_of(path: Path, atoms: Vec<Atom>, kinds: Kinds, wanted: bool) -> EventSet {
     match (wanted, atoms.is_empty()) {
         (true, true) => EventSet::none(),
@@ -31,7 +32,7 @@ fn one_of(path: Path, atoms: Vec<Atom>, kinds: Kinds, wanted: bool) -> EventSet 
 
 // --- comparisons
 
-/// The events of which a comparison is *wanted*; `None` where clauses cannot say so.
+/// The events for which a comparison is *wanted*; `None` if clauses cannot express them.
 pub(super) fn comparison(scope: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
     let ast = scope;
     if op == BinaryOp::In {
@@ -88,7 +89,7 @@ fn equality(read: EventRead, values: Vec<Value>, wanted: bool) -> Option<EventSe
     }
 }
 
-/// A test of a part that is a string, where *empty* says what it comes to for an empty one.
+/// A test of a part that is a string; *empty* is its result for an empty one.
 fn of_text(root: Root, atoms: Vec<Atom>, empty: bool, wanted: bool) -> EventSet {
     if wanted {
         return or_missing(root, atoms, empty);
@@ -97,7 +98,7 @@ fn of_text(root: Root, atoms: Vec<Atom>, empty: bool, wanted: bool) -> EventSet 
     or_missing(root, vec![others], !empty)
 }
 
-/// What *atoms* hold for; a part that is missing too, if *empty*.
+/// The events whose part satisfies one of *atoms*, and if *empty* also those without the part.
 fn or_missing(root: Root, mut atoms: Vec<Atom>, empty: bool) -> EventSet {
     if empty {
         atoms.push(Atom::Kinds(Kinds::MISSING));
@@ -120,7 +121,7 @@ fn membership(ast: &Scope<'_>, left: NodeId, right: NodeId, wanted: bool) -> Opt
             set.any_of.push(vec![clause(path, vec![without(value)])]);
             Some(set)
         }
-        // No key of an object is a number or a bool; a map is not asked for anything else.
+        // A key of an object is a string, never a number or a bool, so `in` is false for every map.
         (EventRead::Path(path), None) if matches!(value.kind(), Kind::Bool | Kind::Number) => {
             Some(EventSet::clause(clause(path, vec![without(value), Atom::Kinds(MAP)])))
         }
@@ -142,7 +143,8 @@ fn has(path: Path, map: Path, wanted: bool) -> EventSet {
     EventSet { any_of: vec![vec![is(map, MAP), is(path, Kinds::MISSING)]], is_exact: true }
 }
 
-/// `size(data.a)` beside a number, `type(data.a)` beside a type, `timestamp(data.a)` and `duration(data.a)` beside a time.
+/// `size(data.a)` compared with a number, `type(data.a)` with a type, `timestamp(data.a)` and `duration(data.a)` with a
+/// time.
 fn special(ast: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
     if let Some(set) = time(ast, op, left, right, wanted) {
         return Some(set);
@@ -189,7 +191,7 @@ fn size(ast: &Scope<'_>, op: BinaryOp, id: NodeId, bound: i64, wanted: bool) -> 
     Some(one_of(path, empty.into_iter().map(|value| Atom::equal(&value)).collect(), STRING.or(LIST).or(MAP), is_empty))
 }
 
-/// What has a size that compares so with *bound*; without an operator, one that is another.
+/// The values whose size compares this way with *bound*; without an operator, those whose size differs from it.
 fn sizes(path: Path, op: Option<BinaryOp>, bound: i64) -> Option<EventSet> {
     let within: Vec<(i64, i64)> = match op {
         None => vec![(0, bound.saturating_sub(1)), (bound.saturating_add(1), i64::MAX)],
@@ -200,7 +202,7 @@ fn sizes(path: Path, op: Option<BinaryOp>, bound: i64) -> Option<EventSet> {
         Some(BinaryOp::GreaterOrEqual) => vec![(bound, i64::MAX)],
         _ => return None,
     };
-    // No event is so long that its sizes do not fit.
+    // A size in an event always fits: an event is shorter.
     let fit = |size: i64| u32::try_from(size.max(0)).unwrap_or(u32::MAX);
     let is_some = |(least, most): &(i64, i64)| *least <= *most && *most >= 0 && *least < i64::from(u32::MAX);
     let atoms: Vec<Atom> = within.into_iter().filter(is_some).map(|(least, most)| Atom::Size(fit(least), fit(most))).collect();
@@ -245,7 +247,7 @@ pub(super) struct ComparedPaths {
     /// None: they differ.
     pub relation: Option<Relation>,
     pub other: Path,
-    /// What else it takes: both can be read, and be compared.
+    /// Conditions for the comparison: both values are readable and comparable.
     pub clauses: Vec<Clause>,
 }
 
@@ -284,7 +286,7 @@ pub(super) fn pair(ast: &Scope<'_>, id: NodeId, wanted: bool) -> Option<Compared
 
 // --- tests
 
-/// The events of which an expression that is no operation is *wanted*.
+/// The events for which an expression without operators is *wanted*.
 pub(super) fn condition(scope: &Scope<'_>, id: NodeId, wanted: bool) -> EventSet {
     let ast = scope;
     let found = match &ast[id] {

@@ -5,9 +5,10 @@
 //!   data.lines.exists(l, l.sku == 'x' && l.qty > 2)            data.lines.sku, any leaf: = 'x'    data.lines.qty, any leaf: > 2
 //! ```
 //!
-//! What is asked of the variable is lowered as if the element were a document, and then said of any element. A macro that asks one
-//! element for two things becomes clauses which some element each may satisfy, which is more; so the program is evaluated where all hold.
-//! So it is with members of an element: any leaf there may be another element's.
+//! The condition on the variable is lowered as if the element were a document, and the clauses are then about any
+//! element. If a macro has two conditions on one element, its clauses may be satisfied by two elements, which is a
+//! larger set; so the program is evaluated on the events that satisfy all of them. Members of an element are no
+//! different: any leaf there may be another element's.
 
 use super::operators::{bounds, mirrored, opposite, text_atom};
 use super::reads::{EventRead, LIST, MAP, MAX_STEPS, Scope, VARIABLE, constant, is, name_of, read, steps_from, text_of, unwrap};
@@ -17,7 +18,7 @@ use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path};
 use crate::subscriptions::simplify::simplify;
 use crate::value::Kinds;
 
-/// The condition of a macro that asks for one element: of which it is true, or, of `all`, false.
+/// The condition of a macro that requires one element: the element for which it is true, or, for `all`, false.
 pub(super) fn condition_of(step: &Macro, wanted: bool) -> Option<(NodeId, bool)> {
     let is_one = match step.kind {
         MacroKind::Exists | MacroKind::ExistsOne => wanted,
@@ -64,7 +65,7 @@ pub(super) fn some(path: &Path, elements: EventSet) -> EventSet {
             if clause.path.names.is_empty() && clause.mode == Mode::Scalar {
                 found.push(any_of(path.clone(), clause.atoms));
             } else if is_leaf && path.names.len() + clause.path.names.len() <= MAX_STEPS {
-                // Through lists, which one may be another one than that for which the rest holds.
+                // A path through lists may find another element than the one that satisfies the rest.
                 let names = path.names.iter().chain(&clause.path.names);
                 found.push(Clause { path: Path::new(path.root, names), mode: Mode::AnyLeaf, atoms: clause.atoms });
                 whole.is_exact = false;
@@ -77,14 +78,14 @@ pub(super) fn some(path: &Path, elements: EventSet) -> EventSet {
         if !is_bound {
             found.push(is(path.clone(), LIST.or(MAP)));
         }
-        // One element has it all, where each clause may find another one.
+        // The macro requires one element for all conditions, but each clause may find another one.
         whole.is_exact &= conditions == 1;
         whole.any_of.push(found);
     }
     whole
 }
 
-/// A list of which one of *atoms* holds for an element, or an object of which one holds for a name.
+/// A list with an element that satisfies one of *atoms*, or an object with such a name.
 pub(super) fn any_of(path: Path, atoms: Vec<Atom>) -> Clause {
     Clause { path, mode: Mode::Member, atoms }
 }
@@ -106,7 +107,7 @@ fn through_lists(ast: &Scope<'_>, base: NodeId, steps: &[Step]) -> Option<Path> 
     (1..=MAX_STEPS).contains(&path.names.len()).then_some(path)
 }
 
-/// `data.a[0] == 1` and the like: some leaf at `data.a`, through lists, is so. Which one is for the program to say.
+/// `data.a[0] == 1` and the like: some leaf at `data.a`, through lists, satisfies it. The program checks which one.
 pub(super) fn indexed(ast: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
     let path = |id: NodeId| match &ast[unwrap(ast, id)] {
         Node::Chain { base, steps } if steps.iter().any(|step| name_of(ast, step).is_none()) => through_lists(ast, *base, steps),
@@ -129,7 +130,8 @@ pub(super) fn indexed(ast: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId
     Some(within_leaves(path, atoms))
 }
 
-/// `data.a[0].startsWith('x')` and the like: some leaf at `data.a`, through lists, is so. Which one is for the program to say.
+/// `data.a[0].startsWith('x')` and the like: some leaf at `data.a`, through lists, satisfies it. The program checks
+/// which one.
 pub(super) fn indexed_test(scope: &Scope<'_>, id: NodeId, last: &Step) -> Option<EventSet> {
     let ast = scope;
     let (Node::Chain { base, steps }, Step::Method { function, args, .. }) = (&ast[id], last) else { return None };

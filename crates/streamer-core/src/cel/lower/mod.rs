@@ -1,21 +1,23 @@
 //! A program becomes clauses, as far as it can: what an index decides is not evaluated (semantics.md section 4).
 //!
 //! ```text
-//!  data.a == 1 && !(data.b > 2)             TRUE of it: { a = 1, b <= 2 }                          exact: nothing is evaluated
-//!  data.a == 1 && data.b - data.c > 50      TRUE of it: { a = 1, b is number, c is number }        not exact: evaluated besides
+//!   data.a == 1 && !(data.b > 2)             TRUE of it: { a = 1, b <= 2 }                          exact: never evaluated
+//!   data.a == 1 && data.b - data.c > 50      TRUE of it: { a = 1, b is number, c is number }        not exact: evaluated, too
 //! ```
 //!
-//! An expression is true, false, or neither (an error, a value that is no bool), so there are two questions: for which events
-//! is it TRUE, for which FALSE? Never "not TRUE": `!(data.a == 1)` is not true where `a` is missing. `&&` and `||` absorb
-//! errors, which makes them plain: TRUE of `a || b` is TRUE of a or TRUE of b, FALSE of it is FALSE of a and FALSE of b.
+//! An expression is true, false, or neither (an error, a value that is not a bool), so there are two questions: for
+//! which events is it TRUE, for which FALSE? Never "not TRUE": `!(data.a == 1)` is not true if `a` is missing. `&&` and
+//! `||` absorb errors, which makes them simple: TRUE of `a || b` is TRUE of a or TRUE of b, FALSE of it is FALSE of a
+//! and FALSE of b.
 //!
-//! Invariant: an answer holds every event of which the expression is so; where it is exact, no other. Where it is not, it is
-//! still what an index may look at, and the program is evaluated on candidates.
+//! Invariant: an answer contains every event with the wanted result; if it is exact, no other. An answer that is not
+//! exact is still a set that an index can use, and the program is evaluated on candidates.
 //!
-//! An event with unknown values is for the program alone: of an unknown and an error `&&` is unknown, of clauses it would be false.
+//! Only the program decides an event with unknown values: an unknown `&&` an error is unknown, but the clauses would be
+//! false.
 //!
-//! Cost: a ternary asks both questions of its condition, and alternatives multiply; past [`MAX_WORK`] the rest is left to the
-//! program.
+//! Cost: a ternary needs both answers for its condition, and alternatives multiply; past [`MAX_WORK`] the rest is left
+//! to the program.
 
 mod atoms;
 mod elements;
@@ -38,15 +40,15 @@ use sets::EventSet;
 pub struct Lowered {
     /// The alternatives, each an AND; at most as many as allowed.
     pub alternatives: Vec<Vec<Clause>>,
-    /// Pairs of paths whose values must differ besides, in all alternatives.
+    /// Pairs of paths whose values must also differ, in all alternatives.
     pub changed: Vec<(Path, Path)>,
-    /// Pairs of paths whose values must compare so besides, in all alternatives.
+    /// Pairs of paths whose values must also compare in this way, in all alternatives.
     pub compared: Vec<(Path, Relation, Path)>,
     /// Whether this is all of it: the program need not be evaluated.
     pub is_exact: bool,
 }
 
-/// So many clauses may be made on the way.
+/// The most clauses that may be made during the lowering.
 const MAX_WORK: usize = 100_000;
 
 /// Lower a program into at most *limit* alternatives.
@@ -70,7 +72,7 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
         all = all.and(truth, limit);
     }
     all.any_of.retain_mut(simplify);
-    // Of nothing there is nothing more to ask.
+    // An empty set is always exact.
     let is_exact = all.is_exact || all.any_of.is_empty();
     Lowered { alternatives: all.any_of, changed, compared, is_exact }
 }
@@ -143,7 +145,7 @@ impl Lowering<'_> {
     /// The events of which a macro over the elements of a list is *wanted*.
     fn any_element(&mut self, id: NodeId, wanted: bool) -> Option<EventSet> {
         let (step, path) = elements::find(&self.scope, id)?;
-        // Of a list in a list no clause says which elements.
+        // A list in a list has no clause that names its elements.
         let Some((condition, wanted)) = elements::condition_of(step, wanted).filter(|_| self.scope.variable.is_none()) else {
             return Some(elements::over(path));
         };

@@ -1,4 +1,4 @@
-//! What an operator or a function asks of a value beside a constant.
+//! The atoms of an operator or a function on a value and a constant.
 
 use super::reads::Scope;
 use crate::cel::ast::{BinaryOp, Function};
@@ -39,7 +39,7 @@ pub(super) fn bounds(op: BinaryOp) -> Option<(Option<bool>, Option<bool>)> {
     })
 }
 
-/// The atom of a test with a constant, and what it says of an empty string.
+/// The atom of a test with a constant, and its result for an empty string.
 pub(super) fn text_atom(scope: &Scope<'_>, function: Function, text: Box<str>) -> Option<(Atom, bool)> {
     let empty = text.is_empty();
     Some(match function {

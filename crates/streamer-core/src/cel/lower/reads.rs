@@ -24,7 +24,7 @@ pub(super) struct Scope<'p> {
     pub variable: Option<u32>,
 }
 
-/// Where the paths of a macro's variable begin: no program reads anything else there.
+/// The root of the paths of a macro's variable: programs do not read it otherwise.
 pub(super) const VARIABLE: Root = Root::Raw;
 
 impl Deref for Scope<'_> {
@@ -113,7 +113,7 @@ pub(super) fn below(path: &Path, name: &str) -> Path {
     Path::new(path.root, path.names.iter().map(|name| &**name).chain([name]))
 }
 
-/// A constant that an event can hold.
+/// A constant that can be a value of an event.
 pub(super) fn constant(ast: &Ast, id: NodeId) -> Option<Value> {
     let id = unwrap(ast, id);
     Some(match &ast[id] {

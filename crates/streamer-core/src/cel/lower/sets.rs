@@ -2,7 +2,7 @@
 
 use crate::subscriptions::normal_form::Clause;
 
-/// A set of events: an OR of ANDs of clauses, or more than the set where it is not exact.
+/// A set of events: an OR of ANDs of clauses. If it is not exact, the clauses cover more than the set.
 #[derive(Clone, Debug)]
 pub(super) struct EventSet {
     pub any_of: Vec<Vec<Clause>>,
@@ -15,17 +15,17 @@ impl EventSet {
         EventSet { any_of: vec![Vec::new()], is_exact: true }
     }
 
-    /// No event.
+    /// The empty set.
     pub fn none() -> EventSet {
         EventSet { any_of: Vec::new(), is_exact: true }
     }
 
-    /// Exactly the events for which a clause holds.
+    /// Exactly the events that satisfy a clause.
     pub fn clause(clause: Clause) -> EventSet {
         EventSet { any_of: vec![vec![clause]], is_exact: true }
     }
 
-    /// Some events for which all of *clauses* hold.
+    /// Some events that satisfy all of *clauses*.
     pub fn within(clauses: Vec<Clause>) -> EventSet {
         EventSet { any_of: vec![clauses], is_exact: false }
     }

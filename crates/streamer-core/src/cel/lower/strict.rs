@@ -63,7 +63,7 @@ fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, clauses
     }
 }
 
-/// What an event may hold that an operator takes.
+/// The kinds of value of an event that an operator accepts.
 fn operand_kinds(op: BinaryOp) -> Kinds {
     match op {
         BinaryOp::Equal | BinaryOp::NotEqual | BinaryOp::In => Kinds::READABLE,

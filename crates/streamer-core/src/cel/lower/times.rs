@@ -16,7 +16,7 @@ pub(super) fn function(function: Function) -> Option<Times> {
 
 /// What reading a constant came to.
 pub(super) enum Moment {
-    /// So many nanoseconds.
+    /// This many nanoseconds.
     At(Times, i128),
     /// An error, whatever the event.
     Error,
