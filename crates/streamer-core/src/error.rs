@@ -1,4 +1,4 @@
-//! What can be wrong with an event or a subscription. Each error says where; the words are those of `streamer.errors`.
+//! The errors of events and subscriptions. Each has its place; the words are those of `streamer.errors`.
 
 use crate::cel;
 use std::fmt;
@@ -8,9 +8,9 @@ use std::fmt;
 pub enum EventCode {
     /// The event is valid JSON but no object.
     NotAnObject,
-    /// Not JSON by RFC 8259.
+    /// It is not JSON by RFC 8259.
     MalformedJson,
-    /// Not UTF-8.
+    /// It is not UTF-8.
     BadUtf8,
     /// An escaped surrogate without its other half.
     LoneSurrogate,
@@ -24,13 +24,13 @@ pub enum EventCode {
     DuplicateMember,
     /// A tenant or collection that is the string `*`.
     ReservedName,
-    /// No tenant, and no default for it.
+    /// It has no tenant, and there is no default.
     NoTenant,
     /// A time that is not in the layout's format.
     BadTimestamp,
-    /// A member of `unknown` that is no JSON Pointer.
+    /// A member of `unknown` that is not a JSON Pointer.
     BadPointer,
-    /// A value that JSON cannot hold.
+    /// A value that is not possible in JSON.
     BadValue,
 }
 
@@ -77,10 +77,10 @@ impl EventCode {
     }
 }
 
-/// Why an event was ignored, which is no error (semantics.md section 1).
+/// Why an event was ignored, which is not an error (semantics.md section 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ignored {
-    /// There is nothing but white space.
+    /// It is empty, or only white space.
     Empty,
     /// It is `null`, or has no value at all: a tombstone of Kafka.
     Null,
@@ -105,7 +105,7 @@ impl Ignored {
     }
 }
 
-/// An event of which nobody is asked.
+/// An event that is not matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// It is passed over, and all is well.
@@ -115,7 +115,7 @@ pub enum Unread {
 }
 
 impl Unread {
-    /// As an error, for who needs an object to look at.
+    /// As an error, for a caller that needs an object.
     pub fn into_error(self) -> EventError {
         match self {
             Unread::Bad(error) => error,
@@ -149,11 +149,11 @@ impl From<EventError> for Unread {
 pub struct EventError {
     /// Why, one of a few fixed words.
     pub code: EventCode,
-    /// Byte offset where it shows.
+    /// Byte offset of the fault.
     pub offset: Option<usize>,
-    /// JSON Pointer of the value at fault, where it is known.
+    /// JSON Pointer of the value at fault, if it is known.
     pub place: Option<Box<str>>,
-    /// What is wrong and what was expected.
+    /// The fault and the expectation.
     pub reason: Box<str>,
 }
 
@@ -188,7 +188,7 @@ pub enum SubscriptionErrorKind {
     Pattern,
     /// `CelError`: its CEL expression.
     Cel,
-    /// `DuplicateSubscriptionError`: an id that is already held.
+    /// `DuplicateSubscriptionError`: an id that already exists.
     Duplicate,
 }
 
@@ -199,9 +199,9 @@ pub struct SubscriptionError {
     pub kind: SubscriptionErrorKind,
     /// The member at fault, as `filters[0].op` or `pattern.data.tags[0].prefix`; empty for the whole.
     pub place: String,
-    /// What is wrong and what was expected.
+    /// The fault and the expectation.
     pub reason: String,
-    /// The id of the subscription, where it could be read.
+    /// The id of the subscription, if it could be read.
     pub subscription_id: Option<String>,
     /// Line and column in its CEL expression, from 1.
     pub position: Option<(u32, u32)>,

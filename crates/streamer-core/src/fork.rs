@@ -1,18 +1,19 @@
-//! Forks: a child has the memory of its parent as it lies, and of the threads only the one that forked.
+//! Forks: a child process has a copy of its parent's memory, but only the thread that forked.
 //!
 //! ```text
-//!   who forks        before ─── waits until nobody is inside ─── fork ─── after, in either process
-//!   other threads    inside(): a lock is held, a cell is made      └ who wants to go inside waits ┘
+//!   forking thread   before ─── waits until no thread is inside ─── fork ─── after, in either process
+//!   other threads    inside(): a lock is locked, a cell is made        └ a thread that enters waits ┘
 //! ```
 //!
-//! Invariant: while the process forks nobody else is inside, so the child finds no lock held and no cell half made. Every lock and
-//! every cell of this crate that may be made while others match is reached inside.
+//! Invariant: while the process forks no other thread is inside, so in the child every lock is free and every cell is
+//! whole. Every lock and every cell of this crate that may be made while others match is reached inside.
 //!
 //! Only threads that have [released](detached) what the host must hold to fork (Python's GIL) count: all others cannot be
 //! at work while one of them forks, and must not wait for it.
 //!
-//! Cost: two additions to one counter. Rejected: to take every lock before a fork (in which order?); a gate with a lock of its own,
-//! which the child may find held; locks that the child replaces (what they guard may be half changed).
+//! Cost: two additions to one counter. Rejected: to lock every lock before a fork (in which order?); a gate with a lock
+//! of its own, which may be locked in the child; locks that the child replaces (the data under them may be half
+//! changed).
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -41,7 +42,7 @@ fn wait_while(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Sets what a thread remembers, and puts back what was there.
+/// Sets the thread's state, and restores the previous one at the end.
 struct Set(bool);
 
 impl Set {
@@ -62,7 +63,7 @@ pub fn detached<T>(act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// Run *act*, in the midst of [`detached`], with the host held again: no other thread can fork.
+/// Run *act* within [`detached`], with the host locked again: other threads cannot fork meanwhile.
 pub fn attached<T>(act: impl FnOnce() -> T) -> T {
     let _set = Set::new(false);
     act()
@@ -107,7 +108,7 @@ pub fn inside() -> Inside {
 fn enter() {
     loop {
         INSIDE.fetch_add(1, Ordering::SeqCst);
-        // Who is about to fork itself would wait for ever.
+        // A thread that is about to fork would wait for itself.
         if !IS_FORKING.load(Ordering::SeqCst) || FORKS.get() > 0 {
             return;
         }
@@ -116,7 +117,7 @@ fn enter() {
     }
 }
 
-/// What *cell* holds, made inside if it holds nothing yet.
+/// The value of *cell*, which is made inside if the cell is empty.
 pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
     match cell.get() {
         Some(made) => made,
@@ -146,7 +147,7 @@ pub fn after() {
     }
 }
 
-/// Begin anew after a fork in the child: those who waited to go in are not here.
+/// Reset the state after a fork in the child: the threads that waited to enter do not exist here.
 pub fn after_in_child() {
     INSIDE.store(usize::from(DEPTH.get() > 0), Ordering::SeqCst);
     after();
@@ -179,7 +180,7 @@ mod tests {
             let late = scope.spawn(move || {
                 before();
                 assert!(!inside_of_another.load(Ordering::SeqCst));
-                // A thread that is about to fork goes on, also where it comes to a lock itself.
+                // A thread that is about to fork continues, even if it comes to a lock itself.
                 detached(|| drop((inside(), once(&OnceLock::new(), || 1))));
                 before();
                 after();
@@ -189,7 +190,7 @@ mod tests {
             leave.send(()).unwrap();
             late.join().unwrap();
         });
-        // Who holds the host is never counted.
+        // A thread that has the host locked is never counted.
         let _held = inside();
         assert!(!is_detached() && DEPTH.get() == 0);
         detached(|| attached(|| assert!(!is_detached())));

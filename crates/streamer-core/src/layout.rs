@@ -1,4 +1,4 @@
-//! Where the parts of a change event stand in it (semantics.md section 1).
+//! The places of the parts of a change event (semantics.md section 1).
 //!
 //! The Python package checks a layout and hands its `to_dict()` form over; the same words mean the same here.
 
@@ -8,7 +8,7 @@ use crate::value::{Scalar, Value};
 /// A JSON Pointer (RFC 6901), split into its unescaped tokens; without tokens it is the whole document.
 pub type Pointer = Box<[Box<str>]>;
 
-/// Where one part stands.
+/// The place of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Never there.
@@ -34,7 +34,7 @@ pub enum Piece {
 }
 
 impl Part {
-    /// Where to look for it, in order; nothing for a constant.
+    /// The pointers to try, in order; empty for a constant.
     pub fn pointers(&self) -> &[Pointer] {
         match self {
             Part::Pointers(pointers) | Part::Made(_, pointers) => pointers,
@@ -112,19 +112,19 @@ pub enum TimestampFormat {
     Rfc3339,
 }
 
-/// How much of the document before the change `before` holds.
+/// How much of the document before the change `before` contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BeforeHolds {
     /// All of it.
     #[default]
     All,
-    /// What of it nobody knows: a member that `data` has and `before` lacks is unknown.
+    /// An unknown part of it: a member that `data` has and `before` lacks is unknown.
     Partial,
-    /// What was changed: all else is as in `data`.
+    /// The changed members: the others are as in `data`.
     Changed,
 }
 
-/// A wire format whose rules say what a record does not carry, though nothing stands in its place.
+/// A wire format with rules for values that a record does not carry although it has no mark in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Debezium's change events.
@@ -158,7 +158,7 @@ impl Format {
     }
 }
 
-/// Where the parts of an event stand. See `streamer.EventLayout`, which documents each member.
+/// The places of the parts of an event. See `streamer.EventLayout`, which documents each member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the parts are the table of semantics.md section 1")]
 pub struct EventLayout {
@@ -181,7 +181,7 @@ pub struct EventLayout {
     pub encoded: bool,
     /// Whether an event is ignored in which type, documents and `unknown` all stand nowhere.
     pub ignores_no_change: bool,
-    /// The wire format whose rules say what a record does not carry.
+    /// The wire format whose rules define the values that a record does not carry.
     pub format: Option<Format>,
 }
 
@@ -211,7 +211,7 @@ impl Default for EventLayout {
 }
 
 impl EventLayout {
-    /// This layout, of events that are asked by their paths alone.
+    /// This layout, for events that are read by their paths only.
     pub fn without_parts(&self) -> EventLayout {
         EventLayout {
             id: Part::Never,
@@ -229,7 +229,7 @@ impl EventLayout {
 
     /// Read the JSON of `EventLayout.to_dict()`: every member given.
     ///
-    /// Errors: what is wrong, with the member's name. The Python package has checked more than is checked here.
+    /// Errors name the member and its fault. The Python package has checked more than this function.
     pub fn from_json(text: &[u8]) -> Result<EventLayout, String> {
         let value: Value = json::parse(text, json::ParseOptions::default()).map_err(|error| error.to_string())?;
         let part = |name: &str| -> Result<Part, String> {
@@ -341,8 +341,8 @@ impl EventLayout {
         }
     }
 
-    /// Whether what stands in `before` is nothing but that: no other part holds it or stands in it, nor does it stand in an array,
-    /// through which a pattern passes without naming an element.
+    /// Whether `before` is apart: no other part is in it or contains it, and it is not in an array, through which a
+    /// pattern passes without naming an element.
     pub(crate) fn before_is_apart(&self) -> bool {
         let parts = self.parts();
         let others = || parts.iter().filter(|(name, _)| *name != "before").flat_map(|(_, part)| part.pointers());
@@ -405,7 +405,7 @@ fn template(text: &str) -> Result<Template, &'static str> {
     Ok(pieces.into())
 }
 
-/// A token that may be an array index doubles the places where a pointer can lead, so only so many are taken.
+/// A token that may be an array index doubles the places that a pointer can lead to, so at most this many are used.
 pub const MAX_INDEXES: usize = 8;
 
 /// Split a JSON Pointer into its unescaped tokens.

@@ -3,7 +3,7 @@
 //! ```text
 //!  subscription bytes ─► subscriptions/ ─► normal form ─► engine/ (the index) over automaton/
 //!  event bytes ─► flatten/ (one pass, wanted paths only) ─► values ─► engine/ ─► ids
-//!                                        naive/ says what is right, slowly
+//!                                        naive/ is the slow oracle
 //! ```
 //!
 //! What matches is stated in `docs/semantics.md`; the words of the modules are those of the Python package.

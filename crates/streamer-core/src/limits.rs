@@ -29,7 +29,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// These limits without bounds on the size of a subscription: for what was accepted, perhaps under larger ones.
+    /// These limits without bounds on the size of a subscription: for one that was accepted, perhaps under larger
+    /// limits.
     pub fn of_any_size(&self) -> Limits {
         let most = usize::MAX;
         let conditions = Limits { max_conditions: most, max_alternatives: most, ..self.clone() };
@@ -49,7 +50,7 @@ impl Size {
     ///
     /// # Errors
     ///
-    /// They are too many: what was found, and what is allowed.
+    /// They are too many. The error has the count and the limit.
     pub fn add_conditions(&mut self, more: usize, limits: &Limits) -> Result<(), String> {
         add(&mut self.conditions, more, limits.max_conditions, "conditions")
     }
@@ -58,7 +59,7 @@ impl Size {
     ///
     /// # Errors
     ///
-    /// They are too many: what was found, and what is allowed.
+    /// They are too many. The error has the count and the limit.
     pub fn add_alternatives(&mut self, more: usize, limits: &Limits) -> Result<(), String> {
         add(&mut self.alternatives, more, limits.max_alternatives, "alternatives")
     }

@@ -11,11 +11,11 @@
 //! beyond the end (SIGBUS), as with every library that maps. A private copy would prevent that, at the price of the file's size
 //! in each process.
 //!
-//! Invariant: `start` and `len` are a slice that lives as long as the array, and nobody writes to it but through `&mut` of an array
-//! that owns it.
+//! Invariant: `start` and `len` are a slice that lives as long as the array, and it is only written through a `&mut` of
+//! an array that owns it.
 //!
-//! Cost: a word more than a boxed slice; reading costs the same. Arrays that are held together lie in one block ([`pack`]): between those
-//! that were allocated beside what their building took, a third as much again would lie free.
+//! Cost: a word more than a boxed slice; reading costs the same. Arrays that live together lie in one block ([`pack`]):
+//! separate allocations, made between the buffers of their building, would leave a third as much memory unused.
 //!
 //! Rejected: an enum of a box and a slice (a branch for each look at an array, 2 to 5 % of matching), a copy of the file
 //! (not shared between processes).
@@ -50,7 +50,7 @@ impl Bytes {
     /// It cannot be opened, or not mapped.
     pub fn map(path: &Path) -> io::Result<Bytes> {
         let file = File::open(path)?;
-        // SAFETY: the bytes are only read, and nobody changes them: see the contract above.
+        // SAFETY: the bytes are only read, and never changed: see the contract above.
         Ok(Bytes(Arc::new(Held::Mapped(unsafe { Mmap::map(&file)? }))))
     }
 
@@ -93,13 +93,13 @@ impl<T> Array<T> {
     /// To change it; None for one in a file, or in a block with others.
     pub fn own_mut(&mut self) -> Option<&mut [T]> {
         match self.file {
-            // SAFETY: `start` came from a box that nobody else has, and this borrows the array mutably.
+            // SAFETY: `start` came from a box that only this array owns, and this borrows the array mutably.
             None => Some(unsafe { std::slice::from_raw_parts_mut(self.start.cast_mut(), self.len) }),
             Some(_) => None,
         }
     }
 
-    /// Heap bytes held; none in a file.
+    /// Heap bytes used; 0 in a file.
     pub fn bytes(&self) -> usize {
         let is_mapped = self.file.as_ref().is_some_and(|bytes| matches!(*bytes.0, Held::Mapped(_)));
         if is_mapped { 0 } else { self.len * size_of::<T>() }
@@ -112,7 +112,7 @@ pub trait Packed {
     fn words(&self) -> usize;
     /// Copy it behind the others.
     fn copy(&self, block: &mut Vec<u64>);
-    /// Let go of its own memory for what was copied to the place *at*, which moves on to the next one.
+    /// Free its own memory after a copy of it was written at *at*, and move *at* to the next copy.
     fn settle(&mut self, block: &Bytes, at: &mut usize);
 }
 
@@ -155,7 +155,7 @@ impl<T: AnyBitPattern> Array<T> {
     /// The array that lies at a range of a file's bytes; None outside of it, not aligned, or no whole number of elements.
     pub fn at(file: &Bytes, range: Range<usize>) -> Option<Array<T>> {
         let slice: &[T] = bytemuck::try_cast_slice(file.get(range)?).ok()?;
-        // The bytes do not move while the file is held.
+        // The bytes do not move while `file` is alive.
         Some(Array { start: slice.as_ptr(), len: slice.len(), file: Some(file.clone()) })
     }
 }
@@ -227,14 +227,14 @@ impl Text {
         &mut self.0
     }
 
-    /// The text that lies at a range of a file's bytes; None where it is none.
+    /// The text at a range of a file's bytes; None if they are not one.
     pub fn at(file: &Bytes, range: Range<usize>) -> Option<Text> {
         let bytes = Array::at(file, range)?;
         simdutf8::basic::from_utf8(&bytes).ok()?;
         Some(Text(bytes))
     }
 
-    /// Heap bytes held; none in a file.
+    /// Heap bytes used; 0 in a file.
     pub fn bytes(&self) -> usize {
         self.0.bytes()
     }
@@ -251,7 +251,7 @@ impl Deref for Text {
 
     #[inline]
     fn deref(&self) -> &str {
-        // SAFETY: it came from a `String`, or was checked when it was taken from a file.
+        // SAFETY: it came from a `String`, or was checked when it was read from a file.
         unsafe { std::str::from_utf8_unchecked(&self.0) }
     }
 }

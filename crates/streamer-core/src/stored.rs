@@ -1,12 +1,12 @@
-//! What an image is written and read with: arrays that are used where they lie, and small things packed one after the other.
+//! The format of an image: arrays that are used in place, and small values packed one after the other.
 //!
 //! ```text
-//!   head     numbers; then of each array where it begins and its length in bytes, 8 bytes each
+//!   head     numbers; then the start of each array and its length in bytes, 8 bytes each
 //!   arrays   each at a multiple of 8; one of them is the pack: numbers of 8 bytes, and texts with their lengths
 //! ```
 //!
-//! How a type of the index is written and read stands beside the type; what is written first is read first. The order of all, and
-//! what must hold between them, is in `engine/image.rs`.
+//! Each type of the index has the code to write and to read it next to its definition, in the same order. The order of
+//! all types, and the conditions between them, are in `engine/image.rs`.
 
 use crate::map::{Array, Bytes, Text};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -29,7 +29,7 @@ impl ImageWriter {
         self.places.push([start, self.bytes.len() - start]);
     }
 
-    /// Write what was packed as the next array.
+    /// Write the packed values as the next array.
     pub fn write_pack(&mut self) {
         let pack = std::mem::take(&mut self.pack.0);
         self.array(&pack);
@@ -65,18 +65,18 @@ impl Packer {
     }
 }
 
-/// Reads an image. What is read is None where it is damaged.
+/// Reads an image. A damaged value is read as None.
 pub(crate) struct ImageReader<'f> {
     file: &'f Bytes,
     image: Range<usize>,
     numbers: Array<u64>,
-    /// Where the arrays are that were not read yet.
+    /// The places of the arrays that were not read yet.
     places: std::vec::IntoIter<[u64; 2]>,
     pub pack: Unpacker<'f>,
 }
 
 impl<'f> ImageReader<'f> {
-    /// Read the head: so many *numbers*, and where so many *arrays* are, of which one is the *pack*.
+    /// Read the head: *numbers* numbers, and the places of *arrays* arrays, of which one is the *pack*.
     pub fn new(file: &'f Bytes, image: Range<usize>, numbers: usize, arrays: usize, pack: usize) -> Option<ImageReader<'f>> {
         let (middle, end) = (image.start.checked_add(numbers * 8)?, image.start.checked_add((numbers + 2 * arrays) * 8)?);
         let places: Array<[u64; 2]> = Array::at(file, middle..end)?;
@@ -106,20 +106,20 @@ impl<'f> ImageReader<'f> {
         Text::at(self.file, self.next()?)
     }
 
-    /// Step over the pack, which is read beside the arrays.
+    /// Step over the pack, which is read in parallel to the arrays.
     pub fn skip_pack(&mut self) -> Option<()> {
         self.next().map(|_| ())
     }
 }
 
-/// Where an array lies in the file.
+/// The place of an array in the file.
 fn range(image: &Range<usize>, [start, length]: [u64; 2]) -> Option<Range<usize>> {
     let start = image.start.checked_add(usize::try_from(start).ok()?)?;
     let end = start.checked_add(usize::try_from(length).ok()?)?;
     (end <= image.end).then_some(start..end)
 }
 
-/// What a [`Packer`] packed. Each is None where it is something else.
+/// Reads the values that a [`Packer`] packed. Each is None if it is damaged.
 pub(crate) struct Unpacker<'a>(&'a [u8]);
 
 impl<'a> Unpacker<'a> {
@@ -151,13 +151,13 @@ impl<'a> Unpacker<'a> {
         Some(items)
     }
 
-    /// Whether nothing is left.
+    /// Whether all values were read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Whether *starts* says where each row of *length* words begins, and where the last one ends.
+/// Whether *starts* has the start of each row of *length* words, and the end of the last one.
 pub(crate) fn is_rows(starts: &[u32], length: usize) -> bool {
     starts.first() == Some(&0) && starts.is_sorted() && starts.last().is_some_and(|end| *end as usize == length)
 }

@@ -9,8 +9,8 @@
 //! as integers, and the distance from there to the value. The distance is 0 for every float64, below 2048 for every 64-bit
 //! integer, and below 2^16 for the nanoseconds of every timestamp.
 //!
-//! Invariant: two literals of one mathematical value make one `Number`, after rounding to float64 where the literal is neither
-//! int64 nor uint64. So derived equality, ordering and hashing agree, across int64, uint64 and float64.
+//! Invariant: two literals of one mathematical value make one `Number`, after rounding to float64 if the literal is
+//! neither int64 nor uint64. So derived equality, ordering and hashing agree, across int64, uint64 and float64.
 //!
 //! Cost: 16 bytes; a comparison is two integer comparisons; no branch on the kind of number.
 //!
@@ -20,7 +20,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The first eight bytes of a text, zeros where it is shorter.
+/// The first eight bytes of a text, with zeros after a shorter one.
 #[inline]
 pub(crate) fn head_of(text: &[u8]) -> [u8; 8] {
     let mut head = [0; 8];
@@ -33,8 +33,8 @@ pub(crate) fn head_of(text: &[u8]) -> [u8; 8] {
 /// the even digit.
 pub(crate) fn repr(value: f64) -> String {
     let decimals = |digits: &str| digits.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    // Writing so many digits takes the even one, where writing the shortest text takes either; but below a power of two it may
-    // read back as another number.
+    // Writing this many digits chooses the even one, while writing the shortest text chooses either; but below a power
+    // of two it may read back as another number.
     let even_or = |even: String, shortest: String| if even.parse() == Ok(value) { even } else { shortest };
     let shortest = format!("{value:e}");
     let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
@@ -55,11 +55,11 @@ pub(crate) fn repr(value: f64) -> String {
 
 /// What stands at a path: the type of a JSON value, or that there is none.
 ///
-/// [`Kind::BeyondFloat`] is a number literal that no float64 holds, as `1e400`: it exists and compares with nothing.
+/// [`Kind::BeyondFloat`] is a number literal beyond float64, as `1e400`: it exists and compares with no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// Nothing: no such member, or a step on the way is not an object.
+    /// Absent: no such member, or a step of the path is not an object.
     Missing = 0,
     /// `null`.
     Null = 1,
@@ -97,9 +97,9 @@ impl Kind {
 pub struct Kinds(u8);
 
 impl Kinds {
-    /// No kind.
+    /// The empty set.
     pub const NONE: Kinds = Kinds(0);
-    /// Nothing stands there.
+    /// The value is absent.
     pub const MISSING: Kinds = Kinds::of(Kind::Missing);
     /// Every kind but [`Kind::Missing`].
     pub const PRESENT: Kinds = Kinds(!1);
@@ -203,7 +203,7 @@ impl Number {
         value.is_finite().then(|| Number { floor: sortable(value), rest: 0 })
     }
 
-    /// The number of a JSON number literal, which must be well-formed; `None` where it is beyond float64.
+    /// The number of a JSON number literal, which must be well-formed; `None` if it is beyond float64.
     pub fn parse(literal: &[u8]) -> Option<Number> {
         let negative = literal.first() == Some(&b'-');
         let digits = &literal[usize::from(negative)..];
@@ -227,7 +227,7 @@ impl Number {
                 return Some(Number::from_i64((whole as i64).wrapping_neg()));
             }
         }
-        // A literal is ASCII; should it not be, it is no number.
+        // A literal is ASCII; another text is not a number.
         Number::from_f64(std::str::from_utf8(literal).ok()?.parse().ok()?)
     }
 
@@ -287,7 +287,7 @@ pub enum Scalar {
     String(Box<str>),
 }
 
-/// A borrowed [`Scalar`]: what an event holds.
+/// A borrowed [`Scalar`] of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ScalarRef<'a> {
     /// `null`.
@@ -344,8 +344,8 @@ impl ScalarRef<'_> {
         }
     }
 
-    /// Hash by value under *seed*. Equal values hash equally; the function is the same on every machine, so that a table
-    /// built on one can be read on another that knows the seed.
+    /// Hash by value under *seed*. Equal values hash equally; the function is the same on every machine, so that a
+    /// table built on one can be read on another that has the seed.
     pub fn hash(self, seed: &Seed) -> u64 {
         match self {
             ScalarRef::Null => seed.hash_bytes(&[0]),
@@ -400,8 +400,8 @@ impl Value {
         }
     }
 
-    /// Whether two values are equal as CEL's `==` has it; `None` is its error: an element beyond float64 cannot be read, and
-    /// nothing else tells the two apart.
+    /// Whether two values are equal as CEL's `==` has it; `None` is its error: an element beyond float64 cannot be
+    /// read, and the rest is equal.
     pub fn equals(&self, other: &Value) -> Option<bool> {
         let mut verdict = Some(true);
         let mut pending = vec![(self, other)];
@@ -445,7 +445,8 @@ impl Drop for Value {
     }
 }
 
-/// The secret of a hash table that events reach; random for each build, so that nobody can flood the table.
+/// The secret of a hash table that events reach; random for each build, so that an author of events cannot flood the
+/// table.
 #[derive(Clone, Debug)]
 pub struct Seed {
     seed: u64,

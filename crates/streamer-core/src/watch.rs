@@ -1,37 +1,38 @@
-//! May a thread go on that works on one event for long?
+//! May a thread that works long on one event continue?
 //!
 //! ```text
-//!   programs, searches, candidates ─ units ─► each 16,384 the clock is read ─► each 20 ms the host is asked ─► no: Interrupted
+//!   programs, searches, candidates ─ units ─► every 16,384 the clock is read ─► every 20 ms the host is called ─► no: Interrupted
 //! ```
 //!
 //! There is no budget for an event as a whole (semantics.md section 11), only for each program, search and pattern, so an event that
 //! meets many of them may take minutes. Between two calls of `spend` lies the work of one of them at most.
 //!
-//! Cost: a subtraction in the memory of the thread for each program, search or list of candidates; nothing for an event that is short.
+//! Cost: a subtraction in the memory of the thread for each program, search or list of candidates; free for a short
+//! event.
 //!
-//! Rejected: an error that each loop of an index hands up. What stops here unwinds, as a fault of a file does, and takes the thread's
-//! scratch with it.
+//! Rejected: an error that each loop of an index returns. An interrupted match unwinds, as a fault of a file does, and
+//! drops the thread's scratch.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
-/// What the host is asked: whether to go on. It may do so at length, and match other events.
+/// The question to the host: continue? The host may take long to answer, and match other events meanwhile.
 pub type Ask = fn() -> bool;
 
-/// The host said no: what a match unwinds with.
+/// The host answered no: a match unwinds with this.
 #[derive(Debug)]
 pub struct Interrupted;
 
 /// Units between two looks at the clock; one takes about 100 ns.
 const SLICE: usize = 1 << 14;
-/// So long nobody asks.
+/// The time between two questions.
 const SPAN: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
 struct Watch {
     ask: Option<Ask>,
-    /// When the host was asked last, or the clock read first.
+    /// The time of the last question, or of the first reading of the clock.
     asked: Option<Instant>,
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn begin(ask: Option<Ask>) {
 ///
 /// # Panics
 ///
-/// With [`Interrupted`], which is no panic that is told of, where the host was asked and said no.
+/// With [`Interrupted`], a panic that is not reported, if the host answered no.
 #[inline]
 pub(crate) fn spend(units: usize) {
     match LEFT.get().checked_sub(units) {
@@ -91,7 +92,7 @@ mod tests {
         let stopped = catch_unwind(|| (0..u32::MAX).for_each(|_| spend(SLICE)));
         assert!(stopped.unwrap_err().is::<Interrupted>());
         assert_eq!(ASKED.load(Ordering::Relaxed), 3);
-        // Another event, in a host that asks nothing.
+        // Another event, in a host without a question.
         begin(None);
         (0..100).for_each(|_| spend(SLICE));
     }

@@ -25,7 +25,6 @@ pub enum Times {
 
 impl Times {
     /// The time of a string in an event, or of a number as it is spelled, in nanoseconds; `None` is CEL's error.
-    /// error.
     pub fn read(self, kind: Kind, text: &str) -> Option<Number> {
         let ns = match (self, kind) {
             (Times::Timestamps, Kind::String) => parse_timestamp(text).ok()?.ns(),

@@ -1,7 +1,8 @@
-//! What a record of a wire format does not carry, though nothing stands in its place (semantics.md section 1, "Formats").
+//! Values that a record of a wire format does not carry, although it has no mark in their place (semantics.md section
+//! 1, "Formats").
 //!
 //! ```text
-//!   debezium   {"op": "d", "before": {"id": 1, "name": null}}               name is unknown: PostgreSQL sent the key alone
+//!   debezium   {"op": "d", "before": {"id": 1, "name": null}}               name is unknown: PostgreSQL sent only the key
 //!   maxwell    {"type": "update", "data": {"id": 1, "a": 2}, "old": {…}}    other columns are unknown: the row image may be minimal
 //!   dms        {"data": {"id": 1, "name": null}, …"operation": "delete"}    name is unknown
 //!   supabase   {"columns": […"body"…], "record": {"id": 1}}                 body is unknown: it was too large
@@ -10,8 +11,8 @@
 //! Contract: a value that the record may not carry is unknown, never null and never missing. Only what the record itself shows
 //! makes a blank value known.
 //!
-//! Cost: nothing for an insert with a document; the names of both documents for an update of Maxwell; a parse of the event for
-//! deletes, and for records of Supabase that list their columns.
+//! Cost: free for an insert with a document; the names of both documents for an update of Maxwell; a parse of the event
+//! for deletes, and for records of Supabase that list their columns.
 
 use super::entries::{Entries, Entry};
 use super::envelope::Resolved;
@@ -60,10 +61,10 @@ const BLANKS: [&str; 14] = [
     "1970-01-01T00:00:00.000000Z",
     "00000000-0000-0000-0000-000000000000",
 ];
-/// A primary key of MySQL has at most so many columns.
+/// The most columns of a primary key of MySQL.
 const MOST_KEY_COLUMNS: usize = 16;
 
-/// Add what the record does not carry to *unknown*; returns what has no pointer.
+/// Add the values that the record does not carry to *unknown*; return those that have no pointer.
 pub(super) fn find(
     format: Format,
     trie: &PathTrie,
@@ -74,7 +75,7 @@ pub(super) fn find(
 ) -> Result<NotCarried, EventError> {
     let event = Record { trie, entries, text, before: resolved.before, data: resolved.data };
     let lacks_data = || event.data().is_none() && !trie.places[DATA].is_empty();
-    // A member that `before` lacks is as in `data`, so that what is unknown there is unknown in both.
+    // The value of a member that `before` lacks is that of `data`, so a value that is unknown there is unknown in both.
     let is_completed = trie.layout.before_holds == BeforeHolds::Changed;
     let mut not_carried = NotCarried::default();
     match (format, resolved.event_type) {
@@ -144,7 +145,8 @@ impl<'r> Record<'r> {
         members.map(|member| String::from_utf8_lossy(&member.name).into()).collect()
     }
 
-    /// Of a deleted row PostgreSQL sends the key alone, unless the table has REPLICA IDENTITY FULL. Debezium fills the rest up.
+    /// PostgreSQL sends only the key of a deleted row, unless the table has REPLICA IDENTITY FULL. Debezium fills in
+    /// the rest.
     fn debezium_delete(&self, unknown: &mut Vec<Pointer>) -> Result<(), EventError> {
         let Some((entry, place)) = self.before() else { return Ok(()) };
         let event = self.whole()?;
@@ -180,7 +182,8 @@ impl<'r> Record<'r> {
         Ok(())
     }
 
-    /// AWS DMS writes the key of a deleted row, and null for the rest or nothing; the row may stand in `before-image`.
+    /// AWS DMS writes the key of a deleted row, and null or no member for each other column; the row may be in
+    /// `before-image`.
     fn dms_delete(&self, unknown: &mut Vec<Pointer>) -> Result<NotCarried, EventError> {
         let data = found(self.trie, self.entries, DATA).next();
         let written = data.map_or(Ok(Vec::new()), |(_, entry)| self.row(entry))?;
@@ -205,8 +208,9 @@ impl<'r> Record<'r> {
         Ok(NotCarried::default())
     }
 
-    /// Whether a row of Maxwell shows that it has all columns, and not those alone that `binlog_row_image=MINIMAL` writes: the key,
-    /// and what was changed. *changed* are the columns in `old`; None for a delete, of which the key alone is written.
+    /// Whether a row of Maxwell is certain to have all columns. With `binlog_row_image=MINIMAL`, a row has only the key
+    /// and the changed columns. *changed* are the columns in `old`; None for a delete, of which only the key is
+    /// written.
     fn maxwell_is_whole(&self, changed: Option<&HashSet<Box<str>>>) -> Result<bool, EventError> {
         let Some((entry, _)) = self.data() else { return Ok(true) };
         let row = self.row(entry)?;
@@ -214,7 +218,7 @@ impl<'r> Record<'r> {
         if rest.len() > MOST_KEY_COLUMNS {
             return Ok(true);
         }
-        // No column of a key is null, a document, or true or false.
+        // A column of a key is never null, a document, or a bool.
         if rest.iter().any(|(_, value)| matches!(value.kind(), Kind::Null | Kind::Bool | Kind::List | Kind::Map)) {
             return Ok(true);
         }
@@ -226,7 +230,8 @@ impl<'r> Record<'r> {
         Ok(!key.is_empty() && rest.iter().any(|(name, _)| !key.iter().any(|column| column.as_str() == Some(name))))
     }
 
-    /// Supabase's Realtime lists the columns of a table, and leaves values out that are too large, or that nobody may see.
+    /// Supabase's Realtime lists the columns of a table, and leaves out values that are too large or that the user may
+    /// not read.
     fn supabase(&self, unknown: &mut Vec<Pointer>) -> Result<bool, EventError> {
         let has = |name: &[u8]| memmem::find(self.text, name).is_some();
         if !has(b"columns") && !has(b"errors") && !has(b"\\u") {
@@ -255,7 +260,7 @@ fn below(place: &Pointer, name: &str) -> Pointer {
     [&place[..], &[Box::from(name)]].concat().into()
 }
 
-/// Members that name a key wherever they stand: the record itself does not say which columns are.
+/// Members that are a key in every record, because the record itself does not list its key columns.
 fn is_key(name: &str) -> bool {
     matches!(name, "id" | "_id")
 }
@@ -272,7 +277,7 @@ fn connector(root: &Value) -> Option<&str> {
     root.get("source")?.get("connector")?.as_str()
 }
 
-/// The defaults of columns, as the schema beside the payload has them.
+/// The defaults of columns, from the schema next to the payload.
 fn defaults<'v>(event: &'v Value) -> Vec<(&'v str, &'v Value)> {
     let fields = |of: Option<&'v Value>| match of.and_then(|of| of.get("fields")) {
         Some(Value::List(fields)) => &fields[..],

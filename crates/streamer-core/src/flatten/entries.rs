@@ -1,4 +1,5 @@
-//! What one pass over an event found: for each wanted path its values, where they stand and in which elements of arrays.
+//! The result of one pass over an event: for each wanted path its values, their places, and the array elements that
+//! contain them.
 //!
 //! The wrong match that this prevents. For the pattern `{"a": {"b": [1], "c": [4]}}` the event
 //!
@@ -15,8 +16,8 @@
 //! ```
 //!
 //! Invariant: the entries of a node are linked in the order of the text, and those that a later duplicate replaced are
-//! marked dead. A value without an array on the way is unique among the living entries of its node and comes before those
-//! inside it, as a list comes before its elements. A position is made once for each element, so two values lie in the same
+//! marked dead. A value outside of arrays is unique among the living entries of its node and comes before those inside
+//! one, as a list comes before its elements. A position is made once for each element, so two values lie in the same
 //! element if and only if they share the position.
 //!
 //! Scalars that follow one another in a long list are one entry, a *run*. Their positions are numbers from [`RUNS`] on:
@@ -53,7 +54,7 @@ pub(crate) struct ArrayElement {
     /// Which array of the event, a serial number.
     pub(crate) array: u32,
     pub(crate) depth: u32,
-    /// How many names lead to the outermost array that it lies in; 0 where that is not known, `u32::MAX` for what lies in none.
+    /// How many names lead to the outermost array that it lies in; 0 if that is unknown, `u32::MAX` outside of arrays.
     pub(crate) names: u32,
 }
 
@@ -111,18 +112,19 @@ pub struct Entries {
     pub(crate) next_in_run: u32,
     /// Unescaped strings, one after the other.
     pub(crate) plain: Vec<u8>,
-    /// Unescaped strings of lists whose elements were asked for.
+    /// Unescaped strings of lists whose elements were read.
     pub(crate) kept: KeptTexts,
     pub(crate) stamp: u64,
-    /// Unknown values that the layout tells of; whether it is an update without `before` that may have had one, or a delete of whose
-    /// document no more is known than `before` holds; whether nothing else than `before` has unknown values.
+    /// Unknown values by the rules of the layout. `untold`: an update without `before` that may have had one.
+    /// `is_partial_delete`: a delete whose document is known only as far as `before` has it. `only_before`: only
+    /// `before` has unknown values.
     pub(crate) unknown: Vec<Pointer>,
     pub(crate) untold: bool,
     pub(crate) is_partial_delete: bool,
     pub(crate) only_before: bool,
-    /// What the layout's format does not carry beside them.
+    /// The values that the layout's format does not carry, in addition to these.
     pub(super) not_carried: NotCarried,
-    /// Where `before` ended in the event, of a layout that completes it.
+    /// The end of `before` in the event, if the layout completes it.
     pub(crate) before_end: u32,
 }
 
@@ -159,8 +161,8 @@ impl Entries {
         index
     }
 
-    /// Take back all entries from *from* on, of which each is the last of its node once those behind it are gone. False where the one
-    /// before each would take long to find; then nothing is changed. *before* is scratch.
+    /// Remove all entries from *from* on, of which each is the last of its node once those behind it are removed.
+    /// Return false, without a change, if the entry before one of them would take long to find. *before* is scratch.
     pub(crate) fn take_back(&mut self, from: u32, before: &mut Vec<u32>) -> bool {
         let end = self.all.len();
         let reach = 4 * (end - from as usize) + 64;
@@ -234,7 +236,8 @@ impl Entries {
     }
 }
 
-/// Texts that stay where they are as long as all do: kept through a shared reference. Shelf n has room for 2^n.
+/// Texts that stay in place as long as the container does: it adds them through a shared reference. Shelf n has room
+/// for 2^n.
 #[derive(Debug, Default)]
 pub(crate) struct KeptTexts {
     count: AtomicUsize,
@@ -244,7 +247,7 @@ pub(crate) struct KeptTexts {
 /// Room for texts.
 type Shelf = Box<[OnceLock<Box<str>>]>;
 
-/// An event is not so long that it has more than 2^32 lists.
+/// An event is too short for more than 2^32 lists.
 const SHELVES: usize = 32;
 
 impl KeptTexts {

@@ -14,7 +14,7 @@ use crate::layout::{
 use crate::subscriptions::wording::{quote, shortened};
 use crate::value::{Kind, Scalar};
 
-/// What the caller says about an event besides its text.
+/// The parts of an event that the caller supplies with its text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GivenParts<'a> {
     /// Its tenant; wins over the event's.
@@ -25,14 +25,14 @@ pub struct GivenParts<'a> {
     pub default_tenant: Option<&'a str>,
 }
 
-/// A string part: where its text is.
+/// A string part: the place of its text.
 #[derive(Clone, Copy, Debug)]
 enum PartText {
     None,
     Given,
     Default,
     Constant,
-    /// Of a template: what it came to.
+    /// A template's text.
     Made,
     /// From and up to an offset, of the event's text or of the unescaped strings.
     Written(u32, u32),
@@ -40,7 +40,7 @@ enum PartText {
 }
 
 impl PartText {
-    /// Of a string.
+    /// The text of a string.
     #[inline(always)]
     fn of(entry: &Entry) -> PartText {
         match entry.plain {
@@ -63,7 +63,7 @@ pub(super) struct Resolved {
     /// See `Flat`.
     pub(super) data: u16,
     pub(super) before: u16,
-    /// Where `before` begins and its node, if it was only skipped and now counts as `data`.
+    /// The start and the node of `before`, if it was only skipped and now counts as `data`.
     pub(super) fallback: Option<(usize, u32)>,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn nothing(event: &[u8]) -> Option<Ignored> {
     (&event[from..to] == b"null").then_some(Ignored::Null)
 }
 
-/// Why nobody is asked of an object, whatever its other parts are.
+/// The reason to ignore an object, whatever its other parts are.
 pub(super) fn ignored(trie: &PathTrie, entries: &Entries, text: &str) -> Option<Ignored> {
     let reader = PartReader { trie, entries, text };
     if reader.type_word().is_some_and(|word| trie.layout.event_type(word) == Some(TypeMeaning::Ignore)) {
@@ -213,7 +213,7 @@ impl<'r> PartReader<'r> {
     }
 
     fn constant(&self, part: usize) -> Option<&'r Scalar> {
-        // Most layouts have none, and then nothing is looked up.
+        // Most layouts have none, and skip the lookup.
         self.trie.has_constants.then(|| self.trie.layout.parts()[part].1.constant()).flatten()
     }
 
@@ -334,7 +334,7 @@ impl<'r> PartReader<'r> {
         self.error(EventCode::ReservedName, reason, found)
     }
 
-    /// The event's word for its type, where that is a string.
+    /// The event's word for its type, if that is a string.
     fn type_word(&self) -> Option<&'r str> {
         match (self.find(TYPE), self.constant(TYPE)) {
             (Some((_, _, entry)), _) => (entry.kind == Kind::String).then(|| self.plain(entry)),
@@ -344,7 +344,7 @@ impl<'r> PartReader<'r> {
     }
 
     fn event_type(&self) -> Result<Option<EventType>, EventError> {
-        // There is none, or it is no string.
+        // The type is missing, or it is not a string.
         let Some(word) = self.type_word() else { return self.string(TYPE).map(|_| None) };
         match self.trie.layout.event_type(word) {
             Some(TypeMeaning::Type(event_type)) => Ok(Some(event_type)),
@@ -397,7 +397,8 @@ impl<'r> PartReader<'r> {
         }
     }
 
-    /// Which place of `data` has the document. Of an event of CloudEvents it may be anything: then there is none.
+    /// The place of `data` that has the document. An event of CloudEvents may have any value there: then it has no
+    /// document.
     fn document(&self) -> Result<Option<usize>, EventError> {
         match self.find(DATA) {
             Some((_, _, entry)) if entry.kind != Kind::Map && self.trie.layout.format == Some(Format::CloudEvents) => Ok(None),
@@ -412,7 +413,7 @@ impl<'r> PartReader<'r> {
         if entry.kind != Kind::List {
             return Err(self.wrong_type(UNKNOWN, "a list of JSON Pointers", found));
         }
-        // Under `lazy` nobody has looked at it yet.
+        // Under `lazy` it is still unchecked.
         let options = ParseOptions { max_depth, max_bytes: usize::MAX };
         let pointers = match json::parse::<Tree>(self.raw(entry).as_bytes(), options) {
             Ok(Tree::List(pointers)) => pointers,

@@ -7,13 +7,14 @@
 //!   names    a b a b          values   1"x"          elements   (none)  0 of array 0  1 of array 0
 //! ```
 //!
-//! Such an event has paths from its root, and perhaps a topic. It has no document, no type and no collection: CEL and filters
-//! find nothing in it. Nothing of it is unknown.
+//! Such an event has paths from its root, and perhaps a topic. It has no document, no type and no collection, so CEL
+//! and filters find only missing values. It has no unknown values.
 //!
-//! Invariant: an element is held once, so two values lie in the same element if and only if they share the position. A value is
-//! held as JSON writes a scalar, a string without escapes, so whatever reads a [`Flat`] reads this one.
+//! Invariant: an element is stored once, so two values lie in the same element if and only if they share the position.
+//! A value is stored as JSON writes a scalar, a string without escapes, so all readers of a [`Flat`] can read this one.
 //!
-//! Cost: a copy of each name and value, and a look-up for each array around a value. After warm-up nothing is allocated.
+//! Cost: a copy of each name and value, and a look-up for each array around a value. After warm-up it does not
+//! allocate.
 //!
 //! Rejected: to write such an event as JSON text. Its arrays would have to be built again from positions, and names and strings
 //! would be escaped here to be unescaped there.
@@ -39,7 +40,7 @@ pub enum FieldValue<'v> {
     Integer(i128),
     /// A finite float64.
     Float(f64),
-    /// The literal of a number that no float64 holds.
+    /// The literal of a number beyond float64.
     BeyondFloat(&'v str),
     /// A string.
     String(&'v str),
@@ -58,7 +59,7 @@ struct HeldField {
 #[derive(Clone, Debug)]
 pub struct EventFields {
     names: Vec<u8>,
-    /// Where each name ends.
+    /// The end of each name.
     ends: Vec<u32>,
     values: String,
     fields: Vec<HeldField>,
@@ -168,7 +169,7 @@ impl EventFields {
         kind
     }
 
-    /// Where a name begins and ends.
+    /// The start and the end of a name.
     fn name(&self, at: u32) -> (usize, usize) {
         let start = if at == 0 { 0 } else { self.ends[at as usize - 1] };
         (start as usize, self.ends[at as usize] as usize)
@@ -218,7 +219,7 @@ pub(super) struct FieldPlaces(HashMap<(Position, u32), u32>);
 const ITSELF: u32 = u32::MAX;
 
 impl FieldPlaces {
-    /// Take in a value at a node; false where others lie elsewhere.
+    /// Add a value at a node; return false if the other values at the node lie elsewhere.
     fn take(&mut self, elements: &[ArrayElement], node: u32, position: Position) -> bool {
         let mut inner = position;
         while inner != Position::NONE {

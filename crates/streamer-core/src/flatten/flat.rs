@@ -1,4 +1,4 @@
-//! A flattened event: its parts, and by path what [`Entries`] hold of it.
+//! A flattened event: its parts, and its [`Entries`] by path.
 
 use super::entries::{DEAD, Entries, Entry, IS_RUN, Position, RUNS};
 use super::trie::{ALWAYS, DATA, FALLBACK, PathId, PathTrie, VALUE};
@@ -40,7 +40,7 @@ pub struct Parts<'a> {
     pub is_bare: bool,
 }
 
-/// A flattened event: what [`Entries`] hold of it, by path.
+/// A flattened event: its [`Entries`], by path.
 #[derive(Clone, Copy, Debug)]
 pub struct Flat<'a> {
     pub(crate) trie: &'a PathTrie,
@@ -51,7 +51,7 @@ pub struct Flat<'a> {
     pub(crate) text: &'a str,
     pub(crate) plain: &'a str,
     pub(crate) parts: Parts<'a>,
-    /// Which base of `data` and of `before` counts; `ALWAYS` where there is no document.
+    /// The base of `data` and of `before` that counts; `ALWAYS` if there is no document.
     pub(crate) data: u16,
     pub(crate) before: u16,
 }
@@ -65,7 +65,7 @@ pub(crate) struct WantedMembers<'a> {
 }
 
 impl WantedMembers<'_> {
-    /// Where the value of the member *name* begins, if there is such a member; None where nobody wanted to know.
+    /// The start of the value of the member *name*, if there is such a member; None if the member is not wanted.
     pub(crate) fn start(&self, name: &str) -> Option<Option<usize>> {
         let parent = &self.trie.nodes[self.node as usize];
         let node = self.trie.member(parent, name.as_bytes(), 0, name.len());
@@ -130,7 +130,7 @@ impl<'a> Flat<'a> {
         &self.parts
     }
 
-    /// The event as it is read: that which was given, save where the layout has encoded parts, or a `before` to be completed.
+    /// The event as it is read: the original, unless the layout has encoded parts, or a `before` to be completed.
     pub fn event(&self) -> &'a [u8] {
         self.event
     }
@@ -140,12 +140,12 @@ impl<'a> Flat<'a> {
         self.data != ALWAYS
     }
 
-    /// What was wanted of the event.
+    /// The paths that were wanted of the event.
     pub fn trie(&self) -> &'a PathTrie {
         self.trie
     }
 
-    /// The members of the document, as far as they were wanted; None where it stands at a place of `before`.
+    /// The wanted members of the document; None if it lies at a place of `before`.
     pub(crate) fn wanted_members(&self) -> Option<WantedMembers<'a>> {
         let place = self.trie.places[DATA].get(usize::from(self.data))?;
         Some(WantedMembers { trie: self.trie, entries: self.entries, node: place.node })
@@ -202,7 +202,7 @@ impl<'a> Flat<'a> {
         Leaf { flat: self, found }
     }
 
-    /// The path in the document before of a path that is asked whether it changed.
+    /// For a path that is compared with the document before, its path there.
     pub(crate) fn before_of(&self, path: PathId) -> Option<PathId> {
         self.trie.lookups[path.0 as usize].before
     }
@@ -217,8 +217,8 @@ impl<'a> Flat<'a> {
         self.entries.elements.len() > 1
     }
 
-    /// Call *visit* with each path at which there is anything, once each: a value, a list, an object or a leaf. Paths that
-    /// share a place are all named, also where only another mode than theirs sees something there.
+    /// Call *visit* once with each path that has a value, a list, an object or a leaf. Paths that share a place are all
+    /// visited, even if only another mode than theirs has a value there.
     pub fn present(&self, mut visit: impl FnMut(PathId)) {
         for (index, entry) in self.entries.all.iter().enumerate() {
             if entry.node == DEAD || self.entries.heads[entry.node as usize].first != index as u32 && !self.is_first(entry) {
@@ -278,7 +278,8 @@ impl<'a> Flat<'a> {
         self.entries.element(position).array
     }
 
-    /// How many names lead to the outermost array that *position* lies in; 0 where that is not known, `u32::MAX` without one.
+    /// How many names lead to the outermost array that *position* lies in; 0 if that is unknown, `u32::MAX` without
+    /// one.
     #[inline]
     pub fn names_to_array(&self, position: Position) -> u32 {
         self.entries.element(position).names
@@ -289,7 +290,7 @@ impl<'a> Flat<'a> {
         self.entries.element(position).depth
     }
 
-    /// Whether two values can be chosen together: no array holds both in different elements.
+    /// Whether two values can be chosen together: they never lie in different elements of one array.
     pub fn consistent(&self, one: Position, other: Position) -> bool {
         let (mut one, mut other) = (one, other);
         while self.depth(one) > self.depth(other) {
@@ -375,7 +376,7 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// Where it lies in arrays.
+    /// Its position in arrays.
     #[inline]
     pub fn position(&self) -> Position {
         match self.found {
@@ -430,13 +431,13 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// The number, parsed anew each time.
+    /// The number, parsed at each call.
     #[inline]
     pub fn number(&self) -> Option<Number> {
         if self.kind() == Kind::Number { Number::parse(self.raw().as_bytes()) } else { None }
     }
 
-    /// What CEL's `timestamp(x)` or `duration(x)` makes of the value, in nanoseconds; None where that is an error.
+    /// The value as CEL's `timestamp(x)` or `duration(x)`, in nanoseconds; None if that is an error.
     pub fn time(&self, of: Times) -> Option<Number> {
         let text = self.text();
         of.read(self.kind(), text.unwrap_or_else(|| self.raw()))
@@ -456,8 +457,8 @@ impl<'f> Leaf<'f> {
 }
 
 impl<'f> Leaf<'f> {
-    /// Call *visit* with each element of the list that it is, in order, or with the name of each member of the object that it is, if *names*.
-    /// False where it was read lazily and is malformed: then those before were no elements.
+    /// Call *visit* with each element of the list that it is, in order, or with the name of each member of the object
+    /// that it is, if *names*. Return false if it was read lazily and is malformed: then the visited ones do not count.
     pub(crate) fn for_each_element(&self, names: bool, visit: impl FnMut(Leaf<'f>)) -> bool {
         match self.kind() {
             Kind::List => self.read_elements(false, visit).is_ok(),
@@ -521,7 +522,7 @@ fn value_at(text: &[u8], at: usize) -> (usize, Kind) {
     read().unwrap_or((at, Kind::BeyondFloat))
 }
 
-/// Pass over the value at *at*, and say of what kind it is.
+/// Pass over the value at *at*, and return its kind.
 fn skip_value(text: &[u8], at: &mut usize, strings: &mut Strings, open: &mut Vec<u64>) -> Result<Kind, JsonFault> {
     let start = *at;
     let kind;

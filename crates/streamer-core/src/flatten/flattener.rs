@@ -18,12 +18,12 @@ pub enum Validation {
     /// The whole event.
     #[default]
     Full,
-    /// Only what is walked; reading may stop once everything wanted was found.
+    /// Only the parts that are walked; reading may stop once every wanted path was found.
     Lazy,
 }
 
-/// Reads events. It is scratch only: one for each thread, for events and tries of any kind, and after warm-up it
-/// allocates nothing.
+/// Reads events. It is scratch only: one for each thread, for events and tries of any kind, and after warm-up it stops
+/// allocating.
 #[derive(Debug, Default)]
 pub struct Flattener {
     pub(super) entries: Entries,
@@ -33,7 +33,7 @@ pub struct Flattener {
     completed: Vec<u8>,
     /// What a template of the layout came to.
     made: String,
-    /// Of an event that is given as its fields.
+    /// For an event that is given as its fields.
     places: FieldPlaces,
 }
 
@@ -61,7 +61,7 @@ impl Flattener {
             Validation::Full => self.read::<true>(trie, event, given, limits),
             Validation::Lazy => self.read::<false>(trie, event, given, limits),
         };
-        // Most events are something, and pay nothing for the question.
+        // Most events are not empty, and skip this check.
         read.map_err(|unread| envelope::nothing(event).map_or(unread, Unread::Ignored))
     }
 
@@ -108,7 +108,7 @@ impl Flattener {
             if let Some(made) = records::complete(trie, entries, event, &mut origin).map_err(|error| origin.place(error))? {
                 *completed = made;
                 (event, max_depth) = (completed, usize::MAX);
-                // What stands twice in it stands so in data, where the last wins, or was told.
+                // A duplicate in it is one in data, too, and was reported or the last counts.
                 text = pass_over::<CHECKED>(trie, entries, scratch, event, max_depth).map_err(|error| origin.place(error))?.0;
             }
             entries.before_end = before_end as u32;
@@ -135,7 +135,7 @@ impl Flattener {
     }
 }
 
-/// Read a text once, and refuse what is no event; returns it as far as it was read.
+/// Read a text once, and refuse it if it is not an event; return the text that was read.
 fn pass<'t, const CHECKED: bool>(
     trie: &PathTrie,
     entries: &mut Entries,
@@ -153,7 +153,7 @@ fn pass<'t, const CHECKED: bool>(
     Ok(read)
 }
 
-/// Read a text once; returns it as far as it was read, and what was seen.
+/// Read a text once; return the text that was read, and the findings of the pass.
 fn pass_over<'t, const CHECKED: bool>(
     trie: &PathTrie,
     entries: &mut Entries,

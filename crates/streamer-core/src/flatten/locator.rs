@@ -22,7 +22,7 @@ impl Locator {
         Locator(PathTrie::builder(Arc::new(EventLayout { tenant, collection, ..layout.without_parts() })).build())
     }
 
-    /// Whether an event has to be read for what is not given.
+    /// Whether an event has to be read for the parts that are not given.
     #[inline]
     pub fn reads(&self, given: &GivenParts<'_>) -> bool {
         self.0.needed > 0 && (given.tenant.is_none() || given.collection.is_none())
@@ -32,7 +32,7 @@ impl Locator {
     pub fn of_id(layout: &EventLayout) -> Locator {
         let only = EventLayout { id: layout.id.clone(), ..layout.without_parts() };
         let mut trie = PathTrie::builder(Arc::new(only)).build();
-        // A lazy reading of an event does without it; this one is for nothing else.
+        // A lazy pass may skip optional nodes; this pass exists only to read them.
         trie.nodes.iter_mut().for_each(|node| node.flags &= !OPTIONAL);
         trie.needed = trie.nodes[ROOT as usize].children;
         Locator(trie)
@@ -42,9 +42,10 @@ impl Locator {
 impl Flattener {
     /// Find an event's tenant and collection, without checking anything and stopping as soon as both are found.
     ///
-    /// It is a guess that holds for a good event without duplicates, and without escapes in those names: whoever flattens the
-    /// event afterwards compares it with the parts found then, and flattens again for another view where they differ. An event
-    /// that cannot be read has the default tenant here, and its error when it is flattened.
+    /// The result is a guess that is right for a good event without duplicates, and without escapes in those names: the
+    /// caller that flattens the event afterwards compares it with the parts of that pass, and flattens again for
+    /// another view if they differ. An event that cannot be read has the default tenant here, and its error when it is
+    /// flattened.
     pub fn locate<'a>(
         &mut self,
         locator: &'a Locator,
@@ -59,7 +60,7 @@ impl Flattener {
         }
         let Flattener { entries, scratch, .. } = self;
         if trie.needed == 0 {
-            // Constants, and the event itself, which names nobody.
+            // Only constants, and the event itself, which is not a name.
             entries.begin(trie.nodes.len());
         } else {
             let max_depth = limits.max_depth;
@@ -72,7 +73,7 @@ impl Flattener {
         let find = |part: usize| -> Option<&'a str> {
             let found = trie.places[part].iter().find_map(|place| entries.value(place.node).filter(|e| e.kind != Kind::Null));
             match found {
-                // What is made of several texts nobody holds yet.
+                // A part that is made of several texts is not stored yet.
                 _ if part == COLLECTION && matches!(trie.layout.collection, Part::Made(..)) => None,
                 Some(entry) if entry.kind != Kind::String => None,
                 // Its plain text is not the event's.
@@ -97,7 +98,7 @@ impl Flattener {
         texts.fold(0, |sum: u64, text| sum.rotate_left(5) ^ seed.hash_bytes(text))
     }
 
-    /// Find what names an event that can be read, checking nothing else: what a lazy reading may have stopped before.
+    /// Find the id of a valid event, without other checks: a lazy pass may have stopped before it.
     pub fn locate_id<'a>(&'a mut self, locator: &'a Locator, event: &'a [u8], limits: &Limits) -> Option<EventId<'a>> {
         let trie = &locator.0;
         let Flattener { entries, scratch, .. } = self;

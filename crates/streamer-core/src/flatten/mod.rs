@@ -4,8 +4,9 @@
 //!  event bytes ─ locate ─► tenant, collection ─► the view's PathTrie ─ flatten ─► Flat: values by path, parts
 //! ```
 //!
-//! The contract (semantics.md section 1): under [`Validation::Full`] an event is accepted, rejected, and its error placed,
-//! exactly as a full parse does. [`Validation::Lazy`] accepts all that `Full` accepts, and finds the same values.
+//! The contract (semantics.md section 1): under [`Validation::Full`] an event is accepted, rejected, and its error
+//! placed, exactly as a full parse does. [`Validation::Lazy`] accepts every event that `Full` accepts, and finds the
+//! same values.
 
 mod carried;
 mod entries;

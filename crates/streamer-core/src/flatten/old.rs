@@ -5,11 +5,11 @@
 //!   old text   {"type": "update", "data": {"a": 1}, "before": null}        flattened for the same trie
 //! ```
 //!
-//! Invariant: all parts but the two documents are those of the event as it was given, also where the layout has them inside a
+//! Invariant: all parts but the two documents are those of the original event, even if the layout has them inside a
 //! document.
 //!
-//! Cost: a copy of the text and another flattening. Where the layout names several places, or `data` stands nowhere yet, the
-//! event is parsed, changed and written.
+//! Cost: a copy of the text and another flattening. If the layout names several places, or `data` is missing, the event
+//! is parsed, changed and written.
 //!
 //! Rejected: paths of `data` read below `before`, as a delete without `data` does: patterns see the raw event, in which a
 //! pointer of the layout may lead anywhere, through arrays and into the other document.
@@ -31,7 +31,7 @@ pub struct OldText {
     data: DataAt,
 }
 
-/// Where the document stands in an old text.
+/// The place of the document in an old text.
 #[derive(Debug)]
 enum DataAt {
     /// At this base of `data`.
@@ -43,12 +43,12 @@ enum DataAt {
 }
 
 impl Flat<'_> {
-    /// Whether the event carries a document before the change beside the one that counts as `data`.
+    /// Whether the event carries a document before the change, in addition to the one that counts as `data`.
     pub fn has_old_side(&self) -> bool {
         self.before != ALWAYS && self.before != self.data
     }
 
-    /// The old side of the event; None where it carries none, or under `lazy` cannot be read.
+    /// The old side of the event; None if the event does not carry one, or if `lazy` validation cannot read it.
     pub fn old_text(&self) -> Option<OldText> {
         let event = self.event;
         if !self.has_old_side() {
@@ -113,7 +113,7 @@ pub(crate) fn find<'v>(raw: &'v Value, pointer: &[Box<str>]) -> Option<&'v Value
     })
 }
 
-/// Replace what a pointer leads to; objects on the way are made where there are none.
+/// Replace the value at a pointer; missing objects along it are created.
 pub(crate) fn substitute(mut value: &mut Value, pointer: &[Box<str>], new: Value) {
     for token in pointer {
         let element = match value {

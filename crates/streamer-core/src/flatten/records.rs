@@ -1,4 +1,5 @@
-//! What change records wrap or leave out: JSON in a string, values that were not carried, a `before` that is no whole document.
+//! The wraps and gaps of change records: JSON in a string, values that were not carried, a `before` that is not a whole
+//! document.
 //!
 //! ```text
 //!   encoded   {"after": "{\"a\": 1}"}                         is read as   {"after": {"a": 1}}
@@ -7,11 +8,11 @@
 //!             {"before": {"id": 1}, "op": "d"}                             has one at all below /before but /before/id
 //! ```
 //!
-//! Invariant: an event that is written anew has been read once as it was given. So only what was put in is still unread. The
-//! offset of an error in that is the offset of the text in which it stood.
+//! Invariant: an event that is rewritten has been read once in its original form, so only the inserted text is still
+//! unread. The offset of an error in inserted text is that of the original text that it replaces.
 //!
-//! Cost: of an ordinary event nothing but a search of its documents for the texts of `unknown_value`, and of one with both
-//! documents under `partial` the names of both. An event that is written anew is copied and read a second time.
+//! Cost: for an ordinary event only a search of its documents for the texts of `unknown_value`, and for one with both
+//! documents under `partial` the names of both. An event that is rewritten is copied and read a second time.
 //!
 //! Rejected: encoded parts as roots of their own in the trie: patterns, old sides and CEL would each have to know of them.
 
@@ -34,7 +35,7 @@ struct Splice {
     start: usize,
     end: usize,
     length: usize,
-    /// Where an error in it shows.
+    /// The offset at which an error in it is reported.
     shown: usize,
 }
 
@@ -43,7 +44,7 @@ struct Splice {
 pub(super) struct Origin(Vec<Vec<Splice>>);
 
 impl Origin {
-    /// Name the place in the event where an error shows that was found in the text made of it.
+    /// Convert the offset of an error in the made text into one in the original event.
     pub(super) fn place(&self, mut error: EventError) -> EventError {
         error.offset = error.offset.map(|offset| self.0.iter().rev().fold(offset, |offset, splices| before(splices, offset)));
         error
@@ -66,7 +67,8 @@ impl Origin {
     }
 }
 
-/// Where what stands at *offset* stood before pieces were put in; in a piece, where its errors show.
+/// Convert an *offset* into one before pieces were inserted; inside a piece, the offset at which its errors are
+/// reported.
 fn before(splices: &[Splice], offset: usize) -> usize {
     let mut shift = 0_isize;
     for splice in splices {
@@ -92,7 +94,8 @@ pub(super) fn found<'r>(
     trie.places[part].iter().filter_map(there)
 }
 
-/// The event with what is encoded in `data` and `before` in the place of its text; None where there is nothing to write anew.
+/// The event with the JSON that is encoded in `data` and `before` in the place of its text; None if there is no such
+/// text.
 pub(super) fn decode(
     trie: &PathTrie,
     entries: &Entries,
@@ -113,7 +116,7 @@ pub(super) fn decode(
                 at => &entries.plain[at - 1..at - 1 + entry.plain_length as usize],
             };
             let first = space(text, 0);
-            // Lazily, too: it costs little beside the copy, and nothing that is put in is unread.
+            // Check it under `lazy`, too: that costs little next to the copy, and all inserted text was read.
             let last = whole(text, first, place.pointer.len(), max_depth, &mut open).map_err(|fault| EventError {
                 code: fault.code,
                 offset: Some(start),
@@ -130,14 +133,14 @@ pub(super) fn decode(
     if pieces.is_empty() { Ok(None) } else { origin.write(event, pieces).map(Some) }
 }
 
-/// Where the value ends that is the whole of a text from *at* on, *depth* containers deep in the event.
+/// The end of the value that is all of a text from *at* on, *depth* containers deep in the event.
 fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize, JsonFault> {
     let end = skip::checked(text, at, depth, max_depth, open)?;
     let after = space(text, end);
     if after < text.len() { Err(JsonFault::malformed(text, after, "expected nothing after the value")) } else { Ok(end) }
 }
 
-/// A name of a member, as it stands between its quotes, where they are, and where the member ends.
+/// A member: its name as it is between its quotes, the place of the quotes, and the end of the member.
 pub(super) struct Member<'t> {
     pub(super) name: Cow<'t, [u8]>,
     pub(super) from: usize,
@@ -194,7 +197,7 @@ impl<'t> Iterator for Members<'t> {
     }
 }
 
-/// Where a value ends. Lazily nobody may have looked for the end of the root.
+/// The end of a value. A lazy pass may not have read the end of the root.
 pub(super) fn end_of(entry: &Entry, text: &[u8]) -> usize {
     if entry.end > entry.start { entry.end as usize } else { text.len() }
 }
@@ -231,13 +234,13 @@ fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Membe
     Members::of(text, data).filter(|member| !member.as_ref().is_ok_and(|member| held.contains(&member.name))).collect()
 }
 
-/// The documents of an event, where it carries both.
+/// The documents of an event, if it carries both.
 fn both<'r>(trie: &'r PathTrie, entries: &'r Entries) -> Option<(&'r Entry, &'r Entry)> {
     let document = |part| found(trie, entries, part).next().map(|(_, entry)| entry).filter(|entry| entry.kind == Kind::Map);
     Some((document(DATA)?, document(BEFORE)?))
 }
 
-/// The event with all in `before` that is as in `data`, and where what it held ended; None where there is nothing to write anew.
+/// The event with `before` completed by the members of `data` that it lacks; None if it lacks none.
 pub(super) fn complete(
     trie: &PathTrie,
     entries: &Entries,
@@ -262,14 +265,15 @@ pub(super) fn complete(
     origin.write(event, vec![(splice, piece)]).map(Some)
 }
 
-/// Where the braces of `before` close, of an event as it was given.
+/// The offset of the closing brace of `before`, in the original event.
 pub(super) fn end_of_before(trie: &PathTrie, entries: &Entries) -> usize {
-    // Lazily nobody may have looked for the end of the root.
+    // A lazy pass may not have read the end of the root.
     let end = |entry: &Entry| if entry.end > entry.start { entry.end as usize - 1 } else { u32::MAX as usize };
     found(trie, entries, BEFORE).next().map_or(0, |(_, entry)| end(entry))
 }
 
-/// Find the unknown values that the layout tells of, beside those that the event names: they are in the entries then.
+/// Find the unknown values by the rules of the layout, in addition to those that the event names; both are in the
+/// entries afterwards.
 pub(super) fn find_unknown(trie: &PathTrie, entries: &mut Entries, text: &[u8], resolved: &Resolved) -> Result<(), EventError> {
     let layout = &trie.layout;
     let mut unknown = Vec::new();
@@ -323,7 +327,7 @@ pub(super) fn document<'r>(trie: &'r PathTrie, entries: &'r Entries, base: u16) 
 }
 
 impl Flat<'_> {
-    /// Add the unknown values that `before` has since it is as `data` in what it did not hold.
+    /// Add the unknown values that `before` gets from `data` for the members that it did not have.
     pub(super) fn add_unchanged(&self, unknown: &mut Vec<Pointer>, data_at: &Pointer, before_at: &Pointer) {
         let Some((entry, _)) = document(self.trie, self.entries, self.before) else { return };
         let held = self.held(entry, self.entries.before_end as usize);
@@ -339,7 +343,7 @@ impl Flat<'_> {
         }
     }
 
-    /// The names of the members that an object holds up to *end*.
+    /// The names of the members of an object up to *end*.
     pub(super) fn held(&self, entry: &Entry, end: usize) -> HashSet<Box<str>> {
         let members = Members::of(self.event, entry).map_while(Result::ok).take_while(|member| member.from < end);
         members.map(|member| String::from_utf8_lossy(&member.name).into()).collect()

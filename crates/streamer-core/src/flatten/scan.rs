@@ -19,20 +19,20 @@ use crate::value::{Kind, Number};
 const MOST_IN_RUNS: u32 = u32::MAX - 8;
 /// Elements of a list that are kept whether they repeat others or not.
 const MANY: u32 = 256;
-/// So many elements are remembered, to find those that repeat one: at first, and at most once so many are kept.
+/// How many elements are remembered, to find those that repeat one: at first, and at most if that many are in use.
 const REMEMBERED: [usize; 2] = [1 << 10, 1 << 16];
-/// For so many bytes of the event one is remembered at most.
+/// At most one element is remembered for this many bytes of the event.
 const BYTES_OF_ONE: usize = 64;
 
-/// What is remembered between events, so that nothing is allocated after warm-up.
+/// Buffers that are kept between events, so that a pass does not allocate after warm-up.
 #[derive(Debug, Default)]
 pub(crate) struct ScanScratch {
-    /// Elements of long lists, each where the hash of what was found in it says; of several the last.
+    /// Elements of long lists, by the hash of the values found in them; of several only the last.
     elements: Vec<Remembered>,
     kept: usize,
     before: Vec<u32>,
     frames: Vec<ScanFrame>,
-    /// For each node: in which object it was last seen as a member, and what was found below it.
+    /// For each node: the last object that had it as a member, and the entries below it.
     seen: Vec<Seen>,
     serial: u64,
     open: Vec<u64>,
@@ -46,7 +46,8 @@ struct Seen {
     to: u32,
 }
 
-/// Where an element of a list begins: in the text, among entries and elements, in the plain texts, and the next serial number.
+/// The start of a list element: in the text, among entries and elements, in the plain texts, and the next serial
+/// number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Begun {
     at: u32,
@@ -76,31 +77,33 @@ struct ScanFrame {
     entry: u32,
     position: Position,
     in_object: bool,
-    /// Of an object: the member that is being read, how many wanted ones were not seen yet, and the object's serial number.
+    /// For an object: the member that is being read, how many wanted members are still missing, and the object's serial
+    /// number.
     child: u32,
     unseen: u32,
     object: u64,
-    /// Of an array: its serial number, the index of the element being read, and where to read that element again.
+    /// For an array: its serial number, the index of the element being read, and the node for which to read that
+    /// element again.
     array: u32,
     index: u32,
     again: u32,
-    /// How many names lead to the outermost array, and where the element being read begins.
+    /// How many names lead to the outermost array, and the start of the element being read.
     names: u32,
     begun: Begun,
 }
 
-/// What a pass found beside the entries.
+/// The results of a pass, without the entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanned {
     /// How far the text was read.
     pub(crate) end: usize,
-    /// Where the value begins, if the event is no object.
+    /// The offset of the value, if the event is not an object.
     pub(crate) not_an_object: Option<usize>,
-    /// The first member of the envelope that stands twice: its node and where its name begins.
+    /// The first duplicate member of the envelope: its node and the offset of its name.
     pub(crate) duplicate: Option<(u32, usize)>,
 }
 
-/// A pass. With `CHECKED` all of the event is checked, otherwise only what is walked.
+/// A pass. With `CHECKED` all of the event is checked, otherwise only the parts that are walked.
 pub(crate) struct Scan<'s, const CHECKED: bool> {
     text: &'s [u8],
     trie: &'s PathTrie,
@@ -141,7 +144,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
         self.walk(start, ROOT, false)
     }
 
-    /// Read the value at *start* again, now for what is wanted below *node*.
+    /// Read the value at *start* again, now for the paths wanted below *node*.
     pub(crate) fn fallback(&mut self, start: usize, node: u32) -> Result<()> {
         self.missing = 0;
         self.walk(start, node, true).map(|_| ())
@@ -157,7 +160,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
 
     fn skip(&mut self, at: usize) -> Result<usize> {
         if CHECKED {
-            // Scalars first: most of what is skipped.
+            // Scalars first: most skipped values are scalars.
             match peek(self.text, at) {
                 b'"' => Ok(self.strings.read(self.text, at)?.0),
                 b'-' | b'0'..=b'9' => Ok(token::number(self.text, at)?.0),
@@ -243,7 +246,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                     self.entries.all[entry as usize].end = at as u32;
                 }
             }
-            // Here a value is complete: go on in the container that it stands in, or close it.
+            // A value is complete: continue in its container, or close it.
             while let Some(frame) = self.scratch.frames.last_mut() {
                 if frame.in_object {
                     let is_done = !CHECKED && frame.child != NOWHERE && frame.unseen == 0;
@@ -331,16 +334,17 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
         }
     }
 
-    /// Whether nothing that is wanted can stand in the rest of the event, all members of the root that are needed having
-    /// been seen. The end of a container that is wanted as a value is needed too, but for the root's.
+    /// Whether the rest of the event cannot contain a wanted value, if all needed members of the root have been read.
+    /// The end of a container that is wanted as a value is needed too, except for the root's.
     fn has_all(&self) -> bool {
         let inner = self.scratch.frames.iter().skip(1);
         inner.into_iter().all(|frame| frame.in_object && frame.unseen == 0 && frame.entry == NO_ENTRY)
     }
 
-    /// Read members of the object on top, the first one's name being at *at*, until there is a container that is wanted: where
-    /// it begins, and its node. Or where what follows the last one begins, and [`NOWHERE`]; lazily also where a wanted scalar
-    /// ends after which reading may stop, which is then the frame's child.
+    /// Read members of the object on top, from the first one's name at *at*, up to a container that is wanted. Return
+    /// the offset and the node of this container. If there is none, return the offset after the last member and
+    /// [`NOWHERE`]. If a lazy pass may stop after a wanted scalar, return the end of the scalar and [`NOWHERE`]; the
+    /// scalar is then the frame's child.
     ///
     /// Most members of most events are passed over or recorded in this loop, which touches little else.
     fn member(&mut self, mut at: usize, duplicate: &mut Option<(u32, usize)>) -> Result<(usize, u32)> {
@@ -375,7 +379,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                 }
                 self.scratch.seen[child as usize].to = self.entries.all.len() as u32;
             } else {
-                // Strings, most of what is passed over, without a call.
+                // Strings are most of the skipped values, so skip them without a call.
                 at = if first == b'"' { self.strings.read(text, value)?.0 } else { self.skip(value)? };
             }
             at = space(text, at);
@@ -457,8 +461,8 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
         (frame.node, position)
     }
 
-    /// After an element of a long list, whose text ends at *at*: forget it if it repeats another one, and pass over those that are
-    /// written as it is. Returns where the last of them ends.
+    /// Process the end of an element of a long list, whose text ends at *at*: drop its entries if it repeats another
+    /// one, and pass over the following elements that are written alike. Return the end of the last of them.
     #[cold]
     fn repeated(&mut self, mut at: usize) -> usize {
         let top = self.scratch.frames.len() - 1;
@@ -525,7 +529,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
         Ok(at)
     }
 
-    /// Forget what was found in an element if it repeats one that is remembered; else remember it.
+    /// Drop the entries of an element if it repeats one that is remembered; else remember it.
     fn forget_repeated(&mut self, array: u32, begun: Begun) {
         let Scan { text, trie, entries, scratch, .. } = self;
         let (entries_end, elements_end) = (entries.all.len() as u32, entries.elements.len() as u32);

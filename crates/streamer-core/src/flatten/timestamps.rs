@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 const NS: i128 = 1_000_000_000;
 
-/// What a CEL timestamp can hold: the years 1 to 9999.
+/// The range of a CEL timestamp: the years 1 to 9999.
 pub(super) fn in_range(ns: i128) -> Result<i128, &'static str> {
     if (-62_135_596_800 * NS..253_402_300_800 * NS).contains(&ns) { Ok(ns) } else { Err("a timestamp is in the years 1 to 9999") }
 }
 
-/// Write a time as text in UTC: in milliseconds, or in nanoseconds where it is finer.
+/// Write a time as text in UTC: in milliseconds, or in nanoseconds if it is finer.
 pub fn write_rfc3339(text: &mut String, ns: i128) {
     let (seconds, rest) = (ns.div_euclid(NS), ns.rem_euclid(NS));
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

@@ -9,14 +9,16 @@
 //!         └─ "type"                value, envelope
 //! ```
 //!
-//! A path from the raw event is one node. A path from a part of the layout is one node for each *base*, a place where the
-//! part may stand; which base counts is known only when the event has been read. Several paths may share a node.
+//! A path from the raw event is one node. A path from a part of the layout is one node for each *base*, a place at
+//! which the part may be; the base that counts is known only when the event has been read. Several paths may share a
+//! node.
 //!
-//! Names are looked up by length and their first 8 bytes: one multiplication finds the edge in a small table, of a node that
-//! has up to 16. Where there are more, a hash of the whole name under a secret seed does, so that nobody can make names that meet.
+//! Names are looked up by length and their first 8 bytes: one multiplication finds the edge in a small table, if the
+//! node has at most 16 edges. Larger nodes use a hash of the whole name under a secret seed, so that an attacker cannot
+//! craft names that collide.
 //!
-//! Invariant: a node is wanted (has a flag or a child) or is not there. `through` is set on every node at or below which
-//! leaves are wanted: arrays are gone through only there.
+//! Invariant: every node is wanted (has a flag or a child). `through` is set on every node at or below which leaves are
+//! wanted: only there a pass goes through arrays.
 //!
 //! Cost: 48 bytes a node and 24 an edge, 8 to 16 for its place in a table. A lookup of a name is a mask test for most names that are not wanted.
 
@@ -34,7 +36,7 @@ pub struct PathId(pub u32);
 
 /// The root of the trie.
 pub(crate) const ROOT: u32 = 0;
-/// No node: what is not wanted.
+/// The node of a value that is not wanted.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// Flags of a node.
@@ -46,10 +48,10 @@ pub(crate) const INDEXES: u8 = 16; // a pointer of the layout leads to an elemen
 pub(crate) const FALLBACK: u8 = 32; // only a delete needs what is below
 pub(crate) const OPTIONAL: u8 = 64; // nothing but `id` and `ts` wants it, so a lazy reading can do without
 
-/// So many edges are found by a multiplication.
+/// Up to this many edges are found by a multiplication.
 const FEW: usize = 16;
 
-/// What is tried as factor, until no two edges meet in a table; few odd numbers without a pattern do.
+/// The factors to try, until no two edges collide in a table; a few odd numbers without a pattern suffice.
 const FACTORS: [u64; 8] = [
     0x9E37_79B9_7F4A_7C15,
     0xBF58_476D_1CE4_E5B9,
@@ -69,9 +71,10 @@ pub(crate) struct TrieNode {
     edges: u32,
     /// Bit `length % 64` for each wanted name.
     lengths: u64,
-    /// Where its table begins; its size is a power of two, at least twice the edges. It holds positions among the edges, plus one.
+    /// The start of its table; its size is a power of two, at least twice the edges. It contains positions among the
+    /// edges, plus one.
     table: u32,
-    /// Of the table of few edges: 64 less the bits of its size, and its factor.
+    /// For the table of few edges: 64 less the bits of its size, and its factor.
     shift: u32,
     factor: u64,
     outputs: u32,
@@ -101,11 +104,12 @@ pub(crate) struct Lookup {
     pub(crate) root: Root,
     /// The first of its nodes in `PathTrie::nodes_of`, one for each base of its root.
     pub(crate) nodes: u32,
-    /// Of one that is asked whether it changed, the path in the document before.
+    /// For a path that is checked for a change, the path in the document before.
     pub(crate) before: Option<PathId>,
 }
 
-/// Where a part may stand: a pointer of the layout, with each token that may be an index taken as one thing or the other.
+/// A place of a part: a pointer of the layout, with each token that may be an index resolved to either an index or a
+/// name.
 #[derive(Clone, Debug)]
 pub(crate) struct PartPlace {
     pub(crate) node: u32,
@@ -131,7 +135,7 @@ pub struct PathTrie {
     envelope: Vec<(u32, Vec<Box<str>>)>,
     /// The paths of the string parts: type, topic, collection, tenant.
     pub(crate) part_paths: [Option<PathId>; 4],
-    /// Of each part, in the order of `EventLayout::parts`, whether an event can have it.
+    /// For each part, in the order of `EventLayout::parts`, whether an event can have it.
     pub(crate) has_part: [bool; 9],
     pub(crate) has_constants: bool,
     pub(crate) unavailable: Unavailable,
@@ -159,7 +163,7 @@ pub struct PathTrieBuilder {
     layout: Arc<EventLayout>,
     wants: Vec<(Path, u8)>,
     ids: HashMap<Path, PathId>,
-    /// Of each path that is asked whether it changed, the path in the document before.
+    /// For each path that is checked for a change, the path in the document before.
     before: HashMap<PathId, PathId>,
 }
 
@@ -236,7 +240,7 @@ impl Growing {
         names.iter().fold(from, |node, name| self.step(node, PathStep::Name(name.clone())))
     }
 
-    /// Where a pointer can lead, as a member of objects or through arrays.
+    /// The places that a pointer can lead to, as a member of objects or through arrays.
     fn places(&mut self, pointer: &Pointer) -> Vec<PartPlace> {
         let mut nodes = vec![ROOT];
         for (length, token) in pointer.iter().enumerate() {
@@ -315,7 +319,7 @@ impl Growing {
         }
     }
 
-    /// Set FALLBACK on the places of `before` if nothing below them is wanted but paths of `data`, for a delete.
+    /// Set FALLBACK on the places of `before` if only paths of `data` are wanted below them, for a delete.
     fn mark_fallback(&mut self, wants: &[(Path, u8)], before: &[u32], places: &[Vec<PartPlace>; 9]) {
         let parents = self.parents();
         let below = |mut node: u32| loop {
@@ -566,18 +570,18 @@ impl PathTrie {
         &self.names[edge.name as usize..][..edge.length as usize]
     }
 
-    /// Hash bytes with what was hashed before.
+    /// Continue a hash with more bytes.
     pub(crate) fn hash(&self, before: u64, bytes: &[u8]) -> u64 {
         self.seed.hash_words(before, self.seed.hash_bytes(bytes))
     }
 
-    /// The node of element *index* of an array at *node*, where a pointer of the layout leads there.
+    /// The node of element *index* of an array at *node*, if a pointer of the layout leads there.
     pub(crate) fn element(&self, node: u32, index: u32) -> u32 {
         self.indexes.get(&(node, index)).copied().unwrap_or(NOWHERE)
     }
 }
 
-/// Where a table of few edges holds a name, if no other is there.
+/// The slot of a name in a table of few edges, if no other edge is in it.
 #[inline(always)]
 fn slot_of(head: u64, length: usize, factor: u64, shift: u32) -> usize {
     ((head ^ length as u64).wrapping_mul(factor) >> shift) as usize

@@ -1,4 +1,4 @@
-//! Values that the source does not carry, where it writes a text in their place (`unknown_value` of a layout).
+//! Values that the source does not carry, in whose place it writes a text (`unknown_value` of a layout).
 
 use crate::json::token::peek;
 use crate::layout::{EventLayout, Format, Pointer};
@@ -38,7 +38,7 @@ impl Unavailable {
         Unavailable { texts: layout.unknown_value.clone(), is_debezium, finders, spelled }
     }
 
-    /// Whether a document may hold one of them.
+    /// Whether a document may contain one of them.
     pub(super) fn may_be_in(&self, document: &[u8]) -> bool {
         self.finders.iter().any(|finder| finder.find(document).is_some())
             || self.is_spelled_in(document)
@@ -87,7 +87,7 @@ impl Unavailable {
         self.is(text) || self.is_debezium && self.texts.iter().any(|known| text.contains(&format!("\"{known}\"")))
     }
 
-    /// Whether a value says of itself that it is unknown.
+    /// Whether a value is a mark of an unknown value.
     fn is_unknown(&self, value: &Value) -> bool {
         let is_text = |value: &Value| value.as_str().is_some_and(|text| self.is_in(text));
         match value {
@@ -106,7 +106,8 @@ impl Unavailable {
         self.texts.iter().any(|text| spell(text))
     }
 
-    /// Add where a document says that a value is unknown; of one inside another only the outer. A way is written only of these.
+    /// Add the places of a document that are marked as unknown; of one inside another only the outer. Only these paths
+    /// are built.
     pub(super) fn collect(&self, at: &Pointer, document: &Value, unknown: &mut Vec<Pointer>) {
         // Each container that is open, and how many of its children have been entered.
         let mut open: Vec<(&Value, usize)> = Vec::new();

@@ -1,4 +1,5 @@
-//! The documents of an event for whoever reads them whole (CEL): where they begin, and what of them the source did not carry.
+//! The documents of an event for a reader of whole documents (CEL): their start, and the values in them that the source
+//! did not carry.
 
 use super::flat::Flat;
 use super::records::{document, end_of};
@@ -14,23 +15,23 @@ use std::sync::Arc;
 pub(crate) struct Unknown {
     /// The pointers, from the root of the event.
     pub(crate) pointers: Vec<Pointer>,
-    /// The documents of which no more is known than they hold.
+    /// The documents that are known only as far as the event has them.
     pub(crate) rests: Vec<Rest>,
-    /// Where `data` and `before` were found, or would stand.
+    /// The places of `data` and `before`, also if they are missing.
     pub(crate) data_at: Option<Pointer>,
     pub(crate) before_at: Option<Pointer>,
     /// Whether a pointer covers `type`, `ts`, `topic`.
     pub(crate) event_type: bool,
     pub(crate) ts: bool,
     pub(crate) topic: bool,
-    /// Whether it is an update that does not say what was before, where `before` is partial.
+    /// Whether it is an update without the document before, and `before` is partial.
     pub(crate) untold: bool,
 }
 
-/// An unknown value at each member of an object but those that the event holds.
+/// An unknown value at each member of an object, except for the members that the event has.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
-    /// Where the object stands.
+    /// The place of the object.
     pub(crate) at: Pointer,
     pub(crate) held: Arc<HashSet<Box<str>>>,
 }
@@ -42,23 +43,23 @@ impl Rest {
     }
 }
 
-/// Whether one pointer is the other or leads to something that holds it.
+/// Whether one pointer is the other or leads to a container of it.
 pub(crate) fn is_prefix(short: &[Box<str>], long: &[Box<str>]) -> bool {
     long.starts_with(short)
 }
 
 impl<'a> Flat<'a> {
-    /// Where the text of `data` begins; `None` where there is no document.
+    /// The offset of the text of `data`; `None` if there is no document.
     pub(crate) fn data_start(&self) -> Option<usize> {
         document(self.trie, self.entries, self.data).map(|(entry, _)| entry.start as usize)
     }
 
-    /// Where the text of `before` begins.
+    /// The offset of the text of `before`.
     pub(crate) fn before_start(&self) -> Option<usize> {
         document(self.trie, self.entries, self.before).map(|(entry, _)| entry.start as usize)
     }
 
-    /// The unknown values of the event; an event without any costs nothing here.
+    /// The unknown values of the event; free for an event without any.
     pub(crate) fn unknown(&self, max_depth: usize) -> Unknown {
         if !self.parts.has_unknown {
             return Unknown::default();
@@ -105,7 +106,7 @@ impl<'a> Flat<'a> {
         };
         let is_delete = self.parts.event_type == Some(EventType::Delete);
         let has_data = self.data != ALWAYS && !fell_back;
-        // The last known document of a delete may stand in `before`, also where it is an unknown value there.
+        // The last known document of a delete may be in `before`, even if it is an unknown value there.
         let is_before = self.before != ALWAYS || !overlaps(&data_at) || overlaps(&before_at);
         if is_delete && !has_data && before_at.is_some() && is_before {
             data_at.clone_from(&before_at);
@@ -127,7 +128,8 @@ impl<'a> Flat<'a> {
         }
     }
 
-    /// Where a document that is missing belongs: where its unknown value is, else where there is room for it, else at the first pointer.
+    /// The place of a missing document: at its unknown value, else at the first pointer whose parent exists, else at
+    /// the first pointer.
     fn would_stand(&self, part: usize, unknown: &[Pointer]) -> Option<Pointer> {
         let pointers = pointers(self.trie, part);
         let is_unknown = |at: &&Pointer| unknown.iter().any(|pointer| is_prefix(pointer, at) || is_prefix(at, pointer));

@@ -1,8 +1,9 @@
 //! Sixteen bytes at a time: which of them are quotes, brackets, control characters; or sixty-four.
 //!
-//! On x86-64 with SSE2, which is part of that architecture; elsewhere with words. Loops over many bytes ask once whether the
-//! processor has AVX2, and are compiled a second time for those that have it (and count bits in one instruction). Miri has what
-//! it is told to have: `RUSTFLAGS=-Ctarget-feature=+avx2,+popcnt,+bmi1,+bmi2,+lzcnt,+pclmulqdq` lets it check those.
+//! On x86-64 it uses SSE2, which is part of that architecture; elsewhere words. Loops over many bytes check once
+//! whether the processor has AVX2, and are compiled a second time for those that have it (and count bits in one
+//! instruction). Miri has the features that it is configured with:
+//! `RUSTFLAGS=-Ctarget-feature=+avx2,+popcnt,+bmi1,+bmi2,+lzcnt,+pclmulqdq` lets it check those.
 
 /// Sixteen bytes. Masks have bit i for byte i.
 #[derive(Clone, Copy)]
@@ -64,7 +65,7 @@ pub(crate) trait Loop {
 pub(crate) fn run<L: Loop>(work: L) -> L::Output {
     #[cfg(target_arch = "x86_64")]
     if avx2::is_there() {
-        // SAFETY: the processor has what it asks for.
+        // SAFETY: the processor has the required features.
         return unsafe { avx2::run(work) };
     }
     work.run::<Four>()
@@ -113,7 +114,7 @@ mod avx2 {
         _mm256_movemask_epi8, _mm256_or_si256, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_sub_epi8,
     };
 
-    /// Whether the processor has what [`run`] asks for.
+    /// Whether the processor has the features that [`run`] requires.
     #[inline(always)]
     pub(super) fn is_there() -> bool {
         is_x86_feature_detected!("avx2")
@@ -129,15 +130,15 @@ mod avx2 {
         work.run::<Two>()
     }
 
-    /// The low and the high half. It is named in [`run`] alone.
+    /// The low and the high half. Only [`run`] names this type.
     ///
-    /// What works on a half is a function that is `inline(always)`, no closure that a library's function calls: that function
+    /// A function on a half must be `inline(always)`, not a closure that a library's function calls: that function
     /// would be compiled without AVX2, and then each instruction is a call.
     #[derive(Clone, Copy)]
     pub(super) struct Two(__m256i, __m256i);
 
-    // Why the `unsafe` blocks below are sound: an intrinsic asks that the processor has AVX2, and a `Two` is only where `run`
-    // is, which asks for it; none of these reads or writes memory, as bytes come in by value.
+    // Why the `unsafe` blocks below are sound: an intrinsic requires that the processor has AVX2, and a `Two` is only
+    // used in `run`, which requires it; none of these reads or writes memory, as bytes come in by value.
 
     #[inline(always)]
     fn load(bytes: &[u8; 64], at: usize) -> __m256i {
@@ -199,7 +200,7 @@ mod avx2 {
         /// A product without carries, by ones: each bit is the sum of all up to it, in one instruction.
         #[inline(always)]
         fn parity(bits: u64) -> u64 {
-            // SAFETY: as above; that instruction is asked for, too.
+            // SAFETY: as above; `run` requires that instruction, too.
             unsafe { _mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_cvtsi64_si128(bits as i64), _mm_set1_epi8(-1), 0)) as u64 }
         }
     }
@@ -219,8 +220,8 @@ mod sse2 {
 
     pub(super) type Bytes = __m128i;
 
-    // Why the `unsafe` blocks below are sound: an intrinsic asks that the processor has SSE2, and every x86-64 has; none of
-    // these reads or writes memory, as bytes come in by value.
+    // Why the `unsafe` blocks below are sound: an intrinsic requires that the processor has SSE2, and every x86-64 has;
+    // none of these reads or writes memory, as bytes come in by value.
 
     #[inline(always)]
     pub(super) fn load(bytes: u128) -> Bytes {
@@ -307,7 +308,7 @@ mod words {
 mod tests {
     use super::{Block16, Block64, Four, Loop, run, words};
 
-    /// All bytes at all places, among plain bytes and among those next to what is looked for.
+    /// All bytes at all places, among plain bytes and next to the bytes that a search looks for.
     fn blocks() -> impl Iterator<Item = [u8; 16]> {
         let around: [[u8; 16]; 4] = [*b"0123456789abcdef", [0x20; 16], [0xff; 16], [0x22 ^ 0x80; 16]];
         let step = if cfg!(miri) { 31 } else { 1 }; // Miri is a thousand times slower; 31, 62, 124 are among these

@@ -4,11 +4,11 @@ use super::token::{self, peek, space};
 use super::{ParseOptions, parse, skip};
 use crate::value::{Kind, Number, ScalarRef, Value};
 
-/// The elements of a list, which is known to be JSON; it ends early where it is not.
+/// The elements of a list, which is known to be JSON; it ends early if it is not.
 #[derive(Debug)]
 pub(crate) struct Elements<'t> {
     text: &'t [u8],
-    /// Where the next element begins; None after the last one.
+    /// The offset of the next element; None after the last one.
     at: Option<usize>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Element<'t> {
 }
 
 impl<'t> Elements<'t> {
-    /// Of the list that is all of *text*.
+    /// The elements of a list that is all of *text*.
     pub fn of(text: &'t str) -> Elements<'t> {
         let text = text.as_bytes();
         let first = space(text, 1);

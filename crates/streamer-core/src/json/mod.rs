@@ -32,7 +32,8 @@ impl Default for ParseOptions {
     }
 }
 
-/// A JSON value as it is written: members in order, with all duplicates. For what users write, where a duplicate is an error.
+/// A JSON value as it is written: members in order, with all duplicates. For texts that users write, in which a
+/// duplicate is an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tree {
     /// A scalar.
@@ -159,7 +160,8 @@ pub(crate) fn check_length(length: usize, max_bytes: usize) -> std::result::Resu
     Ok(())
 }
 
-/// Check the text's UTF-8, and let the fault that comes first win: *read* is what was read without looking at it.
+/// Check the text's UTF-8, and let the fault that comes first win: *read* is the result of reading it without that
+/// check.
 pub(crate) fn utf8_first<T>(text: &[u8], read: Result<T>) -> Result<(&str, T)> {
     match (simdutf8::compat::from_utf8(text), read) {
         (Ok(text), Ok(value)) => Ok((text, value)),
@@ -226,7 +228,7 @@ impl<T: Build> TreeReader<'_, T> {
                     T::scalar(if first == b'n' { Scalar::Null } else { Scalar::Bool(first == b't') })
                 }
             };
-            // Here a value is complete: put it where it belongs and close what ends with it.
+            // A value is complete: add it to its container, and close each container that ends with it.
             loop {
                 at = space(text, at);
                 let Some(container) = self.open.pop() else {
@@ -282,7 +284,7 @@ impl<T: Build> TreeReader<'_, T> {
     fn string(&mut self, at: usize) -> Result<(Box<str>, usize)> {
         let (end, escaped) = token::string(self.text, at)?;
         let inside = &self.text[at + 1..end - 1];
-        // Bad UTF-8 is found when all is read, and then nothing of this is used.
+        // Bad UTF-8 is found at the end of the read, and then this result is dropped.
         let string = if escaped {
             self.plain.clear();
             token::unescape(inside, &mut self.plain);

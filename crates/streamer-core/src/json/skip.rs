@@ -1,4 +1,4 @@
-//! Skip a value that nobody wants: checked to the letter, or only as far as to find its end.
+//! Skip a value that is not wanted: checked to the letter, or only as far as to find its end.
 
 use super::block::{self, Block64};
 use super::numbers;
@@ -10,7 +10,7 @@ use super::token::{self, JsonFault, Result, Strings, peek, space};
 pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize> {
     open.clear();
     let mut nesting = 0_usize;
-    // A bit for each open container, the innermost lowest: whether it is an object. What 64 bits do not hold is in *open*.
+    // One bit for each open container, the innermost lowest: whether it is an object. Further bits are in *open*.
     let mut objects = 0_u64;
     // Up to here lists are not tried as lists of numbers.
     let mut untried = 0;
@@ -98,8 +98,8 @@ fn name(strings: &mut Strings, text: &[u8], at: usize) -> Result<usize> {
 
 /// Skip the value that begins at *at*, trusting it to be JSON. Returns the offset after it; never reads past the text.
 ///
-/// A container is skipped 64 bytes a step: brackets of its own kind are counted where no string is. Whatever the text, the
-/// result is its end for valid JSON, and otherwise some offset or an error.
+/// A container is skipped 64 bytes a step: brackets of its own kind are counted outside of strings. For valid JSON the
+/// result is its end, and for any other text some offset or an error.
 pub(crate) fn trusted(text: &[u8], at: usize) -> Result<usize> {
     match peek(text, at) {
         b'"' => Ok(token::string(text, at)?.0),
@@ -110,7 +110,8 @@ pub(crate) fn trusted(text: &[u8], at: usize) -> Result<usize> {
     }
 }
 
-/// Skip what is left of an object, from the end of a member's value on, trusting it to be JSON. Returns the offset after it.
+/// Skip the rest of an object, from the end of a member's value on, trusting it to be JSON. Returns the offset after
+/// it.
 pub(crate) fn rest_of_object(text: &[u8], at: usize) -> Result<usize> {
     container(text, at, b'{', b'}')
 }

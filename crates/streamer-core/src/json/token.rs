@@ -1,20 +1,21 @@
-//! The tokens of JSON: where each ends, or where and why it is none. Offsets of errors are those of `testdata/README.md`.
+//! The tokens of JSON: the end of each, or its error and the offset of it. Offsets of errors are those of
+//! `testdata/README.md`.
 
 use super::block::{self, Block16, Block64};
 use crate::error::{EventCode, EventError};
 
-/// What is wrong with a text, without allocation.
+/// The error in a text, without allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonFault {
     /// Which kind of fault.
     pub code: EventCode,
-    /// Byte offset where it shows.
+    /// Byte offset of the error.
     pub offset: usize,
-    /// What was expected.
+    /// The expectation.
     pub reason: &'static str,
     /// Whether the text ends there.
     is_at_end: bool,
-    /// How many levels are allowed, where it is too deep.
+    /// How many levels are allowed, if it is too deep.
     levels: u32,
 }
 
@@ -49,7 +50,7 @@ impl From<JsonFault> for EventError {
 
 pub(crate) type Result<T> = std::result::Result<T, JsonFault>;
 
-/// Skip white space. Most often there is none, and one comparison tells.
+/// Skip white space. Most often there is none, and one comparison is enough.
 #[inline(always)]
 pub(crate) fn space(text: &[u8], mut at: usize) -> usize {
     if peek(text, at) > b' ' {
@@ -61,7 +62,7 @@ pub(crate) fn space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The byte at *at*; at the end of the text 0, which is no token.
+/// The byte at *at*; at the end of the text 0, which is not a token.
 #[inline(always)]
 pub(crate) fn peek(text: &[u8], at: usize) -> u8 {
     text.get(at).copied().unwrap_or(0)
@@ -74,9 +75,10 @@ pub(crate) fn string(text: &[u8], at: usize) -> Result<(usize, bool)> {
     if peek(text, at) == b'"' { Ok((at + 1, false)) } else { string_with_escapes(text, at).map(|end| (end, true)) }
 }
 
-/// Reads one string of a text after the other: what can end one is looked for in 64 bytes at once, for all strings in them.
+/// Reads one string of a text after the other. It searches 64 bytes at once for the end of a string, for all strings in
+/// them.
 ///
-/// Where the next token begins is known after a shift and a count, in a third of the time that a look at the string's bytes takes.
+/// The start of the next token is found by a shift and a count, in a third of the time of reading the string's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Strings {
     from: usize,
@@ -177,7 +179,7 @@ fn escape(text: &[u8], at: usize) -> Result<usize> {
     }
 }
 
-/// The number that four hexadecimal digits at *at* are, or the offset of what is none.
+/// The value of four hexadecimal digits at *at*, or the offset of a character that is not a digit.
 fn four_digits(text: &[u8], at: usize) -> std::result::Result<u32, usize> {
     (at..at + 4).try_fold(0, |unit, at| match text.get(at).and_then(|byte| (*byte as char).to_digit(16)) {
         Some(digit) => Ok(unit << 4 | digit),
@@ -324,7 +326,7 @@ mod tests {
             }
             let text = text.as_bytes();
             let mut strings = Strings::default();
-            // Not only forwards: an element of an array may be read twice.
+            // A pass may go back: an element of an array may be read twice.
             let mut at = 0;
             while at < text.len() {
                 assert_eq!(strings.read(text, at), string(text, at), "{at} of {}", String::from_utf8_lossy(text));

@@ -1,7 +1,7 @@
-//! What is right, said slowly: a subscription evaluated as semantics.md states it, on a parsed event.
+//! The slow oracle: a subscription evaluated as semantics.md states it, on a parsed event.
 //!
-//! No normal form, no slots, no index: the oracle of this crate's tests and fuzz targets. It is recursive over the event and
-//! exponential in `$or`s, so it is for events of bounded depth and patterns of bounded size.
+//! It has no normal form, no slots and no index: the oracle of this crate's tests and fuzz targets. It is recursive
+//! over the event and exponential in `$or`s, so it is for events of bounded depth and patterns of bounded size.
 
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
@@ -46,7 +46,7 @@ impl NaiveEvent {
         let mut raw: Value = json::parse(text, options)?;
         if layout.encoded {
             for part in [&layout.data, &layout.before] {
-                // A text that says null gives way to the next place.
+                // If the text is `null`, the next place counts.
                 while let Some((pointer, Value::Scalar(Scalar::String(text)))) = find_at(&raw, part) {
                     let inside: Value = json::parse(text.as_bytes(), options)?;
                     substitute(&mut raw, &pointer.clone(), inside);
@@ -57,7 +57,7 @@ impl NaiveEvent {
             && let (Some((_, Value::Map(data))), Some((at, Value::Map(before)))) =
                 (find_at(&raw, &layout.data), find_at(&raw, &layout.before))
         {
-            // Of two the last wins.
+            // The last of two wins.
             let whole = Value::object(data.iter().chain(before).cloned().collect());
             substitute(&mut raw, &at.clone(), whole);
         }
@@ -96,7 +96,7 @@ fn find_at<'v, 'p>(raw: &'v Value, part: &'p Part) -> Option<(&'p Pointer, &'v V
     })
 }
 
-/// Whether the subscription's types, topic, filters and pattern all hold; tenant, collection and `cel` are not looked at.
+/// Whether the subscription's types, topic, filters and pattern are all true; tenant, collection and `cel` are ignored.
 pub fn wants(subscription: &Subscription, event: &NaiveEvent) -> bool {
     subscription.types.as_ref().is_none_or(|types| event.event_type.is_some_and(|kind| types.contains(&kind)))
         && subscription.topic.as_ref().is_none_or(|pattern| event.topic.as_ref().is_some_and(|key| pattern.matches(key)))
@@ -104,7 +104,7 @@ pub fn wants(subscription: &Subscription, event: &NaiveEvent) -> bool {
         && subscription.pattern.as_ref().is_none_or(|pattern| pattern_holds(pattern, &event.raw))
 }
 
-/// What a path of member names leads to. An error stands for a number beyond float64 on the way.
+/// The value at a path of member names. An error stands for a number beyond float64 along it.
 fn read<'v>(document: Option<&'v Value>, path: &[Box<str>]) -> Result<Option<&'v Value>, ()> {
     let mut value = document;
     for name in path {
@@ -190,7 +190,7 @@ pub fn pattern_holds(pattern: &AllOf, raw: &Value) -> bool {
     choose(vec![pattern], Vec::new(), raw)
 }
 
-/// Take the patterns apart; *fields* are what was found to be needed.
+/// Split the patterns; *fields* are the fields that are required so far.
 fn choose<'p>(mut pending: Vec<&'p AllOf>, mut fields: Vec<&'p Field>, raw: &Value) -> bool {
     let Some(pattern) = pending.pop() else {
         let needed: Vec<(&[Box<str>], &Field)> = fields
@@ -215,7 +215,7 @@ fn choose_each<'p>(any_of: &'p [Vec<AllOf>], pending: Vec<&'p AllOf>, fields: Ve
     }
 }
 
-/// Whether one choice of elements has a leaf for each field, whose paths go on from here.
+/// Whether one choice of elements has a leaf for each field, whose paths continue from here.
 ///
 /// Within one value all fields that go through an array go through the same one, so one of its elements must satisfy all.
 fn satisfiable(value: &Value, fields: &[(&[Box<str>], &Field)]) -> bool {
@@ -252,7 +252,7 @@ fn has_leaf(value: &Value, path: &[Box<str>]) -> bool {
     }
 }
 
-/// Whether a leaf satisfies what a pattern asks of it.
+/// Whether a leaf satisfies a condition of a pattern.
 fn leaf_holds(atom: &Atom, leaf: &Value) -> bool {
     match atom {
         Atom::Equal(scalar) => matches!(leaf, Value::Scalar(seen) if seen == scalar),

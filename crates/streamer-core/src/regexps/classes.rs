@@ -2,7 +2,7 @@
 
 /// `\p{..}` by its name, or the opposite.
 pub(super) fn property(plain: &str, negated: bool) -> Result<String, String> {
-    // RE2 knows general categories by one or two letters, and scripts by their full names.
+    // RE2 accepts general categories by one or two letters, and scripts by their full names.
     let is_name = plain.len() != 2 && !plain.is_empty() && plain.starts_with(|first: char| first.is_ascii_uppercase());
     let is_name = is_name && plain.chars().all(|letter| letter.is_ascii_alphabetic() || letter == '_');
     let sign = if negated { "^" } else { "" };

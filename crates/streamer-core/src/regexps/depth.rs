@@ -4,14 +4,14 @@
 //!   ((((a*b)*b)*b)*b)*      a frame for each level, in every pass over the tree: counting, compiling, finding literals
 //! ```
 //!
-//! RE2 takes what nests thousands of levels deep, and so do we; 16 KiB of source bound it. What nests less than [`FLAT`] levels,
-//! which is all that people write, stays on the stack it is on.
+//! RE2 accepts expressions that nest thousands of levels deep, and so do we; 16 KiB of source bound them. Expressions
+//! that nest less than [`FLAT`] levels, which are all that people write, stay on the current stack.
 //!
 //! Rejected: a limit of our own, since the reference would have to parse RE2's syntax to have the same.
 
-/// So many levels need no stack of their own.
+/// This many levels need no stack of their own.
 const FLAT: usize = 200;
-/// What a level takes at most; only what is touched is ever memory.
+/// The most stack of one level; only touched pages become memory.
 const BYTES_PER_LEVEL: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
 
 /// The deepest that `regex-syntax` may nest: beyond what any source has.

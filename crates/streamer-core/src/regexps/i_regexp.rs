@@ -1,7 +1,7 @@
-//! The regular expressions of patterns, said in the syntax of `regex-syntax` (semantics.md section 5).
+//! The regular expressions of patterns, translated to the syntax of `regex-syntax` (semantics.md section 5).
 //!
-//! The syntax read is I-Regexp (RFC 9485), which knows no anchors, back references, lazy quantifiers or `\d`; `^` and `$` are
-//! ordinary characters. A regexp matches a whole string. The dialects differ in three things:
+//! The source syntax is I-Regexp (RFC 9485), which has no anchors, back references, lazy quantifiers or `\d`; `^` and
+//! `$` are ordinary characters. A regexp matches a whole string. The dialects differ in three things:
 //!
 //! | | eventbridge: RFC 9485 as written | strict: Quamina's REGEXP.md |
 //! |---|---|---|
@@ -9,10 +9,10 @@
 //! | `.` | any character but line feed and carriage return | any character |
 //! | counts | `a{1000}` | at most 99 |
 //!
-//! Two limits hold: counts that nest multiply to at most 1,000, and one regexp has at most 10,000 states. The Python package
-//! counts states in this way, too. A character, `.` and `|` are 1. A class is the number of its items, at least 1; a category
-//! is 100. Brackets are what they hold, at least 1. `{n,m}` multiplies by m, `{n,}` by n, both at least by 1. To this comes 1
-//! for the whole.
+//! It has two limits: counts that nest multiply to at most 1,000, and one regexp has at most 10,000 states. The Python
+//! package counts states in this way, too. A character, `.` and `|` are 1. A class is the number of its items, at least
+//! 1; a category is 100. Brackets are the sum of their content, at least 1. `{n,m}` multiplies by m, `{n,}` by n, both
+//! at least by 1. Then 1 is added for the whole.
 
 use super::{Regexp, literal};
 
@@ -24,9 +24,10 @@ const CATEGORY_STATES: usize = 100;
 /// How a dialect writes regular expressions: the table in the head of this file.
 #[derive(Debug)]
 pub struct Syntax {
-    /// What begins an escape. In a syntax where that is no backslash, a backslash is a character, and the escape is escaped.
+    /// The character that begins an escape. If it is not a backslash, a backslash is an ordinary character, and the
+    /// escape character is escaped.
     escape: char,
-    /// What `.` stands for, as `regex-syntax` says it.
+    /// The meaning of `.` in the syntax of `regex-syntax`.
     any: &'static str,
     /// The largest count.
     max_count: usize,
@@ -54,7 +55,7 @@ type Result<T> = std::result::Result<T, String>;
 ///
 /// # Errors
 ///
-/// What is wrong, and at which character.
+/// The fault, and its character.
 pub fn translate(source: &str, syntax: &Syntax) -> Result<Regexp> {
     let mut parser = IRegexpParser { source: source.chars().collect(), syntax, at: 0 };
     let (text, size) = parser.parse()?;
@@ -341,7 +342,7 @@ impl IRegexpParser<'_> {
     }
 }
 
-/// Whether *name* is a general category of Unicode that I-Regexp knows.
+/// Whether *name* is a general category of Unicode in I-Regexp.
 fn is_category(name: &str) -> bool {
     const DETAILS: [(char, &str); 7] =
         [('L', "lmotu"), ('M', "cen"), ('N', "dlo"), ('P', "cdefios"), ('S', "ckmo"), ('Z', "lps"), ('C', "cfno")];

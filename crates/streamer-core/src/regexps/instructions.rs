@@ -1,5 +1,5 @@
-//! How many instructions RE2 makes of a regexp: 16 KiB of source hold hundreds of large ones, and each byte of a text may take a step
-//! for each state of a regexp, in RE2 as here.
+//! How many instructions RE2 makes of a regexp: 16 KiB of source can contain hundreds of large ones, and each byte of a
+//! text may take a step for each state of a regexp, in RE2 and here.
 
 use super::depth::with_stack_for;
 use super::{Regexp, re2};
@@ -14,7 +14,7 @@ pub(crate) const MAX_INSTRUCTIONS: usize = 250_000;
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// Its fault.
 pub(crate) fn translate(text: &str) -> Result<(Regexp, usize), String> {
     let regexp = re2::translate(text)?;
     // Without classes and counts a letter is an instruction for each of its bytes.

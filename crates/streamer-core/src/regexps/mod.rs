@@ -6,8 +6,8 @@
 //!                                                  size.rs, instructions.rs: what it costs
 //! ```
 //!
-//! Each syntax is read here, so that what is refused and what is meant are RE2's and RFC 9485's; `regex-syntax` and `regex-automata`
-//! run what comes of it. The value matcher over many of them is [`crate::automaton::regexps`].
+//! Each syntax is read here, so that RE2 and RFC 9485 define the accepted expressions and their meaning; `regex-syntax`
+//! and `regex-automata` run the result. The value matcher over many of them is [`crate::automaton::regexps`].
 
 mod classes;
 mod depth;
@@ -19,12 +19,12 @@ pub(crate) mod size;
 
 pub use program::CompiledRegexp;
 
-/// A regular expression in the syntax of `regex-syntax`, to be compiled by whoever runs it.
+/// A regular expression in the syntax of `regex-syntax`, to be compiled by its user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Regexp {
-    /// The expression. One that must match the whole string says so itself, with `\A` and `\z`.
+    /// The expression. One that must match the whole string begins with `\A` and ends with `\z`.
     pub expression: Box<str>,
-    /// About how many states a text may keep alive at once, told from the text as it was given (docs/cel-cost.md).
+    /// About how many states a text may keep alive at once, computed from the original text (docs/cel-cost.md).
     pub size: usize,
 }
 

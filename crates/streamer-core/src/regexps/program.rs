@@ -1,9 +1,10 @@
 //! A compiled regular expression: does a text match?
 //!
-//! Cost: a try is linear in the text (`regex-automata`: never exponential), whatever the expression. Programs are compiled once
-//! for each distinct expression and shared by all indexes that hold them; program and cache sizes are bounded. A step for each
-//! byte and each state alive is still too much for a large expression in a long text. So a search has a budget. What would take
-//! more does not match, and is counted. An expression whose automaton is small takes one step a byte, and needs none.
+//! Cost: a try is linear in the text (`regex-automata`: never exponential), whatever the expression. Programs are
+//! compiled once for each distinct expression and shared by all indexes that use them; program and cache sizes are
+//! bounded. A step for each byte and each state alive is still too much for a large expression in a long text. So a
+//! search has a budget. A search that would exceed it does not match, and is counted. An expression whose automaton is
+//! small takes one step a byte, and needs none.
 //!
 //! Rejected: leaving the size open (`(\pL{1,99}){99}` would take gigabytes).
 
@@ -21,16 +22,16 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
 /// Most bytes that the automaton of one expression may take.
 const SIZE_LIMIT: usize = 4 << 20;
-/// Bytes that the lazy automaton of a small expression may keep for each thread, and of a large one for each byte of its
-/// program. With too little for a few of its states, it would be built anew all the time, or not be used at all. What is used
-/// instead takes a step for each instruction and byte.
+/// Bytes that the lazy automaton of a small expression may keep for each thread, and of a large one for each byte of
+/// its program. With too little for a few of its states, it would be rebuilt all the time, or not be used at all. Its
+/// replacement takes a step for each instruction and byte.
 const CACHE: usize = 256 << 10;
 const CACHE_PER_BYTE: usize = 4;
-/// An automaton is small if all of its states take at most so many bytes, and making it as many again. Then the lazy one is
-/// never built anew, and a byte of a text takes one step, whatever the text.
+/// An automaton is small if all of its states take at most this many bytes, and building it as many again. Then the
+/// lazy one is never rebuilt, and a byte of a text takes one step, whatever the text.
 const SMALL: usize = CACHE / 2;
 
-/// Most letters of an expression that are told in words.
+/// The most letters of an expression in a message.
 const MOST_TOLD: usize = 200;
 /// Units that the search of a filter's or a pattern's expression in one text may cost.
 const BUDGET: usize = 1_000_000;
@@ -44,7 +45,7 @@ thread_local! {
     static REFUSED: RefusedSearches = const { RefusedSearches::none() };
 }
 
-/// How many searches this thread has refused since it was last asked, and the last of them in words.
+/// How many searches this thread has refused since the last call, and a text about the last of them.
 #[inline]
 pub fn take_refused() -> Option<(u32, String)> {
     REFUSED.with(RefusedSearches::take)
@@ -63,7 +64,7 @@ pub struct CompiledRegexp {
 }
 
 impl CompiledRegexp {
-    /// Compile *regexp*, or hand out the program that an equal one has made. An error says why it is refused.
+    /// Compile *regexp*, or return the program of an equal one. An error has the reason of a refusal.
     pub fn compile(regexp: &Regexp) -> Result<Arc<CompiledRegexp>, String> {
         static PROGRAMS: LazyLock<Mutex<HashMap<Regexp, Weak<CompiledRegexp>>>> = LazyLock::new(Mutex::default);
         let known = |programs: &HashMap<Regexp, Weak<CompiledRegexp>>| programs.get(regexp)?.upgrade();
@@ -84,8 +85,8 @@ impl CompiledRegexp {
         Ok(program)
     }
 
-    /// Compile *regexp* into an automaton of at most *size_limit* bytes, for one use: nobody else gets this program. An error
-    /// says why it is refused.
+    /// Compile *regexp* into an automaton of at most *size_limit* bytes, for one use: the program is not shared. An
+    /// error has the reason of a refusal.
     pub fn within(regexp: &Regexp, size_limit: usize) -> Result<CompiledRegexp, String> {
         with_stack_for(&regexp.expression, || CompiledRegexp::build(regexp, size_limit))
     }
@@ -120,8 +121,9 @@ impl CompiledRegexp {
         })
     }
 
-    /// Whether no text takes more than a step for each of its bytes: all states of its automaton fit the cache. `a.{240}c` keeps
-    /// 240 alive in as many combinations as texts like, and takes hundreds of steps for a byte. Found when it is first asked.
+    /// Whether every text takes at most a step for each of its bytes: all states of its automaton fit the cache.
+    /// `a.{240}c` keeps 240 alive in any combination, and takes hundreds of steps for a byte. Computed at the first
+    /// call.
     pub fn is_small(&self) -> bool {
         let build = || {
             let hir = re2::hir(&self.expression)?;
@@ -135,8 +137,8 @@ impl CompiledRegexp {
         *fork::once(&self.small, || with_stack_for(&self.expression, build).unwrap_or(false))
     }
 
-    /// Whether *text*, or a part of it, as the expression says, matches, and to find out costs at most the budget of filters and
-    /// patterns; see [`take_refused`] for where it would cost more.
+    /// Whether *text* (or a part of it, if the expression is not anchored) matches, at a cost within the budget of
+    /// filters and patterns; [`take_refused`] reports searches that would cost more.
     pub fn search(&self, text: &str) -> bool {
         let units = units_of_search(text, self.size);
         if units > BUDGET && !self.is_small() {
@@ -158,7 +160,7 @@ impl CompiledRegexp {
         REFUSED.with(|refused| refused.add(1, told));
     }
 
-    /// Whether *text*, or a part of it, as the expression says, matches, whatever it costs.
+    /// Whether *text* (or a part of it, if the expression is not anchored) matches, at any cost.
     pub fn is_match(&self, text: &str) -> bool {
         text.len() >= self.shortest && self.longest.is_none_or(|longest| text.len() <= longest) && self.regex.is_match(text)
     }
@@ -173,13 +175,13 @@ impl CompiledRegexp {
         self.size
     }
 
-    /// A literal that every text has that matches; empty where none is known.
+    /// A literal that every matching text has; empty if none is known.
     pub fn required(&self) -> &[u8] {
         &self.required
     }
 }
 
-/// The longest literal that every match of *hir* holds. Recursive: see `depth.rs`.
+/// The longest literal that every match of *hir* contains. Recursive: see `depth.rs`.
 fn required(hir: &Hir) -> &[u8] {
     match hir.kind() {
         HirKind::Literal(literal) => &literal.0,

@@ -1,9 +1,11 @@
-//! The regular expressions of the filter `matches`: RE2's syntax and meaning, said in the syntax of `regex-syntax`.
+//! The regular expressions of the filter `matches`: RE2's syntax and meaning, translated to the syntax of
+//! `regex-syntax`.
 //!
-//! Where the two differ, RE2's meaning is spelled out: `\d`, `\s`, `\w`, `\b` and `[[:alpha:]]` are ASCII, classes have no
-//! set operators, a `{` that begins no count is a character. Groups capture nothing here and laziness is dropped, since the
-//! question is only whether the expression is found. What RE2 refuses is refused: `a**`, back references, look-around, counts
-//! past 1,000 or whose product is. `\C` is a single byte, so that an expression may match a part of a character.
+//! If the two differ, RE2's meaning is spelled out: `\d`, `\s`, `\w`, `\b` and `[[:alpha:]]` are ASCII, classes have no
+//! set operators, a `{` that does not begin a count is a character. Groups do not capture here and laziness is dropped,
+//! since the only question is whether the expression is found. Everything that RE2 refuses is refused: `a**`, back
+//! references, look-around, counts past 1,000 or whose product is. `\C` is a single byte, so that an expression may
+//! match a part of a character.
 
 use super::classes::{posix, property};
 use super::depth::{MAX_LEVELS, with_stack_for};
@@ -18,7 +20,7 @@ type Result<T> = std::result::Result<T, String>;
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// Its fault.
 pub fn translate(source: &str) -> Result<Regexp> {
     let expression = Re2Parser { source: source.chars().collect(), at: 0, names: Vec::new(), text: String::new() }.parse()?;
     with_stack_for(&expression, || hir(&expression).map(drop))?; // finds what is left: names of scripts
@@ -30,7 +32,7 @@ pub fn translate(source: &str) -> Result<Regexp> {
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// Its fault.
 pub fn hir(expression: &str) -> Result<regex_syntax::hir::Hir> {
     regex_syntax::ParserBuilder::new().utf8(false).nest_limit(MAX_LEVELS).build().parse(expression).map_err(|error| match error {
         regex_syntax::Error::Parse(error) => error.kind().to_string(),
@@ -43,25 +45,26 @@ struct Re2Parser {
     source: Vec<char>,
     at: usize,
     names: Vec<String>,
-    /// What was made so far, of all groups.
+    /// The output so far, of all groups.
     text: String,
 }
 
 /// Brackets that are still open.
 #[derive(Default)]
 struct Re2Group {
-    /// Where its opening bracket begins in the text.
+    /// The offset of its opening bracket in the output.
     opening: usize,
-    /// The product of nested counts of the last thing, which a quantifier would apply to; none: there is nothing to repeat.
+    /// The product of nested counts of the last item, to which a quantifier would apply; None: there is no item to
+    /// repeat.
     last: Option<usize>,
     /// The largest product of nested counts inside.
     count: usize,
     /// Whether the last thing was a quantifier: another one right there is refused.
     quantified: bool,
-    /// Where the last thing begins in the text, and how many quantifiers it has.
+    /// The offset of the last item in the output, and how many quantifiers it has.
     start: usize,
     quantifiers: usize,
-    /// Flags set since the last thing, for what follows; a quantifier still applies to what is before them.
+    /// Flags set since the last item, for the next ones; a quantifier still applies to the item before them.
     flags: String,
 }
 
@@ -164,7 +167,7 @@ impl Re2Parser {
         self.text += text;
     }
 
-    /// Read `\Q..\E`, where every character stands for itself, or to the end.
+    /// Read `\Q..\E`, in which every character is literal, or up to the end.
     fn quoted(&mut self, group: &mut Re2Group) {
         self.at += 2;
         group.quantified = false;
@@ -205,14 +208,14 @@ impl Re2Parser {
         Ok(())
     }
 
-    /// Read `{n}`, `{n,}` or `{n,m}`; anything else is no count.
+    /// Read `{n}`, `{n,}` or `{n,m}`; any other text is not a count.
     fn count(&mut self) -> Option<(String, usize, Option<usize>)> {
         let end = (self.at + 1..self.source.len()).find(|at| !matches!(self.source[*at], '0'..='9' | ','))?;
         if self.source[end] != '}' {
             return None;
         }
         let inside: String = self.source[self.at + 1..end].iter().collect();
-        // A count that no machine could hold is as bad as one past the limit.
+        // A count beyond any integer type is as bad as one past the limit.
         let number = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().unwrap_or(usize::MAX));
         let (low, high) = match inside.split_once(',') {
             None => (number(&inside)?, None),
@@ -231,7 +234,7 @@ impl Re2Parser {
         Some((text, low, high))
     }
 
-    /// Read what follows a `(`.
+    /// Read the part after a `(`.
     fn open(&mut self) -> Result<Opening> {
         self.at += 1;
         if self.peek(0) != Some('?') {
@@ -467,9 +470,9 @@ impl Re2Parser {
 }
 
 enum Opening {
-    /// Of a group that must be closed.
+    /// A group that must be closed.
     Group(String),
-    /// For what follows in this group.
+    /// Flags for the rest of this group.
     Flags(String),
 }
 

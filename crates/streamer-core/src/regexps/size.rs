@@ -1,12 +1,12 @@
 //! How large regexps are, in what cost units are counted by.
 
-/// The size of a regexp that cost units are counted by (docs/cel-cost.md), told from its text alone: the reference counts the
-/// same. About the states that a text may keep alive at once.
+/// The size of a regexp that cost units are counted by (docs/cel-cost.md), computed from only its text, as in the
+/// reference. About the states that a text may keep alive at once.
 pub(crate) fn size(text: &str) -> usize {
     Sizes { text: text.chars().collect(), at: 0 }.size()
 }
 
-/// No size is more.
+/// The largest size.
 const MAX_SIZE: usize = 1_000_000;
 const NAMED_CLASS: usize = 64;
 
@@ -17,7 +17,7 @@ struct Sizes {
 
 impl Sizes {
     fn size(&mut self) -> usize {
-        // Of each open bracket what it holds so far, and of the last thing in it, which a count would repeat.
+        // For each open bracket the size of its content so far, and of the last item in it, which a count would repeat.
         let mut groups: Vec<(usize, usize)> = Vec::new();
         let mut inner = (0_usize, 0_usize);
         while let Some(letter) = self.peek(0) {
@@ -102,7 +102,7 @@ impl Sizes {
         }
     }
 
-    /// `\pL`, `\p{Greek}`, `\x{e9}`, or a backslash and what follows it.
+    /// `\pL`, `\p{Greek}`, `\x{e9}`, or a backslash and the next character.
     fn escape(&mut self) -> usize {
         let letter = self.peek(1);
         let is_named = matches!(letter, Some('p' | 'P'));

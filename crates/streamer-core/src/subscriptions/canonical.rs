@@ -1,4 +1,4 @@
-//! A subscription's JSON text as a snapshot has it: members in their order, defaults left out, nothing between them.
+//! A subscription's JSON text as a snapshot has it: members in their order, defaults left out, no white space.
 //!
 //! ```text
 //!   {"collection": "orders", "id": "a", "filters": [{"op": "==", "field": "n", "value": 1e2}], "labels": null}
@@ -11,8 +11,8 @@
 //!
 //! Cost: one pass over the text, some hundred nanoseconds; Python takes ten microseconds.
 //!
-//! Rejected: keeping the canonical text in the engine beside the one that was given (its memory, for every engine, for what few
-//! do and once).
+//! Rejected: keeping the canonical text in the engine next to the original one (memory in every engine, for a rare
+//! operation).
 
 use crate::value::repr;
 use std::fmt::Write as _;
@@ -20,15 +20,15 @@ use std::fmt::Write as _;
 /// A subscription in the form of snapshots.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Canonical {
-    /// None where it says none.
+    /// None if the subscription names none.
     pub tenant: Option<String>,
-    /// None where it says none; `*` stays.
+    /// None if the subscription names none; `*` stays.
     pub collection: Option<String>,
     /// Its JSON text.
     pub text: String,
 }
 
-/// Members in their order, each with what is left out.
+/// Members in their order, each with the default that is left out.
 const MEMBERS: [(&str, &str); 15] = [
     ("id", ""),
     ("gateway_id", "null"),
@@ -83,7 +83,7 @@ pub fn canonical(text: &str) -> Option<Canonical> {
     Some(Canonical { tenant: plain(&members[2])?, collection: plain(&members[3])?, text: out })
 }
 
-/// The text of a string; None for one with escapes, or what is none.
+/// The text of a string; None for one with escapes, or for another value.
 fn plain(value: &Option<String>) -> Option<Option<String>> {
     match value.as_deref() {
         None | Some("null") => Some(None),
@@ -104,7 +104,7 @@ impl CanonicalReader<'_> {
         }
     }
 
-    /// The next byte that is no space.
+    /// The next byte that is not a space.
     fn peek(&mut self) -> Option<u8> {
         self.skip();
         self.text.as_bytes().get(self.at).copied()

@@ -14,9 +14,9 @@ pub enum Dialect {
 
 /// What differs from dialect to dialect.
 pub(super) struct Rules {
-    /// Operators that stand alone in their array.
+    /// Operators that must be the only item of their array.
     pub exclusive: &'static [&'static str],
-    /// Whether an array of values may be empty: then nothing matches there.
+    /// Whether an array of values may be empty: then it matches no value.
     pub may_be_empty: bool,
     /// Whether a `$or` of objects means any of them; else it is a name as any other.
     pub has_or: bool,

@@ -27,7 +27,7 @@ fn error<T>(place: FilterPlace<'_>, reason: impl Into<String>) -> Result<T> {
     Err(SubscriptionError::new(place.to_string(), reason))
 }
 
-/// Where in a filter something stands, linked from its end: it is spelled only where it is wrong.
+/// A place in a filter, linked from its end: it is spelled only for an error.
 #[derive(Clone, Copy)]
 enum FilterPlace<'p> {
     Filter(usize),

@@ -1,4 +1,4 @@
-//! A subscription becomes its normal form: exactly, with the errors of CEL, or with what must be verified besides.
+//! A subscription becomes its normal form: exactly, with the errors of CEL, or with a rest that must be verified.
 
 use super::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Root, Verify};
 use super::parse::Subscription;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Lower all parts of a subscription but its tenant and collection, which choose its partition, and its `cel`, for [`and_cel`].
 pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
-    // It is held until the write: with room for no more, as most filters are a clause each.
+    // It lives until the write, so reserve no more than it needs: most filters are one clause each.
     let parts = usize::from(subscription.types.is_some()) + usize::from(subscription.topic.is_some());
     let mut clauses = Vec::with_capacity(parts + subscription.filters.len());
     let mut paths = Paths::default();
@@ -30,7 +30,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     for filter in &subscription.filters {
         clauses.append(&mut (filter.op.row().clauses)(filter));
     }
-    // A conjunction that nothing meets stays: of an event with unknown values nobody knows.
+    // A conjunction that cannot be true stays: an event with unknown values may make it unknown.
     simplify(&mut clauses);
     let mut conjunctions = vec![Conjunction { clauses }];
     let (mut tree, mut is_cut) = (None, false);
@@ -52,7 +52,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
                     atoms: field.atoms.to_vec(),
                 });
                 let mut fields: Vec<Clause> = fields.collect();
-                // None of them is about the same as one of the others, which are about scalars.
+                // Fields and `common` are about different modes, so they are never joined.
                 simplify(&mut fields);
                 let mut clauses = common.clone();
                 clauses.append(&mut fields);
@@ -65,8 +65,8 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     NormalForm { conjunctions, verify }
 }
 
-/// Put into the form of a subscription what clauses say of its CEL expression. Returns whether that is all of it; if not, it is
-/// evaluated on candidates.
+/// Add the clauses of its CEL expression to the form of a subscription. Return whether they are all of it; if not, it
+/// is evaluated on candidates.
 pub fn and_cel(form: &mut NormalForm, program: &Program, limits: &Limits) -> bool {
     let lowered = cel::lower(program, (limits.max_conjunctions / form.conjunctions.len().max(1)).max(1));
     if !lowered.changed.is_empty() || !lowered.compared.is_empty() {
@@ -119,7 +119,7 @@ impl Paths {
     }
 }
 
-/// Multiply out every `$or`; `None` where more than *limit* alternatives would come of it. Recursive over `$or`.
+/// Multiply out every `$or`; `None` if that makes more than *limit* alternatives. Recursive over `$or`.
 fn distribute(pattern: &AllOf, limit: usize) -> Option<Vec<Vec<&Field>>> {
     let mut alternatives: Vec<Vec<&Field>> = vec![pattern.fields.iter().collect()];
     for any_of in &pattern.any_of {
@@ -138,8 +138,8 @@ fn distribute(pattern: &AllOf, limit: usize) -> Option<Vec<Vec<&Field>>> {
     (alternatives.len() <= limit).then_some(alternatives)
 }
 
-/// Only an array that holds two chosen leaves can make them inconsistent, and it stands at or below a name that both paths
-/// begin with.
+/// Two chosen leaves are inconsistent only if they lie in one array, which is at or below a name that both paths begin
+/// with.
 fn may_share_an_array(fields: &[&Field]) -> bool {
     let needs_leaf = |field: &&&Field| field.atoms.iter().any(|atom| *atom != Atom::kind(Kind::Missing));
     let mut firsts: Vec<&str> =

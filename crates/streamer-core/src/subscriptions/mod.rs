@@ -5,7 +5,7 @@
 //!                                     └─ lower ─► NormalForm
 //! ```
 //!
-//! Every error says where, in the words of the Python package: the same cases test both.
+//! Every error has its place, in the words of the Python package: the same cases test both.
 
 pub mod canonical;
 pub mod dialect;

@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!  subscription ─► NormalForm ─┬─ conjunctions: [ clause(path, mode, atoms) AND clause AND .. ]  OR  [ .. ]
-//!                              └─ verify: what clauses cannot say, checked on a candidate
+//!                               └─ verify: conditions beyond clauses, checked on a candidate
 //! ```
 //!
-//! Invariant: a subscription (what is left of its `cel` part apart) wants an event without unknown values if and only if one of the
-//! conjunctions holds and `verify` is absent or holds. So the conjunctions alone never lose a match: they are what an index may look at.
+//! Invariant: a subscription (without the rest of its `cel` part) wants an event without unknown values if and only if
+//! one of the conjunctions is true and `verify` is absent or true. So the conjunctions by themselves never lose a
+//! match: an index may use them.
 //!
-//! A clause is an OR of atoms about one path in one [`Mode`]. An error of CEL (a missing field, an ordering between types
-//! that have none) makes no atom hold: `!=` is [`Atom::Other`], which names the kinds of value that it is about.
+//! A clause is an OR of atoms about one path in one [`Mode`]. After an error of CEL (a missing field, an ordering
+//! between types that have none) every atom is false: `!=` is [`Atom::Other`], which names the kinds of value that it
+//! is about.
 //!
-//! Rejected: atoms as a tree with NOT. `!(a < 5)` is not `a >= 5` where `a` is missing or a string, so each negation would
+//! Rejected: atoms as a tree with NOT. `!(a < 5)` is not `a >= 5` if `a` is missing or a string, so each negation would
 //! carry a condition on the kind of value anyway; here it is written down.
 
 use std::fmt;
@@ -22,7 +24,7 @@ use crate::cel::Times;
 use crate::regexps::Regexp;
 use crate::value::{Kind, Kinds, Number, Scalar, Value, within};
 
-/// Where a path begins.
+/// The start of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Root {
     /// The event as it was given: what patterns see.
@@ -50,7 +52,7 @@ impl Root {
 /// Member names from a root. Paths have no array indexes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path {
-    /// Where it begins.
+    /// The part of the event at which it begins.
     pub root: Root,
     /// The names, outermost first.
     pub names: Box<[Box<str>]>,
@@ -80,15 +82,18 @@ impl fmt::Debug for Path {
 pub enum Mode {
     /// The one value at the path as CEL sees it: every step is a member of an object; a list is a list.
     Scalar,
-    /// Any leaf at the path as patterns see it: arrays on the way and at the end are gone through, and objects and empty
-    /// arrays have no leaf. A clause holds if an atom holds for some leaf; [`Kind::Missing`] stands for no leaf at all.
+    /// Any leaf at the path as patterns see it: a pattern goes through arrays along the path and at its end, and
+    /// objects and empty arrays have no leaf. A clause is true if an atom is true for some leaf; [`Kind::Missing`]
+    /// stands for the absence of leaves.
     AnyLeaf,
-    /// Any element of the list that stands at the path, as `contains` and an index by number see it. Of what is no list there is none.
+    /// Any element of the list at the path, as `contains` and an index by number see it. A value that is not a list has
+    /// no elements.
     Element,
     /// Any of what CEL's `in` and its macros go through: the elements of the list at the path, or the names of the object there.
     Member,
-    /// `true` where the document and the one before differ at the path, which begins at [`Root::Data`]: one value, or none. They
-    /// differ where a value stands on one side only, or where both can be compared and are unequal by [`Value::equals`].
+    /// `true` if the document and the one before differ at the path, which begins at [`Root::Data`]. They differ if one
+    /// side lacks the value, or if both can be compared and are unequal by [`Value::equals`]. There is one value, or
+    /// none.
     Changed,
 }
 
@@ -104,7 +109,7 @@ pub struct Clause {
     pub path: Path,
     /// What of it.
     pub mode: Mode,
-    /// What may hold there; none: the clause never holds.
+    /// The alternatives; without any the clause is never true.
     pub atoms: Vec<Atom>,
 }
 
@@ -115,10 +120,10 @@ impl Clause {
     }
 }
 
-/// One AND of clauses; without any it always holds.
+/// One AND of clauses; without any it is always true.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Conjunction {
-    /// What must hold, all of it.
+    /// All of these must be true.
     pub clauses: Vec<Clause>,
 }
 
@@ -127,32 +132,31 @@ pub struct Conjunction {
 pub struct NormalForm {
     /// The alternatives; none: the subscription never matches.
     pub conjunctions: Vec<Conjunction>,
-    /// What a candidate must pass besides. Share it, it may be large.
+    /// The further conditions on a candidate. Share it, it may be large.
     pub verify: Option<Arc<Verify>>,
 }
 
-/// A condition on one value. All but [`Atom::Kinds`] with [`Kind::Missing`] need a value to hold.
+/// A condition on one value. Every atom but [`Atom::Kinds`] with [`Kind::Missing`] is false without a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Atom {
     /// The value is this scalar.
     Equal(Scalar),
-    /// The value is this list or object, deeply and by value: [`Value::equals`]. Where that is an error, neither this nor an
-    /// [`Atom::Other`] of this holds.
+    /// The value is this list or object, deeply and by value: [`Value::equals`]. If that is an error, neither this nor
+    /// an [`Atom::Other`] of this is true.
     EqualTree(Arc<Value>),
     /// A number within bounds.
     Numbers(Range<Number>),
     /// A string within bounds, in order of code points.
     Strings(Range<Box<str>>),
-    /// What CEL's `timestamp(x)` or `duration(x)` makes of the value lies within bounds, in nanoseconds; of what it refuses,
-    /// nothing does.
+    /// The value as CEL's `timestamp(x)` or `duration(x)` is within bounds, in nanoseconds; false if CEL refuses it.
     Times(Times, Range<Number>),
-    /// A string of so many characters, a list of so many elements, an object of so many members: both bounds inclusive.
+    /// The size of a string in characters, of a list in elements, or of an object in members: both bounds inclusive.
     Size(u32, u32),
     /// A string that begins so; not empty in patterns.
     Prefix(Box<str>),
     /// A string that ends so.
     Suffix(Box<str>),
-    /// A string that holds this one.
+    /// A string that contains this one.
     Substring(Box<str>),
     /// A string whose simple case folding begins so; the operand is folded.
     PrefixIgnoreCase(Box<str>),
@@ -162,7 +166,7 @@ pub enum Atom {
     EqualIgnoreCase(Box<str>),
     /// A string made of these pieces in order with anything between: `a*b` is `["a", "b"]`, `*` is `["", ""]`. At least two.
     Wildcard(Box<[Box<str>]>),
-    /// A string that the regular expression matches, the whole or a part of it as the expression says.
+    /// A string that the regular expression matches. The expression itself is anchored if it must match the whole.
     Regexp(Regexp),
     /// A string that is an address in the net.
     Cidr(Cidr),
@@ -172,9 +176,9 @@ pub enum Atom {
     Kinds(Kinds),
     /// A value of one of *kinds* for which each of *none_of* is false: `!=`, `not in`, `anything-but`.
     Other {
-        /// Of these kinds; never [`Kind::Missing`].
+        /// The value is of these kinds; never [`Kind::Missing`].
         kinds: Kinds,
-        /// What must not hold.
+        /// These atoms must be false.
         none_of: Box<[Atom]>,
     },
     /// The topic matches a pattern, which has a wildcard. Only at [`Root::Topic`].
@@ -211,7 +215,7 @@ pub enum Cidr {
     V6(u128, u8),
 }
 
-/// What is checked on a candidate: all of these.
+/// The checks on a candidate: all must pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Verify {
     /// The paths that the checks below name by their index.
@@ -226,8 +230,8 @@ pub struct Verify {
     pub is_cut: bool,
 }
 
-/// How two values of an event compare as CEL has it: where one is missing or beyond float64, or an ordering is asked of
-/// different types or of what has no order, none of these holds.
+/// How two values of an event compare, as in CEL. If one is missing or beyond float64, or for an ordering of different
+/// types or of a type without order, no relation is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
     /// `==`, deeply and by value.
@@ -246,14 +250,14 @@ impl Relation {
 /// A pattern with its paths by index into [`Verify::paths`]: all fields, and of each OR one alternative.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PatternTree {
-    /// The fields, each a path and the matchers of which one must hold for its leaf.
+    /// The fields, each a path and its matchers: one of them must be true for its leaf.
     pub fields: Box<[(u32, Box<[Atom]>)]>,
-    /// The `$or`s beside them.
+    /// The `$or`s next to them.
     pub any_of: Box<[Box<[PatternTree]>]>,
 }
 
 impl Atom {
-    /// The atom that holds for values that equal *value*.
+    /// The atom for values that equal *value*.
     pub fn equal(value: &Value) -> Atom {
         match value {
             Value::Scalar(scalar) => Atom::Equal(scalar.clone()),
@@ -281,12 +285,12 @@ impl Atom {
         }
     }
 
-    /// The atom that holds for any value of one of *kinds*.
+    /// The atom for any value of one of *kinds*.
     pub fn kind(kind: Kind) -> Atom {
         Atom::Kinds(Kinds::of(kind))
     }
 
-    /// What kinds of value the atom can hold for.
+    /// The kinds of value for which the atom can be true.
     pub fn kinds(&self) -> Kinds {
         match self {
             Atom::Equal(scalar) => Kinds::of(scalar.kind()),

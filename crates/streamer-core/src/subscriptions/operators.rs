@@ -5,13 +5,13 @@
 //! | `==`, `in` | `data.a.b` equals |
 //! | `!=`, `not in` | `data.a.b` is readable and none of them |
 //! | `<` and so on | `data.a.b` in a range of its own type |
-//! | `exists` false | `data.a.b` is missing, and `data.a` is no number beyond float64 (to look into one is an error) |
+//! | `exists` false | `data.a.b` is missing, and `data.a` is a number within float64, or another value (a member of one beyond it is an error) |
 //! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal; `before.a` as above |
 //! | `changed` | `data.a.b` differs from before; `data.a` and `before.a` as above |
 //!
-//! A row of [`OPERATORS`] is all that the engine knows of an operator. The index answers by its clauses. Of an event with unknown
-//! values its CEL is evaluated, over the names of [`Condition`]. What it means is stated once more, by hand, by the
-//! [oracle](crate::naive).
+//! A row of [`OPERATORS`] is the whole definition of an operator. The index answers by its clauses. For an event with
+//! unknown values its CEL is evaluated, over the names of [`Condition`]. The [oracle](crate::naive) has the meaning
+//! once more, written by hand.
 
 use super::normal_form::{Atom, Clause, Mode, Path, Root};
 use crate::cel::{Condition, Document, Evaluation, EvaluationScratch};
@@ -24,7 +24,7 @@ use std::iter;
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-/// What a filter asks of its field.
+/// The condition of a filter on its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each is documented by semantics.md section 3")]
 pub enum Operator {
@@ -47,10 +47,10 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// What is known of it.
+    /// Its definition.
     #[must_use]
     pub fn row(self) -> &'static Row {
-        // In the order of the enum: a test holds that.
+        // The rows have the order of the enum; a test checks that.
         &OPERATORS[self as usize]
     }
 
@@ -68,7 +68,7 @@ impl Operator {
 pub struct Filter {
     /// Member names from `data` down, at least one.
     pub path: Box<[Box<str>]>,
-    /// What it asks.
+    /// Its operator.
     pub op: Operator,
     /// What it compares with; null for `changed`.
     pub value: Value,
@@ -77,7 +77,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Evaluate the CEL that it means, also where values are unknown.
+    /// Evaluate the CEL that it means, also if values are unknown.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Filter {
         document: &Document<'_>,
         scratch: &mut EvaluationScratch,
     ) -> std::result::Result<Evaluation, EventError> {
-        // What was accepted can be compiled.
+        // A filter that was accepted compiles.
         let regexp = self.regexp.as_ref().and_then(|regexp| CompiledRegexp::compile(regexp).ok());
         self.op.condition().evaluate(&self.path, &self.value, regexp.as_deref(), document, scratch)
     }
@@ -96,7 +96,7 @@ impl Filter {
 /// What an operator takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// No value at all.
+    /// The operator has no value.
     Nothing,
     /// Any JSON value.
     Anything,
@@ -142,7 +142,7 @@ impl Operand {
     }
 }
 
-/// All that the engine knows of an operator.
+/// The definition of an operator.
 #[derive(Debug)]
 pub struct Row {
     /// Which.
@@ -153,7 +153,7 @@ pub struct Row {
     pub operand: Operand,
     /// What it means (see [`Condition`]).
     pub cel: &'static str,
-    /// What must hold, all of it.
+    /// Its clauses, all of which must be true.
     pub clauses: Clauses,
 }
 
@@ -266,7 +266,7 @@ fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
     both.into_iter().chain(readable_way(filter, other)).collect()
 }
 
-/// No step on the way is a number beyond float64: to look for a member there is an error.
+/// Every step of the path is a value within float64: a member of another value is an error.
 fn readable_way(filter: &Filter, root: Root) -> impl Iterator<Item = Clause> {
     let kinds = Kinds::MISSING.or(Kinds::READABLE);
     (1..filter.path.len()).map(move |length| Clause {

@@ -12,13 +12,13 @@ use crate::layout::EventType;
 use crate::limits::{Limits, Size};
 use crate::value::Scalar;
 
-/// What to do where an event does not carry enough to decide (semantics.md section 8).
+/// The behaviour if an event does not carry enough to decide (semantics.md section 8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnUnknown {
     /// Report the match as not certain.
     #[default]
     Deliver,
-    /// Report nothing.
+    /// Skip the match.
     Skip,
 }
 
@@ -36,7 +36,7 @@ pub enum CelEvaluator {
 pub struct Subscription {
     /// Unique within an engine.
     pub id: Box<str>,
-    /// Who gets the match.
+    /// The receiver of the match.
     pub gateway_id: Option<Box<str>>,
     /// A name, or `*` for every tenant.
     pub tenant: Box<str>,
@@ -103,17 +103,17 @@ struct SubscriptionMembers<'t> {
     cel_evaluator: Option<CelEvaluator>,
 }
 
-/// What a subscription that does not say gets of its engine.
+/// The defaults that a subscription gets from its engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Defaults<'a> {
-    /// None where each must say.
+    /// None if each subscription must have one.
     pub tenant: Option<&'a str>,
     /// Of its topic pattern.
     pub topic_dialect: TopicDialect,
 }
 
 impl<'a> Defaults<'a> {
-    /// This tenant, and what else an engine has by default.
+    /// This tenant, and the other defaults of an engine.
     pub fn of(tenant: &'a str) -> Defaults<'a> {
         Defaults { tenant: Some(tenant), ..Defaults::default() }
     }
@@ -291,7 +291,7 @@ fn refuse_duplicates<'t>(tree: &'t Tree) -> Result<()> {
     let mut places: Vec<(usize, MemberStep<'t>)> = Vec::new(); // each with the place around it
     let mut pending = vec![(tree, ROOT)];
     check_names(tree, ROOT, &places)?;
-    // In the order of the reference: the container found last comes first, and all objects in it before what is in them.
+    // In the order of the reference: the container found last comes first, and all objects in it before their members.
     while let Some((container, around)) = pending.pop() {
         let mut visit = |value: &'t Tree, step: MemberStep<'t>| -> Result<()> {
             if let Tree::Object(_) | Tree::List(_) = value {

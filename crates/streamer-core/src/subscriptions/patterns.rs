@@ -7,8 +7,8 @@
 //!                                                                      └─ AllOf ── ...
 //! ```
 //!
-//! Objects of the pattern dissolve into paths from the root of the event. Nothing here recurses over what a user wrote,
-//! except over `$or`, which nests at most [`MAX_OR_DEPTH`] levels.
+//! Objects of the pattern dissolve into paths from the root of the event. This module does not recurse over a user's
+//! text, except over `$or`, which nests at most [`MAX_OR_DEPTH`] levels.
 //!
 //! The cost of a pattern, in *states*, is bounded by `limits.max_pattern_states`; it is counted as the Python package counts
 //! it. Paths and places are linked from their ends and spelled out only once paid for, so that a million members below a deep
@@ -28,21 +28,21 @@ use crate::value::{Kinds, Number, Scalar};
 /// `$or` nests at most so deep.
 pub const MAX_OR_DEPTH: usize = 64;
 
-/// A path, and the atoms of which one must hold for a leaf there.
+/// A path, and the atoms of which one must be true for a leaf there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
     /// Names from the root of the event.
     pub path: Box<[Box<str>]>,
-    /// What may match there; with none it never does.
+    /// The alternatives; without any it never matches.
     pub atoms: Box<[Atom]>,
 }
 
-/// What must all hold, under one choice of array elements.
+/// Conditions that must all be true, under one choice of array elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AllOf {
     /// The fields named.
     pub fields: Vec<Field>,
-    /// The `$or`s beside them, each with at least two alternatives.
+    /// The `$or`s next to them, each with at least two alternatives.
     pub any_of: Vec<Vec<AllOf>>,
 }
 
@@ -51,9 +51,9 @@ pub type Pattern = AllOf;
 
 type Result<T> = std::result::Result<T, SubscriptionError>;
 
-/// Read a pattern: an object, or a string that holds its JSON text.
+/// Read a pattern: an object, or a string that contains its JSON text.
 ///
-/// *place* is where it stands, put before the path in the pattern.
+/// *place* is the place of the pattern, a prefix of the paths in errors.
 ///
 /// # Errors
 ///
@@ -120,7 +120,7 @@ const OPERATOR_NAMES: [&str; 24] = [
     "ip-address-in-range",
     "ip-address-not-in-range",
 ];
-/// Those of every dialect, and what Event Ruler has besides.
+/// The operators of every dialect, then those that only Event Ruler has.
 const OPERATORS: [&str; 11] = [
     "prefix",
     "suffix",
@@ -246,7 +246,7 @@ impl<'t> PatternParser<'t> {
         AllOf { fields, any_of: any_of.collect() }
     }
 
-    /// Check an object that names fields, and add what its members ask for.
+    /// Check an object that names fields, and add the conditions of its members.
     fn members(&mut self, task: Task<'t>, tasks: &mut Vec<Task<'t>>) -> Result<()> {
         let Tree::Object(members) = task.value else {
             return self.fail(task.place, format!("a pattern is a JSON object, not {}", kind(task.value)));
@@ -278,7 +278,7 @@ impl<'t> PatternParser<'t> {
         self.fail(place, format!("the name {} stands here twice", quote(name)))
     }
 
-    /// Add what the alternatives of a `$or` ask for; false where the array belongs to an ordinary field.
+    /// Add the conditions of the alternatives of a `$or`; return false if the array belongs to an ordinary field.
     fn alternatives(&mut self, task: Task<'t>, values: &'t [Tree], tasks: &mut Vec<Task<'t>>) -> Result<bool> {
         let node = self.paths[task.path as usize];
         if node.name != "$or" || !self.rules.has_or {
@@ -332,7 +332,7 @@ impl<'t> PatternParser<'t> {
                 atoms.push(self.operator(name, operand, place)?);
             } else {
                 self.spend(1, place)?;
-                // A number beyond float64 equals nothing.
+                // A number beyond float64 does not equal any value.
                 atoms.extend(self.scalar(value, place)?.map(Atom::Equal));
             }
         }
@@ -562,7 +562,7 @@ impl<'t> PatternParser<'t> {
         }
     }
 
-    /// The scalar that a leaf must equal; `None` for a number beyond float64, which nothing equals.
+    /// The scalar that a leaf must equal; `None` for a number beyond float64, which does not equal any value.
     fn scalar(&mut self, value: &Tree, place: u32) -> Result<Option<Scalar>> {
         match value {
             Tree::Scalar(scalar) => Ok(Some(scalar.clone())),

@@ -1,16 +1,16 @@
-//! Clauses on one value, said as shortly as an index likes them.
+//! Clauses on one value, in the shortest form, which suits an index best.
 //!
 //! ```text
 //!   amount > 5 && amount < 9 && exists(amount)   ─►   amount in 5..9
 //! ```
 //!
-//! A range from both sides is an access predicate that brings up what it holds for; of two halves one would bring up half of
-//! all, to be verified by the other.
+//! A range with both bounds is an access predicate that finds only the subscriptions that match; one of two half ranges
+//! would find half of all, to be verified by the other.
 //!
-//! Invariant: the clauses hold for the same values as before, and none of them is about another path than before. What is said
-//! of *any* leaf is never put together: each clause may hold for another one.
+//! Invariant: the clauses are true for the same values as before, and each is about the same path as before. Clauses
+//! about *any* leaf are never joined: each may be true for another one.
 //!
-//! Cost: a hash of each path; of a path that several clauses are about each clause is looked at a few times.
+//! Cost: a hash of each path; for a path with several clauses a few visits of each clause.
 
 use super::normal_form::{Atom, Clause, Mode, Path, Range};
 use crate::cel::Times;
@@ -19,7 +19,7 @@ use rapidhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::mem::Discriminant;
 
-/// Make one clause of those that can be one, and drop what is said twice; false where no value can do.
+/// Join clauses where possible, and drop duplicates; return false if no value can satisfy the clauses.
 pub fn simplify(clauses: &mut Vec<Clause>) -> bool {
     let groups = at_one_place(clauses);
     if !groups.is_empty() {
@@ -35,7 +35,7 @@ pub fn simplify(clauses: &mut Vec<Clause>) -> bool {
             }
             for &at in &same {
                 let is_implied = |other: &usize| *other != at && keep[*other] && implies(&clauses[*other], &clauses[at]);
-                // Only what asks for kinds can be implied, and there are few of those.
+                // Only a clause of kinds can be implied, and few clauses are.
                 if keep[at] && matches!(clauses[at].atoms[..], [Atom::Kinds(_)]) && same.iter().any(is_implied) {
                     keep[at] = false;
                 }
@@ -68,7 +68,7 @@ fn place(clause: &Clause) -> (&Path, Mode) {
     (&clause.path, clause.mode)
 }
 
-/// What is put together: atoms of one sort, and of times of one unit.
+/// The kind of range by which clauses are joined: atoms of one sort, for times also of one unit.
 fn sort_of(clause: &Clause) -> Option<(Discriminant<Atom>, Option<Times>)> {
     match &clause.atoms[..] {
         [atom @ Atom::Times(of, _)] => Some((std::mem::discriminant(atom), Some(*of))),
@@ -79,9 +79,9 @@ fn sort_of(clause: &Clause) -> Option<(Discriminant<Atom>, Option<Times>)> {
     }
 }
 
-/// Put together what the clauses *same*, all on one value, say of kinds, and what they say in ranges of one sort. Ranges
-/// without a common value stay as they are. An unknown value may lie in any of them, so they are not false of it; and a range
-/// without values would have no keys by which to look for it.
+/// Join the clauses *same*, all on one value: their kinds, and their ranges of one sort. Ranges without a common value
+/// stay as they are. An unknown value may lie in any of them, so they are not false of it; and a range without values
+/// would have no keys by which to look for it.
 fn join(clauses: &mut [Clause], same: &[usize], keep: &mut [bool]) {
     let mut done: Vec<(Discriminant<Atom>, Option<Times>)> = Vec::new();
     for &first in same {
@@ -96,7 +96,7 @@ fn join(clauses: &mut [Clause], same: &[usize], keep: &mut [bool]) {
     }
 }
 
-/// Let *atom* be what both say; false where no value lies in both ranges.
+/// Narrow *atom* to the common values of both; return false if there are none.
 fn narrow(atom: &mut Atom, other: &Atom) -> bool {
     match (atom, other) {
         (Atom::Kinds(kinds), Atom::Kinds(other)) => {
@@ -114,7 +114,7 @@ fn narrow(atom: &mut Atom, other: &Atom) -> bool {
     }
 }
 
-/// Let *range* be what lies in both; false where that is nothing.
+/// Narrow *range* to the values in both; return false if there are none.
 pub(crate) fn meet<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bool {
     // Of equal bounds the one that leaves the bound out is the narrower.
     if let Some((low, closed)) = &other.low
@@ -133,7 +133,7 @@ pub(crate) fn meet<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bo
     }
 }
 
-/// Whether a clause that asks for kinds follows from another on the same value.
+/// Whether a clause of kinds follows from another on the same value.
 fn implies(one: &Clause, kinds: &Clause) -> bool {
     let [Atom::Kinds(kinds)] = &kinds.atoms[..] else { return false };
     let held = one.atoms.iter().fold(Kinds::NONE, |held, atom| held.or(atom.kinds()));

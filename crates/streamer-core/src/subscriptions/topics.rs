@@ -6,13 +6,13 @@
 //!   nats   orders.*.paid.>    One One Many tokens at '.'     no topic: one with an empty token, white space, or a token '*' or '>'
 //! ```
 //!
-//! All come to one row of words, so that one automaton serves all three: what differs is where a topic is split.
+//! All become one row of words, so that one automaton serves all three: the dialects differ in how a topic is split.
 
 use memchr::memchr3;
 use std::fmt;
 
-/// Of a pattern as it is written, and of a topic that a pattern with [`TopicWord::Many`] may match. In AMQP each has at most 255
-/// bytes, so at most 256 words.
+/// The most words of a pattern as it is written, and of a topic that a pattern with [`TopicWord::Many`] may match. In
+/// AMQP each has at most 255 bytes, so at most 256 words.
 pub const MAX_WORDS: usize = 1024;
 
 /// Whose rules a topic pattern follows.
@@ -87,7 +87,7 @@ impl TopicDialect {
     }
 }
 
-/// Whether no token of NATS holds a character.
+/// Whether a character cannot be in a token of NATS.
 fn is_reserved(byte: u8) -> bool {
     matches!(byte, 0 | b'\t' | b'\n' | b'\x0c' | b'\r' | b' ')
 }
@@ -112,7 +112,7 @@ pub enum TopicWord {
 /// A topic pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicPattern {
-    /// Where a topic is split, and which texts are none.
+    /// How a topic is split, and which texts are not topics.
     pub dialect: TopicDialect,
     /// What its words must be; the `>` of NATS is [`TopicWord::One`] and [`TopicWord::Many`].
     pub words: Box<[TopicWord]>,
@@ -172,7 +172,7 @@ impl TopicPattern {
     }
 }
 
-/// Refuse a word that no topic of MQTT or NATS has and that is no wildcard.
+/// Refuse a word that cannot be in a topic of MQTT or NATS and is not a wildcard.
 fn check(word: &str, dialect: TopicDialect) -> Result<(), String> {
     let Syntax { word: noun, one, many, .. } = dialect.syntax();
     if word == *one || word == *many {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Say that a name is unknown, with the nearest that is known, or all of them.
+/// The message for an unknown name, with the nearest known name, or all of them.
 pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
     // Slips that are common and whose nearest word is another.
     let slip = [("=", "=="), ("===", "=="), ("<>", "!="), ("!==", "!=")].into_iter().find(|(slip, _)| *slip == name);
@@ -16,7 +16,7 @@ pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
     format!("unknown {kind} '{}'; {hint}", shortened(name, 60))
 }
 
-/// A text for an error, cut after so many characters.
+/// A text for an error, cut after *most* characters.
 pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &text[..end]).into(),
