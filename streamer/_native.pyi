@@ -1,6 +1,6 @@
 """The native core: subscriptions, their index, their CEL.
 
-`streamer.native.core` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.native.core.Host`.
+`streamer.native.core` makes an engine of it. It calls its *host*, a `streamer.native.core.Host`, for the rest.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -78,20 +78,20 @@ def bloom_fill(bits: Buffer, num_slices: int, bits_per_slice: int, keys: Iterabl
     """
 
 def bloom_probe(bits: bytes, num_slices: int, bits_per_slice: int, key: bytes) -> bool:
-    """Tell whether all bits of *key* are set in the portable layout. Raises ValueError for a buffer that is too small."""
+    """Return whether all bits of *key* are set in the portable layout. Raises ValueError for a buffer that is too small."""
 
 def bloom_probe_any(bits: bytes, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> bool:
-    """Tell whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError."""
+    """Return whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError."""
 
 @final
 class GatheredKeys:
-    """The keys that a filter to ship is made of, of the subscriptions that were held when they were gathered.
+    """The keys of a filter to ship, from the subscriptions that existed when they were gathered.
 
     Attributes:
         unkeyed: how many of these have no key.
-        transitions: whether any of them wants to be told of what no longer matches.
-        unknown_passes: whether they say nothing of an event with unknown values.
-        places: root, mode, names and kind of each place where an event is asked for them.
+        transitions: whether any of them wants to know when a document no longer matches.
+        unknown_passes: whether an event with unknown values has to pass.
+        places: root, mode, names and kind of each place at which an event is checked for keys.
     """
 
     unkeyed: int
@@ -140,10 +140,10 @@ class ShippedFilter:
         tenant: str | None,
         collection: str | None,
     ) -> tuple[bytes, list[int]]:
-        """Tell which rows may match.
+        """Return which rows may match.
 
         Args:
-            offsets: of the rows and of the end of the last, of 8 bytes where *wide*, else of 4.
+            offsets: the offsets of the rows and of the end of the last, of 8 bytes if *wide*, else of 4.
             data: the bytes from the first row's on.
             valid: Arrow's bits of the rows that are not null, the first of them at bit *first*.
 
@@ -246,16 +246,17 @@ class _Counters(TypedDict):
 class Core:
     """The subscriptions of one engine and the index over them.
 
-    Thread-safe: readers take no lock, writers take turns. A panic inside becomes an `InternalError`, and the core goes on.
+    Thread-safe: readers are lock-free, writers queue. A panic inside becomes an `InternalError`, and the core stays
+    usable.
 
     Args:
         layout: the JSON text of `EventLayout.to_dict()`.
-        lazy: check only what is walked of an event.
+        lazy: check only the parts of an event that are walked.
         cache_size: how many compiled CEL programs to keep for reuse.
         soft_delete: the names down to the field of `data` that flags a document as deleted.
         bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
-        portable: CEL is the host's to evaluate where a subscription does not say.
-        seed: of all hashes, as a snapshot says; None for a random one.
+        portable: the host evaluates the CEL of subscriptions that do not choose an evaluator.
+        seed: the seed of all hashes, from a snapshot; None for a random one.
 
     Raises:
         ValueError: a layout that cannot be.
@@ -288,7 +289,7 @@ class Core:
         seed: int | None = None,
     ) -> Self: ...
     def open(self, path: str, checksum: bytes, collections: set[tuple[str, str]] | None) -> None:
-        """Hold what a snapshot holds, or its sections of these names; nothing may have been held before.
+        """Load the content of a snapshot, or only the sections with these names, into an empty core.
 
         Args:
             checksum: that of header and directory, as the caller has read them.
@@ -299,7 +300,7 @@ class Core:
         """
 
     def image(self, lines: bytes, seed: int) -> bytes | None:
-        """Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay."""
+        """Compile the lines of a section for a snapshot whose images have *seed*; None if that is not worth it."""
 
     def match(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> Matches:
         """Match one event. Raises EventError."""
@@ -311,7 +312,7 @@ class Core:
         """Return only how many match. Raises EventError."""
 
     def matches_any(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> bool:
-        """Tell whether any matches. Raises EventError."""
+        """Return whether any subscription matches. Raises EventError."""
 
     def match_batch(
         self, events: list[EventSource], tenant: str | None = None, collection: str | None = None, threads: int = 1
@@ -331,12 +332,12 @@ class Core:
         text_limit: int,
         max_matches: int | None = None,
     ) -> Columns:
-        """Match the rows of Arrow arrays, with the GIL released, reading the buffers where they lie.
+        """Match the rows of Arrow arrays, with the GIL released, reading the buffers in place.
 
         Args:
             threads: how many are used, this one included; with *max_matches* it is this one.
             text_limit: a column of more bytes has offsets of 64 bits.
-            max_matches: the first event with which there are so many is the last that is matched.
+            max_matches: the event that reaches this number of matches is the last one.
 
         Returns:
             The batches of `ArrowMatches`.
@@ -354,7 +355,7 @@ class Core:
         """Begin to take subscriptions in."""
 
     def commit(self, draft: Draft, mode: Mode, skip: bool) -> _Changes:
-        """Write what a draft holds, which empties it; with errors and not *skip* nothing is changed, and only they are told."""
+        """Write and empty a draft. With errors and not *skip*, change only the draft and return the errors."""
 
     def discard(self, ids: list[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> list[str]:
         """Remove what meets every criterion given, and return the ids in order of adding."""
@@ -368,14 +369,14 @@ class Core:
         """Return ids and subscriptions of what meets every criterion given, in order of adding."""
 
     def plan_in_words(self, subscription_id: str, narrowing: str | None = None) -> _Plan | None:
-        """Tell how a subscription is found and decided, or None for an unknown id.
+        """Return how a subscription is found and decided, or None for an unknown id.
 
         Args:
             narrowing: the part of an expression that cel-python evaluates by which the index may narrow it.
         """
 
     def lint_in_words(self, subscription_id: str, narrowing: str | None = None, constant: str | None = None) -> _Examined | None:
-        """Tell what is suspicious about a subscription, or None for an unknown id.
+        """Return the findings about a subscription, or None for an unknown id.
 
         Args:
             narrowing: see `plan_in_words`.
@@ -386,37 +387,37 @@ class Core:
         """Return the state of each filter there is."""
 
     def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
-        """Build a filter anew beside the present one and put it in its place; nothing where there is none."""
+        """Build a new filter next to the present one and replace it; without a filter, do not change anything."""
 
     def measure_filter(self, tenant: str, collection: str) -> None:
         """Compare the samples of a filter with the live keys."""
 
     def gathered(self, partitions: list[tuple[str, str]]) -> GatheredKeys:
-        """Gather the keys of these partitions, each a tenant and a collection; of what is not there, none."""
+        """Gather the keys of these partitions, each a tenant and a collection; a missing partition has none."""
 
     def keys_of(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
         """Return the live keys of a partition, and how many of its subscriptions have none."""
 
     def counters(self) -> _Counters:
-        """Return what was counted since the core was made, and what it holds now."""
+        """Return the counts since the core was made, and its present sizes."""
 
     def dump(self, max_subscriptions: int) -> str:
-        """Print partitions, segments, buckets and matchers of at most so many subscriptions."""
+        """Print partitions, segments, buckets and matchers of at most *max_subscriptions* subscriptions."""
 
     def partitions(self) -> list[PartitionSize]:
-        """Return what each partition holds."""
+        """Return the sizes of each partition."""
 
     def partition_counts(self) -> list[PartitionCounts]:
-        """Return what was counted of each partition, of a sample of the events."""
+        """Return the counts of each partition, from a sample of the events."""
 
     def set_bloom(self, bloom: tuple[float, int] | None) -> None:
-        """Let phase 1 work so from now on, or leave it out; what is there stays as it was sized."""
+        """Set the options of phase 1 for new filters, or switch it off; existing filters keep their size."""
 
     def reject(self, code: str) -> None:
-        """Count an event that was rejected before the core saw it; for a word that is no `EventCode`, as `internal`."""
+        """Count an event that was rejected before the core read it; for a word other than an `EventCode`, as `internal`."""
 
     def set_cel(self, budget: int, cache_size: int) -> None:
-        """Let CEL programs cost so much, and keep so many compiled, from now on."""
+        """Set the budget of a CEL program, and how many compiled programs to keep."""
 
     def cel_errors(self) -> list[tuple[str, int]]:
         """Return how many errors of CEL there were, by reason."""
@@ -425,14 +426,14 @@ class Core:
         """Return the subscriptions with the most errors of CEL, the worst first."""
 
     def programs(self) -> ProgramCounts:
-        """Return what the cache of CEL programs counted, and how many it holds."""
+        """Return the counts of the cache of CEL programs, and its size."""
 
     def __len__(self) -> int: ...
     def __contains__(self, subscription_id: object, /) -> bool: ...
 
 @final
 class CoreHooks:
-    """What tests and benchmarks do to a core that nobody else does."""
+    """Hooks into a core for tests and benchmarks only."""
 
     def __new__(cls, core: Core) -> Self: ...
     def record(self, on: bool) -> None:
@@ -442,12 +443,12 @@ class CoreHooks:
         """Merge the segments of each partition into one, in this thread; else that happens by itself."""
 
     def naive_ids(self, texts: list[bytes], event: bytes, tenant: str, collection: str | None) -> list[str]:
-        """Ask the naive oracle, by which the fuzzers judge, for the ids that match, sorted.
+        """Return the sorted ids that match by the naive oracle, which judges for the fuzzers.
 
         Args:
             texts: subscriptions without `cel` and `transitions`, as JSON.
             tenant: whose the event is.
-            collection: where it belongs.
+            collection: the event's.
         """
 
     def before_publish(self, call: Callable[[], object] | None) -> None:
@@ -458,13 +459,13 @@ class CoreHooks:
 
 @final
 class Draft:
-    """Subscriptions on their way into a core, numbered from 0. For one thread."""
+    """Subscriptions to add to a core, numbered from 0. For one thread."""
 
     def __len__(self) -> int: ...
     def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> list[int]:
         """Parse JSON texts and compile their CEL, with the GIL released.
 
-        A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
+        A source that has more than JSON is a text to parse, a unique name to keep instead, and the object.
 
         Returns:
             The positions of those whose CEL is the host's: it refuses them, or calls `external`.
@@ -487,14 +488,14 @@ class Draft:
         """Return a source that was read."""
 
     def held_otherwise(self) -> list[tuple[int, Held, bytes]]:
-        """Return for each id that is held with another text its position, what is held, and what that is known by."""
+        """Return, for each id that is stored with another text, its position, the subscription and its stored name."""
 
     def keep(self, position: int, name: bytes) -> None:
-        """Say that what is known by *name* says the same: where it is still held, `apply` changes nothing."""
+        """Mark a source as equal to the subscription stored as *name*: while that exists, `apply` keeps it."""
 
 @final
 class Batch:
-    """What several events came to, packed: a sequence of `Matches`, made when they are asked for, and of errors of bad events."""
+    """The results of several events: `Matches`, made when they are read, and the errors of bad events."""
 
     @property
     def rejected(self) -> int:
@@ -504,7 +505,7 @@ class Batch:
         """The positions of events that something matches, and of errors, in order."""
 
     def lines(self, numbers: Sequence[int]) -> ResultIterator:
-        """Make each of them the result of a line, with its number, as it is asked for."""
+        """Make the result of each line, with its number, when the iterator reaches it."""
 
     def jsonl(self) -> bytes:
         """Return a line of JSON for each match, by event."""
@@ -535,7 +536,7 @@ class Hits:
         """Make the `Match` at a position."""
 
     def matches(self, event: EventSource) -> MatchIterator:
-        """Make the `Match` at each position as it is asked for."""
+        """Make the `Match` at each position when the iterator reaches it."""
 
     def take(self, positions: Sequence[int]) -> Hits:
         """Return some of the hits, in the order given."""
@@ -548,21 +549,21 @@ class Hits:
         """What writes messages of these hits; see `streamer.core.protocol.Encoder`."""
 
     def attributes(self, event: bytes, key: str | None) -> bytes | None:
-        """Return what messages say of the event, or None where that is left to Python."""
+        """Return the event's part of messages, or None if Python has to write it."""
 
     def messages(self, place: bytes, source: str, attributes: bytes, tail: bytes) -> list[bytes]:
         """Return a message for each match, in their order."""
 
 @final
 class MatchIterator:
-    """Makes the matches of hits, one after the other, as they are asked for."""
+    """Makes the matches of hits one after the other, when the iterator reaches them."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> Match: ...
 
 @final
 class ResultIterator:
-    """Makes what the events of a batch came to, one after the other, as they are asked for."""
+    """Makes the results of a batch one after the other, when the iterator reaches them."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
@@ -598,18 +599,18 @@ class Matcher:
         event_bytes: int,
     ) -> Self: ...
     def add(self, items: list[tuple[Any, str]], *, topics: bool = False) -> list[int]:
-        """Add names, each with the text of a pattern, or with *topics* of a topic pattern; nothing is added if one is bad.
+        """Add names, each with the text of a pattern, or with *topics* of a topic pattern. One bad item refuses all.
 
         Returns:
-            A number for each, by which it is removed. No two have the same, and later ones are larger.
+            A number for each, by which it is removed. Numbers are unique, and later ones are larger.
 
         Raises:
             PatternError: with the path in the pattern.
-            SubscriptionError: a text that is no topic pattern.
+            SubscriptionError: a text that is not a topic pattern.
         """
 
     def remove(self, numbers: list[int]) -> int:
-        """Remove what was added under these numbers, and return how many there were."""
+        """Remove the items with these numbers, and return how many there were."""
 
     def match_event(self, event: Any) -> list[Any]:
         """Return the names of the patterns that match a JSON event, each once, in order of adding. Raises EventError."""
@@ -618,14 +619,14 @@ class Matcher:
         """Return the names of the patterns that match an event given as leaves, each of path, value and array positions.
 
         Raises:
-            EventError: a value that is no scalar, or leaves of two places where one event has one, if a pattern asks for them.
+            EventError: a value that is not a scalar, or leaves of two places for one value, if a pattern uses them.
         """
 
     def match_topic(self, key: str) -> list[Any]:
         """Return the names of the topic patterns that match a routing key, each once, in order of adding.
 
         Raises:
-            UnicodeEncodeError: the key holds half a surrogate pair.
+            UnicodeEncodeError: the key contains half a surrogate pair.
         """
 
     def looked_at(self) -> int:
@@ -634,16 +635,16 @@ class Matcher:
     def __len__(self) -> int: ...
 
 def before_fork() -> None:
-    """Wait, before a fork, until no other thread holds a lock of a core, and let none of them take one."""
+    """Wait, before a fork, until the locks of a core are free, and keep other threads from locking them."""
 
 def after_fork() -> None:
-    """Let them go on, in the parent."""
+    """Let the other threads continue, in the parent."""
 
 def after_fork_in_child() -> None:
-    """Begin anew, in the child."""
+    """Reset the state, in the child."""
 
 def cel_check(source: str, max_bytes: int, max_depth: int) -> tuple[int, int, str] | None:
-    """Check a CEL expression; return line, column and what is wrong, or None. For tests: an engine checks by itself."""
+    """Check a CEL expression; return line, column and fault, or None. For tests: an engine checks by itself."""
 
 def canonical(text: bytes) -> tuple[str | None, str | None, bytes] | None:
     """Return tenant, collection and text of an accepted subscription, as a snapshot has it; None for one that Python writes."""
@@ -651,5 +652,6 @@ def canonical(text: bytes) -> tuple[str | None, str | None, bytes] | None:
 def plain_json(value: Any, max_bytes: int) -> bytes | None:
     """Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None themselves.
 
-    None for one of any other type, one that JSON cannot say or that is nested deep, and one of more than *max_bytes*.
+    None for a value of another type, one that JSON does not have or that is nested deep, and one of more than
+    *max_bytes*.
     """

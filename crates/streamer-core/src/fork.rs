@@ -8,8 +8,8 @@
 //! Invariant: while the process forks no other thread is inside, so in the child every lock is free and every cell is
 //! whole. Every lock and every cell of this crate that may be made while others match is reached inside.
 //!
-//! Only threads that have [released](detached) what the host must hold to fork (Python's GIL) count: all others cannot be
-//! at work while one of them forks, and must not wait for it.
+//! Only threads that have [released](detached) the host's lock (Python's GIL) count: a thread needs it to fork, so all
+//! others cannot be at work meanwhile, and must not wait for the fork.
 //!
 //! Cost: two additions to one counter. Rejected: to lock every lock before a fork (in which order?); a gate with a lock
 //! of its own, which may be locked in the child; locks that the child replaces (the data under them may be half

@@ -80,7 +80,7 @@ impl Deref for Bytes {
 pub struct Array<T: 'static> {
     start: *const T,
     len: usize,
-    /// None for an array that owns a boxed slice.
+    /// The mapped bytes; empty for an array that owns a boxed slice.
     file: Option<Bytes>,
 }
 

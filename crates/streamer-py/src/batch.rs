@@ -1,18 +1,18 @@
 //! Several events at once, with the GIL released, in as many threads as are given.
 //!
 //! ```text
-//!   events ─ read (GIL held) ─────────► a round ─ by tenant and collection, where they differ ─► blocks ─► threads ─► Batch
-//!   Batch: slots │ 4 7 │ 7 │ │ 4 9 9 │   and of each event where its own are, or its error        batch[2] ─► Matches
+//!   events ─ read (with the GIL) ─────► a round ─ by tenant and collection, if they differ ─► blocks ─► threads ─► Batch
+//!   Batch: slots │ 4 7 │ 7 │ │ 4 9 9 │   and for each event the span of its slots, or its error   batch[2] ─► Matches
 //! ```
 //!
-//! Events of one tenant and collection are matched one after the other, so that what they share is looked up once and its index
-//! stays in the cache: that is what a mixed batch gains. Nothing of Python is made for an event but the `Matches` that somebody
-//! asks for, and the errors.
+//! Events of one tenant and collection are matched one after the other, so that their shared parts are looked up once
+//! and their index stays in the cache: this is the gain of a mixed batch. The only Python objects are the errors, and
+//! the `Matches` of events that a caller reads.
 //!
-//! Cost: the names of a few events of a round, to see whether they differ; where they do a sort, and the names of all, which are
-//! not looked for again when an event is matched. Rejected: order within each block (of a thousand collections a block of 256
-//! events seldom has two of one); hits for each event at once (an allocation and an object each, which the collector of garbage
-//! then walks through).
+//! Cost: the names of a few events of a round, to see whether they differ. If they do, a sort, and the names of all,
+//! which the matching of each event reuses. Rejected: order within each block (of a thousand collections a block of 256
+//! events seldom has two of one); hits for each event at once (an allocation and an object each, which the garbage
+//! collector then walks through).
 
 use crate::errors::{self, guard};
 use crate::gil;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use streamer_core::engine::{CelError, Change, Event, Group, Located, Matched, Outcome, PREFETCHED, Pin, Scratch, Version};
 use streamer_core::error::{EventError, Ignored};
 
-/// So many events, or bytes, are read before any of them is matched, for each thread.
+/// The most events, and bytes, that are read for each thread before the first of them is matched.
 const ROUND: usize = 8192;
 const ROUND_BYTES: usize = 16 << 20;
 /// Events of a block, at least and at most: a thread costs some 20 µs to start, and is not worth it for fewer.
@@ -38,17 +38,17 @@ const FEWEST: usize = 16;
 const MOST: usize = 256;
 /// Bytes of a block, at most.
 const MOST_BYTES: usize = 1 << 20;
-/// So many events tell whether those of a round are mixed.
+/// The number of events that are checked to see whether a round is mixed.
 const LOOKS: usize = 8;
-/// Where fewer are mixed, one thread looks where they belong.
+/// With fewer mixed events, one thread locates all of them.
 const WORTH_THREADS: usize = 2048;
 
-/// Where what an event matched is.
+/// The place of an event's matches.
 #[derive(Clone, Copy)]
 struct Span {
     start: usize,
     length: usize,
-    /// Where its outcomes are, of the last of its slots.
+    /// The start of its outcomes, which belong to the last of its slots.
     outcomes: usize,
     told: usize,
     change: Change,
@@ -91,7 +91,7 @@ enum Place {
     Bad(Py<PyAny>),
 }
 
-/// What several events came to, packed: a sequence of `Matches`, made when they are asked for, and of errors of bad events.
+/// The results of several events: `Matches`, made when they are read, and the errors of bad events.
 #[pyclass(frozen, sequence, module = "streamer._native")]
 pub struct Batch {
     shared: Arc<Shared>,
@@ -99,7 +99,7 @@ pub struct Batch {
     events: Py<PyList>,
     /// Keeps the slots from being given to others.
     pin: Pin,
-    /// Only where there are `texts`: it keeps all that is held at one moment.
+    /// Only if there are `texts`: it keeps the state of one moment.
     version: Option<Arc<Version>>,
     tenant: Option<Box<str>>,
     collection: Option<Box<str>>,
@@ -134,7 +134,7 @@ impl Batch {
         ResultIterator { batch: slf.unbind(), numbers: None, position: 0 }
     }
 
-    /// Make each of them the result of a line, with its number, as it is asked for.
+    /// Make the result of each line, with its number, when the iterator reaches it.
     fn lines(slf: Bound<'_, Self>, numbers: Vec<u64>) -> ResultIterator {
         ResultIterator { batch: slf.unbind(), numbers: Some(numbers), position: 0 }
     }
@@ -165,7 +165,7 @@ impl Batch {
     }
 }
 
-/// Makes what the events of a batch came to, one after the other, as they are asked for.
+/// Makes the results of a batch one after the other, when the iterator reaches them.
 #[pyclass(module = "streamer._native")]
 pub struct ResultIterator {
     batch: Py<Batch>,
@@ -268,10 +268,10 @@ impl Batch {
     }
 }
 
-/// In which order the events of a round are matched: by where they belong, where that differs.
+/// The order in which the events of a round are matched: by partition, if they differ in it.
 #[derive(Default)]
 struct Order<'e> {
-    /// Of each event, or none of any.
+    /// The partition of each event, or empty.
     located: Vec<Option<Located<'e>>>,
     /// By key, and for each the event.
     sorted: Vec<(u64, u32)>,
@@ -296,13 +296,13 @@ impl<'e> Order<'e> {
         !self.sorted.is_empty()
     }
 
-    /// Where an event belongs, if that was looked for.
+    /// The partition of an event, if it was looked up.
     fn located(&self, event: usize) -> Option<Located<'e>> {
         *self.located.get(event)?
     }
 }
 
-/// Cut texts, in their order, into blocks, so many that *threads* have something to do.
+/// Split texts, in their order, into enough blocks for all *threads*.
 fn blocks(texts: &[Option<&[u8]>], order: &Order<'_>, threads: usize) -> Vec<Range<usize>> {
     let most = texts.len().div_ceil(threads * 4).clamp(FEWEST, MOST);
     let mut blocks = Vec::with_capacity(texts.len().div_ceil(most));
@@ -348,7 +348,7 @@ impl Shared {
             let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.scratch()).collect();
             let mut index = 0;
             while index < events.len() {
-                // Read with the GIL held, match with it released.
+                // Read with the GIL, match without it.
                 let mut texts: Vec<PyResult<Text<'py>>> = Vec::with_capacity((ROUND * threads).min(events.len() - index));
                 let mut bytes = 0;
                 while index < events.len() && texts.len() < ROUND * threads && bytes < ROUND_BYTES * threads {
@@ -375,7 +375,7 @@ impl Shared {
         })
     }
 
-    /// Whether events belong to different tenants or collections, as a few of them tell.
+    /// Whether events belong to different tenants or collections, judged from a few of them.
     pub fn is_mixed<'e>(
         &'e self,
         events: impl ExactSizeIterator<Item = Option<&'e [u8]>> + DoubleEndedIterator + Clone,

@@ -1,8 +1,8 @@
 //! The portable Bloom layout: filled in any writable buffer of Python, probed in bytes.
 //!
-//! Filling copies the bits out and back, and probing takes bytes, which nobody can change: a reference into a buffer that
-//! other code may write is not sound, and both are as quick. Rows of events are copied for the same reason, with the
-//! GIL held; they are asked with it released.
+//! Filling copies the bits out and back, and probing uses bytes, which are immutable: a reference into a buffer that
+//! other code may write is not sound, and both are as quick. Rows of events are copied for the same reason, under the
+//! GIL; they are matched with the filter without it.
 
 use crate::errors::guard;
 use crate::gil;
@@ -64,13 +64,13 @@ fn has(slices: Slices, bits: &[u8], key: &[u8]) -> bool {
     slices.bits_of(key).all(|(byte, bit)| bits[byte] & bit != 0)
 }
 
-/// Tell whether all bits of *key* are set in the portable layout. Raises ValueError for a buffer that is too small.
+/// Return whether all bits of *key* are set in the portable layout. Raises ValueError for a buffer that is too small.
 #[pyfunction]
 pub fn bloom_probe(py: Python<'_>, bits: &[u8], num_slices: usize, bits_per_slice: usize, key: &[u8]) -> PyResult<bool> {
     guard(py, || Ok(has(slices(bits.len(), num_slices, bits_per_slice)?, bits, key)))
 }
 
-/// Tell whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError.
+/// Return whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError.
 #[pyfunction]
 pub fn bloom_probe_any(
     py: Python<'_>,
@@ -90,13 +90,13 @@ pub fn bloom_probe_any(
     })
 }
 
-/// The keys that a filter to ship is made of, of the subscriptions that were held when they were gathered.
+/// The keys of a filter to ship, from the subscriptions that existed when they were gathered.
 ///
 /// Attributes:
 ///     unkeyed: how many of these have no key.
-///     transitions: whether any of them wants to be told of what no longer matches.
-///     unknown_passes: whether they say nothing of an event with unknown values.
-///     places: root, mode, names and kind of each place where an event is asked for them.
+///     transitions: whether any of them wants to know when a document no longer matches.
+///     unknown_passes: whether an event with unknown values has to pass.
+///     places: root, mode, names and kind of each place at which an event is checked for keys.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct GatheredKeys {
     gathered: Gathered,
@@ -223,10 +223,10 @@ impl ShippedFilter {
         })
     }
 
-    /// Tell which rows may match.
+    /// Return which rows may match.
     ///
     /// Args:
-    ///     offsets: of the rows and of the end of the last, of 8 bytes where *wide*, else of 4.
+    ///     offsets: the offsets of the rows and of the end of the last, of 8 bytes if *wide*, else of 4.
     ///     data: the bytes from the first row's on.
     ///     valid: Arrow's bits of the rows that are not null, the first of them at bit *first*.
     ///

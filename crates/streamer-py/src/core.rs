@@ -40,16 +40,17 @@ use streamer_core::subscriptions::{and_cel, normal_form};
 
 /// The subscriptions of one engine and the index over them.
 ///
-/// Thread-safe: readers take no lock, writers take turns. A panic inside becomes an `InternalError`, and the core goes on.
+/// Thread-safe: readers are lock-free, writers queue. A panic inside becomes an `InternalError`, and the core stays
+/// usable.
 ///
 /// Args:
 ///     layout: the JSON text of `EventLayout.to_dict()`.
-///     lazy: check only what is walked of an event.
+///     lazy: check only the parts of an event that are walked.
 ///     cache_size: how many compiled CEL programs to keep for reuse.
 ///     soft_delete: the names down to the field of `data` that flags a document as deleted.
 ///     bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
-///     portable: CEL is the host's to evaluate where a subscription does not say.
-///     seed: of all hashes, as a snapshot says; None for a random one.
+///     portable: the host evaluates the CEL of subscriptions that do not choose an evaluator.
+///     seed: the seed of all hashes, from a snapshot; None for a random one.
 ///
 /// Raises:
 ///     ValueError: a layout that cannot be.
@@ -62,7 +63,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Forget the programs that no subscription has, after a change of so many.
+    /// Drop the compiled programs that are unused after a change of this many subscriptions.
     fn forget_programs(&self, subscriptions: usize) {
         if memory::is_large(subscriptions) {
             self.reading.programs.forget_unused();
@@ -146,7 +147,7 @@ impl Core {
         })
     }
 
-    /// Hold what a snapshot holds, or its sections of these names; nothing may have been held before.
+    /// Load the content of a snapshot, or only the sections with these names, into an empty core.
     ///
     /// Args:
     ///     checksum: that of header and directory, as the caller has read them.
@@ -175,7 +176,7 @@ impl Core {
         })
     }
 
-    /// Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay.
+    /// Compile the lines of a section for a snapshot whose images have *seed*; None if that is not worth it.
     #[pyo3(signature = (lines, seed))]
     fn image<'py>(&self, py: Python<'py>, lines: &[u8], seed: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
         guard(py, || {
@@ -204,7 +205,7 @@ impl Core {
         })
     }
 
-    /// Tell how a subscription is found and decided, or None for an unknown id.
+    /// Return how a subscription is found and decided, or None for an unknown id.
     ///
     /// Args:
     ///     narrowing: the part of an expression that cel-python evaluates by which the index may narrow it.
@@ -218,7 +219,7 @@ impl Core {
         guard(py, || {
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
             let Some((_, record)) = found else { return Ok(None) };
-            // What was accepted is read again.
+            // An accepted subscription parses again.
             let Ok(mut addition) = self.reading.read(&record.conditions(), &record.text(), None) else { return Ok(None) };
             if let Some(program) = narrowing.and_then(|source| compile(source, &self.reading.limits).ok()) {
                 and_cel(&mut addition.form, &program, &self.reading.limits);
@@ -246,7 +247,7 @@ impl Core {
         })
     }
 
-    /// Tell what is suspicious about a subscription, or None for an unknown id.
+    /// Return the findings about a subscription, or None for an unknown id.
     ///
     /// Args:
     ///     narrowing: see `plan_in_words`.
@@ -263,7 +264,7 @@ impl Core {
             let (reading, limits) = (&self.reading, &self.reading.limits);
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
             let Some((_, record)) = found else { return Ok(None) };
-            // What was accepted is read again.
+            // An accepted subscription parses again.
             let Ok(subscription) = reading.parse(&record.conditions()) else { return Ok(None) };
             let Ok(program) = reading.program(&subscription) else { return Ok(None) };
             let form = normal_form(&subscription, limits);
@@ -341,7 +342,7 @@ impl Core {
         Draft::new(self.shared.clone(), self.reading.clone())
     }
 
-    /// Write what a draft holds, which empties it; with errors and not *skip* nothing is changed, and only they are told.
+    /// Write and empty a draft. With errors and not *skip*, change only the draft and return the errors.
     fn commit<'py>(&self, py: Python<'py>, draft: &Bound<'py, Draft>, mode: &str, skip: bool) -> PyResult<Bound<'py, PyDict>> {
         guard(py, || {
             let mode = match mode {
@@ -424,7 +425,7 @@ impl Core {
         })
     }
 
-    /// Tell whether any matches. Raises EventError.
+    /// Return whether any subscription matches. Raises EventError.
     #[pyo3(signature = (event, tenant=None, collection=None))]
     fn matches_any(
         &self,
@@ -485,12 +486,12 @@ impl Core {
         self.shared.batch(py, events, tenant, collection, threads)
     }
 
-    /// Match the rows of Arrow arrays, with the GIL released, reading the buffers where they lie.
+    /// Match the rows of Arrow arrays, with the GIL released, reading the buffers in place.
     ///
     /// Args:
     ///     threads: how many are used, this one included; with *max_matches* it is this one.
     ///     text_limit: a column of more bytes has offsets of 64 bits.
-    ///     max_matches: the first event with which there are so many is the last that is matched.
+    ///     max_matches: the event that reaches this number of matches is the last one.
     ///
     /// Returns:
     ///     The batches of `ArrowMatches`.
@@ -534,7 +535,7 @@ impl Core {
         })
     }
 
-    /// Build a filter anew beside the present one and put it in its place; nothing where there is none.
+    /// Build a new filter next to the present one and replace it; without a filter, do not change anything.
     fn rebuild_filter(&self, py: Python<'_>, tenant: &str, collection: &str, capacity: usize, key_fp_rate: f64) -> PyResult<()> {
         let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
@@ -552,7 +553,7 @@ impl Core {
         })
     }
 
-    /// Gather the keys of these partitions, each a tenant and a collection; of what is not there, none.
+    /// Gather the keys of these partitions, each a tenant and a collection; a missing partition has none.
     fn gathered(&self, py: Python<'_>, partitions: Vec<(String, String)>) -> PyResult<GatheredKeys> {
         let name =
             |(tenant, collection): (String, String)| PartitionName { tenant: tenant.into(), collection: collection.into() };
@@ -569,7 +570,7 @@ impl Core {
         })
     }
 
-    /// Return what was counted since the core was made, and what it holds now.
+    /// Return the counts since the core was made, and its present sizes.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         guard(py, || {
             let engine = &self.shared.engine;
@@ -603,17 +604,17 @@ impl Core {
         })
     }
 
-    /// Print partitions, segments, buckets and matchers of at most so many subscriptions.
+    /// Print partitions, segments, buckets and matchers of at most *max_subscriptions* subscriptions.
     fn dump(&self, py: Python<'_>, max_subscriptions: usize) -> PyResult<String> {
         guard(py, || Ok(gil::released(py, || self.shared.engine.dump(max_subscriptions))))
     }
 
-    /// Return what each partition holds.
+    /// Return the sizes of each partition.
     fn partitions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guard(py, || self.shared.engine.partitions().iter().map(|held| named::partition_size(py, held)).collect())
     }
 
-    /// Return what was counted of each partition, of a sample of the events.
+    /// Return the counts of each partition, from a sample of the events.
     fn partition_counts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guard(py, || {
             let shares = self.shared.engine.shares();
@@ -621,7 +622,7 @@ impl Core {
         })
     }
 
-    /// Let phase 1 work so from now on, or leave it out; what is there stays as it was sized.
+    /// Set the options of phase 1 for new filters, or switch it off; existing filters keep their size.
     fn set_bloom(&self, py: Python<'_>, bloom: Option<(f64, usize)>) -> PyResult<()> {
         let phase1 = bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity });
         guard(py, || {
@@ -630,12 +631,12 @@ impl Core {
         })
     }
 
-    /// Count an event that was rejected before the core saw it; for a word that is no `EventCode`, as `internal`.
+    /// Count an event that was rejected before the core read it; for a word other than an `EventCode`, as `internal`.
     fn reject(&self, code: &str) {
         self.shared.engine.telemetry().reject(EventCode::from_word(code));
     }
 
-    /// Let CEL programs cost so much, and keep so many compiled, from now on.
+    /// Set the budget of a CEL program, and how many compiled programs to keep.
     fn set_cel(&self, budget: u64, cache_size: usize) {
         self.shared.engine.set_cel_budget(budget);
         self.reading.programs.resize(cache_size);
@@ -651,7 +652,7 @@ impl Core {
         self.shared.engine.failing(most).iter().map(|each| named::failing(py, each)).collect()
     }
 
-    /// Return what the cache of CEL programs counted, and how many it holds.
+    /// Return the counts of the cache of CEL programs, and its size.
     fn programs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         named::program_counts(py, &self.reading.programs)
     }

@@ -1,4 +1,4 @@
-//! Subscriptions on their way in: parsed here, then written at once.
+//! Drafts of subscriptions: parsed here, then written at once.
 
 use crate::errors::guard;
 use crate::gil;
@@ -25,7 +25,7 @@ pub struct Reading {
     pub limits: Limits,
     pub layout: Arc<EventLayout>,
     pub programs: Cache,
-    /// Whether CEL is the host's to evaluate where a subscription does not say.
+    /// Whether the host evaluates the CEL of subscriptions that do not choose an evaluator.
     pub external_cel: bool,
 }
 
@@ -64,18 +64,18 @@ impl Reading {
         if subscription.transitions {
             bits |= core_flags::TRANSITIONS;
         }
-        // Asked before CEL joins the form: an expression that is never true leaves no condition in it.
+        // Check this before CEL joins the form: an expression that is never true does not leave a condition in it.
         let in_cel = program.as_ref().is_some_and(|program| program.program().mentions_before());
         if in_cel || mentions_before(&form, self.layout.before.pointers()) {
             bits |= core_flags::BEFORE;
         }
         let has_cel = subscription.cel.is_some();
-        // A program takes ten times its text. Where the form says all of it, nobody needs it from here on.
+        // A program has ten times the size of its text. Drop it if the form contains all of it.
         let program = program.filter(|program| !and_cel(&mut form, program.program(), &self.limits));
         if program.is_some() {
             bits |= core_flags::CEL;
         }
-        // What the host says of it is put in by `external`.
+        // `external` adds the host's findings about it.
         if external_cel {
             bits |= core_flags::CEL;
         }
@@ -102,7 +102,7 @@ impl Reading {
     }
 }
 
-/// Whether any condition looks at the document before: a filter, or a pattern where the layout has `before`.
+/// Whether any condition uses the document before: a filter, or a pattern at the layout's place of `before`.
 fn mentions_before(form: &NormalForm, pointers: &[Pointer]) -> bool {
     let looks = |path: &Path| match path.root {
         Root::Before => true,
@@ -116,13 +116,13 @@ fn mentions_before(form: &NormalForm, pointers: &[Pointer]) -> bool {
         || form.verify.as_ref().is_some_and(|verify| verify.paths.iter().any(|(path, _)| looks(path)))
 }
 
-/// A text to parse; a name to store in its place and the object, if JSON does not say all of it.
+/// A text to parse. If the object has more than JSON can express, also the name to store instead, and the object.
 type Given<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>);
 
-/// A position, what is held under the same id, and what that is known by.
+/// A position, the stored subscription with the same id, and its stored name.
 type Held<'py> = (usize, Bound<'py, PyAny>, Bound<'py, PyBytes>);
 
-/// Subscriptions on their way into a core, numbered from 0. For one thread.
+/// Subscriptions to add to a core, numbered from 0. For one thread.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Draft {
     shared: Arc<Shared>,
@@ -153,7 +153,7 @@ impl Draft {
 
     /// Parse JSON texts and compile their CEL, with the GIL released.
     ///
-    /// A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
+    /// A source that has more than JSON is a text to parse, a unique name to keep instead, and the object.
     ///
     /// Returns:
     ///     The positions of those whose CEL is the host's: it refuses them, or calls `external`.
@@ -175,7 +175,7 @@ impl Draft {
                 .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.take()))
                 .collect();
             let reading = &*self.reading;
-            // Out of its lock: who waits for that may have the GIL.
+            // Parse without the lock: a thread that waits for it may have the GIL.
             let mut draft = self.take();
             let end = draft.len();
             let draft = gil::released(py, || {
@@ -199,7 +199,7 @@ impl Draft {
     fn external(&self, py: Python<'_>, position: usize, mentions_before: bool, narrowing: Option<&str>) -> PyResult<()> {
         guard(py, || {
             let limits = &self.reading.limits;
-            // What cannot be compiled here, for its brackets too many, narrows nothing.
+            // An expression that cannot be compiled here, because of too many brackets, does not narrow the search.
             let narrowing = narrowing.and_then(|source| compile(source, limits).ok());
             self.locked(|draft| {
                 draft.explain(position, mentions_before, |form| {
@@ -220,7 +220,7 @@ impl Draft {
         self.locked(|draft| draft.refuse(position, error));
     }
 
-    /// Return for each id that is held with another text its position, what is held, and what that is known by.
+    /// Return, for each id that is stored with another text, its position, the subscription and its stored name.
     fn held_otherwise<'py>(&self, py: Python<'py>) -> PyResult<Vec<Held<'py>>> {
         guard(py, || {
             self.locked(|draft| {
@@ -248,7 +248,7 @@ impl Draft {
         self.locked(|draft| draft.get(position).map(|addition| host::source(py, &addition.text, addition.host.as_ref())))
     }
 
-    /// Say that what is known by *name* says the same: where it is still held, `apply` changes nothing.
+    /// Mark a source as equal to the subscription stored as *name*: while that exists, `apply` keeps it.
     fn keep(&self, position: usize, name: &[u8]) {
         self.locked(|draft| draft.say_same(position, name));
     }

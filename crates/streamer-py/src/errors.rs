@@ -1,4 +1,4 @@
-//! Every error, mapped to its class in `streamer.errors`: the one place that knows both.
+//! Maps every error to its class in `streamer.errors`. This is the only place that depends on both.
 
 use crate::gil;
 use crate::interrupts;
@@ -41,7 +41,7 @@ fn classes(py: Python<'_>) -> PyResult<&'static ErrorClasses> {
     })
 }
 
-/// An `EventError`; an event that was no text has no *offset*.
+/// An `EventError`; without *offset* if the event was not a text.
 pub fn event_error<'py>(py: Python<'py>, error: &EventError, is_text: bool) -> PyResult<Bound<'py, PyAny>> {
     let named = PyDict::new(py);
     named.set_item("offset", error.offset.filter(|_| is_text))?;
@@ -73,7 +73,7 @@ pub fn in_its_place<'py>(py: Python<'py>, result: PyResult<Bound<'py, PyAny>>, i
     Ok(result)
 }
 
-/// A `SubscriptionError` of the right class, with its *index* in the call, where that takes several.
+/// A `SubscriptionError` of the right class, with its *index* in the call, if the call has several.
 pub fn subscription_error<'py>(
     py: Python<'py>,
     error: &SubscriptionError,
@@ -111,7 +111,7 @@ pub fn snapshot_error(py: Python<'_>, fault: &SnapshotFault) -> PyErr {
 /// Run *act*; a panic in it becomes an `InternalError`, a fault of a file that is thrown a `SnapshotError`, an interrupt what a
 /// handler raised.
 pub fn guard<T>(py: Python<'_>, act: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    // Nothing that a panic may leave half done is used again: scratch is dropped, and a writer publishes last.
+    // A panic cannot leave half-written state in use: scratch is dropped, and a writer publishes last.
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(internal_error(py, &*panic)))
 }
 

@@ -1,7 +1,7 @@
 //! CEL programs that the host evaluates: those of the portable evaluator, on the candidates that the index leaves over.
 //!
 //! ```text
-//!   candidate ─► GIL taken ─► host.read(event), once for an event ─► host.verdict(compiled, event, old) ─► Verdict
+//!   candidate ─► acquire the GIL ─► host.read(event), once for an event ─► host.verdict(compiled, event, old) ─► Verdict
 //! ```
 //!
 //! What the host raises is an interrupt, never an error of CEL: see `interrupts.rs`.
@@ -15,7 +15,7 @@ use std::any::Any;
 use streamer_core::cel::Verdict;
 use streamer_core::engine::{Event, ExternalCel, Record, Side};
 
-/// Asks the host.
+/// Calls the host.
 pub struct HostCel {
     pub host: Py<PyAny>,
 }

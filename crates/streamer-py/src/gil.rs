@@ -1,4 +1,5 @@
-//! The GIL released, held again, and forked: the only place where that is done, so that `streamer_core::fork` knows.
+//! Releases and acquires the GIL, and forks: the only place that does so, so that `streamer_core::fork` can count
+//! threads.
 
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -11,7 +12,7 @@ pub fn released<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
     py.detach(|| fork::detached(act))
 }
 
-/// Run *act* with the GIL held.
+/// Run *act* with the GIL.
 #[allow(clippy::disallowed_methods, reason = "here only")]
 pub fn held<T>(act: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(|py| fork::attached(|| act(py)))
@@ -21,7 +22,7 @@ thread_local! {
     static LENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What this thread works on is lent to so many others, which it waits for, until this is dropped.
+/// While this lives, this thread's work is lent to other threads, for which it waits.
 pub struct Lent(usize);
 
 impl Lent {
@@ -46,7 +47,7 @@ pub fn look_for_signals() -> PyResult<()> {
     let process = std::process::id();
     let result = held(|py| py.check_signals());
     if LENT.get() > 0 && std::process::id() != process {
-        // The others are not in the child, so that nothing could end this call.
+        // The other threads do not exist in the child, so this call could never end.
         eprintln!(
             "streamer: a signal handler forked within a match in several threads, and returned in the child; end the child there"
         );
@@ -55,8 +56,8 @@ pub fn look_for_signals() -> PyResult<()> {
     result
 }
 
-/// What *cell* holds, or what *make* makes: outside of the cell, for Python may run there, and match, or fork. The first of
-/// several stays.
+/// The value of *cell*. An empty cell is filled by *make*, which runs outside of the cell: it may run Python, which may
+/// match, or fork. If several threads make a value, the first one stays.
 pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> PyResult<T>) -> PyResult<&T> {
     match cell.get() {
         Some(made) => Ok(made),
@@ -67,19 +68,19 @@ pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> PyResult<T>) -> PyResu
     }
 }
 
-/// Wait, before a fork, until no other thread holds a lock of a core, and let none of them take one.
+/// Wait, before a fork, until the locks of a core are free, and keep other threads from locking them.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
     released(py, fork::before);
 }
 
-/// Let them go on, in the parent.
+/// Let the other threads continue, in the parent.
 #[pyfunction]
 pub fn after_fork() {
     fork::after();
 }
 
-/// Begin anew, in the child.
+/// Reset the state, in the child.
 #[pyfunction]
 pub fn after_fork_in_child() {
     fork::after_in_child();

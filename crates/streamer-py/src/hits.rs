@@ -1,4 +1,4 @@
-//! What one event matched: slots, packed, and made into Python objects only where they are asked for.
+//! The matches of one event: slots, packed, and turned into Python objects only when a caller reads them.
 
 use crate::errors::guard;
 use crate::gil;
@@ -14,18 +14,19 @@ use streamer_core::engine::{Change, Event, HeldRecord, Identity, Outcome, Pin, R
 use streamer_core::error::Ignored;
 use streamer_core::flatten::Validation;
 
-/// An update that carries the document before it: what matched that, found when the first match asks for its transition.
+/// An update with the document before it, and the subscriptions that match that, found when the first transition is
+/// read.
 pub struct OldSide {
     pub version: Arc<Version>,
     pub text: Py<PyBytes>,
     pub tenant: Option<Box<str>>,
     pub collection: Option<Box<str>>,
-    /// Sorted slots; None where the old side cannot be read.
+    /// Sorted slots; None if the old side cannot be read.
     stays: OnceLock<Option<Vec<u32>>>,
 }
 
 impl OldSide {
-    /// The slots that match the old side of an update, sorted; None where it cannot be read.
+    /// The slots that match the old side of an update, sorted; None if it cannot be read.
     ///
     /// # Errors
     ///
@@ -53,16 +54,16 @@ pub struct Hits {
     /// Keeps the slots from being given to others.
     pub pin: Pin,
     pub slots: Box<[u32]>,
-    /// What is known of the last of them; the others match as the event changes the document.
+    /// The outcomes of the last slots; the others match as the event changes the document.
     pub outcomes: Box<[Option<Outcome>]>,
     pub change: Change,
-    /// Why nobody was asked.
+    /// Why the event was ignored.
     pub ignored: Option<Ignored>,
-    /// Where the change says to compare.
+    /// Set if the change requires a comparison.
     pub old_side: Option<Arc<OldSide>>,
 }
 
-/// The hits of all events that match nothing, which is most: made once, since making one costs a tenth of a short event.
+/// The hits of events without matches, which are most: made once, since making one costs a tenth of a short event.
 #[derive(Default)]
 pub struct Nothing(OnceLock<Py<Hits>>);
 
@@ -74,7 +75,7 @@ impl Nothing {
 }
 
 impl Hits {
-    /// Hits of what was found, with the old side where `found.needs_text()`.
+    /// Hits of *found*, with the old side if `found.needs_text()`.
     pub fn new(shared: &Arc<Shared>, found: Found, old_side: Option<OldSide>) -> Hits {
         let Found { slots, outcomes, change, ignored, pin } = found;
         Hits { shared: shared.clone(), pin, slots, outcomes, change, ignored, old_side: old_side.map(Arc::new) }
@@ -182,7 +183,7 @@ impl Hits {
         guard(py, || match_objects::make(py, self, position, &event, &mut LastGateway::default()))
     }
 
-    /// Make the `Match` at each position as it is asked for.
+    /// Make the `Match` at each position when the iterator reaches it.
     fn matches(slf: Bound<'_, Self>, event: Py<PyAny>) -> MatchIterator {
         MatchIterator::new(slf.unbind(), event)
     }
@@ -208,7 +209,7 @@ impl Hits {
         slf
     }
 
-    /// Return what messages say of the event, or None where that is left to Python.
+    /// Return the event's part of messages, or None if Python has to write it.
     fn attributes<'py>(&self, py: Python<'py>, event: &[u8], key: Option<&str>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         guard(py, || {
             let engine = &self.shared.engine;

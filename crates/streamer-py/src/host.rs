@@ -1,7 +1,7 @@
 //! What the core leaves to Python: `streamer.native.core.Host`, called through here only.
 //!
-//! The host reads events that are no bytes, logs errors of CEL, tells the labels of subscriptions, and evaluates what the portable
-//! evaluator is asked for (`external_cel.rs`).
+//! The host reads events that are not bytes, logs errors of CEL, supplies the labels of subscriptions, and evaluates
+//! CEL with the portable evaluator (`external_cel.rs`).
 
 use crate::errors;
 use crate::plain::{self, Refused};
@@ -22,11 +22,11 @@ pub mod flags {
 
 /// What the core keeps with a subscription for Python.
 pub struct Kept {
-    /// The object, where JSON does not say all of it.
+    /// The object, if JSON cannot express all of it.
     object: Option<Py<PyAny>>,
-    /// Its id, made when it first matches: to hand it out again costs a third of making it.
+    /// Its id, made at its first match: a reference to it costs a third of making it.
     id: OnceLock<Py<PyString>>,
-    /// Its labels as JSON from its first message on; empty where it has none after all.
+    /// Its labels as JSON from its first message on; empty if it turns out to have no labels.
     labels: OnceLock<Box<str>>,
     /// Compiled by the host, when it first evaluates the CEL part.
     pub compiled: OnceLock<Py<PyAny>>,
@@ -39,7 +39,7 @@ impl Kept {
     }
 }
 
-/// A subscription as the host knows it: its JSON text, or the object.
+/// A subscription in the host's form: its JSON text, or the object.
 pub fn source<'py>(py: Python<'py>, text: &[u8], host: Option<&Host>) -> Bound<'py, PyAny> {
     match host.and_then(|host| host.downcast_ref::<Kept>()?.object.as_ref()) {
         Some(object) => object.bind(py).clone(),
@@ -52,14 +52,14 @@ pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
     source(py, &record.text(), record.host())
 }
 
-/// Ask for what is kept with a record.
+/// Prefetch the data that is kept with a record.
 pub fn prefetch_kept(record: &Record) {
     if let Some(host) = record.host() {
         prefetch_at((&raw const **host).cast::<u8>());
     }
 }
 
-/// Ask for the id of a record, if it was made.
+/// Prefetch the id of a record, if it was made.
 pub fn prefetch_id(record: &Record) {
     if let Some(id) = record.host().and_then(|host| host.downcast_ref::<Kept>()?.id.get()) {
         prefetch_at(id.as_ptr());
@@ -85,7 +85,7 @@ pub fn word_of(py: Python<'_>, transition: Transition) -> Bound<'_, PyString> {
     word.clone()
 }
 
-/// The labels of a record as JSON; None where it has none.
+/// The labels of a record as JSON, if it has labels.
 pub fn labels_of<'r>(py: Python<'_>, host: &Py<PyAny>, record: &'r Record) -> PyResult<Option<&'r str>> {
     if record.flags & flags::LABELS == 0 {
         return Ok(None);
@@ -113,7 +113,7 @@ pub enum Text<'py> {
 }
 
 impl<'py> Text<'py> {
-    /// Read an event as it was given, of at most *most* bytes if it is no text.
+    /// Read an event in its original form, of at most *most* bytes if it is not a text.
     pub fn of(host: &Py<PyAny>, most: usize, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
         if let Ok(bytes) = event.cast::<PyBytes>() {
             return Ok(Text::Bytes(bytes.clone()));
@@ -168,7 +168,7 @@ fn too_long(py: Python<'_>, most: usize) -> PyErr {
     errors::event_error(py, &error, false).map_or_else(|other| other, PyErr::from_value)
 }
 
-/// An event for the host: its text, and what the caller says of it.
+/// An event for the host: its text, and the parts that the caller supplies.
 pub struct Asked<'py, 'a> {
     pub text: &'a Text<'py>,
     pub tenant: Option<&'a str>,

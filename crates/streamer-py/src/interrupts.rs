@@ -1,7 +1,8 @@
-//! Interrupts of a match: what the host raised in a thread, and whether the match goes on.
+//! Interrupts of a match: an exception that the host raised in a thread, and whether the match continues.
 //!
-//! What the host raises waits in the thread until its event is done, and is raised then. Nothing that matches can hand an error of
-//! Python on. What a handler of a signal raises waits there while the event is given up.
+//! An exception of the host waits in the thread until its event is done, and is raised then, because a match cannot
+//! return an error of Python. An exception of a signal handler waits in the same way, while the match of the event
+//! stops.
 
 use crate::gil;
 use pyo3::prelude::*;
@@ -18,7 +19,7 @@ thread_local! {
 #[derive(Clone)]
 struct Team {
     stop: Arc<AtomicBool>,
-    /// Whether this is the caller's, which alone hears of signals.
+    /// Whether this is the caller's thread, the only one that handles signals.
     is_caller: bool,
 }
 
@@ -37,7 +38,7 @@ impl Drop for InTeam {
     }
 }
 
-/// Whether a match goes on that takes long. Handlers of signals run in here, and may match and write.
+/// Whether a long match continues. Handlers of signals run in here, and may match and write.
 pub fn goes_on() -> bool {
     if has_raised() {
         return false;
@@ -49,17 +50,17 @@ pub fn goes_on() -> bool {
     }
 }
 
-/// Whether the host raised anything in this thread that was not asked for yet.
+/// Whether the host raised an exception in this thread that `raised` has not returned yet.
 pub fn has_raised() -> bool {
     RAISED.with_borrow(Option::is_some)
 }
 
-/// What the host raised in this thread since this was asked last.
+/// Return and clear the exception that the host raised in this thread.
 pub fn raised() -> Option<PyErr> {
     RAISED.with(RefCell::take)
 }
 
-/// Let what was raised wait until the event is done.
+/// Let an exception wait until the event is done.
 pub fn set_raised(error: PyErr) {
     RAISED.set(Some(error));
 }

@@ -1,21 +1,22 @@
 //! The binding of the native core, `streamer._native`. A function here is signature, options, core call, mapped error.
-//! What stands over it is its docstring, also in `streamer/_native.pyi`, where `make docs` writes it; types stand there alone.
+//! The doc comment of an item is its docstring. `make docs` copies it to `streamer/_native.pyi`, which also has the
+//! types.
 //!
 //! ```text
-//!  core.rs    an engine: match, select, remove                 hits.rs    what one event matched, packed
-//!  draft.rs   subscriptions on their way in                    errors.rs  every error, mapped
-//!  host.rs    what the core asks of Python                     batch.rs   several events at once      bloom.rs   the portable Bloom layout over buffers
-//!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
+//!  core.rs    an engine: match, select, remove                 hits.rs    the matches of one event, packed
+//!  draft.rs   subscriptions to add                             errors.rs  every error, mapped
+//!  host.rs    the calls of the core to Python                  batch.rs   several events at once      bloom.rs   the portable Bloom layout over buffers
+//!  cel.rs     an expression, checked by itself               programs.rs  expressions, evaluated by themselves
 //!  open.rs    events that are not settled yet            arrow/       events from Arrow buffers, results into such
 //!  plain.rs   JSON text of plain values                 matcher.rs  patterns and topics under names
-//!  parallel.rs  blocks of work, for several threads     gil.rs     the GIL released, held again, forked
-//!  named.rs   types of Python that are made here        shared.rs  the engine with its host, for all that matches
+//!  parallel.rs  blocks of work, for several threads     gil.rs     releases and acquires the GIL, forks
+//!  named.rs   types of Python that are made here        shared.rs  the engine with its host, for all matching
 //!  messages.rs  matches as CloudEvents
-//!  testing.rs, hook.rs   what only tests do to a core   interrupts.rs  what was raised in the midst of a match
+//!  testing.rs, hook.rs   hooks for tests only           interrupts.rs  exceptions raised within a match
 //! ```
 //!
-//! Two rules keep threads apart. The writer's lock is only waited for with the GIL released, since its holder may be
-//! waiting for the GIL. No cell is made while Python runs: it may come to the same cell, or fork.
+//! Two rules keep threads apart. Wait for the writer's lock only with the GIL released, since its owner may be waiting
+//! for the GIL. Do not run Python while a cell is made: it may come to the same cell, or fork.
 
 mod arrow;
 mod batch;
@@ -49,7 +50,7 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 /// The native core: subscriptions, their index, their CEL.
 ///
-/// `streamer.native.core` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.native.core.Host`.
+/// `streamer.native.core` makes an engine of it. It calls its *host*, a `streamer.native.core.Host`, for the rest.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     memory::begin();

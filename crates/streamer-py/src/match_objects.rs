@@ -1,9 +1,10 @@
 //! Objects of classes of Python that are made once an event or a match: `Match`, `Matches`, `LineResult`.
 //!
-//! `Match` is a frozen dataclass with slots. Its `__init__` runs Python for each of them, and puts six values in through
-//! `object.__setattr__` by name: three times the cost of all the rest. An object is allocated here as `object.__new__` does it, and
-//! its slots are set by what `object.__setattr__` finds by their names, which is found once. Rejected: a native class in its place, which would be a second `Match` beside the
-//! reference's, and would have to say again what a dataclass says of `==`, `repr`, `replace`, pickling and patterns.
+//! `Match` is a frozen dataclass with slots. Its `__init__` runs Python for each of them, and sets six values through
+//! `object.__setattr__` by name: three times the cost of everything else. An object is allocated here as
+//! `object.__new__` does it, and its slots are set by the functions that `object.__setattr__` would look up by name;
+//! they are looked up once. Rejected: a native class in its place, which would be a second `Match` next to the
+//! reference's, and would have to repeat the dataclass's `==`, `repr`, `replace`, pickling and patterns.
 //!
 //! The `unsafe` here is these calls of CPython, and those that fill a new tuple, which `pyo3` has no safe names for.
 
@@ -64,13 +65,13 @@ impl Class {
     /// A new object whose slots have these values.
     #[allow(unsafe_code, reason = "see the head of this file")]
     fn make<'py>(&self, py: Python<'py>, values: &[&Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: `class` is a type that is alive, and the GIL is held, as `py` says. The classes here have slots alone, and
-        // derive from `object` and from classes without any slots, whose `__new__` does just this. What returns is an owned reference,
-        // or null with an exception set.
+        // SAFETY: `class` is a type that is alive, and `py` proves that this thread has the GIL. The classes here have
+        // only slots, and derive from `object` and from classes without any slots, whose `__new__` does just this. The
+        // result is an owned reference, or null with an exception set.
         let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(self.class.as_ptr().cast(), 0)) }?;
         for (slot, value) in self.slots.iter().zip(values) {
-            // SAFETY: all three are alive, and the function is that of the descriptor's type. It takes a reference of its own, and
-            // raises where the object is not of the descriptor's class.
+            // SAFETY: all three are alive, and the function is that of the descriptor's type. It adds a reference of
+            // its own, and raises if the object is not of the descriptor's class.
             if unsafe { (slot.set)(slot.descriptor.as_ptr(), made.as_ptr(), value.as_ptr()) } != 0 {
                 return Err(PyErr::fetch(py));
             }
@@ -83,9 +84,9 @@ impl Class {
 #[allow(unsafe_code, reason = "see the head of this file")]
 fn pair<'py>(class: &Bound<'py, PyType>, values: [Bound<'py, PyAny>; 2]) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
-    // SAFETY: as in `blank`; `LineResult` derives from `tuple`, whose objects have room for as many items as are asked for, all null
-    // at first. Nobody else has seen this one, so its items may be set, once each; the calls check all that, and take the references
-    // that are given up to them.
+    // SAFETY: as in `blank`; `LineResult` derives from `tuple`, whose objects have room for the requested number of
+    // items, all null at first. This one is still private, so its items may be set, once each; the calls check all
+    // that, and own the references that are passed to them.
     unsafe {
         let made = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class.as_type_ptr(), 2))?;
         for (at, value) in (0..).zip(values) {
@@ -102,18 +103,18 @@ fn is_text(event: &Bound<'_, PyAny>) -> bool {
     event.is_exact_instance_of::<PyBytes>() || event.is_exact_instance_of::<PyString>()
 }
 
-/// Let the collector of garbage pass over a new object, as it does over a tuple of texts: nothing that it holds leads back to it.
-/// Who keeps thousands of them would have each walked through again and again, for a tenth of what they cost.
+/// Exempt a new object from garbage collection, as Python does for a tuple of texts: its values never lead back to it.
+/// For a caller that keeps thousands of them, the collector would walk each again and again, for a tenth of their cost.
 #[allow(unsafe_code, reason = "see the head of this file")]
 fn pass_over(made: &Bound<'_, PyAny>) {
-    // SAFETY: `made` is alive, the GIL is held, and its class takes part in the collection, as all of Python's own classes with slots and
-    // all tuples do. It is freed as ever: who frees one looks whether it is tracked.
+    // SAFETY: `made` is alive, this thread has the GIL, and its class has garbage collection, as all of Python's own
+    // classes with slots and all tuples have. It is freed as usual: freeing an object checks whether it is tracked.
     unsafe { ffi::PyObject_GC_UnTrack(made.as_ptr().cast()) }
 }
 
 #[allow(unsafe_code, reason = "see the head of this file")]
 fn is_tracked(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: `object` is alive, and the GIL is held.
+    // SAFETY: `object` is alive, and this thread has the GIL.
     unsafe { ffi::PyObject_GC_IsTracked(object.as_ptr()) != 0 }
 }
 
@@ -180,7 +181,7 @@ pub fn make<'py>(
     Ok(made)
 }
 
-/// Makes the matches of hits, one after the other, as they are asked for.
+/// Makes the matches of hits one after the other, when the iterator reaches them.
 #[pyclass(module = "streamer._native")]
 pub struct MatchIterator {
     hits: Py<Hits>,

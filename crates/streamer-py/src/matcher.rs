@@ -1,20 +1,21 @@
-//! Patterns and topics under names, without subscriptions around them: what `Quamina` and `TopicMatcher` stand on.
+//! Patterns and topics under names, without subscriptions around them: the base of `Quamina` and `TopicMatcher`.
 //!
 //! ```text
 //!   add ("vip", pattern) ─► subscription "17" of an engine for events without parts, with the NamePlace {number 17, index 4}
 //!   match (event)        ─► slots ─► places ─► names[4], if number 17 still is there ─► in order of numbers, each name once
 //! ```
 //!
-//! Names are any objects of Python. They are held here and not by the subscriptions, so that they are gone when they are removed,
-//! and so that the garbage collector sees them: an object may be a name in a matcher that it holds itself.
+//! Names are any objects of Python. They are stored here and not with the subscriptions, so that they are released as
+//! soon as they are removed, and so that the garbage collector sees them: an object may be a name in a matcher that it
+//! references.
 //!
-//! Invariant: a subscription that can match has its name here, or was removed meanwhile. An index is given away again, a number
+//! Invariant: a subscription that can match has its name here, or was removed meanwhile. An index is reused, a number
 //! never, so a match that began before a removal finds its own name or none.
 //!
-//! What is added pattern by pattern lies in many small segments. When so many events came since the last change that merging them
-//! is worth it, the thread of the engine does.
+//! Patterns that are added one by one lie in many small segments. When enough events came since the last change to make
+//! a merge worth it, the engine's thread merges them.
 //!
-//! Cost: of a match beside `Core.match_ids` a look at its name and its place in the order.
+//! Cost: in addition to `Core.match_ids`, a match looks up its name and its place in the order.
 
 use crate::core::topic_dialect_of;
 use crate::errors::{self, guard};
@@ -56,7 +57,7 @@ struct NamePlace {
     index: usize,
 }
 
-/// The names of all that is held.
+/// The names of all patterns and topics.
 #[derive(Default)]
 struct Names {
     entries: Vec<Option<(u64, Py<PyAny>)>>,
@@ -87,7 +88,7 @@ impl Names {
         }
     }
 
-    /// Remove a name; it may be its end, which runs Python, so the caller drops it when it holds nothing.
+    /// Remove a name. Dropping it may run Python, so the caller drops it after it has released all locks.
     fn remove(&mut self, place: &NamePlace) -> Option<Py<PyAny>> {
         let (_, name) = self.entries.get_mut(place.index)?.take_if(|(number, _)| *number == place.number)?;
         self.free.push(place.index);
@@ -127,23 +128,23 @@ pub struct Matcher {
     limits: Limits,
     dialect: Dialect,
     topic_dialect: TopicDialect,
-    /// Both are only touched while the GIL is held, so they are free when the process forks.
+    /// Both are only used under the GIL, so they are free when the process forks.
     names: Mutex<Names>,
     #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the fields")]
     fields: Mutex<Vec<Box<EventFields>>>,
-    /// So many events more without a change, and it pays to merge all segments.
+    /// After this many more events without a change, it is worth it to merge all segments.
     due: AtomicU64,
 }
 
 impl Matcher {
-    /// Note a change: a merge costs about as much as some hundred events for each thousand of what is held.
+    /// Note a change: a merge costs about as much as some hundred events for each thousand patterns.
     fn changed(&self) {
         self.due.store(self.shared.engine.len() as u64 / 4 + 64, Ordering::Relaxed);
     }
 
     /// Note an event.
     fn matched(&self) {
-        // Past 0 it goes on from the largest number, which is never reached.
+        // Past 0 it wraps to the largest number, and never reaches 0 again.
         if self.due.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.shared.engine.settle();
         }
@@ -178,7 +179,7 @@ impl Matcher {
         Ok(normal_form(&subscription, &self.limits))
     }
 
-    /// Take out the names of these places; they end when nothing is held.
+    /// Remove the names of these places, and drop them without a lock.
     fn forget<'p>(&self, places: impl Iterator<Item = &'p NamePlace>) {
         let mut names = self.names();
         let gone: Vec<_> = places.filter_map(|place| names.remove(place)).collect();
@@ -197,7 +198,7 @@ impl Matcher {
         });
         let mut found: Vec<(u64, Bound<'py, PyAny>)> = found.collect();
         let is_several = names.several > 0 && found.len() > 1;
-        // What comes now may run Python.
+        // The rest may run Python.
         drop(names);
         if is_several {
             found.sort_unstable_by_key(|(number, name)| (name.as_ptr().addr(), *number));
@@ -301,14 +302,14 @@ impl Matcher {
         self.shared.engine.len()
     }
 
-    /// Add names, each with the text of a pattern, or with *topics* of a topic pattern; nothing is added if one is bad.
+    /// Add names, each with the text of a pattern, or with *topics* of a topic pattern. One bad item refuses all.
     ///
     /// Returns:
-    ///     A number for each, by which it is removed. No two have the same, and later ones are larger.
+    ///     A number for each, by which it is removed. Numbers are unique, and later ones are larger.
     ///
     /// Raises:
     ///     PatternError: with the path in the pattern.
-    ///     SubscriptionError: a text that is no topic pattern.
+    ///     SubscriptionError: a text that is not a topic pattern.
     #[pyo3(signature = (items, *, topics=false))]
     fn add(&self, py: Python<'_>, items: Vec<(Bound<'_, PyAny>, Bound<'_, PyString>)>, topics: bool) -> PyResult<Vec<u64>> {
         guard(py, || {
@@ -337,7 +338,7 @@ impl Matcher {
         })
     }
 
-    /// Remove what was added under these numbers, and return how many there were.
+    /// Remove the items with these numbers, and return how many there were.
     fn remove(&self, py: Python<'_>, numbers: Vec<u64>) -> PyResult<usize> {
         guard(py, || {
             let ids: Vec<String> = numbers.iter().map(u64::to_string).collect();
@@ -363,9 +364,9 @@ impl Matcher {
             let refuse = || self.shared.host.bind(py).call_method1("refuse", (event,));
             match found {
                 Ok(Some(names)) => Ok(names),
-                // What an engine ignores is no event here, and the host says why.
+                // An event that an engine ignores is not an event here; the host raises the reason.
                 Ok(None) => Ok(refuse()?.cast_into()?),
-                // Of an event that is no text, the host tells the place.
+                // For an event that is not a text, the host finds the place.
                 Err(error) if !text.is_text() && errors::code_of(py, &error).is_some() => Err(refuse().err().unwrap_or(error)),
                 Err(error) => Err(error),
             }
@@ -375,7 +376,7 @@ impl Matcher {
     /// Return the names of the patterns that match an event given as leaves, each of path, value and array positions.
     ///
     /// Raises:
-    ///     EventError: a value that is no scalar, or leaves of two places where one event has one, if a pattern asks for them.
+    ///     EventError: a value that is not a scalar, or leaves of two places for one value, if a pattern uses them.
     fn match_fields<'py>(&self, py: Python<'py>, fields: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         self.match_filled(py, |filled| {
             let mut reader = Reader { host: self.shared.host.bind(py), interned: None };
@@ -386,7 +387,7 @@ impl Matcher {
     /// Return the names of the topic patterns that match a routing key, each once, in order of adding.
     ///
     /// Raises:
-    ///     UnicodeEncodeError: the key holds half a surrogate pair.
+    ///     UnicodeEncodeError: the key contains half a surrogate pair.
     fn match_topic<'py>(&self, py: Python<'py>, key: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
         let key = key.to_str()?;
         self.match_filled(py, |fields| {
@@ -402,7 +403,7 @@ impl Matcher {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.shared.host)?;
-        // Nothing of Python is made while it is held, so this is not called then.
+        // Code that locks the names never makes Python objects, so the collector does not run meanwhile.
         let Ok(names) = self.names.try_lock() else { return Ok(()) };
         names.entries.iter().flatten().try_for_each(|(_, name)| visit.call(name))
     }
@@ -425,7 +426,7 @@ impl<'py> Reader<'_, 'py> {
         if self.take(field, fields)? {
             return Ok(());
         }
-        // Python says what is wrong with it, or spells it out.
+        // Python reports the fault, or spells the field out.
         let checked = self.host.call_method1("check", (field,))?;
         if self.take(&checked, fields)? {
             return Ok(());
@@ -433,7 +434,7 @@ impl<'py> Reader<'_, 'py> {
         Err(PyTypeError::new_err("a flattener gives triples of a path, a value and array positions, all of them tuples"))
     }
 
-    /// Add a field; false where it is not plain.
+    /// Add a field; return false if it is not plain.
     fn take(&mut self, field: &Bound<'py, PyAny>, fields: &mut EventFields) -> PyResult<bool> {
         let Ok(field) = field.cast::<PyTuple>() else { return Ok(false) };
         if field.len() != 3 {
@@ -478,7 +479,7 @@ impl<'py> Reader<'_, 'py> {
         }
         let names: Vec<Bound<'py, PyAny>> = path.iter().collect();
         let texts: Option<Vec<&str>> = names.iter().map(|name| name.cast::<PyString>().ok()?.to_str().ok()).collect();
-        // No pattern asks for a name that is no text.
+        // Patterns have only texts as names.
         let Some(texts) = texts else { return Ok(true) };
         fields
             .push(texts, value, position)

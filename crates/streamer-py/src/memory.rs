@@ -1,12 +1,13 @@
 //! Memory that a large change has left free goes back to the system.
 //!
-//! The allocator gives free pages back when it next allocates. After a large change nothing else may come for hours, and what was
-//! parsed for it would stay: as much again as is held. What many small changes leave free, the thread that merges gives back.
+//! The allocator returns free pages when it next allocates. After a large change the next allocation may be hours away,
+//! and the memory of its parsing would stay: as much again as the engine needs. The thread that merges returns the
+//! memory that many small changes free.
 //!
 //! Blocks are mimalloc's: with huge pages and less scatter than the C library's, an event among 1,000,000 subscriptions takes 25 % less.
 //!
-//! Rejected: the crate `mimalloc`. It asks for each block with its alignment, for which mimalloc takes a larger one where the size is no
-//! power of two: 112 bytes for 96, 64 for 48.
+//! Rejected: the crate `mimalloc`. It requests each block with its alignment, for which mimalloc uses a larger one if
+//! the size is not a power of two: 112 bytes for 96, 64 for 48.
 //!
 //! The `unsafe` here are calls of the allocator.
 
@@ -17,22 +18,22 @@ use std::alloc::{GlobalAlloc, Layout};
 use streamer_core::engine::MANY;
 use streamer_core::heap;
 
-/// Whether a change of so many subscriptions leaves megabytes free.
+/// Whether a change of this many subscriptions leaves megabytes free.
 pub fn is_large(subscriptions: usize) -> bool {
     subscriptions >= MANY
 }
 
-/// Give back what reading so many subscriptions may have left free.
+/// Return the memory that reading this many subscriptions may have left free.
 pub fn after(py: Python<'_>, subscriptions: usize) {
     if is_large(subscriptions) {
         gil::released(py, give_back);
     }
 }
 
-/// Give back what is free. Cost: a walk over the pages of the allocator, some milliseconds a gigabyte.
+/// Return free memory to the system. Cost: a walk over the pages of the allocator, some milliseconds a gigabyte.
 #[allow(unsafe_code, reason = "see the head of this file")]
 pub fn give_back() {
-    // SAFETY: it may be called by any thread at any time, takes no pointer, and moves nothing that is held.
+    // SAFETY: any thread may call it at any time, it has no pointer argument, and it does not move live blocks.
     unsafe { mi::mi_collect(true) }
 }
 
@@ -40,23 +41,23 @@ pub fn give_back() {
 const SLICE: usize = 64 << 10;
 const MOST_SHARED: usize = 512 << 10;
 
-/// Say to the core what blocks take.
+/// Set how the core computes the size of blocks.
 #[allow(unsafe_code, reason = "see the head of this file")]
 pub fn begin() {
     _ = heap::TAKES.set(|bytes| match bytes {
         0 => 0,
-        // SAFETY: it takes any size, and looks at nothing else.
+        // SAFETY: it accepts any size, and uses only this argument.
         1..=MOST_SHARED => unsafe { mi::mi_good_size(bytes) },
         _ => bytes.next_multiple_of(SLICE) + SLICE,
     });
 }
 
-/// mimalloc as Rust asks for it.
+/// mimalloc through Rust's interface.
 pub struct Allocator;
 
 impl Allocator {
-    /// Move what a block begins with into one of its size, unless that is about as large: mimalloc keeps a block of which half is used, and
-    /// what was filled by doubling would stay so as long as it is held.
+    /// Move the beginning of a block into one of its size, unless that is about as large: mimalloc keeps a block of
+    /// which half is used, and a buffer that was filled by doubling would stay so as long as it lives.
     ///
     /// # Safety
     ///
@@ -79,14 +80,14 @@ impl Allocator {
     }
 }
 
-/// Whether any block of the size is aligned as asked, as C promises of `malloc` for what may lie in it.
+/// Whether every block of the size has the alignment, as C promises of `malloc` for any object that fits.
 const fn is_plain(size: usize, align: usize) -> bool {
     align <= align_of::<usize>() && align <= size
 }
 
-// SAFETY: mimalloc never unwinds. A block is at least as large as asked; it is aligned where `is_plain` holds, since any object that a
-// block can hold and whose alignment is at most a word's may lie in it, and elsewhere because it was asked so. Each is given back
-// by `mi_free`, which takes blocks of every one of these calls, as does `mi_realloc`.
+// SAFETY: mimalloc never unwinds. A block is at least as large as requested. If `is_plain`, it is aligned because any
+// object that fits the block and whose alignment is at most a word's may lie in it; else because the alignment was
+// requested. Each is freed by `mi_free`, which accepts blocks of every one of these calls, as does `mi_realloc`.
 #[allow(unsafe_code, reason = "see the head of this file")]
 unsafe impl GlobalAlloc for Allocator {
     #[inline]

@@ -11,7 +11,7 @@
 //! Invariant: an id is made of the same bytes in both, so that a message which is delivered again by another version, or by the
 //! reference, has the id that it had.
 //!
-//! Cost: a hash and a copy a message; nothing of Python is made but its bytes.
+//! Cost: a hash and a copy a message; its bytes are the only Python object.
 
 use crate::host;
 use crate::shared::Shared;
@@ -24,12 +24,12 @@ use streamer_core::json;
 
 /// What all messages about one event have in common.
 pub struct Common<'a> {
-    /// Where the event stands: what an id is made of besides.
+    /// The place of the event, which is a part of the ids.
     pub place: &'a [u8],
     /// From the end of the id to the type.
     pub source: &'a str,
     pub attributes: &'a str,
-    /// What follows the labels.
+    /// The text after the labels.
     pub tail: &'a [u8],
 }
 
@@ -45,7 +45,7 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// What the host raised when it was asked for labels.
+    /// An exception of the host while it computed labels.
     pub fn message<'py>(
         &mut self,
         py: Python<'py>,
@@ -92,7 +92,7 @@ impl Encoder {
 ///
 /// # Errors
 ///
-/// What the host raised when it was asked for labels.
+/// An exception of the host while it computed labels.
 pub fn push_line(
     py: Python<'_>,
     shared: &Shared,
@@ -126,9 +126,10 @@ fn push_digits(text: &mut String, (low, high): (u64, u64)) {
     }
 }
 
-/// What messages say of their event, which is *identity*; None where it names a tenant without a name.
+/// The event's part of messages, from its *identity*; None if it has an empty tenant.
 ///
-/// *key* is that of the record, if it says one, else it is the event's id; *tenant* that of its subscriptions, if they have one.
+/// *key* is that of the record, if it has one, else the event's id; *tenant* that of its subscriptions, if they have
+/// one.
 pub fn attributes(identity: &Identity<'_>, key: Option<&str>, tenant: Option<&str>) -> Option<String> {
     if identity.tenant.is_empty() {
         return None;

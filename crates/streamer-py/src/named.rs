@@ -1,5 +1,5 @@
-//! Types of Python that are made here, so that both cores return the same ones. Each is made by the names of its members: for what
-//! is asked now and then, or once for a whole array, never for a match.
+//! Types of Python that are made here, so that both cores return the same ones. Each is made by the names of its
+//! members: for values that a caller reads now and then, or once for a whole array, never for a match.
 
 use crate::arrow::columns::Buffers;
 use crate::gil;

@@ -32,7 +32,7 @@ impl<'s> Open<'s> {
 }
 
 impl Open<'_> {
-    /// Settle the event if it could not even be read; otherwise it is begun anew where it is matched.
+    /// Settle the event if it could not even be read; otherwise the match opens it again.
     pub fn unless_read<T>(mut self, py: Python<'_>, text: PyResult<T>) -> PyResult<T> {
         let text = self.unless(py, text);
         self.settled();

@@ -1,17 +1,19 @@
 //! Blocks of work for several threads, with the GIL released.
 //!
 //! ```text
-//!   blocks  0 1 2 3 4 5 6 7 ...     each thread takes the next that nobody has, until there are none or one says stop
+//!   blocks  0 1 2 3 4 5 6 7 ...     each thread processes the next free one, until the last, or one thread stops
 //!   caller  0   2   3     6         and looks at pending signals in between
 //!   thread    1       4 5   7
 //!   result  0 1 2 3 4 5 6 7 ...     in order
 //! ```
 //!
-//! Invariant: a signal that raises, an interrupt out of a function of Python, or a panic in any thread, stops all of them at their
-//! next [`Pulse::beat`], or within an event that takes long, and is what the call ends with. No thread outlives the call.
+//! Invariant: a signal that raises, an interrupt out of a function of Python, or a panic in any thread, stops all of
+//! them at their next [`Pulse::beat`], or within an event that takes long, and the call ends with it. Every thread ends
+//! before the call.
 //!
-//! Cost: some 20 µs for each thread besides the caller. Rejected: a share of the work for each thread from the beginning (one
-//! that meets the costly events lets the others wait); a pool (its threads would be missing after a fork).
+//! Cost: some 20 µs for each thread in addition to the caller. Rejected: a share of the work for each thread from the
+//! beginning (one that meets the costly events lets the others wait); a pool (its threads would be missing after a
+//! fork).
 
 use crate::gil;
 use crate::interrupts::{self, InTeam};
@@ -25,15 +27,16 @@ use streamer_core::engine::Scratch;
 use streamer_core::fork;
 use streamer_core::watch::Interrupted;
 
-/// So long the caller works before it looks at signals again.
+/// The time that the caller works before it checks for signals again.
 const SPAN: Duration = Duration::from_millis(20);
-/// The clock is read at least after so many beats, since the next event may take a thousand times as long as the last.
+/// The clock is read at least after this many beats, since the next event may take a thousand times as long as the
+/// last.
 const MOST_BEATS: u32 = 8;
 
-/// No call uses more threads, whatever it asks for.
+/// The most threads of a call.
 pub const MOST_THREADS: usize = 256;
 
-/// Tells a thread whether to go on.
+/// Signals whether a thread continues.
 pub struct Pulse<'s> {
     stop: &'s AtomicBool,
     signals: Option<Signals>,
@@ -55,7 +58,7 @@ impl Signals {
         Signals { raised: None, looked: now, read: now, beats: 1, wait: 1 }
     }
 
-    /// Whether nothing has raised.
+    /// Whether no handler has raised.
     fn look(&mut self) -> bool {
         if self.raised.is_none() {
             self.raised = gil::look_for_signals().err();
@@ -78,7 +81,7 @@ impl Signals {
 }
 
 impl Pulse<'_> {
-    /// Whether to go on; called before each event.
+    /// Whether to continue; called before each event.
     #[inline]
     pub fn beat(&mut self) -> bool {
         if interrupts::has_raised() {
@@ -94,7 +97,7 @@ impl Pulse<'_> {
     }
 }
 
-/// Stops all threads if the one that holds it panics.
+/// Stops all threads if its own thread panics.
 struct Alarm<'s>(&'s AtomicBool);
 
 impl Drop for Alarm<'_> {
@@ -122,7 +125,7 @@ impl Drop for AtWork<'_> {
 ///
 /// # Errors
 ///
-/// What a handler of a signal raised, or a function of Python that evaluates CEL. A panic goes on here.
+/// An exception of a signal handler, or of a function of Python that evaluates CEL. A panic continues here.
 pub fn parallel<T: Send>(
     py: Python<'_>,
     blocks: usize,
@@ -159,7 +162,7 @@ pub fn parallel<T: Send>(
                     let _at_work = at_work;
                     fork::detached(|| run(scratch, &mut Pulse { stop, signals: None }))
                 };
-                // Where the system has no more threads to give, those that there are do it.
+                // If the system cannot start another thread, the existing ones do the work.
                 thread::Builder::new().spawn_scoped(scope, act).ok()
             };
             let others: Vec<_> = others.iter_mut().map(|scratch| &mut **scratch).filter_map(start).collect();

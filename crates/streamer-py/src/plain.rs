@@ -1,28 +1,29 @@
-//! JSON text of plain Python values: what the standard library's encoder writes, for what JSON can say.
+//! JSON text of plain Python values: equal to the text of the standard library's encoder, for values that JSON has.
 //!
-//! A value is plain if it is made of `dict`, `list`, `tuple`, `str`, `int`, `float`, `bool` and None themselves. A subclass may
-//! mean anything, so it is left to Python, as is all that JSON cannot say: Python finds out what is wrong, and where.
+//! A value is plain if its types are exactly `dict`, `list`, `tuple`, `str`, `int`, `float`, `bool` and None. A
+//! subclass may mean anything, so it is left to Python, as are all values that JSON does not have: Python finds the
+//! fault, and its place.
 //!
-//! Cost: one pass, some 20 ns a value and its bytes. No Python code runs in it, so no other thread can change the value meanwhile:
-//! an event's `default` is asked afterwards, of what was left out.
+//! Cost: one pass, some 20 ns a value and its bytes. It does not run Python code, so other threads cannot change the
+//! value meanwhile: an event's `default` is called afterwards, with the values that were left out.
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 
-/// What is nested deeper is left to Python: this recurses.
+/// A value nested deeper is left to Python: this recurses.
 const MAX_DEPTH: usize = 128;
 
 /// Why a value was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Python is to say what it is.
+    /// Python has to check it.
     NotPlain,
     /// All of it so far is plain, and too long.
     TooLong,
 }
 
-/// A value of a type that JSON does not have, and where its text belongs.
+/// A value of a type that JSON does not have, and the place of its text.
 struct Odd<'py> {
     value: Bound<'py, PyAny>,
     at: usize,
@@ -34,11 +35,11 @@ struct Writer<'py> {
     most: usize,
     /// Whether a tuple is written as a list.
     tuples: bool,
-    /// In order, where *default* is asked of them.
+    /// In order, if *default* is called with them.
     odd: Option<Vec<Odd<'py>>>,
 }
 
-/// What *default* was asked, and what it returned or raised.
+/// An argument of *default*, and its result or exception.
 pub type Answer<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
 /// Write a plain value as compact JSON of at most *most* bytes.
@@ -48,10 +49,10 @@ pub fn write(value: &Bound<'_, PyAny>, most: usize) -> Result<Vec<u8>, Refused> 
     Ok(writer.out)
 }
 
-/// Write an event, in which a tuple is a list, and *default* is asked, if there is one, of what JSON does not have.
+/// Write an event, in which a tuple is a list, and *default*, if there is one, converts values that JSON does not have.
 ///
-/// It is asked when all else was found to be plain, of each value once, in their order. Where Python is to go on, *answers* are what
-/// it need not be asked again.
+/// *default* is called after all other values were found to be plain, with each value once, in their order. If Python
+/// has to continue, *answers* has the calls that need not be repeated.
 pub fn write_event<'py>(
     event: &Bound<'py, PyAny>,
     most: usize,
@@ -81,12 +82,12 @@ impl<'py> Writer<'py> {
         self.within()
     }
 
-    /// The text with that of odd values in it; None where Python is to go on. Recursive, at most [`MAX_DEPTH`] deep: what
-    /// was made of an odd value is a container where there are others in it.
+    /// The text with that of odd values in it; None if Python has to continue. Recursive, at most [`MAX_DEPTH`] deep:
+    /// an odd value whose result contains other odd values is a container.
     fn filled(self, default: &Bound<'py, PyAny>, answers: &mut Vec<Answer<'py>>) -> Option<Vec<u8>> {
         let Writer { out, most, odd, .. } = self;
         let odd = odd.unwrap_or_default();
-        // A mapping is an object. To find that out may run Python code, so it is asked here, where no container is walked.
+        // A mapping is an object. This check may run Python code, so it comes when no container is walked.
         if odd.iter().any(|odd| odd.value.cast::<PyMapping>().is_ok()) {
             return None;
         }
@@ -106,7 +107,7 @@ impl<'py> Writer<'py> {
             let begin = whole.out.len();
             whole.value(&made, depth).ok()?;
             if let Some(inner) = whole.split_off(begin) {
-                // Odd again: Python counts how often *default* may be asked of what it made.
+                // Odd again: Python counts how often *default* may be called with its own result.
                 let text = if inner.out.is_empty() { None } else { inner.filled(default, answers) }?;
                 whole.out.extend(text);
             }
@@ -118,7 +119,7 @@ impl<'py> Writer<'py> {
         Some(whole.out)
     }
 
-    /// Take off what was written from *begin* on, if there are odd values in it.
+    /// Split off the text from *begin* on, if there are odd values in it.
     fn split_off(&mut self, begin: usize) -> Option<Writer<'py>> {
         let mut odd = self.odd.as_mut().filter(|odd| !odd.is_empty()).map(std::mem::take)?;
         odd.iter_mut().for_each(|odd| odd.at -= begin);
@@ -184,7 +185,7 @@ impl<'py> Writer<'py> {
                 self.out.push(b',');
             }
             self.text(name.cast_exact().map_err(|_| Refused::NotPlain)?)?;
-            // Not only when its value is written: that may be what holds it, under this name again.
+            // Check before its value is written, too: that may contain the value itself, under this name again.
             self.within()?;
             self.out.push(b':');
             self.value(&member, depth + 1)?;
@@ -213,7 +214,7 @@ impl<'py> Writer<'py> {
     }
 
     fn text(&mut self, text: &Bound<'_, PyString>) -> Result<(), Refused> {
-        // None of half a surrogate pair.
+        // Half a surrogate pair is not plain.
         let text = text.to_str().map_err(|_| Refused::NotPlain)?.as_bytes();
         if text.len() > self.most {
             return Err(Refused::TooLong);
@@ -284,7 +285,8 @@ impl<'py> Writer<'py> {
 
 /// Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None themselves.
 ///
-/// None for one of any other type, one that JSON cannot say or that is nested deep, and one of more than *max_bytes*.
+/// None for a value of another type, one that JSON does not have or that is nested deep, and one of more than
+/// *max_bytes*.
 #[pyfunction]
 pub fn plain_json<'py>(value: &Bound<'py, PyAny>, max_bytes: usize) -> Option<Bound<'py, PyBytes>> {
     write(value, max_bytes).ok().map(|text| PyBytes::new(value.py(), &text))

@@ -1,4 +1,4 @@
-//! An engine with its host, as all that is matched shares it.
+//! An engine with its host, shared by all objects that match.
 
 use crate::errors;
 use crate::gil;
@@ -16,7 +16,7 @@ use streamer_core::error::{EventError, Ignored};
 
 /// An event from this size on is matched with the GIL released: that costs about 80 ns, and this takes microseconds.
 const LARGE_EVENT: usize = 4096;
-/// An event is matched with the GIL released, too, where the last event made the index look at so many conjunctions.
+/// An event is also matched with the GIL released if the last event made the index visit this many conjunctions.
 const MUCH_WORK: u64 = 256;
 /// Scratches that are kept: one for each thread that matches at the same time.
 const KEPT_SCRATCHES: usize = 32;
@@ -25,13 +25,13 @@ const KEPT_SCRATCHES: usize = 32;
 pub struct Shared {
     pub engine: Engine,
     pub host: Py<PyAny>,
-    /// Of an event.
+    /// The most bytes of an event.
     most_bytes: usize,
-    /// Only touched while the GIL is held, so it is free when the process forks.
+    /// Only used under the GIL, so it is free when the process forks.
     #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the scratch")]
     scratches: Mutex<Vec<Box<Scratch>>>,
     is_costly: AtomicBool,
-    /// Whether the host has the first event in which the layout found nothing.
+    /// Whether the host has received the first event in which the layout found only missing parts.
     has_bare: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether there is nothing to say of the event but that nothing matches it.
+    /// Whether the event has no matches and was not ignored.
     pub fn is_nothing(&self) -> bool {
         self.slots.is_empty() && self.ignored.is_none()
     }
@@ -75,7 +75,7 @@ impl Found {
     }
 }
 
-/// What is given for the name of a tenant or a collection.
+/// The argument for the name of a tenant or a collection.
 type GivenName<'n, 'py> = Option<&'n Bound<'py, PyAny>>;
 
 impl Shared {
@@ -90,7 +90,7 @@ impl Shared {
         Text::of(&self.host, self.most_bytes, event)
     }
 
-    /// The names that a caller gives beside an event.
+    /// The names that a caller passes with an event.
     pub fn names<'n>(
         &self,
         tenant: GivenName<'n, '_>,
@@ -145,7 +145,7 @@ impl Shared {
         Open::new(self.engine.telemetry())
     }
 
-    /// Match one event on *version*, and *use_* what is found while it lies in the scratch.
+    /// Match one event on *version*, and *use_* the result while it lies in the scratch.
     pub fn find_event<T>(
         &self,
         py: Python<'_>,
@@ -159,7 +159,7 @@ impl Shared {
         self.find(py, is_large, is_text, open, |scratch| self.engine.match_event_on(version, event, scratch), use_)
     }
 
-    /// Match one event as *find* does, with the GIL released if it *is_large*, and *use_* what is found.
+    /// Match one event as *find* does, with the GIL released if it *is_large*, and *use_* the result.
     pub fn find<T>(
         &self,
         py: Python<'_>,
@@ -197,7 +197,7 @@ impl Shared {
         result
     }
 
-    /// Tell the host of errors of CEL, and of the first event in which the layout found nothing.
+    /// Pass errors of CEL to the host, and the first event in which the layout found only missing parts.
     pub fn tell(&self, py: Python<'_>, errors: &[CelError]) -> PyResult<()> {
         if let Some(text) = self.engine.first_bare()
             && !self.has_bare.load(Ordering::Relaxed)

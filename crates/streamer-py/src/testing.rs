@@ -1,4 +1,4 @@
-//! What tests and benchmarks do to a core that nobody else does.
+//! Hooks into a core for tests and benchmarks only.
 
 use crate::core::Core;
 use crate::errors::guard;
@@ -13,7 +13,7 @@ use streamer_core::engine::Scratch;
 use streamer_core::naive::{NaiveEvent, wants};
 use streamer_core::subscriptions::Subscription;
 
-/// What tests and benchmarks do to a core that nobody else does.
+/// Hooks into a core for tests and benchmarks only.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct CoreHooks {
     core: Py<Core>,
@@ -39,12 +39,12 @@ impl CoreHooks {
         })
     }
 
-    /// Ask the naive oracle, by which the fuzzers judge, for the ids that match, sorted.
+    /// Return the sorted ids that match by the naive oracle, which judges for the fuzzers.
     ///
     /// Args:
     ///     texts: subscriptions without `cel` and `transitions`, as JSON.
     ///     tenant: whose the event is.
-    ///     collection: where it belongs.
+    ///     collection: the event's.
     #[pyo3(signature = (texts, event, tenant, collection))]
     fn naive_ids(&self, texts: Vec<Vec<u8>>, event: &[u8], tenant: &str, collection: Option<&str>) -> PyResult<Vec<String>> {
         let options = self.core.get().shared.engine.options();

@@ -23,8 +23,9 @@
 //! Cost: a query is one block for each 16-fold of cuts, then 1 step a hit for one-sided and up to 16 steps a hit for two-sided
 //! ranges, and two cache lines for each of at most 8 classes. 4 to 16 bytes a range, and 12 for each distinct bound.
 //!
-//! Rejected: binary searches for the rank and in each class (a cache miss a step: 3 times slower at 20,000 ranges); an implicit interval tree with the greatest end of each subtree (13 times slower where 1 % of the ranges are
-//! wide), a single class (12 times slower there), and a scan (10 to 70 times slower at 10,000 ranges).
+//! Rejected: binary searches for the rank and in each class (a cache miss a step: 3 times slower at 20,000 ranges); an
+//! implicit interval tree with the greatest end of each subtree (13 times slower if 1 % of the ranges are wide), a
+//! single class (12 times slower there), and a scan (10 to 70 times slower at 10,000 ranges).
 
 use crate::map::{Array, Packed};
 use crate::value::{Number, head_of};

@@ -29,7 +29,7 @@ pub struct Parts<'a> {
     pub event_type: Option<EventType>,
     /// The routing key.
     pub topic: Option<&'a str>,
-    /// Source time, nanoseconds since the epoch. None also under lazy validation.
+    /// Source time, nanoseconds since the epoch. Lazy validation leaves it out.
     pub ts_ns: Option<i128>,
     /// Whether the event names values that its source did not carry (semantics.md section 8). Such an event is not for
     /// the index.

@@ -108,7 +108,7 @@ impl Flattener {
             if let Some(made) = records::complete(trie, entries, event, &mut origin).map_err(|error| origin.place(error))? {
                 *completed = made;
                 (event, max_depth) = (completed, usize::MAX);
-                // A duplicate in it is one in data, too, and was reported or the last counts.
+                // A duplicate member in it was one in `data` before, of which the last counts, or it was reported.
                 text = pass_over::<CHECKED>(trie, entries, scratch, event, max_depth).map_err(|error| origin.place(error))?.0;
             }
             entries.before_end = before_end as u32;

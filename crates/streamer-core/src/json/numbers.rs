@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) is_complete: bool,
     /// If not, how many lists are open there, ...
     pub(super) open: usize,
-    /// ... and from where on it is worth another try.
+    /// ... and the offset from which another try is worth it.
     pub(super) untried: usize,
 }
 

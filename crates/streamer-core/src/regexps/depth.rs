@@ -4,8 +4,8 @@
 //!   ((((a*b)*b)*b)*b)*      a frame for each level, in every pass over the tree: counting, compiling, finding literals
 //! ```
 //!
-//! RE2 accepts expressions that nest thousands of levels deep, and so do we; 16 KiB of source bound them. Expressions
-//! that nest less than [`FLAT`] levels, which are all that people write, stay on the current stack.
+//! RE2 accepts expressions that nest thousands of levels deep, and so do we; 16 KiB of source bound them. An expression
+//! that nests less than [`FLAT`] levels, as all that people write, stays on the current stack.
 //!
 //! Rejected: a limit of our own, since the reference would have to parse RE2's syntax to have the same.
 

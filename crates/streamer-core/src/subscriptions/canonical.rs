@@ -20,9 +20,9 @@ use std::fmt::Write as _;
 /// A subscription in the form of snapshots.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Canonical {
-    /// None if the subscription names none.
+    /// The tenant, unless the subscription has none.
     pub tenant: Option<String>,
-    /// None if the subscription names none; `*` stays.
+    /// The collection, unless the subscription has none; `*` stays.
     pub collection: Option<String>,
     /// Its JSON text.
     pub text: String,

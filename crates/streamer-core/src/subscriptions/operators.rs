@@ -5,7 +5,7 @@
 //! | `==`, `in` | `data.a.b` equals |
 //! | `!=`, `not in` | `data.a.b` is readable and none of them |
 //! | `<` and so on | `data.a.b` in a range of its own type |
-//! | `exists` false | `data.a.b` is missing, and `data.a` is a number within float64, or another value (a member of one beyond it is an error) |
+//! | `exists` false | `data.a.b` is missing, and `data.a` is not a number beyond float64 (a member of one is an error) |
 //! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal; `before.a` as above |
 //! | `changed` | `data.a.b` differs from before; `data.a` and `before.a` as above |
 //!
@@ -266,7 +266,7 @@ fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
     both.into_iter().chain(readable_way(filter, other)).collect()
 }
 
-/// Every step of the path is a value within float64: a member of another value is an error.
+/// The parents of the field are not numbers beyond float64: a member of one is an error.
 fn readable_way(filter: &Filter, root: Root) -> impl Iterator<Item = Clause> {
     let kinds = Kinds::MISSING.or(Kinds::READABLE);
     (1..filter.path.len()).map(move |length| Clause {

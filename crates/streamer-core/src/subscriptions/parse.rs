@@ -106,7 +106,7 @@ struct SubscriptionMembers<'t> {
 /// The defaults that a subscription gets from its engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Defaults<'a> {
-    /// None if each subscription must have one.
+    /// The tenant; None if each subscription must have one.
     pub tenant: Option<&'a str>,
     /// Of its topic pattern.
     pub topic_dialect: TopicDialect,

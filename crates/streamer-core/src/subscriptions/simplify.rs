@@ -19,7 +19,7 @@ use rapidhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::mem::Discriminant;
 
-/// Join clauses where possible, and drop duplicates; return false if no value can satisfy the clauses.
+/// Join clauses if possible, and drop duplicates; return false if no value can satisfy the clauses.
 pub fn simplify(clauses: &mut Vec<Clause>) -> bool {
     let groups = at_one_place(clauses);
     if !groups.is_empty() {

@@ -15,7 +15,7 @@ pub(super) const NULL: u32 = u32::MAX;
 #[derive(Default)]
 pub(super) struct Texts {
     bytes: Vec<u8>,
-    /// Of each row, or [`NULL`].
+    /// The length of each row, or [`NULL`].
     lengths: Vec<u32>,
 }
 
@@ -24,7 +24,7 @@ impl Texts {
         match text {
             Some(text) => {
                 self.bytes.extend_from_slice(text.as_bytes());
-                // An event, and so what is in it, is shorter than 4 GiB, and a subscription too.
+                // An event, and so each text in it, is shorter than 4 GiB; so is a subscription.
                 self.lengths.push(u32::try_from(text.len()).unwrap_or(NULL - 1).min(NULL - 1));
             }
             None => self.lengths.push(NULL),
@@ -38,7 +38,7 @@ impl Texts {
     }
 }
 
-/// Words that a column holds, by their number; 0 is null.
+/// The words of a column, by their number; 0 is null.
 pub(super) const TRANSITIONS: [&str; 4] = ["", "enter", "stay", "leave"];
 pub(super) const TYPES: [&str; 4] = ["", "insert", "update", "delete"];
 
@@ -78,11 +78,11 @@ pub(super) struct Rejected {
     rows: Vec<i64>,
     codes: Texts,
     details: Texts,
-    /// -1 where it is not known.
+    /// -1 if unknown.
     positions: Vec<i64>,
 }
 
-/// What was ignored.
+/// The ignored rows.
 #[derive(Default)]
 pub(super) struct Passed {
     rows: Vec<i64>,

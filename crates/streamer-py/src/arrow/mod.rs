@@ -1,7 +1,7 @@
 //! Events from Arrow buffers and results into Arrow buffers, without a Python object for each row or match.
 //!
 //! ```text
-//!   chunk   validity │ offsets │ data         lent by pyarrow, read where they lie
+//!   chunk   validity │ offsets │ data         lent by pyarrow, read in place
 //!              └─► blocks of rows ─► threads ─► a Part each: columns of the matches, the events, the rejected and the ignored
 //!                                                  └─► bytes of validity, offsets and data, for pyarrow to wrap
 //! ```
@@ -12,11 +12,11 @@
 //! The one `unsafe` here is `LentBuffer::bytes` of `rows.rs`: a buffer of Arrow is read while the GIL is released, which is
 //! sound because Arrow's buffers are immutable once they are shared.
 //!
-//! What matched in a block of rows is called by name at its end, so that the processor waits for many subscriptions at once.
+//! The subscriptions that matched in a block of rows are named at its end, so that the cache misses of many overlap.
 //!
-//! Cost: the results are written twice, once by the thread that finds them and once, all threads' together, into the bytes
-//! that pyarrow wraps. Rejected: the C data interface (a table of function pointers and a release callback, all of it unsafe,
-//! for what the buffer protocol gives); copying the rows out (a tenth of what matching them takes).
+//! Cost: the results are written twice, once by the thread that finds them and once, all threads' together, into the
+//! bytes that pyarrow wraps. Rejected: the C data interface (a table of function pointers and a release callback, all
+//! of it unsafe, for the same data as the buffer protocol); copying the rows out (a tenth of the time to match them).
 
 pub mod columns;
 mod rows;
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use streamer_core::engine::{Event, Group, Identity, Located, Matched, PREFETCHED, Scratch, Version};
 use streamer_core::error::Ignored;
 
-/// How rows are asked about.
+/// How rows are matched.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
     pub tenant: Option<&'a str>,
@@ -42,9 +42,9 @@ pub struct Ask<'a> {
     pub threads: usize,
     /// A column of more bytes has wide offsets.
     pub text_limit: usize,
-    /// The first event with which there are so many matches is the last one; one thread matches then.
+    /// The event that reaches this number of matches is the last one; only one thread matches then.
     pub max_matches: Option<usize>,
-    /// Whether to match; otherwise events are only told apart and called by name.
+    /// Whether to match; otherwise events are only read and named.
     pub is_matching: bool,
 }
 
@@ -89,7 +89,7 @@ impl Shared {
         })
     }
 
-    /// Match rows, where there is a limit until *left* matches are found; they are counted by one thread.
+    /// Match rows, up to *left* matches if there is a limit; then only one thread counts them.
     #[allow(clippy::too_many_arguments, reason = "a block of rows, and how it is matched")]
     fn match_rows<'e>(
         &'e self,
@@ -109,7 +109,7 @@ impl Shared {
         let mut group = Group::new(version);
         for (at, (row, event)) in rows.iter().copied().enumerate() {
             if is_mixed && at.is_multiple_of(PREFETCHED) {
-                // What the next ones come upon is fetched together; each would wait for its own.
+                // Prefetch the data of the next rows together; otherwise each row would wait for its own.
                 located.clear();
                 let next = rows[at..].iter().take(PREFETCHED);
                 let mut locate = |event: &'e [u8]| self.engine.locate(Event::new(event, tenant, collection), scratch);

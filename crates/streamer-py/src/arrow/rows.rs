@@ -1,4 +1,4 @@
-//! Rows of texts in Arrow buffers, read where they lie.
+//! Rows of texts in Arrow buffers, read in place.
 
 use crate::gil;
 use pyo3::buffer::PyUntypedBuffer;
@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ops::Range;
 
-/// So many rows, or bytes, are in a block.
+/// The most rows, and bytes, of a block.
 pub(super) const BLOCK_ROWS: usize = 256;
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
@@ -31,9 +31,9 @@ impl LentBuffer {
         if start.is_null() || length == 0 {
             return &[];
         }
-        // SAFETY: the exporter keeps `length` bytes at `start` alive and in place until the buffer is released, which is when
-        // `self` is dropped. Nobody writes to them: by the Arrow columnar format buffers are immutable once they are shared,
-        // and every library that takes an array relies on that.
+        // SAFETY: the exporter keeps `length` bytes at `start` alive and in place until the buffer is released, which
+        // is when `self` is dropped. The bytes are never written: by the Arrow columnar format buffers are immutable
+        // once they are shared, and every library that uses an array relies on that.
         unsafe { std::slice::from_raw_parts(start, length) }
     }
 }
@@ -43,7 +43,7 @@ pub struct Chunk {
     validity: Option<LentBuffer>,
     offsets: Option<LentBuffer>,
     data: Option<LentBuffer>,
-    /// Where the slice begins.
+    /// The row at which the slice begins.
     offset: usize,
     length: usize,
     is_large: bool,
@@ -54,7 +54,7 @@ impl Chunk {
         buffer.as_ref().map_or(&[], LentBuffer::bytes)
     }
 
-    /// The offset of row *at*, counted from the beginning of the array; None beyond the buffer or where it is negative.
+    /// The offset of row *at*, counted from the beginning of the array; None beyond the buffer or if it is negative.
     pub(super) fn offset(&self, at: usize) -> Option<usize> {
         let offsets = Chunk::bytes(&self.offsets);
         if self.is_large {
@@ -66,7 +66,7 @@ impl Chunk {
         }
     }
 
-    /// Row *at* of the slice; None where it is null.
+    /// Row *at* of the slice; None if it is null.
     pub fn row(&self, at: usize) -> Option<&[u8]> {
         let at = self.offset.checked_add(at)?;
         if let Some(validity) = &self.validity
@@ -74,7 +74,7 @@ impl Chunk {
         {
             return None;
         }
-        // A row without offsets is not there: `check` refuses such an array.
+        // A row without offsets cannot occur: `check` refuses such an array.
         Chunk::bytes(&self.data).get(self.offset(at)?..self.offset(at + 1)?)
     }
 
@@ -83,7 +83,7 @@ impl Chunk {
         self.length
     }
 
-    /// Check that all rows are there; what is wrong, in words.
+    /// Check that all rows are there; an error has the fault in words.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.length == 0 {
             return Ok(());

@@ -7,8 +7,8 @@
 //!
 //! The condition on the variable is lowered as if the element were a document, and the clauses are then about any
 //! element. If a macro has two conditions on one element, its clauses may be satisfied by two elements, which is a
-//! larger set; so the program is evaluated on the events that satisfy all of them. Members of an element are no
-//! different: any leaf there may be another element's.
+//! larger set; so the program is evaluated on the events that satisfy all of them. Members of an element are treated
+//! alike: any leaf there may be another element's.
 
 use super::operators::{bounds, mirrored, opposite, text_atom};
 use super::reads::{EventRead, LIST, MAP, MAX_STEPS, Scope, VARIABLE, constant, is, name_of, read, steps_from, text_of, unwrap};
