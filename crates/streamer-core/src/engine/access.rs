@@ -1,4 +1,5 @@
-//! How quickly will a subscription be found? Told when it is added, from its conditions alone.
+//! The cost class of a subscription: how quickly the index will find it. It is computed from only its conditions, when
+//! it is added.
 
 use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm};
 use crate::subscriptions::topics::TopicWord;
@@ -42,8 +43,8 @@ fn class_of(clause: &Clause) -> CostClass {
     clause.atoms.iter().map(class).max().unwrap_or(CostClass::Keyed)
 }
 
-/// The clause of a conjunction that serves best as access predicate, by kind alone, and its cost class. What others
-/// subscribe to may make another clause of the same class better.
+/// The clause of a conjunction that is the best access predicate by its kind, and its cost class. Other subscriptions
+/// may make another clause of the same class better.
 pub fn access_of(conjunction: &Conjunction) -> (Option<usize>, CostClass) {
     let classes = conjunction.clauses.iter().enumerate().map(|(at, clause)| (class_of(clause), clause.atoms.len(), at));
     match classes.min() {

@@ -17,34 +17,36 @@ pub type Item = Result<Addition, Box<SubscriptionError>>;
 pub struct Addition {
     /// Its id.
     pub id: Box<str>,
-    /// Who gets the match.
+    /// The receiver of the match.
     pub gateway_id: Option<Box<str>>,
     /// A tenant, or `*`.
     pub tenant: Box<str>,
     /// A collection; None for all.
     pub collection: Option<Box<str>>,
-    /// Its conditions; what is left of its `cel` is evaluated on candidates, with [`flags::CEL`](crate::engine::flags::CEL).
+    /// Its conditions. The rest of its `cel` is evaluated on candidates, with
+    /// [`flags::CEL`](crate::engine::flags::CEL).
     pub form: NormalForm,
-    /// What it is besides, see [`crate::engine::flags`]; `SEVERAL` and `VERIFY` are found from its form.
+    /// Its other properties, see [`crate::engine::flags`]; `SEVERAL` and `VERIFY` are found from its form.
     pub flags: u8,
-    /// Whether it has a CEL part, also one that its form says all of.
+    /// Whether it has a CEL part, even if its form contains all of it.
     pub has_cel: bool,
-    /// Its CEL part, with the flag `CEL` only: what its form says is compiled again for an event with unknown values.
+    /// Its CEL part, only with the flag `CEL`: a part that its form contains is compiled again for an event with
+    /// unknown values.
     pub program: Option<Arc<Executable>>,
     /// Whether its CEL part is the [`ExternalCel`]'s to evaluate; then it has no *program*, and the flag `CEL`.
     pub external_cel: bool,
     /// As it was given, or what stands for that: equal for equal subscriptions.
     pub text: Box<[u8]>,
-    /// Another text that says the same: applied where that is held, it changes nothing.
+    /// Another text with the same meaning: if that is stored, applying this changes only its own draft.
     pub same_as: Option<Box<[u8]>>,
-    /// Its conditions as JSON, where *text* is none.
+    /// Its conditions as JSON, if *text* is not JSON.
     pub conditions: Option<Box<[u8]>>,
     /// What the host keeps with it.
     pub host: Option<Host>,
 }
 
 impl Addition {
-    /// Of conditions alone, for events of every tenant and collection.
+    /// An addition with only conditions, for events of every tenant and collection.
     pub fn new(id: impl Into<Box<str>>, form: NormalForm, text: &[u8]) -> Addition {
         Addition {
             id: id.into(),

@@ -1,4 +1,4 @@
-//! Does an atom hold for a value of an event?
+//! Is an atom true for a value of an event?
 
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// The bytes of a text that are looked at in a unit of work.
 const A_UNIT: usize = 1 << 10;
 
-/// Whether an atom holds for a value that is there.
+/// Whether an atom is true for a present value.
 #[inline]
 pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
     let seen = values.get(at);
@@ -50,7 +50,7 @@ pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
     }
 }
 
-/// Whether an atom is known not to hold: a list or object with a number beyond float64 in it may not be told apart.
+/// Whether an atom is certainly false: a list or object with a number beyond float64 in it may be undecidable.
 #[inline]
 pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
     match atom {
@@ -89,7 +89,7 @@ fn operand(mut element: Atoms<'_>) -> Option<Cow<'_, Value>> {
     }
 }
 
-/// Whether an element is what an atom of an equality says; see [`Value::equals`].
+/// Whether an element equals the operand of an atom; see [`Value::equals`].
 fn equals(one: &Value, mut element: Atoms<'_>) -> Option<bool> {
     match (element.next()?.view, one) {
         (_, Value::BeyondFloat(_)) => None,

@@ -2,30 +2,30 @@
 //!
 //! ```text
 //!   bucket 0 ──(status, "paid")──► bucket 1 ──(country, "DE")──► bucket 2: answers 4 8 15
-//!      │                              └──(amount, ranges)───────► answer 16 if its other clauses hold
+//!      │                              └──(amount, ranges)───────► answer 16 if its other clauses are true
 //!      ├──(user.id, "u7")──► candidate 23: verify the clauses that are not known yet
 //!      └──(name, prefixes)─► ...
 //! ```
 //!
-//! A bucket is a state, a transition is on a path and a value, and each state asks only the paths that its conjunctions
-//! share. A conjunction is filed under one clause (each atom of it), the one that fewest others share; where more than
-//! [`FEW`] meet, they are indexed again by what is left of them. So equalities become composite keys of any length, and
-//! what remains is answered by a slice or verified one by one, at most [`FEW`] at a time.
+//! A bucket is a state, a transition is on a path and a value, and each state reads only the paths that its
+//! conjunctions share. A conjunction is filed under one clause (each atom of it), the one that fewest others share; if
+//! more than [`FEW`] meet, they are indexed again by their other clauses. So equalities become composite keys of any
+//! length, and the rest is answered by a slice or verified one by one, at most [`FEW`] at a time.
 //!
-//! An event's value is looked up once, in a dictionary of all values that the segment's equalities name at that path, and is
-//! a number from then on. The dictionary says where it leads from the first bucket; the equalities of all others are in one
-//! hash table from bucket and number. Other atoms are in value automata of their bucket and path.
+//! An event's value is looked up once, in a dictionary of all values that the segment's equalities name at that path,
+//! and is a number from then on. The dictionary has its transition from the first bucket; the equalities of all other
+//! buckets are in one hash table by bucket and number. Other atoms are in value automata of their bucket and path.
 //!
-//! Invariant: an event that makes a conjunction hold reaches it, once if each path on the way has one value. What may be
-//! reached more than once is handed out apart (`several`). Nothing is handed out that does not hold, removed subscriptions
-//! and whole-subscription checks apart.
+//! Invariant: an event that satisfies a conjunction reaches it, once if each path along the way has one value.
+//! Subscriptions that may be reached more than once are returned in a list of their own (`several`). Every subscription
+//! that is returned matches, except for removed subscriptions and whole-subscription checks.
 //!
-//! Cost: for an event, one lookup for each value at a path that a reached bucket asks, and a step an answer. 16 to 28 bytes
-//! a filed atom, 28 a bucket.
+//! Cost: for an event, one lookup for each value at a path that a reached bucket reads, and a step an answer. 16 to 28
+//! bytes a filed atom, 28 a bucket.
 //!
-//! Rejected, with what it cost on 1,000,000 mixed subscriptions: one access predicate and then verifying each candidate
-//! (up to 650 times slower at few matches), counting satisfied predicates (70 to 2,900 times), one automaton that asks all
-//! paths in sorted order as Quamina does (its states multiply where subscriptions ask different paths).
+//! Rejected, with the cost on 1,000,000 mixed subscriptions: one access predicate and then verifying each candidate (up
+//! to 650 times slower at few matches), counting satisfied predicates (70 to 2,900 times), one automaton that reads all
+//! paths in sorted order as Quamina does (its states multiply if subscriptions use different paths).
 
 use crate::automaton::table::Table;
 use crate::engine::matchers::Matcher;
@@ -35,10 +35,10 @@ use crate::stored::{ImageReader, ImageWriter};
 use crate::value::{Kind, ScalarRef, Seed, head_of};
 use bytemuck::{Pod, Zeroable};
 
-/// So many conjunctions are verified one by one rather than indexed again.
+/// Up to this many conjunctions are verified one by one rather than indexed again.
 pub const FEW: usize = 8;
 
-/// Where a transition leads, packed: a bucket, a candidate, or one subscription that needs no more.
+/// The target of a transition, packed: a bucket, a candidate, or one subscription without further conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub(super) struct Next(pub u32);
@@ -48,19 +48,19 @@ pub(super) const ANSWER: u32 = 1 << 30;
 /// How many buckets, candidates or subscriptions a segment can have.
 pub(super) const MOST: usize = (1 << 30) - 1;
 
-/// Where a transition leads.
+/// The target of a transition.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     /// A bucket, by number.
     Bucket(u32),
-    /// What is left to verify, by its place in the checks.
+    /// A candidate to verify, by its place in the checks.
     Candidate(u32),
     /// A subscription.
     Answer(u32),
 }
 
 impl Next {
-    /// No transition.
+    /// An absent transition.
     pub(super) const NOWHERE: Next = Next(u32::MAX);
 
     pub(super) fn bucket(at: usize) -> Next {
@@ -75,7 +75,7 @@ impl Next {
         Next(subscription | ANSWER)
     }
 
-    /// Where it leads, for people.
+    /// Its target, for people.
     pub(super) fn target(self) -> Target {
         if self.0 & CANDIDATE != 0 {
             Target::Candidate(self.0 & !CANDIDATE)
@@ -87,15 +87,15 @@ impl Next {
     }
 }
 
-/// A value that equalities name, at a path. So much of it stands here that one look tells it from others, texts of more than
-/// eight bytes apart.
+/// A value that equalities name, at a path. It has enough of the value here to distinguish it by one comparison, except
+/// for texts of more than eight bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct NamedValue {
     pub path: u32,
-    /// Where the words of an atom that names it are.
+    /// The position of the words of an atom that names it.
     pub atom: u32,
-    /// Where it leads from the first bucket.
+    /// The transition from the first bucket.
     pub first: Next,
     pub brief: Brief,
 }
@@ -110,7 +110,7 @@ pub(super) struct Brief {
 
 impl Brief {
     const TEXT: u32 = 4;
-    /// Of a text as long as this or longer, it stands for the length.
+    /// Stands for the length of a text that is this long or longer.
     const LONG: u32 = u32::MAX >> 3;
 
     #[inline]
@@ -147,7 +147,7 @@ pub(super) struct Equality {
     pub next: Next,
 }
 
-/// All equalities: an open hash table that holds its keys, so that a hit is one cache line.
+/// All equalities: an open hash table with its keys inside, so that a hit is one cache line.
 #[derive(Debug)]
 pub(super) struct Equalities {
     pub(super) slots: Array<Equality>,
@@ -206,7 +206,7 @@ fn factor(seed: &Seed) -> u64 {
     seed.hash_word(1) | 1
 }
 
-/// Buckets and values are numbered by the builder, so nobody who writes events chooses what collides.
+/// The builder numbers buckets and values, so an author of events cannot choose colliding ones.
 #[inline]
 fn first(factor: u64, size: usize, bucket: u32, value: u32) -> usize {
     let mixed = (u64::from(bucket) << 32 | u64::from(value)).wrapping_mul(factor);
@@ -222,15 +222,15 @@ pub(super) struct Bucket {
     /// Those that may be found more than once: `lists[several..lists_end]`.
     pub several: u32,
     pub lists_end: u32,
-    /// What is verified one by one: records in `checks`.
+    /// Records in `checks` that are verified one by one.
     pub candidates: u32,
     pub candidates_end: u32,
-    /// The paths that it asks, those that answer for a missing value first.
+    /// The paths that it reads, those that also match a missing value first.
     pub probes: u32,
     pub probes_end: u32,
 }
 
-/// A path that a bucket asks.
+/// A path that a bucket reads.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Probe {
@@ -253,14 +253,14 @@ pub struct Index {
     pub(super) checks: Array<u32>,
     pub(super) probes: Array<Probe>,
     pub(super) matchers: Box<[Matcher]>,
-    /// The first bucket of those conjunctions that are looked for whatever the filter says; bucket 0 where there are no others.
+    /// The first bucket of the conjunctions that are checked even after a NO of the filter; bucket 0 if all are.
     pub(super) always: Option<u32>,
     /// How many conjunctions have no access predicate: every event that has the path is for them.
     pub(super) unkeyed: u32,
 }
 
 impl Index {
-    /// Ask for the lines that every search reads first.
+    /// Prefetch the lines that every search reads first.
     pub(super) fn prefetch(&self) {
         prefetch(&self.buckets, 0);
         prefetch(&self.probes, 0);
@@ -269,12 +269,12 @@ impl Index {
 }
 
 impl Index {
-    /// Whether a probe can find something where there is no value.
+    /// Whether a probe can match without a value.
     pub(super) fn answers_missing(&self, probe: Probe) -> bool {
         probe.matcher != EQUALITIES
             && match &self.matchers[probe.matcher as usize] {
                 Matcher::Kinds(kinds) => kinds.iter().any(|(kinds, _)| kinds.has(Kind::Missing)),
-                // They ask other paths, too.
+                // They read other paths, too.
                 Matcher::Slices(_) => true,
                 _ => false,
             }
@@ -324,7 +324,7 @@ impl Index {
         self.unkeyed
     }
 
-    /// Heap bytes held, those of automata over texts only in part.
+    /// Heap bytes used, those of automata over texts only in part.
     pub fn bytes(&self) -> usize {
         let matchers: usize = self.matchers.iter().map(Matcher::bytes).sum();
         self.dictionary.bytes()

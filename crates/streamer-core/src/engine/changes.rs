@@ -1,33 +1,34 @@
-//! What a write is asked for, and what it changed.
+//! The request of a write, and its changes.
 
 use crate::engine::record::HeldRecord;
 use crate::error::SubscriptionError;
 
-/// What to do with an id that is held.
+/// How to handle an id that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
     /// It is an error.
     Add,
     /// The new subscription takes its place.
     Replace,
-    /// The new subscription takes its place, unless their texts are equal. What is not given is removed.
+    /// The new subscription replaces it, unless their texts are equal. A subscription whose id is not in the draft is
+    /// removed.
     Apply,
 }
 
 /// What a write changed. Positions are those in the call.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Positions and slots of ids that were not held before.
+    /// Positions and slots of ids that are new.
     pub added: Vec<(usize, u32)>,
     /// Positions and new slots of ids whose subscription is another one now.
     pub replaced: Vec<(usize, u32)>,
-    /// Positions of ids that were held already just so.
+    /// Positions of ids whose subscription was equal before.
     pub unchanged: Vec<usize>,
-    /// Records of ids that are no longer held, in order of adding.
+    /// Records of ids that were removed, in order of adding.
     pub removed: Vec<HeldRecord>,
-    /// Slots that are no longer in use: of `removed`, and of what was replaced.
+    /// Slots that became free: those of `removed`, and of replaced subscriptions.
     pub freed: Vec<u32>,
-    /// What was passed over, by position.
+    /// Items that were skipped, by position.
     pub errors: Vec<(usize, SubscriptionError)>,
 }
 

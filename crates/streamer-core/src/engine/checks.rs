@@ -1,20 +1,20 @@
-//! What is left to verify of a candidate, as words in the order in which candidates come up.
+//! The checks of candidates, as words in the order in which candidates come up.
 //!
 //! ```text
-//!   status in [paid, draft] and amount < 5, found by another clause, asked for by subscription 17:
+//!   status in [paid, draft] and amount < 5, found by another clause, for subscription 17:
 //!   [17] [11 words] [VALUES | path 3] [2] [number 4] [number 9]   [BELOW | path 1] [cut: 3 words]
 //! ```
 //!
-//! Values are compared as the numbers that the index's dictionary gave them, once an event; so nothing is read but this
-//! record, and the records of neighbours lie beside one another.
+//! Values are compared as the numbers that the index's dictionary assigned to them, once an event; so a check reads
+//! only this record, and the records of neighbours lie next to one another.
 //!
-//! Invariant: a record says of its conjunction what was not known on the way to it, no less.
+//! Invariant: a record has every check of its conjunction that was not made before it is reached.
 //!
-//! Cost: 8 bytes a candidate and 8 to 32 a clause, and what it excludes. A check is a few instructions; a clause that has no short form is read
-//! from the store.
+//! Cost: 8 bytes a candidate and 8 to 32 a clause, and the values that it excludes. A check is a few instructions; a
+//! clause that has no short form is read from the store.
 //!
-//! Rejected: reading the clauses in the store, where they lie in the order of adding: about eight cache misses a candidate,
-//! and 4 times slower at 1,000,000 subscriptions.
+//! Rejected: reading the clauses in the store, in which they have the order of adding: about eight cache misses a
+//! candidate, and 4 times slower at 1,000,000 subscriptions.
 
 use crate::automaton::ranges::NumberCut;
 use crate::engine::encoded::{AtomView, ClauseView};
@@ -33,7 +33,7 @@ const APART: u32 = 1 << 31;
 const CONJUNCTION: u32 = 1 << 30;
 const NUMBER: u32 = CONJUNCTION - 1;
 
-/// Who wants a candidate that holds.
+/// The subscriptions of a candidate that passes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
     /// This subscription.
@@ -67,14 +67,14 @@ pub(super) enum Check<'c> {
     Kinds(u32, u8),
     /// A number at the path lies between these.
     Numbers(u32, Option<NumberCut>, Option<NumberCut>),
-    /// This clause of the store holds.
+    /// This clause of the store is true.
     Clause(u32),
-    /// All clauses of this conjunction of the store hold.
+    /// All clauses of this conjunction of the store are true.
     All(u32),
 }
 
 impl<'c> CheckRecord<'c> {
-    /// The record at *at*, and where the next one is.
+    /// The record at *at*, and the position of the next one.
     #[inline]
     pub fn read(words: &'c [u32], at: u32) -> (CheckRecord<'c>, u32) {
         let end = at + words[at as usize + 1];
@@ -87,7 +87,7 @@ impl<'c> CheckRecord<'c> {
         self.head & APART != 0
     }
 
-    /// Who wants it.
+    /// The subscriptions that want it.
     #[inline]
     pub fn wanted(self) -> Wanted {
         if self.head & CONJUNCTION != 0 { Wanted::All(self.head & NUMBER) } else { Wanted::One(self.head & NUMBER) }
@@ -123,7 +123,8 @@ pub(super) struct StoreCounts {
     pub paths: usize,
 }
 
-/// Where the records of *words* begin, a bit each, and one for their end; None where they are none of a store of these counts.
+/// The start of each record of *words*, a bit each, and one for their end; None if they are not records for a store
+/// with these counts.
 pub(super) fn sound_records(words: &[u32], counts: StoreCounts) -> Option<Vec<u64>> {
     let mut starts = vec![0_u64; words.len() / 64 + 1];
     let mut at = 0;
@@ -174,14 +175,14 @@ pub(super) fn end(words: &mut [u32], start: usize) {
     words[start + 1] = (words.len() - start) as u32;
 }
 
-/// Write that all clauses of a conjunction hold, in place of the checks of the record that begins at *start*.
+/// Require all clauses of a conjunction, in place of the checks of the record that begins at *start*.
 pub(super) fn write_all(words: &mut Vec<u32>, start: usize, conjunction: u32) {
     words.truncate(start + 2);
     words.extend([tag::ALL, conjunction]);
 }
 
-/// Write what *clause*, number *number* of its store, says; *name* gives the number of a value at its path. A clause of more than
-/// *most* values is read from the store.
+/// Write the check of *clause*, number *number* of its store; *name* maps a value at its path to its number. A clause
+/// of more than *most* values is read from the store.
 pub(super) fn write<'s>(
     words: &mut Vec<u32>,
     number: u32,

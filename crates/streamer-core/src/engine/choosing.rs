@@ -11,7 +11,7 @@
 //! choice to make, and the one of most fields is as good as any. So each depth, the innermost first, is one pass over its elements in
 //! the order of their arrays.
 //!
-//! Cost: one look at each leaf of each field, and a sort of the satisfying ones. After warm-up nothing is allocated.
+//! Cost: one visit to each leaf of each field, and a sort of the satisfying ones. After warm-up it does not allocate.
 
 use crate::engine::encoded::AtomView;
 use crate::engine::store::Store;
@@ -42,7 +42,7 @@ impl Satisfied {
     }
 }
 
-/// What is kept from choice to choice to save allocations.
+/// Buffers that are kept between choices to save allocations.
 #[derive(Debug, Default)]
 pub struct ChoiceScratch {
     satisfied: Vec<Satisfied>,
@@ -88,7 +88,7 @@ pub(super) fn chosen(store: &Store, verification: &Verification, map: &[PathId],
 }
 
 impl ChoiceScratch {
-    /// What the outermost arrays must give; None where an array has no element that gives all it must.
+    /// The fields that the outermost arrays must satisfy; None if an array lacks an element that satisfies all it must.
     fn in_arrays(&mut self, flat: &Flat<'_>) -> Option<u64> {
         let ChoiceScratch { satisfied, elements, outer } = self;
         satisfied.sort_unstable_by_key(|one| (one.depth, one.array, one.position));

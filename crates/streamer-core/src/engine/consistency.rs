@@ -7,18 +7,19 @@
 //!                    └─ element 1: satisfies {c}            no element satisfies {b, c}: no match
 //! ```
 //!
-//! The root is a *scope*, each element of each array is one. A scope satisfies some fields by the leaves that lie in it and in
-//! no deeper array, and in each array inside it one element may be chosen. Scopes that cannot be told apart are one *shape*, so
-//! 10,000 like elements cost no more than one. A pattern without `$or` needs all fields. Within one scope all leaves of a field
-//! lie in one array. So a field that any element of an array satisfies must be satisfied in the element that is chosen. Each
-//! array is decided on its own, and the whole is polynomial. `$or` is taken apart into conjunctions, of which those are dropped
-//! on the way that no choice of elements can satisfy.
+//! The root is a *scope*, each element of each array is one. A scope satisfies some fields by the leaves that lie
+//! directly in it, and in each array inside it one element may be chosen. Scopes that are equal in this are one
+//! *shape*, so 10,000 like elements cost no more than one. A pattern without `$or` needs all fields. Within one scope
+//! all leaves of a field lie in one array. So a field that any element of an array satisfies must be satisfied in the
+//! element that is chosen. Each array is decided separately, and the whole is polynomial. `$or` is split into
+//! conjunctions, and those that no choice of elements can satisfy are dropped early.
 //!
-//! Invariant: the fields satisfied outside of arrays and those of the elements chosen are exactly what the choice satisfies.
+//! Invariant: the fields satisfied outside of arrays and those of the elements chosen are exactly the fields that the
+//! choice satisfies.
 //!
-//! Cost: one look at each leaf of each field, then the satisfying ones. With `$or` over arrays it can be exponential, since it
-//! decides satisfiability of clauses. So each conjunction that is tried costs a unit a shape, at most [`BUDGET`] in all. Past
-//! it nothing is known. `streamer/reference/patterns.py` counts the same.
+//! Cost: one look at each leaf of each field, then the satisfying ones. With `$or` over arrays it can be exponential,
+//! since it decides satisfiability of clauses. So each conjunction that is tried costs a unit a shape, at most
+//! [`BUDGET`] in all; past it the result is open. `streamer/reference/patterns.py` counts the same.
 //!
 //! Rejected: trying all choices of leaves one after the other (exponential without `$or` too).
 
@@ -131,7 +132,7 @@ impl Scopes {
 
     /// Whether some choice satisfies a pattern: for sure, perhaps (unknown), or not.
     ///
-    /// *sure* and *maybe* are fields that hold without a leaf, surely or perhaps.
+    /// *sure* and *maybe* are fields that are true without a leaf, surely or perhaps.
     pub fn verdict(&self, tree: &VerifiedTree, sure: &Fields, maybe: &Fields, has_unknown: bool) -> Result<Verdict, Spent> {
         let shapes = Shapes::new(self);
         let joined = |free: &Fields, of: fn(&Shape) -> &Fields| {
@@ -140,7 +141,8 @@ impl Scopes {
                 all
             })
         };
-        // These are the fields with a leaf that satisfies them: necessary, and sufficient where no array leaves a choice.
+        // These are the fields with a leaf that satisfies them: necessary, and sufficient if no array requires a
+        // choice.
         if !suffices(tree, &joined(maybe, |shape| &shape.maybe)) {
             return Ok(Verdict::False);
         }
@@ -160,7 +162,7 @@ fn suffices(tree: &VerifiedTree, set: &Fields) -> bool {
         && tree.any_of.iter().all(|alternatives| alternatives.iter().any(|one| suffices(one, set)))
 }
 
-/// What scopes that cannot be told apart have in common.
+/// The common properties of scopes that are equal for a choice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shape {
     sure: Fields,
@@ -188,7 +190,7 @@ impl Shapes {
         for (at, scope) in scopes.0.iter().enumerate().rev() {
             let mut arrays: Vec<Vec<u32>> = Vec::new();
             for elements in scope.arrays.values() {
-                // An element that satisfies nothing is never a choice to make.
+                // An element that does not satisfy any field is never chosen.
                 let satisfying = elements.iter().map(|inner| of_scope[*inner]);
                 let mut inner: Vec<u32> = satisfying.filter(|shape| !shapes.reaches[*shape as usize].is_empty()).collect();
                 inner.sort_unstable();
@@ -239,19 +241,19 @@ impl Shapes {
     }
 }
 
-/// Which fields can hold at once, by one choice of an element in each array.
+/// The fields that can be true at once, by one choice of an element in each array.
 struct Choice<'s> {
     shapes: &'s Shapes,
     /// What a shape satisfies.
     of: fn(&Shape) -> &Fields,
-    /// Fields that hold without a leaf.
+    /// Fields that are true without a leaf.
     free: &'s Fields,
     possible: HashMap<Fields, bool>,
     left: usize,
 }
 
 impl Choice<'_> {
-    /// The conjunctions of the disjunctive form that hold. Recursive over `$or`, which nests to a bounded depth.
+    /// The conjunctions of the disjunctive form that can be true. Recursive over `$or`, which nests to a bounded depth.
     fn conjunctions(&mut self, tree: &VerifiedTree) -> Result<HashSet<Fields>, Spent> {
         let mut own = Fields::default();
         tree.fields.clone().for_each(|field| own.insert(field));
@@ -292,7 +294,7 @@ impl Choice<'_> {
 
     fn choose(&self, fields: &Fields) -> bool {
         let shapes = self.shapes;
-        // Of each shape: whether each of its arrays has an element with all that the array must give.
+        // For each shape: whether each of its arrays has an element with all fields that the array must satisfy.
         let mut holds: Vec<bool> = Vec::with_capacity(shapes.all.len());
         for (shape, reaches) in shapes.all.iter().zip(&shapes.arrays) {
             let each = shape.arrays.iter().zip(reaches).all(|(elements, reach)| {

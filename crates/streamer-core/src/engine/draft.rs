@@ -1,14 +1,14 @@
-//! Subscriptions on their way in: checked as they come, and encoded for the partition that they will be in.
+//! Drafts of subscriptions: checked one by one, and encoded for their partitions.
 //!
 //! ```text
-//!   item ─► check ─► id, texts, ...     what a record is made of
-//!             └────► its form ─► the store of its partition, half filled: slots are given when all is written
+//!   item ─► check ─► id, texts, ...     the parts of a record
+//!             └────► its form ─► the store of its partition, half filled: a write assigns the slots
 //! ```
 //!
-//! A form that the host may still narrow waits as it is, and so do the first few of a partition.
+//! A form that the host may still narrow waits unencoded, and so do the first few of a partition.
 //!
-//! Cost: of each its texts, and what a store has of it: of a write nothing is held before all of it was read. Rejected: forms as
-//! they were parsed, until then: a load takes a fifth more memory, and a tenth more time.
+//! Cost: for each subscription its texts, and its part of a store: a write adds only complete drafts to the engine.
+//! Rejected: to keep the parsed forms until then: a load takes a fifth more memory, and a tenth more time.
 
 use crate::engine::access::CostClass;
 use crate::engine::addition::{Addition, Item};
@@ -36,17 +36,17 @@ pub(super) type DraftItem = Result<Box<Drafted>, Box<SubscriptionError>>;
 /// One that could be read.
 #[derive(Debug)]
 pub(super) struct Drafted {
-    /// Tenant and collection were taken out, and the form, unless it waits.
+    /// Tenant and collection were moved out, and the form, unless it waits.
     pub addition: Addition,
-    /// Its cost class, or why it cannot be held.
+    /// Its cost class, or the reason to refuse it.
     pub class: Result<CostClass, Box<SubscriptionError>>,
     /// The number of its partition.
     pub partition: u32,
-    /// Where it is in the store of its partition; None while its form waits.
+    /// Its place in the store of its partition; None while its form waits.
     pub place: Option<u32>,
 }
 
-/// Of each partition the store that is being filled.
+/// The store of each partition, while it is filled.
 #[derive(Debug, Default)]
 pub(super) struct Stores {
     each: Vec<Part>,
@@ -64,7 +64,7 @@ pub(super) struct Part {
     pub store: Option<Box<StoreBuilder>>,
 }
 
-/// So many forms of a partition wait as they are: they take less than what is to be filled.
+/// This many forms of a partition wait unencoded: they are smaller than a new store.
 const FEW: u32 = 8;
 
 impl Stores {
@@ -81,7 +81,7 @@ impl Stores {
         number
     }
 
-    /// Put a form into the store of a partition, unless it is one of the first, which wait; where it is there.
+    /// Put a form into the store of a partition, and return its place. The first few wait instead.
     fn push(&mut self, partition: u32, flags: u8, form: &mut NormalForm) -> Option<u32> {
         let part = &mut self.each[partition as usize];
         if part.waiting < FEW {
@@ -91,7 +91,7 @@ impl Stores {
         Some(self.add(partition, flags, form))
     }
 
-    /// Put a form into the store of a partition; where it is there.
+    /// Put a form into the store of a partition, and return its place.
     fn add(&mut self, partition: u32, flags: u8, form: &mut NormalForm) -> u32 {
         let store = self.each[partition as usize].store.get_or_insert_default();
         let place = store.len() as u32;
@@ -106,7 +106,7 @@ impl Stores {
         &self.each[partition as usize].name
     }
 
-    /// The store of each partition, by number, with those that are *held* alone, each of which knows then where it is.
+    /// The store of each partition, by number, with only these subscriptions, whose places are set.
     pub fn settle(mut self, held: &mut [&mut Drafted]) -> Result<Vec<Part>, CannotBuild> {
         let mut counts = vec![0; self.each.len()];
         for one in &mut *held {
@@ -118,7 +118,7 @@ impl Stores {
         if let Some(failed) = self.failed {
             return Err(failed);
         }
-        // Where some were refused, or are held just so, the others move up.
+        // If some were refused, or exist unchanged, the others move up.
         let mut moved: HashMap<u32, Vec<u32>, FastHash> = HashMap::default();
         for (number, Part { store, .. }) in (0..).zip(&mut self.each) {
             let (count, all) = (counts[number as usize], store.as_ref().map_or(0, |store| store.len()));
@@ -134,7 +134,7 @@ impl Stores {
         Ok(self.each)
     }
 
-    /// Take all but those that are *held* out of the partitions in *moved*, which has a word for each place in their stores.
+    /// Remove the other subscriptions from the partitions in *moved*, which has a word for each place in their stores.
     fn move_up(&mut self, mut moved: HashMap<u32, Vec<u32>, FastHash>, held: &mut [&mut Drafted]) -> Result<(), CannotBuild> {
         for (partition, place) in held.iter().filter_map(|one| Some((one.partition, one.place?))) {
             if let Some(places) = moved.get_mut(&partition) {
@@ -168,7 +168,7 @@ impl Drafted {
     }
 }
 
-/// Check what a form must have to be held, and tell its cost class.
+/// Check the requirements of a form, and return its cost class.
 fn check(addition: &Addition) -> Result<CostClass, Box<SubscriptionError>> {
     for atom in addition.form.conjunctions.iter().flat_map(|one| &one.clauses).flat_map(|clause| &clause.atoms) {
         if let Atom::Regexp(regexp) = atom {
@@ -194,12 +194,12 @@ impl Draft {
         self.items.is_empty()
     }
 
-    /// What is known of one besides where it belongs; None for one that was refused.
+    /// A subscription of the draft, without its tenant and collection; None for one that was refused.
     pub fn get(&self, position: usize) -> Option<&Addition> {
         self.items.get(position)?.as_ref().ok().map(|drafted| &drafted.addition)
     }
 
-    /// Say more of one whose CEL is external: whether it mentions `before`, and what its form is narrowed by.
+    /// Complete a subscription with external CEL: whether it mentions `before`, and a narrower form.
     pub fn explain(&mut self, position: usize, mentions_before: bool, narrow: impl FnOnce(&mut NormalForm)) {
         if let Some(Ok(drafted)) = self.items.get_mut(position)
             && drafted.place.is_none()
@@ -212,14 +212,14 @@ impl Draft {
         }
     }
 
-    /// Say that another text says the same as that of one.
+    /// Mark another text as equal in meaning to that of a subscription.
     pub fn say_same(&mut self, position: usize, text: &[u8]) {
         if let Some(Ok(drafted)) = self.items.get_mut(position) {
             drafted.addition.same_as = Some(text.into());
         }
     }
 
-    /// Put an error in the place of one; of those before that are not there yet, too.
+    /// Put an error in the place of a subscription, and in earlier places that are still empty.
     pub fn refuse(&mut self, position: usize, error: SubscriptionError) {
         while self.items.len() <= position {
             self.items.push(Err(Box::new(error.clone())));

@@ -3,18 +3,19 @@
 //! ```text
 //!   partition tenant "default", collection "orders": 70 subscriptions in 1 segment
 //!     segment 1: 70 subscriptions, 1 removed; an index of 2 buckets, 71 values, 1 matcher
-//!       bucket 0 asks data.status for equal values
+//!       bucket 0 reads data.status for equal values
 //!         = "open" ─► "s3"
 //!         = "paid" ─► bucket 1
-//!       bucket 1 asks data.amount for ranges of numbers
+//!       bucket 1 reads data.amount for ranges of numbers
 //!         > 5 ─► "s7" if data.user = 4
 //! ```
 //!
 //! A matcher does not keep its operands in a form that can be read back. What it was made of is found as the image of an index
 //! finds it: the index is built again of the same store, which gives the same buckets, with its recipe.
 //!
-//! Cost: that of building each segment that is shown; so the number of subscriptions that are shown is bounded, and so is of each list
-//! and of each text what is written at all. The host is asked now and then whether to go on (`watch.rs`).
+//! Cost: that of building each segment that is shown; so the number of subscriptions that are shown is bounded, and so
+//! is the printed part of each list and of each text. The host is called now and then to decide whether to continue
+//! (`watch.rs`).
 //!
 //! Rejected: a method in each matcher that lists its operands (nine twins of their constructors, for one reader).
 
@@ -39,14 +40,14 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// So many entries of one list are written.
+/// The most entries of one list that are printed.
 const SHOWN: usize = 100;
-/// A text is cut to so many bytes.
+/// The most bytes of a text.
 const WIDEST: usize = 2000;
 /// As many values fill such a text, and more are not written.
 const VALUES: usize = WIDEST;
 
-/// Write what is held in *version*, partitions by name; segments only as long as *most* subscriptions hold out.
+/// Print the content of *version*, partitions by name; segments only up to *most* subscriptions.
 pub(super) fn dump(version: &Version, records: &Records, seed: &Seed, most: usize) -> String {
     let mut partitions: Vec<Arc<Partition>> = Vec::new();
     version.partitions.for_each(|partition| partitions.push(partition.present().clone()));
@@ -64,7 +65,7 @@ struct Dump<'e> {
     records: &'e Records,
     seed: &'e Seed,
     version: u64,
-    /// So many subscriptions may still be shown.
+    /// The number of subscriptions that may still be shown.
     left: usize,
     most: usize,
 }
@@ -74,7 +75,7 @@ struct Indexed<'s> {
     segment: &'s Segment,
     index: Index,
     recipe: Recipe,
-    /// By bucket and path: where each atom is, and what it leads to.
+    /// By bucket and path: the position of each atom, and its target.
     equalities: HashMap<(u32, u32), Vec<(u32, Next)>>,
 }
 
@@ -252,7 +253,7 @@ impl Dump<'_> {
         }
     }
 
-    /// A candidate with what is left to verify of it.
+    /// A candidate with the checks that it has to pass.
     fn candidate(&self, indexed: &Indexed<'_>, at: u32) -> String {
         let Indexed { segment, index, .. } = indexed;
         let (candidate, _) = Candidate::read(&index.checks, at);
@@ -264,7 +265,7 @@ impl Dump<'_> {
         if checks.is_empty() { wanted } else { format!("{wanted} if {}", checks.join(" and ")) }
     }
 
-    /// Who wants a candidate.
+    /// The subscriptions of a candidate.
     fn wanted(&self, indexed: &Indexed<'_>, at: u32) -> String {
         let Indexed { segment, index, .. } = indexed;
         match Candidate::read(&index.checks, at).0.wanted() {
@@ -273,7 +274,7 @@ impl Dump<'_> {
         }
     }
 
-    /// The ids of subscriptions, each with what is evaluated besides.
+    /// The ids of subscriptions, each with its further conditions.
     fn names(&self, segment: &Segment, subscriptions: &[u32]) -> String {
         let name = |at: &u32| {
             let record = self.records.get(segment.store.slots[*at as usize]);
@@ -314,7 +315,7 @@ fn same(one: &Index, other: &Index) -> bool {
     words(one) == words(other) && one.matchers.len() == other.matchers.len() && one.always == other.always
 }
 
-/// The equalities of each bucket at each path: where each atom is, and what it leads to.
+/// The equalities of each bucket at each path: the position of each atom, and its target.
 fn equalities(index: &Index) -> HashMap<(u32, u32), Vec<(u32, Next)>> {
     let of_first = index.values.iter().zip(0..).filter(|(value, _)| value.first != Next::NOWHERE);
     let mut all: Vec<(u32, u32, Next)> = of_first.map(|(value, number)| (0, number, value.first)).collect();
@@ -417,7 +418,7 @@ fn owned(view: &AtomView<'_>) -> Atom {
 }
 
 impl Matcher {
-    /// What it tells values by.
+    /// The property of values that it checks.
     fn what(&self) -> &'static str {
         match self {
             Matcher::Numbers { .. } => "ranges of numbers",

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   version 811 ──► partitions ──► segments          a reader loads the version once and reads on in peace
-//!   version 812 ──► (copied path) ─► new segment     a writer builds beside it and swaps one pointer
+//!   version 812 ──► (copied path) ─► new segment     a writer builds a new one and swaps one pointer
 //! ```
 //!
-//! An engine is a handle on its [`EngineState`], which all but writing is asked of, and on the thread that merges after a write.
+//! An engine is a handle on its [`EngineState`], which does everything but writing, and on the thread that merges after
+//! a write.
 //!
-//! Concurrency contract: any number of threads match, each with a [`Scratch`](crate::engine::Scratch) of its own; they take no lock and
-//! never wait, also while a writer is at work. Writers take turns. What a write has returned for is seen by every match that begins
-//! after. A write is one version: every match sees all of it or nothing.
+//! Concurrency contract: any number of threads match, each with a [`Scratch`](crate::engine::Scratch) of its own; they
+//! are lock-free and never wait, even for a writer. Writers queue. A match that begins after a write has returned sees
+//! the write. A write is one version: every match sees it completely or not at all.
 //!
 //! Cost of a write: a segment for each partition that it touches (a merge of up to 8 like ones every 8th time), and the
 //! copied path of the partition map. Large merges are the merging thread's.
@@ -60,7 +61,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong, by position, unless *skip*; then nothing was changed.
+    /// All errors, by position, unless *skip*; then the engine is unchanged.
     pub fn write(&self, draft: Draft, mode: WriteMode, skip: bool) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         let _inside = fork::inside();
         let changes = self.state.write_draft(draft, mode, skip);
@@ -77,7 +78,7 @@ impl Engine {
         let mut changes = Changes::default();
         if !gone.is_empty() {
             let slots = gone.iter().map(|(slot, _)| *slot).collect();
-            // Removing builds no more than merges of what was there, and what does not fit together stays apart.
+            // A removal builds only merges of existing segments, and segments that do not fit together stay apart.
             if self.commit(&mut writer, slots, New::default()).is_ok() {
                 changes.freed = gone.iter().map(|(slot, _)| *slot).collect();
                 changes.removed = gone.into_iter().map(|(_, record)| record).collect();

@@ -1,39 +1,39 @@
-//! An event as it is handed to an engine, and what can be said of it without matching it.
+//! An event as the caller passes it to an engine, and its properties that can be read without matching it.
 
 use crate::flatten::{EventId, GivenParts};
 use crate::layout::EventType;
 
-/// An event's text, and what the caller says of it.
+/// An event's text, and the parts that the caller supplies.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'e> {
     /// Its JSON.
     pub text: &'e [u8],
-    /// Whose it is; None: as the event says.
+    /// Its tenant; None: the tenant in the event.
     pub tenant: Option<&'e str>,
-    /// Of which collection it is; None: as the event says.
+    /// Its collection; None: the collection in the event.
     pub collection: Option<&'e str>,
 }
 
 impl<'e> Event<'e> {
-    /// An event, with what the caller says of it.
+    /// An event, with the parts that the caller supplies.
     pub fn new(text: &'e [u8], tenant: Option<&'e str>, collection: Option<&'e str>) -> Event<'e> {
         Event { text, tenant, collection }
     }
 
-    /// What is given for its flattening.
+    /// The parts that its flattening gets from the caller.
     pub(super) fn given(&self, default_tenant: Option<&'e str>) -> GivenParts<'e> {
         GivenParts { tenant: self.tenant, collection: self.collection, default_tenant }
     }
 }
 
-/// Of which the caller says nothing.
+/// The caller supplies only the text.
 impl<'e, T: AsRef<[u8]> + ?Sized> From<&'e T> for Event<'e> {
     fn from(text: &'e T) -> Event<'e> {
         Event::new(text.as_ref(), None, None)
     }
 }
 
-/// What an event is called, and where it belongs.
+/// The names of an event, and its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'e> {
     /// What names it.
@@ -44,11 +44,11 @@ pub struct Identity<'e> {
     pub collection: Option<&'e str>,
     /// What happened.
     pub event_type: Option<EventType>,
-    /// When, in nanoseconds since the epoch. None also under lazy validation.
+    /// Source time, in nanoseconds since the epoch. Lazy validation leaves it out.
     pub ts_ns: Option<i128>,
 }
 
-/// Where an event belongs, as far as can be told without reading all of it.
+/// The partition of an event, as far as it can be found without reading all of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Located<'e> {
     /// A number that events of one tenant and collection share.

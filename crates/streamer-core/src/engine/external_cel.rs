@@ -7,8 +7,9 @@ use std::any::Any;
 
 /// Evaluates the programs that are not the core's to evaluate. Called by the threads that match, several at once.
 pub trait ExternalCel: Send + Sync {
-    /// What the program of *record* says of one side of an event; it counts and tells errors by itself. None where it was
-    /// interrupted: nobody is told what the event matched, and it counts as one that the engine failed at.
+    /// The verdict of *record*'s program for one side of an event; it counts and reports its errors. It returns None if
+    /// it was interrupted: the matches of the event are discarded, and the event counts as one on which the engine
+    /// failed.
     ///
     /// *kept* is empty at the first program of an event, and is handed on to the next ones.
     fn verdict(&self, record: &Record, event: &Event<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Option<Verdict>;

@@ -1,20 +1,20 @@
-//! Errors of CEL: how many there were, of which subscriptions, and which of them are told.
+//! Errors of CEL: how many there were, for which subscriptions, and which of them are reported.
 //!
-//! Errors are counted by reason and by subscription; of one subscription at most one a [`MINUTE`] is told in words, for the host to
-//! log: a wrong expression fails for every event.
+//! Errors are counted by reason and by subscription. At most one a [`MINUTE`] of each subscription is reported in
+//! words, for the host to log: a wrong expression fails for every event.
 //!
 //! Cost: an error costs a look at the clock and an addition to the subscription's [`Heard`].
 //!
-//! Rejected: telling the host each error, since that would need the GIL for about every event of a wrong expression; a map
-//! of the errors of each subscription, since all threads would take its lock for each of them.
+//! Rejected: reporting each error to the host, since that would need the GIL for about every event of a wrong
+//! expression; a map of the errors of each subscription, since all threads would lock it for each of them.
 
 use crate::cel::Reason;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Seconds between two errors of one subscription that are told.
+/// Seconds between two reported errors of one subscription.
 const MINUTE: u64 = 60;
 
-/// An error of a subscription's program that is to be told.
+/// An error of a subscription's program to report.
 #[derive(Clone, Debug)]
 pub struct CelError {
     /// The subscription's slot; none for a regexp and for a topic, which are looked for once for all subscriptions that have them.
@@ -27,7 +27,8 @@ pub struct CelError {
     pub count: u64,
 }
 
-/// How many errors a subscription had, in the lower bits, and when one of them was told last, in seconds of the engine's life.
+/// How many errors a subscription had, in the lower bits, and when one of them was last reported, in seconds of the
+/// engine's life.
 #[derive(Debug, Default)]
 pub(super) struct Heard(AtomicU64);
 
@@ -36,14 +37,14 @@ const COUNT_BITS: u32 = 36;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 impl Heard {
-    /// Count so many errors; if one is to be told at *now*, how many there are. *now* is not 0.
+    /// Count *errors*; if one is due to be reported at *now*, return the number of errors. *now* is not 0.
     pub fn add(&self, errors: u64, now: u64) -> Option<u64> {
         let before = self.0.fetch_add(errors, Ordering::Relaxed);
         let told = before >> COUNT_BITS;
         if told != 0 && now < told + MINUTE {
             return None;
         }
-        // Of the threads that see that it is time, one tells.
+        // If several threads find that a report is due, one of them reports.
         let tell = |heard: u64| (heard >> COUNT_BITS == told).then_some(now << COUNT_BITS | heard & COUNT);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, tell).ok().map(|_| (before + errors) & COUNT)
     }
@@ -54,15 +55,15 @@ impl Heard {
     }
 }
 
-/// Which subscriptions have errors, so many at most: those of which it is worth asking how many.
+/// The subscriptions with errors, up to a limit: those whose counts are worth a report.
 ///
 /// ```text
-///   slot ── hash ──► a group of [`WAYS`] entries: slot and the reason that was told last
+///   slot ── hash ──► a group of [`WAYS`] entries: slot and the reason that was reported last
 /// ```
 ///
-/// Where a group is full, the subscription with the fewest errors gives way. One that goes on failing is told of once a minute,
-/// and is back then. Without a lock, since the process may be forked at any moment: of two that are told at once one may be missing
-/// until then.
+/// If a group is full, the subscription with the fewest errors is dropped. A subscription that keeps failing is
+/// reported once a minute, and then comes back. Lock-free, since the process may be forked at any moment: if two are
+/// reported at once, one may be missing until then.
 #[derive(Debug)]
 pub(super) struct Failing([AtomicU64; GROUPS * WAYS]);
 
@@ -110,7 +111,7 @@ pub struct FailingSubscription {
     pub id: String,
     /// How many.
     pub errors: u64,
-    /// Why, when it was told last.
+    /// The reason of its last report.
     pub reason: Reason,
 }
 

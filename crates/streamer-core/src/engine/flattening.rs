@@ -1,4 +1,5 @@
-//! An event as bytes to an event that is flat: which partitions it sees, and one flattening for all that these ask.
+//! From the bytes of an event to a flat event: which partitions it sees, and one flattening for the paths of all of
+//! them.
 
 use crate::bloom::filter::BloomFilter;
 use crate::engine::event::{Event, Located};
@@ -34,7 +35,7 @@ impl<'e> One<'e> {
     }
 }
 
-/// What is left of a scratch while an event is flat.
+/// The rest of a scratch while an event is flat.
 pub(super) struct Work<'s> {
     pub values: &'s mut ValuesScratch,
     pub segment: &'s mut SegmentScratch,
@@ -52,12 +53,12 @@ pub(super) fn filters<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = 
     seen.iter().flatten().filter_map(|partition| partition.filter.as_deref())
 }
 
-/// What an event's partitions ask for.
+/// The path sets of an event's partitions.
 pub(super) fn sets<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r PathSet> + Clone {
     segments(seen).map(|segment| &*segment.store.paths).chain(filters(seen).map(|filter| &*filter.places))
 }
 
-/// Whether the sets that an event's partitions ask for have these numbers: what [`sets`] could tell, in half the time.
+/// Whether the path sets of an event's partitions have these numbers: as [`sets`] would show, in half the time.
 pub(super) fn asks_for(seen: &SeenPartitions<'_>, numbers: &[u64]) -> bool {
     let mut numbers = numbers.iter();
     for partition in seen.iter().flatten() {
@@ -99,7 +100,7 @@ impl EngineState {
         seen
     }
 
-    /// Where an event belongs, as far as can be told without reading all of it; for [`Group::expect`].
+    /// Find the partition of an event, as far as it can be found without reading all of it; for [`Group::expect`].
     pub fn locate<'e>(&'e self, event: Event<'e>, scratch: &mut Scratch) -> Located<'e> {
         let flattener = &mut scratch.flattener;
         let given = event.given(self.options.default_tenant.as_deref());
@@ -114,20 +115,21 @@ impl EngineState {
 
     /// Flatten an event for the partitions that it sees, and *use* it.
     ///
-    /// To flatten an event it must be known what its partitions ask of it, and to know its partitions it must be read. So it is guessed,
-    /// the cheapest guess first, and what was read says whether the guess was right:
+    /// The paths to flatten depend on the event's partitions, and its partitions depend on names that must be read. So
+    /// the paths are guessed, the cheapest guess first, and the parts that were read decide whether the guess was
+    /// right:
     ///
     /// ```text
     ///   guess                       the view of                          right if                      who guesses
     ///   1 same partitions           the group's last event               its names are the same        an event of a group
-    ///   2 same paths                this thread's last event             its partitions ask the same   an event by itself
-    ///   3 same place                where a first look, or `expect`,     its names are those           every other event
-    ///                               found its names
-    ///   4 none                      the names that were read for 3       always                        where 3 was wrong
+    ///   2 same paths                this thread's last event             its partitions use the same   an event by itself
+    ///   3 same partitions           the names of a first look, or of     its names are those           every other event
+    ///                               `expect`
+    ///   4 none                      the names that were read for 3       always                        if 3 was wrong
     /// ```
     ///
-    /// Invariant: what is used was flattened for the partitions of the names that were read. An error that shows after guess 1 or 2
-    /// is not told: the event is flattened again, and told by 3 or 4.
+    /// Invariant: the flattening that is used was made for the partitions of the names that were read. An error after
+    /// guess 1 or 2 is dropped: the event is flattened again, and 3 or 4 reports it.
     ///
     /// Cost: 1 saves a look for the names and four lookups of partitions, 2 the look for the names, a tenth of a small event; a
     /// wrong one costs a flattening, so that after a few wrong ones there is no guessing for a while ([`Luck`](super::paths::Luck)).
@@ -177,7 +179,7 @@ impl EngineState {
             let view = views.get(is_last, sets(&seen), &options.layout, options.soft_delete.as_ref());
             let flat = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits)?;
             if !is_settled {
-                // What was located is a guess: an event with duplicates, say, may belong elsewhere.
+                // The located names are a guess: an event with duplicates, for example, may belong elsewhere.
                 is_settled = true;
                 let parts = flat.parts();
                 if parts.tenant != located.unwrap_or_default() || parts.collection != name {

@@ -3,10 +3,10 @@
 //! ```text
 //!   partitions ─► segments ─► access clauses of every kind ─► bytes of each key ─► murmur3 x64-128, sorted, each once
 //!                                                                                   │
-//!                                             a size for so many keys and places ◄──┴──► bits
+//!                                            a size for the keys and places ◄───────┴──► bits
 //! ```
 //!
-//! Contract: of what was alive in one version. Neither readers nor writers wait.
+//! Contract: the keys are those of the live subscriptions of one version. Neither readers nor writers wait.
 //!
 //! Cost: 0.1 to 0.2 us a key, 16 bytes for each; an equality has one, a range 10 to 40, most of them seen before.
 //!
@@ -28,14 +28,15 @@ use std::collections::{BTreeSet, HashSet};
 #[derive(Debug, Default)]
 pub struct Gathered {
     hashes: Vec<(u64, u64)>,
-    /// Where an event is asked for them.
+    /// The places at which an event is read for them.
     pub places: Vec<(Path, Mode, KeyKind)>,
     /// How many subscriptions have no keys.
     pub unkeyed: usize,
-    /// Whether any subscription wants to be told of what no longer matches.
+    /// Whether any subscription wants to know when a document no longer matches.
     pub transitions: bool,
-    /// Whether the keys say nothing of an event with unknown values, where an error beside an unknown is unknown: those of CEL do not,
-    /// which has become clauses, nor do bools, which are also what `> false` has become: an error for a value of another type.
+    /// Whether an event with unknown values has to pass the filter, because an error next to an unknown is unknown. CEL
+    /// expressions that became clauses require that, and so do bools, because `> false` became one: it is an error for
+    /// a value of another type.
     pub holes_pass: bool,
 }
 
@@ -76,7 +77,7 @@ impl EngineState {
 
     fn gather_segment(&self, segment: &Segment, version: u64, found: &mut Gathered, places: &mut HashSet<(Path, Mode, KeyKind)>) {
         let store = &segment.store;
-        // What a later version removes is still there in this one; and the write may be taken back.
+        // A subscription that a later version removes still exists in this one, and that write may be rolled back.
         let is_live = |at: u32| !segment.is_gone(at, version);
         let access = Access::of(store, KeyScope::Shipping);
         let begins: Vec<Vec<u8>> = store.paths.paths.iter().map(|(path, mode)| begun(path, *mode)).collect();

@@ -6,11 +6,12 @@
 //!   event of (acme, users)                                flatten ─╳            looked up, and kept in its place
 //! ```
 //!
-//! Invariant: what is searched for was flattened for the partitions of the names that were read, so a wrong guess costs a
-//! flattening and never a match. Errors are those of an event by itself: one that shows after a guess is looked for again.
+//! Invariant: the paths that are searched were flattened for the partitions of the names that were read, so a wrong
+//! guess costs a flattening and never a match. Errors are those of an event by itself: an error after a guess is
+//! checked again.
 //!
 //! Cost: a guess saves a tenth of a small event, a wrong one costs a half; after a few of these there is no guessing for some
-//! events. Rejected: keeping it from call to call (it would hold segments that were merged away).
+//! events. Rejected: keeping it between calls (it would keep merged segments alive).
 
 use crate::engine::event::Located;
 use crate::engine::partitions::Partition;
@@ -59,7 +60,7 @@ impl<'r> Group<'r> {
         }
     }
 
-    /// Say where the next event belongs.
+    /// Announce the partition of the next event.
     pub fn expect(&mut self, located: Located<'r>) {
         if self.key != Some(located.key) {
             (self.key, self.view) = (Some(located.key), None);
@@ -67,7 +68,7 @@ impl<'r> Group<'r> {
         self.located = Some(located);
     }
 
-    /// Where the next event belongs, if that was said.
+    /// The announced partition of the next event, if any.
     pub(super) fn expected(&mut self) -> Option<Located<'r>> {
         self.located.take()
     }
@@ -83,12 +84,12 @@ impl<'r> Group<'r> {
         self.luck.settle(parts.tenant == self.tenant && parts.collection == collection)
     }
 
-    /// Whether nothing is known of the event, nor will be kept for the next.
+    /// Whether the group has no data for the event, and will not keep any for the next.
     pub(super) fn is_alone(&self) -> bool {
         !self.is_kept && self.located.is_none()
     }
 
-    /// Keep what was looked up for an event.
+    /// Keep the partitions and the view of an event.
     pub(super) fn keep(&mut self, parts: &Parts<'_>, seen: SeenPartitions<'r>, view: &Arc<View>) {
         if self.is_kept {
             self.tenant.clear();

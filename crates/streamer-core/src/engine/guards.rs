@@ -1,11 +1,12 @@
-//! The filters of partitions: made and grown by the writer where that is cheap, rebuilt beside it, and reported.
+//! The filters of partitions: the writer makes and grows cheap ones, larger ones are rebuilt in parallel; and reports
+//! on them.
 //!
 //! ```text
 //!   write    ─► segment built ─► its keys set in the partition's filter ─► version published        no reader misses a key
-//!   rebuild  ─► a pinned version's live keys, no lock held ─► lock: what came meanwhile ─► version published with the new filter
+//!   rebuild  ─► a pinned version's live keys, lock-free ─► lock: newer keys ─► version published with the new filter
 //! ```
 //!
-//! Invariant: a filter that hangs on a partition holds the keys of all keyed subscriptions of that partition's segments that
+//! Invariant: the filter of a partition contains the keys of all keyed subscriptions of that partition's segments that
 //! are alive in the version.
 
 use crate::bloom::blocked::Blocked;
@@ -23,11 +24,11 @@ use crate::fork;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The writer grows a filter itself up to so many subscriptions, or where one write brings as much as there was.
+/// The writer itself grows a filter up to this many subscriptions, or if one write at least doubles them.
 const SMALL: usize = 1 << 16;
-/// However many keys a filter is said to be for, it has no room for more than four times those there are, and this.
+/// The most room of a filter beyond four times the existing keys, however many keys it is requested for.
 const SPARE: usize = 1 << 20;
-/// The keys of so many subscriptions a rebuild gathers with the writer's lock held: a millisecond.
+/// A rebuild gathers the keys of up to this many subscriptions under the writer's lock: a millisecond.
 const LITTLE: usize = 4096;
 
 /// The version that the writer makes, whatever its number.
@@ -44,7 +45,7 @@ pub struct FilterState {
     pub state: BloomState,
 }
 
-/// Live access keys: where they stand, and their hashes.
+/// Live access keys: their places and their hashes.
 #[derive(Default)]
 struct LiveKeys {
     places: HashSet<KeyPlace>,
@@ -57,7 +58,7 @@ impl EngineState {
         Access::of(store, KeyScope::Guarding)
     }
 
-    /// The keys of what is there at *version*: of one that is published, since a write that goes on may be taken back.
+    /// Add the keys of the subscriptions at *version*: a published one, since an unfinished write may be rolled back.
     fn collect(&self, segment: &Segment, access: &Access, version: u64, keys: &mut LiveKeys) {
         let is_live = |at: u32| !segment.is_gone(at, version);
         let mut seen: HashSet<(u32, KeyKind)> = HashSet::new();
@@ -120,7 +121,7 @@ impl EngineState {
         (filter, added)
     }
 
-    /// Let phase 1 work so from now on, None without it. What is there stays as it was sized.
+    /// Set the options of phase 1 from now on, None without it. Existing filters keep their size.
     pub fn set_bloom(&self, phase1: Option<Phase1>) {
         let _inside = fork::inside();
         let mut writer = self.lock_writer();
@@ -158,14 +159,15 @@ impl EngineState {
 
     pub(super) fn pinned(&self, name: &PartitionName) -> Option<(Arc<Version>, Arc<Partition>)> {
         let version = self.version.load_full();
-        // Where nothing was opened there is no filter.
+        // A partition that was never opened has no filter.
         let found = version.partitions.get(name.hash(&self.seed), &name.tenant, &name.collection)?;
         let partition = found.present().clone();
         Some((version, partition))
     }
 
-    /// Build the filter of a partition anew from its live keys, for *capacity* of them at an error rate of *key_rate* each,
-    /// and put it in the place of the old one. Neither readers nor writers wait while it is built. False: there is none.
+    /// Rebuild the filter of a partition from its live keys, for *capacity* of them at an error rate of *key_rate*
+    /// each, and replace the old one. Neither readers nor writers wait while it is built. Return false if there is
+    /// none.
     pub fn rebuild_filter(&self, name: &PartitionName, capacity: usize, key_rate: f64) -> bool {
         let mut seen: Vec<Arc<Segment>> = Vec::new();
         let mut keys = LiveKeys::default();

@@ -1,27 +1,27 @@
-//! A compiled section as bytes, read where it lies.
+//! A compiled section as bytes, read in place.
 //!
 //! ```text
-//!   head      subscriptions, flags, always, unkeyed; then where each array is
+//!   head      subscriptions, flags, always, unkeyed; then the place of each array
 //!   arrays    words  starts  ...  targets │ lines  flags  texts │ pack │ dictionary  values  equalities  buckets ... │ recipe
 //!             └─ mapped: Store ───────────┘                     │      └─ mapped: Index ────────────────────────┘
 //!                     paths, expressions, trees, verifications ─┘          matchers are made again of their recipe
 //! ```
 //!
-//! How each type is written and read stands beside the type (`write`, `read`, with `stored.rs`). Here are the head, the order of all,
-//! and what must hold between them.
+//! Each type has the code to write and to read it next to its definition (`write`, `read`, with `stored.rs`). This file
+//! has the head, the order of all types, and the conditions between them.
 //!
 //! An image is for the version of the core that wrote it, on a processor with that order of bytes. [`KIND`] stands in the
 //! file's header. A core that has another one makes the section of its lines.
 //!
-//! Invariant: what [`decode`] returns can be searched for any event without looking outside of an array, and every search ends.
-//! Numbers are below what they count, buckets are a tree of bounded depth, tables have an empty slot. Whether it is the index
-//! of those lines is what the checksum stands for.
+//! Invariant: the result of [`decode`] can be searched for any event without reading outside of an array, and every
+//! search ends. Numbers are below the count that bounds them, buckets are a tree of bounded depth, tables have an empty
+//! slot. Only the checksum proves that it is the index of those lines.
 //!
-//! Cost of decoding: one look at each word, about 1 ns, and the matchers are sorted anew. The process has of its own 4 bytes a
-//! subscription for slots, and the small things. All else is the file's memory.
+//! Cost of decoding: one visit to each word, about 1 ns, and the matchers are sorted again. The process itself
+//! allocates 4 bytes a subscription for slots, and the small parts. The rest is the file's memory.
 //!
-//! Rejected: matchers as arrays in the file, too (eleven formats more, for a tenth of the memory); trusting the checksum alone (a
-//! file that was written on purpose could make a search run for ever).
+//! Rejected: matchers as arrays in the file, too (eleven formats more, for a tenth of the memory); trusting only the
+//! checksum (a file that was forged could make a search run for ever).
 
 use crate::engine::buckets::{ANSWER, Bucket, CANDIDATE, EQUALITIES, Index, NO_BUCKET, Next};
 use crate::engine::checks::sound_records;
@@ -56,7 +56,8 @@ pub(super) fn encode(store: &Store, index: &Index, recipe: &Recipe) -> Vec<u8> {
     out.finish(&[store.len() as u64, u64::from(store.any_flags), always, u64::from(index.unkeyed)])
 }
 
-/// Read an image that lies at *image* in *file*, of *count* subscriptions whose slots begin at *base*; None where it is none, or damaged.
+/// Read the image at *image* in *file*, of *count* subscriptions whose slots begin at *base*; None if it is not one, or
+/// damaged.
 pub(super) fn decode(
     file: &Bytes,
     image: Range<usize>,
@@ -86,7 +87,7 @@ pub(super) fn decode(
 struct Transitions<'i> {
     index: &'i Index,
     subscriptions: usize,
-    /// Where the records of candidates begin, a bit each.
+    /// The start of the records of candidates, a bit each.
     starts: Vec<u64>,
     above: Vec<u32>,
 }
@@ -96,7 +97,7 @@ impl Transitions<'_> {
         self.starts.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 != 0)
     }
 
-    /// Note what the bucket *from* leads to; None where that is nothing, or something else leads there.
+    /// Note the target of the bucket *from*; None if it is invalid, or already has another source.
     fn lead(&mut self, from: u32, next: Next) -> Option<()> {
         if next.0 & CANDIDATE != 0 {
             let at = next.0 & !CANDIDATE;
@@ -120,7 +121,7 @@ impl Transitions<'_> {
     }
 }
 
-/// The matchers of an index by their recipe; None where its parts do not fit one another.
+/// The matchers of an index by their recipe; None if its parts do not fit one another.
 fn matchers(store: &Store, index: &Index, recipe: &Recipe, seed: &Seed) -> Option<Box<[Matcher]>> {
     let counts = store.counts();
     let starts = sound_records(&index.checks, counts)?;
@@ -156,7 +157,7 @@ fn matchers(store: &Store, index: &Index, recipe: &Recipe, seed: &Seed) -> Optio
     transitions.is_shallow().then(|| matchers.into())
 }
 
-/// Of each matcher the one bucket that asks it, once the ranges of all buckets were looked at.
+/// The one bucket that owns each matcher, after the ranges of all buckets were checked.
 fn owners(index: &Index, recipe: &Recipe, paths: usize, transitions: &Transitions<'_>) -> Option<Vec<u32>> {
     let mut owners = vec![NO_BUCKET; recipe.heads.len()];
     for (bucket, number) in index.buckets.iter().zip(0..) {

@@ -1,4 +1,4 @@
-//! What is asked about an engine: of ids, sizes, partitions and errors.
+//! Reports on an engine: ids, sizes, partitions and errors.
 
 use crate::cel::Reason;
 use crate::engine::changes::Selection;
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-/// What a partition holds.
+/// The sizes of a partition.
 #[derive(Clone, Debug)]
 pub struct PartitionSizes {
     /// Which partition.
@@ -78,7 +78,7 @@ impl EngineState {
         Reason::ALL.into_iter().map(|reason| (reason, self.cel_errors[reason as usize].load(Ordering::Relaxed)))
     }
 
-    /// The subscriptions with the most errors, the worst first, of at most 1,024 of which errors were told.
+    /// The subscriptions with the most errors, the worst first, out of at most 1,024 with reported errors.
     pub fn failing(&self, most: usize) -> Vec<FailingSubscription> {
         let found = self.failing.read().filter_map(|(slot, reason)| {
             let record = self.records.made(slot);
@@ -105,19 +105,19 @@ impl EngineState {
         (stores, indexes)
     }
 
-    /// Heap bytes of what is known of subscriptions besides their conditions, as of the last write: it waits for none.
+    /// Heap bytes of the subscriptions without their conditions, as of the last write: it does not wait for one.
     pub fn held(&self) -> Held {
         let Held { records, texts } = self.records.bytes();
         let [writer, ids] = [&self.writer_bytes, &self.id_bytes].map(|bytes| bytes.load(Ordering::Relaxed));
         Held { records: records + writer + ids, texts }
     }
 
-    /// Tell how much the table of ids holds, after it was written to.
+    /// Note the size of the table of ids, after a write to it.
     pub(super) fn count_ids(&self, ids: &HashTable<u32>) {
         self.id_bytes.store(block(ids.allocation_size()), Ordering::Relaxed);
     }
 
-    /// What each partition holds.
+    /// The sizes of each partition.
     pub fn partitions(&self) -> Vec<PartitionSizes> {
         let mut held = Vec::new();
         self.version.load().partitions.for_each(|partition| {
@@ -152,7 +152,7 @@ impl EngineState {
         found
     }
 
-    /// What the index holds, as text for people; segments only as long as *most* subscriptions hold out.
+    /// The content of the index, as text for people; segments only up to *most* subscriptions.
     pub fn dump(&self, most: usize) -> String {
         watch::begin(self.options.ask);
         dump::dump(&self.version.load(), &self.records, &self.seed, most)

@@ -1,8 +1,8 @@
-//! What is suspicious about one subscription: that it never matches, or always matches.
+//! Findings about one subscription: it never matches, or always matches.
 //!
-//! Every finding is proven from the normal form, without what an index decides of CEL: an expression is only asked whether it is
-//! the same for every event. The converse does not hold: many a contradiction (between two regular expressions, say) is not
-//! looked for.
+//! Every finding is proven from the normal form, without the clauses of CEL: for an expression, only a result that is
+//! the same for every event counts. The converse is false: many a contradiction (between two regular expressions, for
+//! example) is not detected.
 //!
 //! Cost: quadratic in the conditions on one path.
 
@@ -20,7 +20,7 @@ use std::fmt::Debug;
 pub struct Finding {
     /// What it is about: a `FindingCode` of the Python package.
     pub code: &'static str,
-    /// What was found, for people.
+    /// The finding, for people.
     pub reason: String,
 }
 
@@ -46,9 +46,10 @@ pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Ver
     if is_always { found("always_matches", "its conditions hold for every event") } else { None }
 }
 
-/// Whether an expression may be true for no event. The Python package then says why, or finds that it is not proven.
+/// Whether an expression may be false for every event. The Python package then finds the reason, or that it is not
+/// proven.
 ///
-/// *whole* is the normal form with what an index decides of the expression.
+/// *whole* is the normal form with the clauses of the expression.
 pub fn is_suspect(subscription: &Subscription, whole: &NormalForm, program: &Program) -> bool {
     let one_of = |root, texts: Vec<&str>, others: Option<Atom>| Clause {
         path: Path::part(root),
@@ -77,14 +78,14 @@ fn asks_something(subscription: &Subscription) -> bool {
     types.is_some() || !filters.is_empty() || pattern.is_some() || topic.is_some() || cel.is_some()
 }
 
-/// Whether it holds for every event.
+/// Whether it is true for every event.
 fn is_tautology(conjunction: &Conjunction, verify: Option<&Verify>) -> bool {
     let every = Kinds::MISSING.or(Kinds::LEAVES);
     let holds = |clause: &Clause| {
         let kinds = clause.atoms.iter().filter(|atom| matches!(atom, Atom::Kinds(_))).map(Atom::kinds);
         clause.mode == Mode::AnyLeaf && kinds.fold(Kinds::NONE, Kinds::or).and(every) == every
     };
-    // Leaves are only inconsistent where an array holds two of them: below a name that both paths begin with.
+    // Leaves are only inconsistent if two of them lie in one array: below a name that both paths begin with.
     let firsts: BTreeSet<_> = conjunction.clauses.iter().map(|clause| clause.path.names.first()).collect();
     let is_consistent = firsts.len() == conjunction.clauses.len();
     let is_all = verify.is_none_or(|verify| {
@@ -93,7 +94,7 @@ fn is_tautology(conjunction: &Conjunction, verify: Option<&Verify>) -> bool {
     is_all && conjunction.clauses.iter().all(holds)
 }
 
-/// Why no event satisfies a conjunction; `None` where that is not proven.
+/// The reason why no event satisfies a conjunction; `None` if that is not proven.
 fn contradiction(conjunction: &Conjunction) -> Option<String> {
     let mut on_path: BTreeMap<_, (&Path, Vec<&[Atom]>)> = BTreeMap::new();
     for clause in &conjunction.clauses {
@@ -116,12 +117,12 @@ fn contradiction(conjunction: &Conjunction) -> Option<String> {
     on_path.values().find_map(|(path, clauses)| conflict(clauses).map(|reason| format!("{path}: {reason}")))
 }
 
-/// Where a path stands in the order in which contradictions are looked for.
+/// The sort key of a path in the search for contradictions.
 fn place(path: &Path) -> (&'static str, &[Box<str>]) {
     (root_name(path.root), &path.names)
 }
 
-/// Why no value satisfies all clauses on one path; `None` where that is not proven.
+/// The reason why no value satisfies all clauses on one path; `None` if that is not proven.
 fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     if clauses.is_empty() {
         return None;
@@ -162,7 +163,7 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     None
 }
 
-/// The sizes between which a value lies for which some of *atoms* hold; `None` where they say no more than that.
+/// The bounds on the size of a value that satisfies some of *atoms*; `None` if they require more or less than that.
 fn sizes_of(atoms: &[Atom]) -> Option<(u32, u32)> {
     let is_empty = |atom: &Atom| match atom {
         Atom::Equal(Scalar::String(text)) => text.is_empty(),
@@ -195,7 +196,7 @@ fn kinds_of(atoms: &[Atom]) -> Kinds {
     atoms.iter().map(Atom::kinds).fold(Kinds::NONE, Kinds::or)
 }
 
-/// Whether an atom may hold for a scalar; true where that is not worked out here.
+/// Whether an atom may be true for a scalar; true if this function does not decide it.
 fn may_hold(atom: &Atom, value: &Scalar) -> bool {
     match (atom, value) {
         (Atom::Equal(operand), value) => operand == value,
@@ -211,7 +212,7 @@ fn may_hold(atom: &Atom, value: &Scalar) -> bool {
     }
 }
 
-/// What is the same for two subscriptions that ask for the same, in whatever order they say it.
+/// A text that is equal for two subscriptions with the same conditions, in whatever order they are written.
 pub fn identity(subscription: &Subscription, form: &NormalForm) -> String {
     let Subscription { tenant, collection, gateway_id, on_unknown, transitions, cel, .. } = subscription;
     let conjunctions = sorted(form.conjunctions.iter().map(|conjunction| sorted(conjunction.clauses.iter().map(in_order))));

@@ -1,4 +1,4 @@
-//! Adding, replacing and removing while matching goes on; sizes; what is refused.
+//! Adding, replacing and removing during matching; sizes; refusals.
 
 use crate::engine::{Addition, Counters, Draft, Engine, Event, MANY, Options, Scratch, Selection, WriteMode};
 use crate::error::{SubscriptionError, SubscriptionErrorKind};
@@ -337,7 +337,7 @@ fn candidates_follow_matches_and_events_that_share_nothing_bring_up_none() {
     assert_eq!((candidates, matches), (0, 0));
 }
 
-/// One that asks for one of *wanted* values, and for none of as many others, in one list or a clause each.
+/// A subscription to one of *wanted* values, and to none of as many others, in one list or a clause each.
 fn asks_and_excludes(id: &str, wanted: u64, excluded: u64, in_one: bool) -> Addition {
     let none_of = |range: std::ops::Range<u64>| Atom::Other {
         kinds: Kinds::PRESENT,
@@ -357,7 +357,7 @@ fn lists_of_one_subscription_take_their_sum_and_not_their_product() {
     for in_one in [true, false] {
         for (wanted, excluded) in [(2, 3000), (70, 100), (300, 300), (3000, 3000), (20_000, 40)] {
             let engine = Engine::new(Options::default());
-            // Two that share all values that they ask for meet at each.
+            // Two subscriptions with the same values meet at each.
             add(&engine, ["s", "u"].map(|id| asks_and_excludes(id, wanted, excluded - u64::from(id == "u"), in_one)));
             let (conditions, index) = engine.bytes();
             let most = 1_000_000 + 100 * (wanted + excluded) as usize;

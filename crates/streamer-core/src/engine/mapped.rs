@@ -8,10 +8,11 @@
 //!   a write   ─► the table of ids, once, of all lines
 //! ```
 //!
-//! Concurrency contract: opening takes no lock but that of the path sets, for a moment. Who needs a section that another thread
-//! is opening waits for it; nobody else waits. A fork waits until nothing is being opened.
+//! Concurrency contract: opening locks only the path sets, for a moment. A thread that needs a section that another
+//! thread is opening waits for it; the other threads do not wait. A fork waits until every opening is done.
 //!
-//! Invariant: the slots of a section are its lines, in their order, from its base on. They are taken from the beginning.
+//! Invariant: the slots of a section are its lines, in their order, from its base on. They are reserved from the
+//! beginning.
 //!
 //! Cost: opening a file is a checksum of its directory and one allocation a section. The first event of a section pays for
 //! its checksum (gigabytes a second) and for its segment. The first write, or look at an id, reads all lines: 0.3 µs a subscription.
@@ -39,7 +40,7 @@ use crate::value::Seed;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 impl EngineState {
-    /// What a partition holds, opened. A [`SnapshotFault`] is thrown.
+    /// The content of a partition, opened. A [`SnapshotFault`] is thrown.
     #[inline]
     pub(super) fn opened<'p>(&self, partition: &'p Arc<Partition>) -> &'p Arc<Partition> {
         match &partition.section {
@@ -147,8 +148,7 @@ impl EngineState {
         }
     }
 
-    /// Hold the subscriptions of a file, or of the sections that *wanted* names. The engine must hold nothing yet, and must never
-    /// have held anything.
+    /// Load the subscriptions of a file, or of the sections that *wanted* selects. The engine must be new and empty.
     ///
     /// # Errors
     ///
@@ -191,7 +191,8 @@ impl EngineState {
     }
 }
 
-/// The image of a section's lines for a file whose images have *seed*; None where it has none: a small one is compiled as quickly.
+/// The image of a section's lines for a file whose images have *seed*; None for a small section, which is compiled as
+/// quickly.
 pub fn image(lines: &[u8], read: &ReadSubscription, seed: u64) -> Option<Vec<u8>> {
     let mut builder = StoreBuilder::default();
     for (line, at) in lines.split_inclusive(|byte| *byte == b'\n').zip(0..) {

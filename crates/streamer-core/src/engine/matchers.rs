@@ -1,12 +1,13 @@
-//! Value matchers: which of many atoms of one kind hold for one value? One for each path that a bucket asks, and kind of atom.
+//! Value matchers: which of many atoms of one kind are true for one value? One for each path that a bucket reads, and
+//! kind of atom.
 //!
 //! ```text
-//!   bucket, path ─► Matcher ─┬─ answers: subscriptions that need no more
+//!   bucket, path ─► Matcher ─┬─ answers: subscriptions without further conditions
 //!                            └─ others:  a Next each
 //! ```
 //!
-//! A matcher is made of where its atoms lie in the store, whether the index is built or read from an image, so that there is one way
-//! to make it.
+//! A matcher is made from the places of its atoms in the store, whether the index is built or read from an image, so
+//! that there is one way to make it.
 
 use crate::automaton::affixes::{Prefixes, Suffixes};
 use crate::automaton::anything_but::AnythingBut;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, CheckedBitPattern)]
 #[repr(u32)]
 pub(super) enum Class {
-    /// Kinds that hold for a missing value come first: they are asked whether or not the event has the path.
+    /// Kinds that include a missing value come first: they are checked whether or not the event has the path.
     Missing,
     Equal,
     Numbers,
@@ -49,7 +50,7 @@ pub(super) enum Class {
     Topic,
     Other,
     Kinds,
-    /// Whole conjunctions, asked together: of no atom.
+    /// Whole conjunctions, checked together; it has no atoms.
     Slices,
 }
 
@@ -60,7 +61,7 @@ impl Class {
     }
 }
 
-/// Which class an atom belongs to, and whether being found under it says all that it says.
+/// The class of an atom, and whether a match in that class is equivalent to the atom.
 pub(super) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
     let class = match view {
         AtomView::Equal(_) => Class::Equal,
@@ -90,7 +91,7 @@ pub(super) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
     (class, true)
 }
 
-/// The kinds of value that an atom without matcher of its own holds for.
+/// The kinds of value that satisfy an atom without a matcher of its own.
 fn kinds_of(view: &AtomView<'_>) -> Kinds {
     match view {
         AtomView::Kinds(kinds) | AtomView::Other(kinds, _) => *kinds,
@@ -100,7 +101,8 @@ fn kinds_of(view: &AtomView<'_>) -> Kinds {
     }
 }
 
-/// The value matcher of a bucket and path. The ids are where a match leads but for `answers`, whose ids are subscriptions.
+/// The value matcher of a bucket and path. The ids are the targets of matches, but for `answers`, whose ids are
+/// subscriptions.
 #[derive(Debug)]
 pub(super) enum Matcher {
     Numbers {
@@ -131,13 +133,13 @@ pub(super) enum Matcher {
     Topics(Box<[Topics]>),
     Kinds(Box<[(Kinds, Box<[u32]>)]>),
     AnythingBut(Box<[(Kinds, AnythingBut)]>),
-    /// What is asked of several paths.
+    /// Conditions on several paths.
     Slices(Slices),
 }
 
 impl Matcher {
-    /// Make the matcher of a class of where its atoms are in *clauses*, and what each leads to: *answers* and *others*. None for a
-    /// class that has none, and for an atom of another one.
+    /// Make the matcher of a class from the places of its atoms in *clauses* and their targets: *answers* and *others*.
+    /// Return None for a class without a matcher, and for an atom of another class.
     pub(super) fn new(
         clauses: &EncodedClauses,
         seed: &Seed,
@@ -193,7 +195,8 @@ impl Matcher {
         })
     }
 
-    /// Make the matcher of a bucket of *store*: see [`Matcher::new`], and of rows, for which a clause stands where others have an atom.
+    /// Make the matcher of a bucket of *store*: see [`Matcher::new`], and of rows, which have a clause in place of an
+    /// atom.
     pub(super) fn of_bucket(
         store: &Store,
         seed: &Seed,
@@ -212,13 +215,13 @@ impl Matcher {
         Matcher::new(&store.encoded, seed, class, answers, others)
     }
 
-    /// Whether [`Matcher::holds`] tells what atoms of a class say.
+    /// Whether [`Matcher::holds`] decides the atoms of a class completely.
     pub(super) fn tells(class: Class) -> bool {
         use Class::*;
         matches!(class, Numbers | Strings | Prefix | Suffix | IgnoreCase | Wildcard | Regexp | Cidr)
     }
 
-    /// Whether any of what it was made of holds for a scalar.
+    /// Whether any of its atoms is true for a scalar.
     pub(super) fn holds(&self, scalar: ScalarRef<'_>, literals: &mut literals::SeenLiterals) -> bool {
         let (mut found, mut hits) = (false, Vec::new());
         let mut hit = |ids: &[u32]| found |= !ids.is_empty();
@@ -256,7 +259,7 @@ impl Matcher {
         }
     }
 
-    /// Heap bytes held, those of automata over texts only in part.
+    /// Heap bytes used, those of automata over texts only in part.
     pub(super) fn bytes(&self) -> usize {
         let held = match self {
             Matcher::Numbers { answers, others } | Matcher::Sizes { answers, others } => answers.bytes() + others.bytes(),
@@ -280,8 +283,8 @@ pub(super) fn size_cuts(least: u32, most: u32) -> (Option<NumberCut>, Option<Num
     ((least > 0).then(|| NumberCut::before(number(least))), (most < u32::MAX).then(|| NumberCut::after(number(most))))
 }
 
-/// What the matchers of an index are made of: for each its class, and where its atoms begin, the atoms of others than answers
-/// begin, and all end; each atom with where it is and what it leads to.
+/// The sources of an index's matchers: for each its class, the start of its answers, the start of its other atoms, and
+/// the end; for each atom its place and its target.
 #[derive(Debug)]
 pub(super) struct Recipe {
     pub heads: Array<[u32; 4]>,
@@ -320,10 +323,10 @@ impl RecipeBuilder {
     }
 }
 
-/// Scalars, and where what none of them is leads.
+/// Scalars, and the target for any other value.
 type ScalarSet = (Vec<Scalar>, u32);
 
-/// The matcher of a class whose atoms are asked together, whatever they lead to.
+/// The matcher of a class whose atoms are looked up together, whatever their targets.
 fn of_texts<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Matcher {
     use AtomView::*;
     let texts = |pick: fn(&AtomView<'s>) -> Option<&'s str>| -> Vec<(&'s str, u32)> {

@@ -1,4 +1,5 @@
-//! Matching: the segments of the partitions that an event sees, one after the other, and what follows of its type.
+//! Matching: the segments of the partitions that an event sees, one after the other, and the effects of the event's
+//! type.
 
 use crate::bloom::answer::Answer;
 use crate::bloom::filter::BloomFilter;
@@ -30,11 +31,12 @@ use crate::value::{Number, ScalarRef};
 use crate::watch;
 use std::sync::Arc;
 
-/// Lines of an event that are asked for before it is read.
+/// Lines of an event that are prefetched before it is read.
 const FIRST_LINES: usize = 4;
 
 impl EngineState {
-    /// Find what an event matches now. Who asks for the records of its slots while others write holds a version, and matches on it.
+    /// Find the current matches of an event. A caller that needs the records of its slots while others write keeps a
+    /// version, and matches on it.
     ///
     /// # Errors
     ///
@@ -57,7 +59,8 @@ impl EngineState {
         self.match_in(&mut Group::alone(version), event, scratch)
     }
 
-    /// Find what one of several events matches, with less effort where it is of the same tenant and collection as the last.
+    /// Find the matches of one of several events, with less effort if it is of the same tenant and collection as the
+    /// last.
     ///
     /// # Errors
     ///
@@ -71,12 +74,12 @@ impl EngineState {
         self.match_and(group, event, scratch, |_, _, _| ()).map(|(matched, ())| matched)
     }
 
-    /// Find what one of several events matches, with all that can be said of it: what it is called, which is *told* if it can be
-    /// read and is not ignored, and which matches of an update stay.
+    /// Find the matches of one of several events, with everything else that a caller may need: the names of the event,
+    /// which the callback receives if the event can be read and is not ignored, and which matches of an update stay.
     ///
     /// # Errors
     ///
-    /// The event cannot be read; nothing was told.
+    /// The event cannot be read; the callback was not called.
     pub fn match_in_full<'s>(
         &self,
         group: &mut Group<'_>,
@@ -102,11 +105,11 @@ impl EngineState {
         Identity { id, tenant, collection, event_type, ts_ns }
     }
 
-    /// *Tell* what an event is called, without matching or counting it; or return why it is ignored.
+    /// Pass the names of an event to the callback, without matching or counting it; or return the reason to ignore it.
     ///
     /// # Errors
     ///
-    /// The event cannot be read; nothing was told. Lazily, matching may read on and find more.
+    /// The event cannot be read; the callback was not called. A lazy match may read further and find more errors.
     pub fn identify(
         &self,
         event: Event<'_>,
@@ -124,7 +127,7 @@ impl EngineState {
         Ok(None)
     }
 
-    /// Match an event, and when it is evaluated do *more* while it is flat; nothing more with one that is ignored.
+    /// Match an event, and do *more* while it is flat; an event that is ignored is skipped.
     fn match_and<'s, T: Default>(
         &self,
         group: &mut Group<'_>,
@@ -145,9 +148,9 @@ impl EngineState {
         self.settle(change.and_then(|change| change.map_err(Unread::Bad)), scratch)
     }
 
-    /// Find what an event matches in the state that *version* is, as an event of *tenant* without a collection. It is given as its
-    /// fields, by who has read them from another format than JSON. Patterns see the fields and topics its topic; filters and CEL see
-    /// an event without a document.
+    /// Find the matches of an event in the state of *version*, as an event of *tenant* without a collection. The event
+    /// is given as its fields, which the caller has read from another format than JSON. Patterns see the fields and
+    /// topics its topic; filters and CEL see an event without a document.
     ///
     /// # Errors
     ///
@@ -184,7 +187,7 @@ impl EngineState {
         self.evaluate(&one, &mut Work { values, segment, output, old, cel, tally })
     }
 
-    /// Count an event that was evaluated, or why it was not, and hand out what was found.
+    /// Count an event that was evaluated, or the reason why it was not, and return the matches.
     fn settle<'s, T: Default>(
         &self,
         evaluated: Result<(Change, T), Unread>,
@@ -199,7 +202,7 @@ impl EngineState {
             }
             Err(Unread::Bad(error)) => {
                 tally.reject(error.code);
-                // They are no part of the thread's next event.
+                // They must not count for the thread's next event.
                 forget_refused();
                 return Err(error);
             }
@@ -224,7 +227,8 @@ impl EngineState {
         Ok((matched, more))
     }
 
-    /// Evaluate what an event's partitions hold (see the table in `transition.rs`), and say what the transition of ordinary matches is.
+    /// Evaluate an event's partitions (see the table in `transition.rs`), and return the transition of ordinary
+    /// matches.
     fn evaluate(&self, one: &One<'_>, rest: &mut Work<'_>) -> Result<Change, EventError> {
         if one.flat.parts().is_bare {
             rest.tally.bare();
@@ -234,7 +238,7 @@ impl EngineState {
         let change = self.evaluate_all(one, rest, shares.as_mut())?;
         if let Some(mut shares) = shares {
             let output = &*rest.output;
-            // What was found apart from the searches: the old side, and events with unknown values.
+            // Matches outside of the searches: those of the old side, and of events with unknown values.
             let apart =
                 output.certain[output.counted.min(output.certain.len())..].iter().chain(output.told.iter().map(|(slot, _)| slot));
             for slot in apart {
@@ -256,7 +260,7 @@ impl EngineState {
         let Work { values, segment, output, old, cel, tally } = rest;
         let mut errors = std::mem::take(&mut output.errors);
         let mut programs = Programs::new(self, event, flat, cel, &mut errors, tally.is_timed());
-        // What a delete was before is its document, and a flag hides one by what is unknown of the other.
+        // The old side of a delete is its document, and a flag on one side depends on unknown values of the other.
         let is_known_after = parts.is_known_after && parts.event_type != Some(EventType::Delete) && view.flag.is_none();
         if parts.has_unknown && !is_known_after {
             self.evaluate_unknown(one, values, output, &mut programs)?;
@@ -322,15 +326,16 @@ impl EngineState {
         Ok(change)
     }
 
-    /// Leave out what has any of the flags *open*: it is evaluated by itself.
+    /// Remove subscriptions with any of the flags *open*: they are evaluated separately.
     fn take_unknown(&self, open: u8, output: &mut Output) {
         let is_closed = |slot: &u32| self.records.get(*slot).as_ref().is_some_and(|record| record.flags & open == 0);
         output.certain.retain(is_closed);
         output.candidates_for_cel.retain(is_closed);
     }
 
-    /// Evaluate what may want an event of which all is known but what was before: what asks for that, and, where it tells of
-    /// the old side, what may have matched it. What the index found of the rest matches, and only its transition is open.
+    /// Evaluate the subscriptions that may want an event whose only unknown values are in `before`: those that read it
+    /// and, if the event has the old side, those that may have matched that. The other matches of the index are
+    /// matches, and only their transition is open.
     fn evaluate_before(&self, one: &One<'_>, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
         let open = flags::BEFORE | told(one.flat);
         for segment in one.segments().filter(|segment| segment.store.any_flags & open != 0) {
@@ -343,7 +348,7 @@ impl EngineState {
         if output.unknown.is_empty() {
             return Ok(());
         }
-        // Lazily nobody has looked at all of it yet.
+        // A lazy pass has not checked all of it yet.
         programs.check()?;
         let partial = PartialEvent::new(one.flat, &self.options.limits, None, programs)?;
         self.evaluate_each(&partial, output, programs)
@@ -358,7 +363,7 @@ impl EngineState {
         programs: &mut Programs<'_>,
     ) -> Result<(), EventError> {
         let options = &self.options;
-        // Lazily nobody has looked at all of it yet.
+        // A lazy pass has not checked all of it yet.
         programs.check()?;
         let partial = PartialEvent::new(one.flat, &options.limits, options.soft_delete.as_ref(), programs)?;
         let mut read = Values::begin(one.flat, &self.seed, values);
@@ -373,7 +378,7 @@ impl EngineState {
         self.evaluate_each(&partial, output, programs)
     }
 
-    /// Evaluate what is open.
+    /// Evaluate the open subscriptions.
     fn evaluate_each(&self, partial: &PartialEvent, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
         for slot in output.unknown.drain(..) {
             watch::spend(4);
@@ -387,8 +392,9 @@ impl EngineState {
         Ok(())
     }
 
-    /// Find what the old side matches, of subscriptions that have all of the flags *need* and are not in `output.certain`; see
-    /// [`OldScratch::found`]. False where it cannot be read, as lazy validation may have passed over.
+    /// Find the matches of the old side, among subscriptions that have all of the flags *need* and are not in
+    /// `output.certain`; see [`OldScratch::found`]. Return false if it cannot be read, which lazy validation may have
+    /// missed.
     fn find_old(
         &self,
         need: u8,
@@ -414,7 +420,7 @@ impl EngineState {
             });
             values.end(scratch);
         }
-        // There are few of them beside what matches now.
+        // They are few compared with the present matches.
         candidates.sort_unstable();
         let is_candidate = |slot: &&u32| candidates.binary_search_by_key(*slot, |(slot, _)| *slot).is_ok();
         stays.clear();
@@ -428,12 +434,12 @@ impl EngineState {
         Ok(true)
     }
 
-    /// Find what the old side of an update matches: sorted, in `rest.old.found`. False where it cannot be read.
+    /// Find the matches of the old side of an update: sorted, in `rest.old.found`. Return false if it cannot be read.
     fn find_stays(&self, one: &One<'_>, rest: &mut Work<'_>) -> bool {
         let Work { segment, output, old, cel, .. } = rest;
-        // What was found and counted for the event stays as it is.
+        // The event's own matches and counts stay as they are.
         let (certain, counts) = (std::mem::take(&mut output.certain), (output.candidates, output.listed));
-        // Its errors are told with those of the other side.
+        // Its errors are reported with those of the other side.
         let mut errors = std::mem::take(&mut output.errors);
         let mut programs = Programs::new(self, one.event, one.flat, cel, &mut errors, false);
         let is_read = self.find_old(0, one, segment, output, old, &mut programs);
@@ -446,8 +452,8 @@ impl EngineState {
         matches!(is_read, Ok(true))
     }
 
-    /// Which subscriptions match the document before an update, in the state that *version* is: slots, sorted. None where the
-    /// event does not tell, or cannot be read.
+    /// The subscriptions that match the document before an update, in the state of *version*: slots, sorted. There are
+    /// none if the event does not have that document, or cannot be read.
     pub fn stays(&self, version: &Arc<Version>, event: Event<'_>, scratch: &mut Scratch) -> Option<Vec<u32>> {
         scratch.output.clear();
         watch::begin(self.options.ask);
@@ -459,7 +465,8 @@ impl EngineState {
     }
 }
 
-/// What *ask* says for the filter of each partition, whose places are the last maps of the view; MAYBE where there is none.
+/// The filter's answer for each partition. The places of filters are the last maps of the view; a partition without a
+/// filter gets MAYBE.
 fn answers(seen: &SeenPartitions<'_>, view: &View, mut ask: impl FnMut(&BloomFilter, &PathMap) -> Answer) -> [Answer; 4] {
     let mut maps = view.maps[view.maps.len() - filters(seen).count()..].iter();
     seen.map(|partition| {
@@ -480,7 +487,7 @@ fn each_segment(one: &One<'_>, answers: [Answer; 4], mut visit: impl FnMut(&Segm
     }
 }
 
-/// The flag of what wants to hear of documents that it wants no longer, if an update tells of its old side.
+/// The flag of subscriptions that want to know when a document no longer matches, if an update has its old side.
 fn told(flat: &Flat<'_>) -> u8 {
     if flat.has_old_side() && flat.parts().event_type == Some(EventType::Update) { flags::TRANSITIONS } else { 0 }
 }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   level = log8 of the live subscriptions       1 1 1 1 1 1 1 + 1  ─►  8      8 × 8 ─► 64  ...  8 × 4096 ─► 32,768
-//!   up to SMALL together: the writer merges      beyond: the thread builds beside, then swaps under the writer's lock
+//!   up to SMALL together: the writer merges      beyond: the thread builds, then swaps under the writer's lock
 //! ```
 //!
 //! Invariant: after a write, a partition has fewer than 8 segments of each level below [`SMALL`], those of more than [`LIGHT`] bytes apart.
 //!
-//! Cost: each subscription is copied once a level. A query asks up to 7 segments a level, of which those below 64 are plain
-//! lists.
+//! Cost: each subscription is copied once a level. A query searches up to 7 segments a level, of which those below 64
+//! are plain lists.
 //!
-//! Rejected: merging everything always (quadratic), never (a query asks every segment), or all in the thread (a thousand
-//! single adds would be a thousand segments until it wakes).
+//! Rejected: merging everything always (quadratic), never (a query searches every segment), or all in the thread (a
+//! thousand single adds would be a thousand segments until it wakes).
 
 use crate::engine::name::PartitionName;
 use crate::engine::partitions::Partition;
@@ -27,13 +27,13 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 const WIDTH: usize = 8;
-/// The writer merges up to so many subscriptions itself: a few milliseconds.
+/// The writer itself merges up to this many subscriptions: a few milliseconds.
 const SMALL: usize = 4096;
-/// ... whose conditions take so many bytes at most each: a write does not build what is large again, nor fail for it.
+/// ... whose conditions have at most this many bytes each: a write must not rebuild a large segment, nor fail for it.
 const LIGHT: usize = 16 << 20;
-/// When the thread was not asked for so long, what merges and changes have left free is given back.
+/// After the thread has been idle for this long, it returns the memory that merges and changes have left free.
 const QUIET: Duration = Duration::from_secs(1);
-/// So many subscriptions leave megabytes free, changed at once or one by one.
+/// This many changed subscriptions, at once or one by one, leave megabytes free.
 pub const MANY: usize = 10_000;
 
 fn level(live: usize) -> u32 {
@@ -44,7 +44,7 @@ fn is_mostly_gone(segment: &Segment) -> bool {
     segment.live() * 2 <= segment.store.len()
 }
 
-/// Which of *held* the writer merges with *added* new subscriptions.
+/// The existing segments that the writer merges with *added* new subscriptions.
 pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
     let is_light: Vec<bool> = held.iter().map(|segment| segment.store.encoded.bytes() <= LIGHT).collect();
     let is_ours = |n: &usize| is_light[*n] && held[*n].live() <= SMALL;
@@ -72,8 +72,8 @@ pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
     }
 }
 
-/// Which segments the thread should merge: as many of a level as make one of the next, with those that are smaller and not
-/// the writer's to merge; or what is mostly gone.
+/// The segments that the thread should merge: enough of a level to make one of the next, with the smaller ones that the
+/// writer does not merge; or segments that are mostly removed.
 pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
     let gone: Vec<Arc<Segment>> = segments.iter().filter(|segment| is_mostly_gone(segment)).cloned().collect();
     if !gone.is_empty() {
@@ -87,7 +87,7 @@ pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
     Some(segments.iter().filter(|segment| (least..=full).contains(&level(segment.live()))).cloned().collect())
 }
 
-/// How the engine and its thread talk: without a lock, which a forked child might find held.
+/// How the engine and its thread communicate: lock-free, since a lock might be locked in a forked child.
 #[derive(Debug, Default)]
 pub struct Signal {
     is_asked: AtomicBool,
@@ -102,8 +102,8 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Wake the thread if there is something to merge, or to give back now that so many more were *changed*; start it if it does not
-    /// run, or ran before a fork.
+    /// Wake the thread if there is something to merge, or memory to return after *changed* more changes; start it if it
+    /// does not run, or ran before a fork.
     pub(super) fn ask(self: &Arc<Signal>, state: &Arc<EngineState>, changed: usize) {
         if !state.options.background {
             return;
@@ -134,7 +134,7 @@ impl Signal {
         }
         let (state, signal) = (Arc::downgrade(state), self.clone());
         let work = move || fork::detached(|| run(&state, &signal));
-        // Without a thread there are more segments, and all else is the same.
+        // Without a thread there are more segments, with the same results.
         if thread::Builder::new().name("streamer-merge".into()).spawn(work).is_err() {
             self.process.store(0, Ordering::SeqCst);
         }
@@ -147,7 +147,7 @@ impl Signal {
     }
 
     fn wake(&self) {
-        // One that has not said who it is looks before it waits for the first time.
+        // A new thread that is not registered yet checks before it waits for the first time.
         if let Some(thread) = &*self.thread.load() {
             thread.unpark();
         }
@@ -229,7 +229,8 @@ impl EngineState {
         }
     }
 
-    /// Merge those segments of a partition that *choose* names. None: nothing to do; false: it has changed meanwhile.
+    /// Merge the segments of a partition that *choose* selects. None: there are none; false: the partition has changed
+    /// meanwhile.
     fn merge_partition(
         &self,
         name: &Arc<PartitionName>,
@@ -242,10 +243,10 @@ impl EngineState {
         let mut builder = StoreBuilder::default();
         let mut sources: Vec<(usize, u32)> = Vec::new();
         for (number, segment) in chosen.iter().enumerate() {
-            // What a later version removes is copied: the write may be taken back.
+            // A subscription that a later version removes is copied: that write may be rolled back.
             let alive: Vec<bool> = (0..segment.store.len() as u32).map(|at| !segment.is_gone(at, published)).collect();
             sources.extend((0..).zip(&alive).filter(|(_, alive)| **alive).map(|(at, _)| (number, at)));
-            // Together they may not fit where each did: then they stay apart.
+            // Together they may exceed a limit: then they stay apart.
             builder.add_store(&segment.store, |at| alive[at as usize]).ok()?;
         }
         let build = || {
@@ -296,8 +297,8 @@ impl EngineState {
     }
 }
 
-/// From which segment and position to which of *merged* each went. Its index has renumbered them, so that only their slots, which no
-/// two of them share, tell.
+/// The source segment and position of each subscription, and its position in *merged*. Building the index has
+/// renumbered them, so only their slots, which are unique, identify them.
 fn moves(chosen: &[Arc<Segment>], sources: &[(usize, u32)], merged: &Segment) -> Vec<(usize, u32, u32)> {
     let slot = |&(number, at): &(usize, u32)| chosen[number].store.slots[at as usize];
     let mut from: Vec<(u32, usize, u32)> = sources.iter().map(|source| (slot(source), source.0, source.1)).collect();
@@ -330,13 +331,14 @@ mod tests {
         engine.write(additions.map(Ok).collect(), WriteMode::Replace, false).unwrap();
     }
 
-    /// The value that a subscription asks for: few, and in no order, so that an index stores them in another order than they came in.
+    /// The value of a subscription: few values, and in no order, so that an index stores subscriptions in another order
+    /// than that of adding.
     fn value(n: u64) -> String {
         format!("v{}", ((n * 2_654_435_761) >> 7) % 30)
     }
 
-    /// A hundred subscriptions. A write goes on up to where it would be published; *meanwhile* has read by then what there is, and
-    /// waits for its turn; then the write is published, or taken back.
+    /// A hundred subscriptions. A write runs up to the point of publishing; *meanwhile* has read the engine by then,
+    /// and waits for its turn; then the write is published, or rolled back.
     fn beside(is_taken_back: bool, one: impl Fn(&Engine) + Sync, meanwhile: impl Fn(&Engine) + Sync) -> Engine {
         let (entered, has_entered) = channel();
         let (release, may_go_on) = channel();
@@ -374,7 +376,7 @@ mod tests {
         engine
     }
 
-    /// Every subscription but some is found, by what it asks for.
+    /// Every subscription but some is found by its value.
     fn assert_found(engine: &Engine, but: &[u64]) {
         let mut found = Vec::new();
         for n in 0..30 {

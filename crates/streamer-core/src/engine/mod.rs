@@ -1,4 +1,4 @@
-//! Event bytes to matches: the index, its segments and partitions, and the engine that holds them.
+//! Event bytes to matches: the index, its segments and partitions, and the engine that owns them.
 
 mod access;
 mod addition;

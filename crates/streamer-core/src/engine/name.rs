@@ -13,7 +13,7 @@ pub struct PartitionName {
 }
 
 impl PartitionName {
-    /// Heap bytes held where it is shared.
+    /// Heap bytes used, if it is shared.
     pub(super) fn bytes(&self) -> usize {
         shared_size::<PartitionName>() + self.tenant.len() + self.collection.len()
     }

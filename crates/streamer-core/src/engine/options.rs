@@ -11,17 +11,17 @@ use crate::subscriptions::topics::TopicDialect;
 use crate::watch::Ask;
 use std::sync::Arc;
 
-/// Runs what is given once.
+/// Runs its argument once.
 pub type ReleaseGil = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 
 /// How an engine works.
 #[derive(Clone)]
 pub struct Options {
-    /// Where events keep their parts.
+    /// The places of the parts of events.
     pub layout: Arc<EventLayout>,
     /// The tenant of events that have none.
     pub default_tenant: Option<Box<str>>,
-    /// The dialect of topic patterns of subscriptions that do not say.
+    /// The dialect of topic patterns for subscriptions that do not choose one.
     pub topic_dialect: TopicDialect,
     /// How much of an event is checked.
     pub validation: Validation,
@@ -39,15 +39,15 @@ pub struct Options {
     pub bloom: Option<Phase1>,
     /// What evaluates the CEL part of subscriptions whose CEL is [external](crate::engine::Addition::external_cel); without one it is an error.
     pub external_cel: Option<Arc<dyn ExternalCel>>,
-    /// The seed of all hashes: that of a file which holds tables; None for a random one.
+    /// The seed of all hashes: that of a file with tables; None for a random one.
     pub seed: Option<u64>,
-    /// Runs what may wait, with the host's lock (Python's GIL) released; None: nothing is held.
+    /// Runs work that may wait, with the host's lock (Python's GIL) released; None: there is no such lock.
     pub release_gil: Option<ReleaseGil>,
-    /// Asked each 20 ms by a match that takes long, whether to go on; see [`Interrupted`](crate::watch::Interrupted).
+    /// Called every 20 ms by a long match: should it continue? See [`Interrupted`](crate::watch::Interrupted).
     pub ask: Option<Ask>,
     /// Called by the thread that merges, when it has left memory free and has no more to do.
     pub give_back: Option<fn()>,
-    /// Called inside each write, with the writer's lock held, just before it is published.
+    /// Called inside each write, under the writer's lock, just before it is published.
     pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -75,7 +75,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What a subscription that does not say gets of them.
+    /// The defaults of subscriptions.
     pub fn defaults(&self) -> Defaults<'_> {
         Defaults { tenant: self.default_tenant.as_deref(), topic_dialect: self.topic_dialect }
     }
@@ -84,7 +84,7 @@ impl Options {
 /// How phase 1 works.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase1 {
-    /// Of the events that carry no key, how many may pass.
+    /// The share of the events without a key that may pass.
     pub fp_rate: f64,
     /// How many keys a filter has room for at least.
     pub initial_capacity: usize,

@@ -17,7 +17,7 @@ pub struct Output {
     pub unknown: Vec<u32>,
     /// Slots of those whose pattern took more than its budget.
     pub spent: Vec<u32>,
-    /// Errors of CEL that are to be told.
+    /// Errors of CEL to report.
     pub errors: Vec<CelError>,
     /// How many conjunctions of indexes were verified or handed out.
     pub candidates: u64,
@@ -27,7 +27,7 @@ pub struct Output {
     pub evaluated: u64,
     /// How many of `certain` were found in the event as it is.
     pub counted: usize,
-    /// Whether a program was interrupted, so that nobody is told of this.
+    /// Whether a program was interrupted, so that this result is discarded.
     pub is_cut_off: bool,
 }
 
@@ -44,27 +44,27 @@ impl Output {
     }
 }
 
-/// What an event matches. Slots stay valid while its version is held, or a [`Pin`] of it.
+/// The matches of an event. Slots stay valid as long as its version, or a [`Pin`] of it, lives.
 #[derive(Debug)]
 pub struct Matched<'s> {
-    /// Slots of subscriptions that match, as [`Matched::change`] says.
+    /// Slots of subscriptions that match with the transition of [`Matched::change`].
     pub certain: &'s [u32],
     /// Slots of those that match in another way.
     pub told: &'s [(u32, Outcome)],
-    /// Errors of CEL that are to be told.
+    /// Errors of CEL to report.
     pub errors: &'s [CelError],
     /// What the transition of [`Matched::certain`] is.
     pub change: Change,
     /// How many conjunctions were looked at.
     pub work: u64,
-    /// Why nobody was asked.
+    /// Why the event was ignored.
     pub ignored: Option<Ignored>,
     /// See [`OldScratch::found`].
     pub(super) found: &'s [u32],
 }
 
 impl Matched<'_> {
-    /// Of an event that is ignored.
+    /// The result of an event that is ignored.
     pub(super) fn ignored(reason: Ignored) -> Self {
         let change = Change::Untold;
         Matched { certain: &[], told: &[], errors: &[], change, work: 0, ignored: Some(reason), found: &[] }

@@ -1,13 +1,13 @@
 //! All partitions of an engine: an immutable map from (tenant, collection) to segments.
 //!
 //! ```text
-//!   version 8 of all     ┌─ 0 ─ (acme, orders)            a change copies the nodes on the way to its partition:
+//!   version 8 of all     ┌─ 0 ─ (acme, orders)            a change copies the nodes from the root to its partition:
 //!     trie by hash ─────┼─ 1 ─┬─ (acme, users)           16 words a level, and one leaf of up to 16 partitions
 //!                       │     └─ (*, orders)
 //!                       └─ ...
 //! ```
 //!
-//! Invariant: a node never changes while more than one version holds it.
+//! Invariant: a node never changes while more than one version references it.
 //!
 //! Cost: a lookup is one step for each 16-fold of partitions beyond 16; a change copies as many nodes. About 24 bytes a
 //! partition for the map.
@@ -28,11 +28,11 @@ pub struct Partition {
     pub name: Arc<PartitionName>,
     /// Its segments.
     pub segments: Vec<Arc<Segment>>,
-    /// Phase 1 for all of them; None where it would not pay.
+    /// Phase 1 for all of them; None if it is not worth it.
     pub filter: Option<Arc<BloomFilter>>,
-    /// Its share of what is counted; None past the number of those that are.
+    /// The counts of its share; None if too many partitions are counted already.
     pub share: Option<Arc<Share>>,
-    /// Where it lies in a file and was not written to: it holds nothing of its own then.
+    /// Its place in a file, until the first write to it; then it has no segments of its own.
     pub section: Option<Arc<Unopened>>,
 }
 
@@ -57,7 +57,7 @@ impl Unopened {
 }
 
 impl Partition {
-    /// What it holds, if that is known by now.
+    /// Its content, opened if it has been by now.
     pub(super) fn present(self: &Arc<Partition>) -> &Arc<Partition> {
         self.section.as_ref().and_then(|section| section.opened()).unwrap_or(self)
     }

@@ -1,4 +1,4 @@
-//! Which paths a segment asks for, and one trie of them for each view of the engine.
+//! The paths that a segment reads, and one trie of them for each view of the engine.
 //!
 //! ```text
 //!   event of (acme, orders) sees   (acme, orders)   (acme, *)   (*, orders)   (*, *)
@@ -6,8 +6,8 @@
 //!   view {7 9 7 3} ─► one trie of all their paths, and for each set: its path n is path id m of the trie
 //! ```
 //!
-//! Invariant: a set's number stands for the same paths for ever, so a view never goes stale; it is only no longer asked for. A guessed
-//! view counts once the event's own names ask for the same sets.
+//! Invariant: a set's number stands for the same paths for ever, so a view never goes stale; it only falls out of use.
+//! A guessed view counts once the event's own names lead to the same sets.
 //!
 //! Cost: a view is made when a thread first sees the combination, then found by a hash of a few numbers.
 //!
@@ -23,8 +23,8 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
-/// A set of more paths than this, a bucket that asks more, and a filter of more places look at the paths that the event has, not at
-/// those that they ask.
+/// A set of more paths than this, a bucket that reads more, and a filter of more places iterate over the paths that the
+/// event has, not over their own.
 pub(crate) const MANY_PATHS: usize = 24;
 
 /// The distinct paths of a segment; a path has one number for each mode. Equal sets of an engine are one.
@@ -89,7 +89,7 @@ impl PathSets {
 pub struct View {
     /// What the flattener looks for.
     pub trie: PathTrie,
-    /// For each set, in the order asked for: how its paths are named there.
+    /// For each requested set, in order: the ids of its paths.
     pub maps: Box<[PathMap]>,
     /// The field that flags a document as deleted.
     pub flag: Option<PathId>,
@@ -100,8 +100,8 @@ pub struct View {
 pub struct PathMap {
     /// For each path of the set its path id.
     pub ids: Box<[PathId]>,
-    /// For each path id the paths of the set that it stands for, or `u32::MAX`; empty for a set of few paths, which asks them all
-    /// anyway.
+    /// For each path id the paths of the set that it stands for, or `u32::MAX`; empty for a set of few paths, which are
+    /// all read anyway.
     pub positions: Box<[Positions]>,
 }
 
@@ -130,7 +130,7 @@ pub struct Views {
     known: HashMap<Box<[u64]>, Arc<View>>,
     key: Vec<u64>,
     weight: usize,
-    /// The view that was asked for last, whose sets are `key`: most often it is asked for again.
+    /// The last requested view, whose sets are `key`: most often it is requested again.
     last: Option<Arc<View>>,
     /// Of guessing so.
     luck: Luck,
@@ -146,7 +146,7 @@ pub struct Luck {
 /// Right guesses that make up for a wrong one.
 const PRICE: i8 = 4;
 const MOST_CREDIT: i8 = 16;
-/// So many events are not guessed after too many wrong guesses.
+/// After too many wrong guesses, this many events are not guessed.
 const PAUSE: u8 = 32;
 
 impl Default for Luck {
@@ -177,12 +177,12 @@ impl Luck {
     }
 }
 
-/// Paths that a thread's views may hold together before all are dropped.
+/// The most paths of a thread's views together; beyond it all views are dropped.
 const MOST: usize = 1 << 18;
 
 impl Views {
-    /// The last view, for the next event before it is known what that sees; to be given back. Events of many collections have
-    /// one view, where the same paths are asked of them.
+    /// The last view, for the next event before its partitions are known; the caller returns it. Events of many
+    /// collections have one view if they read the same paths.
     pub fn guess(&mut self) -> Option<Arc<View>> {
         if self.last.is_some() && self.luck.guesses() { self.last.take() } else { None }
     }

@@ -1,4 +1,4 @@
-//! Phase 1: it loses nothing, it stops what it should, and it knows how often it errs.
+//! Phase 1: it loses no match, it stops the events that it should, and it measures its error rate.
 
 use crate::automaton::testing::Dice;
 use crate::engine::PartitionName;
@@ -38,7 +38,7 @@ fn add(engine: &Engine, additions: impl IntoIterator<Item = Addition>) {
 
 fn engine(fp_rate: f64) -> Engine {
     let bloom = Some(Phase1 { fp_rate, ..Phase1::default() });
-    // Ranges share keys, so that with one seed in some hundreds the rate is twice what was asked for.
+    // Ranges share keys, so that with one seed in some hundreds the rate is twice the requested one.
     Engine::new(Options { background: false, bloom, seed: Some(1), ..Options::default() })
 }
 
@@ -101,7 +101,7 @@ fn at_one_percent_of_interesting_events_the_others_are_stopped() {
     }
 }
 
-/// Of six kinds of conditions the one that is a number's own, and a value that it holds for.
+/// One of six kinds of conditions, with an operand of its own, and a value that satisfies it.
 fn of_kind(kind: u64, n: u64) -> (Clause, String) {
     let word = format!("{:08x}", n.wrapping_mul(0x9E37_79B9) & 0xFFFF_FFFF);
     let number = |n: u64| Some((Number::from_u64(n), true));
@@ -382,7 +382,7 @@ fn a_look_beside_removals_sees_counts_that_were_true_at_one_time() {
     let (done, engine) = (AtomicBool::new(false), &engine);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Only what has no keys comes and goes, and one of it at a time.
+            // Only subscriptions without keys come and go, and one of them at a time.
             for n in 0..EACH {
                 engine.remove(&Selection { ids: Some(&[&format!("x{n}")]), ..Selection::default() });
             }

@@ -1,6 +1,6 @@
 //! The way of one subscription through the engine, in words: what `plan` shows.
 //!
-//! Cost: that of a segment of one subscription. No engine is made, and nothing is held.
+//! Cost: that of a segment of one subscription. It does not make or change an engine.
 
 use crate::bloom::keys::{Access, KeyScope, key_to_bytes};
 use crate::engine::access::{CostClass, access_of};
@@ -9,14 +9,14 @@ use crate::engine::store::StoreBuilder;
 use crate::subscriptions::normal_form::{NormalForm, Verify};
 use std::collections::BTreeSet;
 
-/// How a subscription is found, and what is left to evaluate.
+/// How a subscription is found, and what remains to evaluate.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The conjunctions, each as its clauses and what values are compared with one another.
     pub alternatives: Vec<Vec<String>>,
-    /// What no clause says of a pattern.
+    /// The part of a pattern that clauses cannot express.
     pub pattern: Option<&'static str>,
-    /// By which equality each alternative is found; None where one of them has none.
+    /// The equality that finds each alternative; None if one of them has none.
     pub access: Option<Vec<String>>,
     /// The keys that it puts into a filter, which may be one to ship.
     pub keys: BTreeSet<Vec<u8>>,
@@ -30,7 +30,7 @@ pub fn plan(form: &NormalForm) -> Plan {
     let in_words = |clauses: &[_]| clauses.iter().map(ToString::to_string).chain(pairs.iter().cloned()).collect();
     let found: Vec<_> = form.conjunctions.iter().map(access_of).collect();
     let access = form.conjunctions.iter().zip(&found).map(|(conjunction, found)| match found {
-        // What nothing satisfies is found by nothing.
+        // A conjunction that cannot be true is never found.
         (Some(at), CostClass::Keyed) if !conjunction.clauses[*at].atoms.is_empty() => Some(conjunction.clauses[*at].to_string()),
         _ => None,
     });
@@ -55,7 +55,7 @@ fn pairs(verify: &Verify) -> Vec<String> {
     changed.chain(compared).collect()
 }
 
-/// None where the subscription is too large for a segment, and so has never been added.
+/// The keys of a subscription; empty if it is too large for a segment, and so has never been added.
 fn keys(form: &NormalForm) -> BTreeSet<Vec<u8>> {
     let mut found = BTreeSet::new();
     let mut builder = StoreBuilder::default();

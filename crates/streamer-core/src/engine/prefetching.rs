@@ -1,17 +1,17 @@
-//! What the events of a mixed batch come upon first, asked for before they are matched.
+//! Prefetches the data that the events of a mixed batch read first, before they are matched.
 //!
 //! ```text
 //!   next events:    a   b   c   d   ...
-//!   step 1          their partitions                 each step asks for the lines that the next one reads,
+//!   step 1          their partitions                 each step requests the lines that the next one reads,
 //!   step 2          filters, lists of segments       of all of these events, so that the waiting for memory
 //!   step 3          segments                         is done once for all of them
-//!   step 4          what a search reads first
+//!   step 4          the first lines of a search
 //! ```
 //!
-//! A thousand collections are in no cache, and an event by itself waits for one line after the other: its partition, then the
-//! partition's filter, then what that points at. Of a batch it is known beforehand where its events belong.
+//! A thousand collections exceed every cache, and an event by itself waits for one line after the other: its partition,
+//! then the partition's filter, then the filter's arrays. The partitions of a batch's events are known beforehand.
 //!
-//! Invariant: nothing is changed, opened or counted; what is asked for and not read costs its line.
+//! Invariant: it does not change, open or count anything; a line that is requested and not read costs only itself.
 //!
 //! Rejected: all events of a block at once, whose lines drive one another out of the first cache.
 
@@ -22,13 +22,13 @@ use crate::engine::version::Version;
 use crate::prefetch::{prefetch, prefetch_all};
 use std::sync::Arc;
 
-/// So many events are prefetched at once.
+/// The number of events that are prefetched at once.
 pub const PREFETCHED: usize = 16;
 /// The segments of a partition that are worth it.
 const SEGMENTS: usize = 2;
 
 impl EngineState {
-    /// Ask for what events at these places come upon first, at most [`PREFETCHED`] of them.
+    /// Prefetch the data that events at these places read first, for at most [`PREFETCHED`] of them.
     pub fn prefetch<'e>(&self, version: &Version, located: impl Iterator<Item = Located<'e>>) {
         let mut seen: [Option<&Arc<Partition>>; PREFETCHED] = [None; PREFETCHED];
         let (mut count, mut last) = (0, None);

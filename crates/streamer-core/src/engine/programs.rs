@@ -1,11 +1,11 @@
-//! The CEL parts of an event's candidates, and what went wrong in them.
+//! The CEL parts of an event's candidates, and their errors.
 //!
 //! The event's documents are parsed when the first program reads them, and shared by all.
 //!
-//! External CEL is the host's: it is asked for the verdict, at the place where a native one is evaluated, so that sides,
-//! unknown values and transitions are the same for both.
+//! The host evaluates external CEL: it is called for the verdict at the point at which a native program is evaluated,
+//! so that sides, unknown values and transitions are the same for both.
 //!
-//! Cost: nothing for an event without candidates that have CEL.
+//! Cost: free for an event without candidates that have CEL.
 
 use crate::automaton::places;
 use crate::cel::{self, Arena, Document, Executable, Reason, Verdict, compile};
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Forget what this thread refused, and what its event has spent: it is no part of what comes next.
+/// Forget this thread's refusals and the spent budget of its event: they must not count for the next one.
 pub(super) fn forget_refused() {
     _ = program::take_refused();
     _ = places::take_refused();
@@ -84,7 +84,7 @@ impl<'e> Programs<'e> {
         self.is_cut_off
     }
 
-    /// Count and tell what went wrong besides.
+    /// Count and report the remaining errors.
     pub fn count(&mut self, output: &mut Output) {
         for slot in output.spent.drain(..) {
             self.spent(slot);
@@ -110,7 +110,7 @@ impl<'e> Programs<'e> {
     ///
     /// # Errors
     ///
-    /// The event is bad where lazy validation has not looked.
+    /// The event is bad in a part that lazy validation skipped.
     fn document(&mut self, side: Side) -> Result<(&Document<'e>, &mut cel::EvaluationScratch), EventError> {
         let documents = match &mut self.documents {
             Some(documents) => documents,
@@ -152,7 +152,7 @@ impl<'e> Programs<'e> {
         Verdict::Error
     }
 
-    /// So many searches of regexps, or patterns of topics, were refused, the last of them as *detail* says.
+    /// Count *refused* searches of regexps, or patterns of topics; *detail* describes the last.
     #[cold]
     fn refused(&mut self, reason: Reason, refused: u32, detail: String) {
         self.engine.cel_errors[reason as usize].fetch_add(u64::from(refused), Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl<'e> Programs<'e> {
         }
     }
 
-    /// Count an error of a subscription; if it is to be told, how many there are.
+    /// Count an error of a subscription; return the number of its errors if it is due to be reported.
     fn failed(&self, slot: u32, record: &Record, reason: Reason) -> Option<u64> {
         self.engine.cel_errors[reason as usize].fetch_add(1, Ordering::Relaxed);
         let count = record.heard().add(1, self.now())?;
@@ -200,7 +200,7 @@ impl<'e> Programs<'e> {
     ///
     /// # Errors
     ///
-    /// The event is bad where lazy validation has not looked.
+    /// The event is bad in a part that lazy validation skipped.
     pub fn filter(&mut self, filter: &Filter, side: Side) -> Result<Verdict, EventError> {
         let (document, scratch) = self.document(side)?;
         let outcome = filter.evaluate(document, scratch)?;
@@ -212,18 +212,18 @@ impl<'e> Programs<'e> {
     ///
     /// # Errors
     ///
-    /// The event is bad where lazy validation has not looked.
+    /// The event is bad in a part that lazy validation skipped.
     pub fn is_flagged(&mut self, flag: Option<&Path>, side: Side) -> Result<Verdict, EventError> {
         let Some(flag) = flag else { return Ok(Verdict::False) };
         let (document, scratch) = self.document(side)?;
         cel::is_flagged(&flag.names, document, scratch)
     }
 
-    /// Evaluate the CEL part of the subscription in *slot*; true where it has none.
+    /// Evaluate the CEL part of the subscription in *slot*; true if it has none.
     ///
     /// # Errors
     ///
-    /// The event is bad where lazy validation has not looked.
+    /// The event is bad in a part that lazy validation skipped.
     pub fn verdict(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
         let record = self.engine.records.get(slot);
         match record.as_ref().and_then(|record| Some((record, record.program()?))) {
@@ -233,11 +233,11 @@ impl<'e> Programs<'e> {
         }
     }
 
-    /// As [`Programs::verdict`], also where the engine keeps no program of it.
+    /// As [`Programs::verdict`], even if the engine does not keep its program.
     ///
     /// # Errors
     ///
-    /// The event is bad where lazy validation has not looked.
+    /// The event is bad in a part that lazy validation skipped.
     pub fn verdict_of(&mut self, slot: u32, record: &Record, parsed: &Parsed, side: Side) -> Result<Verdict, EventError> {
         match &parsed.program {
             Some(program) => self.timed(slot, record, program, side),
@@ -254,7 +254,7 @@ impl<'e> Programs<'e> {
         verdict
     }
 
-    /// Ask the host.
+    /// Call the host.
     #[cold]
     fn external(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
         // It reads the event in full.

@@ -1,12 +1,12 @@
-//! What is known of a subscription besides its conditions.
+//! The data of a subscription without its conditions.
 //!
 //! ```text
-//!   bytes   6 orders  2 c7  5 total ...          the values of its text; its id is where these have it, or behind them
+//!   bytes   6 orders  2 c7  5 total ...          the values of its text; its id is inside them, or after them
 //!             ^^^^^^
 //! ```
 //!
-//! Cost: 64 bytes, which are one line of the processor's caches, and the values of its text. What few have lies elsewhere, and what many
-//! share ([`Rest`], [`Filing`]).
+//! Cost: 64 bytes, which are one line of the processor's caches, and the values of its text. Rare data is stored
+//! elsewhere, and so is data that many share ([`Rest`], [`Filing`]).
 
 use crate::cel::Executable;
 use crate::engine::addition::{Addition, Host};
@@ -20,13 +20,13 @@ use once_cell::race::OnceBox;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What is known of a subscription besides its conditions.
+/// The data of a subscription without its conditions.
 #[derive(Debug)]
 pub struct Record {
-    /// The values of its text, or all of it, and its id behind it where it is not in there.
+    /// The values of its text, or all of it, then its id unless that is inside them.
     bytes: Box<[u8]>,
     id_length: u32,
-    /// [`BEHIND`] where it is behind the text.
+    /// The offset of the id, or [`BEHIND`] if it is after the text.
     id_at: u8,
     /// See [`crate::engine::store::flags`].
     pub flags: u8,
@@ -50,12 +50,12 @@ const _: () = assert!(SIZE == 64 || size_of::<usize>() != 8);
 /// What few subscriptions have from the start: most get it when they first match or fail.
 #[derive(Debug, Default)]
 struct Later {
-    /// How many errors it had, and when one was told last.
+    /// How many errors it had, and when one was last reported.
     heard: Heard,
     host: OnceLock<Host>,
 }
 
-/// Where a subscription is filed, and who gets its matches: of many the same.
+/// The partition of a subscription, and the receiver of its matches: many subscriptions share it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Filing {
     pub partition: Arc<PartitionName>,
@@ -63,7 +63,7 @@ pub(super) struct Filing {
 }
 
 impl Filing {
-    /// Heap bytes held where it is shared, the partition's name apart.
+    /// Heap bytes used if it is shared, without the partition's name.
     pub fn bytes(&self) -> usize {
         shared_size::<Filing>() + self.gateway_id.as_ref().map_or(0, |id| id.len())
     }
@@ -74,14 +74,14 @@ pub(super) const fn shared_size<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
 }
 
-/// An id is looked for so far into what is kept of its text.
+/// An id is searched up to this offset in the stored part of its text.
 const BEGIN: usize = 32;
 const BEHIND: u8 = u8::MAX;
 
-/// What few subscriptions have, and the shape of their texts, which many share, with all of this where they have nothing else.
+/// Rare data of subscriptions, and the shape of their texts. Many share all of it if they have only the shape.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
-    /// Empty where the text is held whole.
+    /// Empty if the text is stored whole.
     pub shape: Arc<[u8]>,
     program: Option<Arc<Executable>>,
     external_cel: bool,
@@ -89,7 +89,7 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// A shape, and nothing else.
+    /// Only a shape.
     pub fn of(shape: &[u8]) -> Rest {
         Rest { shape: shape.into(), ..Rest::default() }
     }
@@ -100,7 +100,7 @@ impl Rest {
     }
 }
 
-/// What a record says: its text, and its CEL part. It keeps nothing of it from being freed.
+/// The content of a record to compare later: its text, and its CEL part. It does not keep that part alive.
 #[derive(Debug)]
 pub(super) struct Saying {
     text: Box<[u8]>,
@@ -111,13 +111,13 @@ pub(super) struct Saying {
 /// Heap bytes of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// What stands for each, and where it is found.
+    /// The records, and the table that finds them.
     pub records: usize,
     /// Texts and ids.
     pub texts: usize,
 }
 
-/// Where an added subscription is filed, and what is known of it then.
+/// The partition of an added subscription, and its order and text.
 pub(super) struct Filed {
     pub filing: Arc<Filing>,
     pub order: u64,
@@ -125,7 +125,7 @@ pub(super) struct Filed {
     pub text: Split,
 }
 
-/// What is kept, and where an id lies in it.
+/// The stored bytes, and the offset of an id in them.
 fn kept(bytes: Box<[u8]>, id: &str) -> (Box<[u8]>, u8) {
     // Nearly always it is the first member.
     let begin = &bytes[..bytes.len().min(id.len() + BEGIN)];
@@ -159,7 +159,7 @@ impl Record {
         })
     }
 
-    /// Who gets the match.
+    /// The receiver of the match.
     #[inline]
     pub fn gateway_id(&self) -> Option<&str> {
         self.filing.gateway_id.as_deref()
@@ -169,7 +169,7 @@ impl Record {
         self.later.get_or_init(Box::default)
     }
 
-    /// How many errors it had, and when one was told last.
+    /// How many errors it had, and when one was last reported.
     pub(super) fn heard(&self) -> &Heard {
         &self.later().heard
     }
@@ -185,13 +185,13 @@ impl Record {
         self.later.get()?.host.get()
     }
 
-    /// What the host keeps with it, from now on what *make* makes if nothing yet.
+    /// The host's data for it; if there is none, keep the result of *make*.
     #[inline]
     pub fn host_or(&self, make: impl FnOnce() -> Host) -> &Host {
         self.later().host.get_or_init(make)
     }
 
-    /// Ask the processor for where its host is found.
+    /// Prefetch the line that leads to its host data.
     #[inline]
     pub fn prefetch_host(&self) {
         if let Some(later) = self.later.get() {
@@ -199,13 +199,13 @@ impl Record {
         }
     }
 
-    /// Where it is filed.
+    /// Its partition.
     #[inline]
     pub fn partition(&self) -> &Arc<PartitionName> {
         &self.filing.partition
     }
 
-    /// Heap bytes of what stands for it, and of its text. What it shares and what came later are apart.
+    /// Heap bytes of the record and of its text, without shared and later data.
     pub(super) fn bytes(&self) -> Held {
         let rest = self.rest.as_ref().filter(|rest| !rest.is_shared());
         let rest =
@@ -229,13 +229,13 @@ impl Record {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Ask the processor for its id.
+    /// Prefetch its id.
     #[inline]
     pub fn prefetch_id(&self) {
         prefetch(&self.bytes, self.id_start());
     }
 
-    /// What it holds of its text: the values, or all of it.
+    /// The stored part of its text: the values, or all of it.
     fn held_text(&self) -> &[u8] {
         &self.bytes[..self.text_length()]
     }
@@ -248,12 +248,12 @@ impl Record {
         }
     }
 
-    /// What tells whether another record says the same.
+    /// Its content, to compare with another record.
     pub(super) fn saying(&self) -> Saying {
         Saying { text: self.held_text().into(), rest: self.rest.as_ref().map(Arc::downgrade) }
     }
 
-    /// Whether it says the same as another record did.
+    /// Whether its content equals that of another record.
     pub(super) fn says(&self, Saying { text, rest }: &Saying) -> bool {
         let rest = rest.as_ref().map(Weak::as_ptr);
         *self.held_text() == **text && self.rest.as_ref().map(Arc::as_ptr) == rest
@@ -265,7 +265,7 @@ impl Record {
         own.map_or_else(|| self.text(), Cow::from)
     }
 
-    /// Its CEL part, where its conditions do not say all of it.
+    /// Its CEL part, unless its conditions contain all of it.
     pub fn program(&self) -> Option<&Arc<Executable>> {
         self.rest.as_ref()?.program.as_ref()
     }

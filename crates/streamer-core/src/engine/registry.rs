@@ -5,25 +5,26 @@
 //!   slot 17 ─► record: id, gateway, order of adding, text
 //! ```
 //!
-//! A match is a slot. A slot whose subscription was removed is given to another one only when no reader can hold it any
-//! more: each version belongs to a generation, a token that readers share; a freed slot waits until all tokens of its time are
-//! gone, from the generation in which it was taken to that in which it was freed.
+//! A match is a slot. The slot of a removed subscription is reused only when no reader can use it any more: each
+//! version belongs to a generation, a token that readers share; a freed slot waits until all tokens of its time are
+//! dropped, from the generation in which it was allocated to that in which it was freed.
 //!
 //! ```text
-//!   generation      3       4       5       6            a token of 3 is held for a year, of 5 for a while
-//!   slot 17     ────taken───────────freed                waits for 5, then for 3
-//!   slot 18                         taken───freed        waits for 5 and 6: the year does not hold it
+//!   generation      3       4       5       6            a token of 3 lives for a year, of 5 for a while
+//!   slot 17     ────allocated───────freed                waits for 5, then for 3
+//!   slot 18                         allocated─freed      waits for 5 and 6, but not for the year of 3
 //! ```
 //!
-//! Invariant: while a token of generation g lives, no slot is given away, nor is its record, that was taken in g or before and
-//! freed in g or later.
+//! Invariant: while a token of generation g lives, slots that were allocated in g or before and freed in g or later are
+//! not reused, and their records stay.
 //!
-//! Cost: 12 bytes a slot and one allocation a record; a lookup is two loads and two writes to a line that is the thread's own. To hold
-//! a record longer is a write to the record, which waits for it and lets nothing pass: who reads many looks at [`AT_ONCE`] of them.
+//! Cost: 12 bytes a slot and one allocation a record; a lookup is two loads and two writes to a line that is the
+//! thread's own. To keep a record longer is a write to the record, which waits for it and blocks later instructions: a
+//! reader of many records looks up [`AT_ONCE`] of them.
 //!
-//! Rejected: slots that are never used again (1,000,000 rounds of add and remove would hold 8 MB, and 2^32 end some day);
-//! ids with a generation number inside (64 bits a match, and every lookup must check); slots that wait for all older tokens, too
-//! (one match that is kept would keep all that is removed from then on).
+//! Rejected: slots that are never reused (1,000,000 rounds of add and remove would keep 8 MB, and 2^32 end some day);
+//! ids with a generation number inside (64 bits a match, and every lookup must check); slots that wait for all older
+//! tokens, too (one match that is kept would keep all slots that are removed from then on).
 
 use crate::engine::record::{Held, HeldRecord, Record};
 use crate::engine::section::Mapped;
@@ -34,14 +35,15 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Slots of the first chunk, which engines of a few subscriptions have alone.
+/// Slots of the first chunk, the only one in an engine of a few subscriptions.
 const FIRST: u32 = 1280;
-/// Slots of the second chunk. An allocator lays blocks of up to half a megabyte together, megabytes at once: beside one that stays, what
-/// lay in the others is not given back.
+/// Slots of the second chunk. An allocator puts blocks of up to half a megabyte together, megabytes at once: while one
+/// of them lives, it does not return the memory of the others.
 const SECOND: u32 = 64 * FIRST;
-/// So many chunks are of one size, then as many of twice that: of all slots at most an eighth is in a chunk that was begun last.
+/// This many chunks have one size, then as many have twice that: at most an eighth of all slots is in the chunk that
+/// was begun last.
 const ALIKE: u32 = 8;
-/// So many records are read together: a thread may look at so many without counting.
+/// The number of records that are read together: a thread may borrow this many without counting.
 pub const AT_ONCE: usize = 8;
 const CHUNKS: usize = 1 + 12 * ALIKE as usize; // 1280 + 81,920 * 8 * (2^12 - 1) slots: more than 2^31
 
@@ -51,9 +53,9 @@ type Entry = ArcSwapAny<Option<HeldRecord>>;
 #[derive(Debug)]
 pub struct Records {
     chunks: [OnceLock<Box<[Entry]>>; CHUNKS],
-    /// Of what lies in a file, records are made when they are asked for.
+    /// Records of subscriptions in a file are made at their first use.
     mapped: OnceLock<Mapped>,
-    /// Heap bytes of those that are held.
+    /// Heap bytes of the stored records.
     record_bytes: AtomicUsize,
     text_bytes: AtomicUsize,
 }
@@ -79,13 +81,13 @@ fn place(slot: u32) -> (usize, usize) {
     ((1 + ALIKE * doublings + alike) as usize, (beyond - SECOND * (smaller + (alike << doublings))) as usize)
 }
 
-/// So many slots a chunk has.
+/// The number of slots of a chunk.
 fn size(chunk: usize) -> usize {
     chunk.checked_sub(1).map_or(FIRST as usize, |beyond| (SECOND as usize) << (beyond / ALIKE as usize))
 }
 
 impl Records {
-    /// The record of a slot; a caller that holds a token of the time in which it found the slot always gets one.
+    /// The record of a slot; a caller that has a token of the time at which it found the slot always gets one.
     #[inline]
     pub fn get(&self, slot: u32) -> Guard<Option<HeldRecord>> {
         let made = self.made(slot);
@@ -108,7 +110,7 @@ impl Records {
         })
     }
 
-    /// Ask for where the records of some slots are found.
+    /// Prefetch the entries of some slots.
     #[inline]
     pub fn prefetch(&self, slots: &[u32]) {
         for slot in slots {
@@ -119,7 +121,7 @@ impl Records {
         }
     }
 
-    /// The record of a slot, unless it lies in a file and nobody has asked for it yet.
+    /// The record of a slot, unless it lies in a file and was not used yet.
     #[inline]
     pub(super) fn made(&self, slot: u32) -> Guard<Option<HeldRecord>> {
         let (chunk, at) = place(slot);
@@ -134,7 +136,7 @@ impl Records {
         self.mapped.get()
     }
 
-    /// Hold what lies in a file; once.
+    /// Set the subscriptions of a file; once.
     pub(super) fn map(&self, mapped: Mapped) {
         let _ = self.mapped.set(mapped);
     }
@@ -151,10 +153,10 @@ impl Records {
         &self.chunks[chunk].get_or_init(|| (0..size(chunk)).map(|_| Entry::new(None)).collect())[at]
     }
 
-    /// Set the records of slots that nobody holds. Only the writer calls this.
+    /// Set the records of unused slots. Only the writer calls this.
     ///
-    /// A chunk is made with those that belong in it: an entry that readers may see is swapped, and whoever swaps one looks at what each
-    /// thread reads.
+    /// A chunk is made with its records: an entry that readers may see has to be swapped, and each swap checks what
+    /// every thread reads.
     pub(super) fn set_all(&self, records: impl Iterator<Item = (u32, HeldRecord)>) {
         let mut records = records.peekable();
         while let Some((slot, _)) = records.peek() {
@@ -192,7 +194,7 @@ impl Records {
         self.text_bytes.fetch_add(texts, Ordering::Relaxed);
     }
 
-    /// Heap bytes of the records that are held, and of the chunks.
+    /// Heap bytes of the stored records, and of the chunks.
     pub(super) fn bytes(&self) -> Held {
         let chunks: usize = self.chunks.iter().filter_map(OnceLock::get).map(|chunk| block(size_of_val(&**chunk))).sum();
         Held { records: chunks + self.record_bytes.load(Ordering::Relaxed), texts: self.text_bytes.load(Ordering::Relaxed) }
@@ -218,16 +220,16 @@ pub struct FreeSlots {
     next: u32,
     free: Vec<u32>,
     generation: Arc<Generation>,
-    /// Of this generation; the last number stands for all that come after, which then are as one.
+    /// The number of this generation; the last number stands for all later ones, which then count as one.
     number: u32,
-    /// Of each slot the generation in which it was taken last.
+    /// The generation in which each slot was last allocated.
     taken: Vec<u32>,
     freed: Vec<u32>,
     /// By generation.
     waiting: VecDeque<Waiting>,
 }
 
-/// Slots that a token may hold.
+/// Slots that a token may protect.
 #[derive(Debug)]
 struct Waiting {
     generation: Weak<Generation>,
@@ -241,7 +243,7 @@ impl Waiting {
     }
 }
 
-/// So many slots are freed before the readers get a new token, if older ones are still held.
+/// This many slots are freed before the readers get a new token, if older ones still live.
 const BATCH: usize = 1024;
 
 impl FreeSlots {
@@ -250,7 +252,7 @@ impl FreeSlots {
         self.generation.clone()
     }
 
-    /// Take a slot for a record; None where all are taken.
+    /// Allocate a slot for a record; None if all are in use.
     pub fn take(&mut self) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -271,12 +273,13 @@ impl FreeSlots {
         self.free.push(slot);
     }
 
-    /// Let a slot wait until no reader can hold it. The next published version must not have it any more.
+    /// Let a slot wait until no reader can use it. The next published version must not have it any more.
     pub fn release(&mut self, slot: u32) {
         self.freed.push(slot);
     }
 
-    /// Give away what no reader can hold, and begin a new generation if that helps. Called before a version is published.
+    /// Free the slots that no reader can use, and begin a new generation if that helps. Called before a version is
+    /// published.
     pub fn advance(&mut self, records: &Records) {
         self.reclaim(records);
         if self.freed.len() >= BATCH || (!self.freed.is_empty() && self.waiting.is_empty()) {
@@ -287,14 +290,15 @@ impl FreeSlots {
         }
     }
 
-    /// Give away what no reader can hold. Called after a version was published, too: nothing else may be written for hours.
+    /// Free the slots that no reader can use. Called after a version was published, too: the next write may be hours
+    /// away.
     pub fn reclaim(&mut self, records: &Records) {
         if self.waiting.front().is_some_and(Waiting::is_over) {
             self.give_away(records);
         }
     }
 
-    /// Give away the slots whose tokens are gone, but for those that an older one may hold, for which they wait.
+    /// Free the slots whose tokens are dropped. Those that an older token may protect wait for it instead.
     fn give_away(&mut self, records: &Records) {
         let mut held: VecDeque<Waiting> = VecDeque::with_capacity(self.waiting.len());
         for mut waiting in std::mem::take(&mut self.waiting) {
@@ -313,7 +317,7 @@ impl FreeSlots {
         self.waiting = held;
     }
 
-    /// Begin after the slots of a file; false where one was taken already.
+    /// Begin after the slots of a file; return false if a slot was allocated already.
     pub(super) fn begin_after(&mut self, taken: u32) -> bool {
         let is_new = self.next == 0;
         self.next = self.next.max(taken);
@@ -321,7 +325,7 @@ impl FreeSlots {
         is_new
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         let held = [&self.free, &self.taken, &self.freed].into_iter().chain(self.waiting.iter().map(|waiting| &waiting.slots));
         held.map(|slots| block(slots.capacity() * size_of::<u32>())).sum()

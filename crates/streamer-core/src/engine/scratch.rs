@@ -23,13 +23,14 @@ pub struct Scratch {
     pub(super) cel: CelScratch,
 }
 
-/// An event of so many bytes leaves no memory behind: most of its size again may be in what is reused.
+/// After an event of at least this many bytes the scratch is freed: its buffers may have most of that size again.
 const LONG: usize = 1 << 18;
-/// After one of so many bytes what is free goes back to the system at once: the allocator keeps it until something else is allocated.
+/// After an event of at least this many bytes, free memory goes back to the system at once: the allocator would keep it
+/// until the next allocation.
 const HUGE: usize = 1 << 22;
 
 impl Scratch {
-    /// Give memory back after an event of so many bytes. What was found stays.
+    /// Free memory after an event of *bytes* bytes. The result stays.
     #[inline]
     pub(super) fn release(&mut self, bytes: usize, give_back: Option<fn()>) {
         if bytes >= LONG {
@@ -47,7 +48,7 @@ impl Scratch {
         (old.flattener, old.values) = Default::default();
     }
 
-    /// Errors of CEL of the last event that are to be told, also where [`Engine::stays`] was asked.
+    /// Errors of CEL to report for the last event, also after a call of [`Engine::stays`].
     pub fn errors(&self) -> &[CelError] {
         &self.output.errors
     }

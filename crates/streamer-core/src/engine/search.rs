@@ -1,7 +1,7 @@
 //! The search of a segment's index for one event: from bucket to bucket, as `buckets.rs` has them.
 //!
-//! Invariant: what is handed out holds, removed subscriptions and whole-subscription checks apart. Of what may be reached more than once
-//! nothing is followed or checked twice where there are so many values that it would cost time.
+//! Invariant: a subscription that is found matches, except for removed subscriptions and whole-subscription checks. If
+//! there are enough values to cost time, a target that may be reached more than once is followed or checked only once.
 
 use crate::automaton::literals;
 use crate::automaton::ranges::NumberCut;
@@ -40,16 +40,16 @@ pub struct MatcherScratch {
     literals: literals::SeenLiterals,
     topics: topics::TopicScratch,
     hits: Vec<u32>,
-    /// What the values of an event ask of the fields of slices.
+    /// The bits of an event's values for the fields of slices.
     asked: Vec<u64>,
-    /// Of each path: when its values were numbered, and which numbers they have.
+    /// For each path: when its values were numbered, and their numbers.
     numbered: Vec<(u64, u32, u32)>,
     numbers: Vec<u32>,
     stamp: u64,
-    /// Whether a path that was asked has more than [`MANY_VALUES`] values. From then on nothing is followed or checked twice.
+    /// Whether a path has more than [`MANY_VALUES`] values. From then on each target is followed and checked only once.
     is_many: bool,
     followed: HashSet<u32, FastHash>,
-    /// What checks said, by their words.
+    /// The results of checks, by their words.
     checked: HashMap<Box<[u32]>, bool, FastHash>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Search<'s, 'v, 'f> {
     pub store: &'s Store,
     pub index: &'s Index,
     pub map: &'s [PathId],
-    /// For each path id: the segment's paths that it stands for; only where there are many.
+    /// For each path id: the segment's paths that it stands for; only if there are many.
     pub positions: &'s [Positions],
     pub values: &'v mut Values<'f>,
     pub seed: &'s Seed,
@@ -66,10 +66,10 @@ pub(super) struct Search<'s, 'v, 'f> {
     pub scratch: &'v mut MatcherScratch,
 }
 
-/// Of so many values at a path the memory is asked for before it is needed.
+/// Up to this many values at a path are prefetched.
 const PREFETCHED_VALUES: usize = 4;
 
-/// Places among [`Positions`]: of a path that is asked whether it changed, and of what it was before.
+/// Places among [`Positions`]: a path that is checked for a change, and the path of its value before.
 const CHANGED: usize = Mode::Changed as usize;
 const GONE: usize = Mode::ALL.len();
 
@@ -77,7 +77,8 @@ const GONE: usize = Mode::ALL.len();
 const MANY_VALUES: usize = 256;
 
 impl Search<'_, '_, '_> {
-    /// Hand out all that the event makes hold; after a NO of the partition's filter, only what it does not speak of.
+    /// Find everything that the event satisfies; after a NO of the partition's filter, only the subscriptions that the
+    /// filter does not cover.
     pub fn run(&mut self, answer: Answer) {
         self.scratch.stamp += 1;
         self.scratch.numbers.clear();
@@ -130,8 +131,8 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// Ask for where the values at the first bucket's paths are looked up. It is the largest table of the index, so each look waits
-    /// for memory: asked for together, they wait once.
+    /// Prefetch the dictionary entries of the values at the first bucket's paths. It is the largest table of the index,
+    /// so each lookup waits for memory: if they are requested together, the waits overlap.
     fn prefetch(&mut self, probes: std::ops::Range<usize>) {
         let index = self.index;
         for Probe { path, .. } in index.probes[probes].iter().filter(|probe| probe.matcher == EQUALITIES) {
@@ -141,7 +142,7 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// Ask only the paths that the event has, and those that answer for a missing value.
+    /// Probe only the paths that the event has, and those that also match a missing value.
     fn probe_present(&mut self, number: u32, probes: std::ops::Range<usize>, again: bool) {
         let index = self.index;
         let probes = &index.probes[probes];
@@ -171,7 +172,8 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// Whether a path has a value now. Whether it changed is asked once: if so there, else where it was before.
+    /// Whether a path has a value now. A change is checked once: at the present value, or if there is none at the value
+    /// before.
     fn is_present(&mut self, path: u32) -> bool {
         !self.values.at(self.map[path as usize], Mode::Scalar).is_empty()
     }
@@ -206,7 +208,7 @@ impl Search<'_, '_, '_> {
             let mut hits = std::mem::take(&mut self.scratch.hits);
             let start = hits.len();
             self.matcher(matcher, at, &seen, again, &mut hits);
-            // Following a hit may ask other matchers, which append to the same list and take back what they appended.
+            // Following a hit may run other matchers, which append to the same list and then remove what they appended.
             self.scratch.hits = hits;
             let end = self.scratch.hits.len();
             for hit in start..end {
@@ -278,7 +280,7 @@ impl Search<'_, '_, '_> {
         let mut hits = std::mem::take(&mut self.scratch.hits);
         let (start, checks) = (hits.len(), &self.index.checks);
         slices.find(&asked, |next| {
-            // Those of neighbours lie beside one another, but few of them are left.
+            // Those of neighbours lie next to one another, but few of them remain.
             prefetch(checks, (next & !CANDIDATE) as usize);
             hits.push(next);
         });
@@ -290,7 +292,7 @@ impl Search<'_, '_, '_> {
         self.scratch.hits.truncate(start);
     }
 
-    /// Ask one matcher about one value: answers are handed out, all else is appended to *hits*.
+    /// Match one value: answers go to the result, other targets are appended to *hits*.
     fn matcher(&mut self, matcher: &Matcher, at: usize, seen: &SeenValue<'_>, again: bool, hits: &mut Vec<u32>) {
         let Found { once, several, candidates } = &mut *self.found;
         let answer = if again { several } else { once };
@@ -359,7 +361,7 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// Verify the candidate at *at*, and say where the next record is.
+    /// Verify the candidate at *at*, and return the position of the next record.
     #[inline]
     fn candidate(&mut self, at: u32, again: bool) -> u32 {
         let (record, next) = CheckRecord::read(&self.index.checks, at);
@@ -385,7 +387,7 @@ impl Search<'_, '_, '_> {
         next
     }
 
-    /// Verify *check*, and remember what came of its *words*.
+    /// Verify *check*, and remember the result by its *words*.
     #[cold]
     fn check_once(&mut self, check: Check<'_>, words: &[u32]) -> bool {
         if let Some(known) = self.scratch.checked.get(words) {
@@ -399,7 +401,7 @@ impl Search<'_, '_, '_> {
     #[inline]
     fn check(&mut self, check: Check<'_>) -> bool {
         match check {
-            // Most checks: of a value that was numbered for another one.
+            // Most checks: a value that was already numbered for another condition.
             Check::Values(path, wanted) => {
                 let numbers = self.numbers(path);
                 self.scratch.numbers[numbers].iter().any(|number| wanted.iter().any(|wanted| wanted == number))
@@ -435,7 +437,7 @@ impl Search<'_, '_, '_> {
     }
 }
 
-/// Hand out the subscriptions of a conjunction that holds.
+/// Add the subscriptions of a conjunction that is true to the result.
 #[inline]
 pub(super) fn hand_out(store: &Store, conjunction: u32, again: bool, found: &mut Found) {
     let targets = store.targets(conjunction);

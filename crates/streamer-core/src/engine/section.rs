@@ -1,6 +1,6 @@
-//! Sections of a file: where the subscriptions of each tenant and collection lie in it, and what one line says.
+//! Sections of a file: the place of the subscriptions of each tenant and collection, and the meaning of one line.
 //!
-//! Invariant: nothing is read of a section before its checksum was compared.
+//! Invariant: the checksum of a section is compared before its content is read.
 
 use crate::bloom::portable::murmur3_x64_128;
 use crate::engine::addition::Addition;
@@ -17,14 +17,14 @@ use std::sync::{Arc, OnceLock};
 /// Reads a subscription's JSON text.
 pub type ReadSubscription = Arc<dyn Fn(&[u8]) -> Result<Addition, SubscriptionError> + Send + Sync>;
 
-/// What is wrong with a file, and where.
+/// The fault in a file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotFault {
     /// The file.
     pub path: Arc<str>,
     /// The part of the file: `directory`, or `section acme/orders`.
     pub place: Box<str>,
-    /// What is wrong with it.
+    /// The fault itself.
     pub reason: Box<str>,
 }
 
@@ -35,7 +35,7 @@ impl SnapshotFault {
 
     /// Leave for the edge.
     pub(super) fn throw(&self) -> ! {
-        // Unwinding without the hook that prints a panic: this is no defect of the program.
+        // Unwind without the hook that prints a panic: the fault is in the file, not in the program.
         std::panic::resume_unwind(Box::new(self.clone()))
     }
 }
@@ -77,7 +77,7 @@ pub(super) struct FilePart {
 }
 
 impl FilePart {
-    /// Where the row says that a part is; None outside of the file.
+    /// The place of a part according to the row; None outside of the file.
     fn read(row: &[u8], at: usize, file: usize) -> Option<FilePart> {
         let start = usize::try_from(word(row, at)?).ok()?;
         let end = start.checked_add(usize::try_from(word(row, at + 8)?).ok()?)?;
@@ -93,9 +93,9 @@ pub struct Section {
     pub(super) base: u32,
     pub(super) count: u32,
     lines: FilePart,
-    /// The lines compiled, where this core can use that.
+    /// The compiled lines, if this core can use them.
     pub(super) image: Option<FilePart>,
-    /// Where its lines begin, and where the last one ends; found once their checksum was compared.
+    /// The start of each line, and the end of the last one; found once their checksum was compared.
     found: OnceLock<Result<Box<[u64]>, SnapshotFault>>,
 }
 
@@ -176,7 +176,7 @@ impl Section {
     }
 }
 
-/// The sections of a file that an engine holds.
+/// The sections of a file that an engine has loaded.
 pub struct Mapped {
     pub(super) sections: Box<[Arc<Section>]>,
     pub(super) read: ReadSubscription,

@@ -5,20 +5,20 @@
 //!   removed                        ^ at version 812                          ^ at version 840
 //! ```
 //!
-//! A subscription that is added alone becomes a segment of one; eight of a kind are merged into one of the next kind. Below
-//! [`INDEXED_FROM`] and of few alternatives a segment is a plain list, verified one by one, without index. So there is no other delta, and nothing
-//! that a reader sees ever grows.
+//! A subscription that is added by itself becomes a segment of one; eight of a kind are merged into one of the next
+//! kind. Below [`INDEXED_FROM`] and with few alternatives a segment is a plain list, verified one by one, without
+//! index. So there is no other delta, and the data that a reader sees never grows.
 //!
 //! A removal is the version from which on the subscription is gone ([`Tombstones`]), written before that version is
 //! published. A reader that pinned an older version still sees the subscription: a replace across partitions is atomic.
 //!
 //! Invariant: a version is written once, and no reader has pinned it yet when it is.
 //!
-//! Cost: nothing for tombstones until the first one; then a look at a bit for each that is found.
+//! Cost: tombstones are free until the first one; then each match costs a look at a bit.
 //!
-//! Rejected: a bitmap in the version, copied for each removal (125 kB at 1,000,000 subscriptions); a bit alone, set in place (a
-//! reader could miss both the old and the new side of a replace); a mutable append array with an index of its own beside the
-//! segments (a second kind of index, with locks or unsafe code).
+//! Rejected: a bitmap in the version, copied for each removal (125 kB at 1,000,000 subscriptions); only a bit, set in
+//! place (a reader could miss both the old and the new side of a replace); a mutable append array with an index of its
+//! own next to the segments (a second kind of index, with locks or unsafe code).
 
 use crate::bloom::answer::Answer;
 use crate::bloom::keys::Access;
@@ -42,9 +42,10 @@ use crate::value::Seed;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// From so many subscriptions on a segment has an index.
+/// A segment with at least this many subscriptions has an index.
 pub const INDEXED_FROM: usize = 64;
-/// And from so many alternatives on, however few subscriptions have them: a plain list compares each with each leaf of an event.
+/// A segment with this many alternatives has one, too, however few subscriptions have them: a plain list compares each
+/// with each leaf of an event.
 const INDEXED_FROM_ATOMS: usize = 256;
 
 /// Whether the subscriptions of a store are worth an index.
@@ -61,13 +62,13 @@ pub struct Segment {
     removed: OnceLock<Tombstones>,
     dead: Dead,
     guard: Option<Guard>,
-    /// Positions of what has a CEL part, from the first event with unknown values on. A slot may be another subscription's by the
-    /// time that it is asked, but then nobody sees that position.
+    /// Positions of subscriptions with a CEL part, from the first event with unknown values on. By then a slot may
+    /// belong to another subscription, but readers do not see that position any more.
     with_program: OnceLock<Box<[u32]>>,
 }
 
-/// How many subscriptions are removed, with access keys and without: one word, so that a look beside a writer sees both counts
-/// as they were at one time.
+/// How many subscriptions are removed, with access keys and without: one word, so that a reader sees both counts as
+/// they were at one time, even during a write.
 #[derive(Debug, Default)]
 struct Dead(AtomicU64);
 
@@ -91,14 +92,14 @@ impl Dead {
     }
 }
 
-/// What a filter says nothing of.
+/// The subscriptions that a filter does not cover.
 #[derive(Debug)]
 struct Guard {
-    /// Of a plain list, the conjunctions that are looked for whatever the filter says.
+    /// For a plain list, the conjunctions that are checked even after a NO of the filter.
     always: Box<[u32]>,
-    /// Whether there is nothing that is.
+    /// Whether there are none.
     is_skipped: bool,
-    /// Of each subscription, a bit for one without keys; empty where all are alike.
+    /// A bit for each subscription, set for one without keys; empty if all are alike.
     unkeyed: Box<[u64]>,
     counts: (u32, u32),
     /// Keys of all subscriptions, each one's own.
@@ -141,12 +142,12 @@ pub struct SegmentScratch {
     epoch: u32,
 }
 
-/// In which state of the engine, and how, a segment is asked.
+/// The state of the engine in which a segment is searched, and the filter's answer.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentQuery<'a> {
     /// The number of the version.
     pub version: u64,
-    /// What the partition's filter says of the event.
+    /// The answer of the partition's filter for the event.
     pub answer: Answer,
     /// How the segment's paths are named in the view.
     pub map: &'a PathMap,
@@ -240,8 +241,9 @@ impl Segment {
         guard.map_or(0, |guard| guard.keys.div_ceil(u64::from(guard.counts.0).max(1)))
     }
 
-    /// Find what may match an event with unknown values among what is there at *version*: slots of the *candidates* by their clauses, and of
-    /// what *has_program*: of an error and an unknown CEL makes an unknown, where clauses say no.
+    /// Find the subscriptions at *version* that may match an event with unknown values: slots of the *candidates* by
+    /// their clauses, and of those with *has_program*: in CEL an error and an unknown make an unknown, but clauses make
+    /// false.
     pub(super) fn find_unknown(
         &self,
         mut candidates: Vec<u32>,
@@ -263,14 +265,14 @@ impl Segment {
         output.unknown.extend(there.map(|at| self.store.slots[*at as usize]));
     }
 
-    /// Find what has any of some flags among what is there at *version*: slots that are to be evaluated by themselves.
+    /// Find the subscriptions at *version* with any of some flags: slots that are to be evaluated separately.
     pub(super) fn find_flagged(&self, any: u8, version: u64, output: &mut Output) {
         output.listed += self.store.len() as u64;
         let flagged = (0..self.store.len() as u32).filter(|at| self.store.flags[*at as usize] & any != 0);
         output.unknown.extend(flagged.filter(|at| !self.is_gone(*at, version)).map(|at| self.store.slots[at as usize]));
     }
 
-    /// Find what one side of an event matches among what is there at *version*.
+    /// Find the matches of one side of an event at *version*.
     pub fn find(&self, asked: &SegmentQuery<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
         if self.is_skipped(asked.answer) {
             return;
@@ -287,7 +289,7 @@ impl Segment {
             return;
         }
         output.evaluated += found.len() as u64;
-        // Each is looked at where it lies, but waited for together with the others.
+        // Each is read in place, but their cache misses overlap.
         for &at in found {
             prefetch(&store.flags, at as usize);
             prefetch(&store.slots, at as usize);
@@ -326,7 +328,7 @@ impl Segment {
         }
     }
 
-    /// Ask for the lines that a search reads first.
+    /// Prefetch the lines that a search reads first.
     pub fn prefetch(&self) {
         prefetch_all(&*self.store.paths);
         prefetch(&self.store.slots, 0);
@@ -335,14 +337,14 @@ impl Segment {
         }
     }
 
-    /// Whether nothing here can match after an answer.
+    /// Whether the segment cannot have a match after an answer.
     #[inline]
     fn is_skipped(&self, answer: Answer) -> bool {
         answer == Answer::No && self.guard.as_ref().is_some_and(|guard| guard.is_skipped)
     }
 
-    /// Find the subscriptions of which a conjunction holds; each stands once in the scratch. Those that have not all of the flags *need*
-    /// may be left out.
+    /// Find the subscriptions with a conjunction that is true; each is in the scratch once. Those that lack some of the
+    /// flags *need* may be left out.
     fn search(
         &self,
         need: u8,
@@ -400,7 +402,7 @@ impl Segment {
         }
     }
 
-    /// Whether a subscription, one of whose conjunctions holds, is there and passes what is verified besides.
+    /// Whether a subscription with a true conjunction exists and passes its verification.
     #[inline]
     fn holds(&self, at: u32, asked: &SegmentQuery<'_>, values: &mut Values<'_>, verified: u8, output: &mut Output) -> bool {
         if self.is_gone(at, asked.version) {
@@ -423,15 +425,15 @@ impl Segment {
         self.index.is_some()
     }
 
-    /// Heap bytes held by the subscriptions and by their index, whose arrays lie in one block.
+    /// Heap bytes used by the subscriptions and by their index, whose arrays lie in one block.
     pub fn bytes(&self) -> (usize, usize) {
         let (store, index) = (self.store.bytes(), self.index.as_ref().map_or(0, Index::bytes));
         (block(store + index) - index + block(size_of::<Segment>()), index)
     }
 }
 
-/// The flags of what is verified on a candidate. Arrays apart, the clauses of a pattern without `$or` have already been found
-/// to hold.
+/// The flags of the verification of a candidate. If the event has no arrays, the clauses of a pattern without `$or` are
+/// already known to be true.
 fn flags_verified(values: &Values<'_>) -> u8 {
     if values.flat().has_arrays() { flags::VERIFY | flags::ARRAYS } else { flags::VERIFY }
 }

@@ -1,4 +1,4 @@
-//! Which partitions have what share of the work: of a sample, so that nothing is added to the other events.
+//! The share of each partition in the work: measured on a sample, so that the other events do not pay for it.
 //!
 //! ```text
 //!   event of the sample ─► its up to four partitions ─► candidates and matches of each ─► Share of the partition
@@ -14,10 +14,10 @@ use crate::engine::output::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many partitions are counted each by itself, those that were there first.
+/// The most partitions that are counted separately: the first ones.
 pub const MOST: usize = 4096;
 
-/// What was counted of one partition.
+/// The counts of one partition.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Share {
@@ -48,7 +48,7 @@ impl Share {
 pub(super) struct Shares {
     candidates: [u64; 4],
     matches: [u64; 4],
-    /// Up to where the candidates for CEL are of each.
+    /// The end of the candidates for CEL of each.
     cel: [usize; 4],
     before: (u64, usize),
 }
@@ -70,12 +70,12 @@ impl Shares {
         }
     }
 
-    /// A subscription of partition *at* matches besides.
+    /// Count one more match of partition *at*.
     pub fn matched(&mut self, at: usize) {
         self.matches[at] += 1;
     }
 
-    /// Add them to what was counted.
+    /// Add them to the totals.
     pub fn settle<'s>(&self, shares: impl Iterator<Item = Option<&'s Share>>) {
         for (at, share) in shares.enumerate() {
             if let Some(share) = share {

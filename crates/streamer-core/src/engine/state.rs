@@ -1,13 +1,13 @@
-//! What an engine holds: the present version of everything, and what readers and the writer share beside it.
+//! The state of an engine: the present version of everything, and the data that readers and the writer share.
 //!
 //! ```text
-//!   version ─► version 811        readers load it once, and take no lock
-//!   writer, ids, sets          locks of the writer, of which readers that match take none
-//!   records                    what a slot is; telemetry and errors: counted by all, told to whoever asks
+//!   version ─► version 811        readers load it once, lock-free
+//!   writer, ids, sets          locks of the writer, which matching never locks
+//!   records                    the subscription of each slot; telemetry and errors: counted by all, reported on request
 //! ```
 //!
-//! What is done with it stands in files of its own, each an `impl EngineState`: `flattening.rs`, `matching.rs`, `write.rs`,
-//! `merging.rs`, `guards.rs`, `gathering.rs`, `prefetching.rs`, `mapped.rs`, and what is asked about it in `inspect.rs`.
+//! Its operations have files of their own, each an `impl EngineState`: `flattening.rs`, `matching.rs`, `write.rs`,
+//! `merging.rs`, `guards.rs`, `gathering.rs`, `prefetching.rs`, `mapped.rs`, and its reports are in `inspect.rs`.
 //!
 //! Invariant: `locations[slot]` of the writer is the position of a live subscription in that segment of its partition that has it
 //! there and alive.
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-/// Where so many records are found is asked for at a time.
+/// The number of records that are prefetched at a time.
 const NEAR: usize = 4 * AT_ONCE;
 
 /// See the head of this file.
@@ -42,20 +42,20 @@ pub struct EngineState {
     pub(super) all: u64,
     pub(super) locator: Locator,
     pub(super) id_locator: Locator,
-    /// For events that are read for their parts alone.
+    /// For events that are read for only their parts.
     pub(super) no_paths: PathTrie,
     /// What one evaluation of a program may cost; it may change while the engine runs.
     pub(super) cel_budget: AtomicU64,
     /// By reason.
     pub(super) cel_errors: [AtomicU64; Reason::ALL.len()],
-    /// Of what was refused, by reason.
+    /// By reason of a refusal.
     pub(super) heard: [Heard; Reason::ALL.len()],
     pub(super) failing: Failing,
     pub(super) started: Instant,
     pub(super) version: ArcSwap<Version>,
     /// How phase 1 works; it may change while the engine runs.
     pub(super) phase1: ArcSwapOption<Phase1>,
-    /// Held once by each share of a partition.
+    /// One reference for each share of a partition.
     pub(super) shares: Arc<()>,
     pub(super) records: Records,
     pub(super) writer: Mutex<Writer>,
@@ -69,7 +69,7 @@ pub struct EngineState {
     pub(super) writer_bytes: AtomicUsize,
     pub(super) id_bytes: AtomicUsize,
     pub(super) telemetry: Telemetry,
-    /// The text of the first event in which the layout found nothing.
+    /// The text of the first event in which the layout found only missing parts.
     pub(super) first_bare: OnceLock<Box<[u8]>>,
     pub(super) sets: Mutex<PathSets>,
 }
@@ -131,7 +131,7 @@ impl EngineState {
         self.version.load_full()
     }
 
-    /// Where it is counted.
+    /// Its counters.
     pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
@@ -141,12 +141,12 @@ impl EngineState {
         self.first_bare.get().map(|text| &**text)
     }
 
-    /// What was counted.
+    /// The counts.
     pub fn counters(&self) -> Counters {
         self.telemetry.counters()
     }
 
-    /// The record of a slot, without a lock. It is there while a [`Pin`] of the match that gave the slot is held.
+    /// The record of a slot, lock-free. It exists while a [`Pin`] of the match with this slot lives.
     pub fn record(&self, slot: u32) -> Option<HeldRecord> {
         self.records.get(slot).clone()
     }
@@ -168,7 +168,7 @@ impl EngineState {
         Ok(())
     }
 
-    /// Let one evaluation of a CEL program cost so much from now on.
+    /// Set the budget of one evaluation of a CEL program from now on.
     pub fn set_cel_budget(&self, budget: u64) {
         self.cel_budget.store(budget, Ordering::Relaxed);
     }
@@ -178,7 +178,7 @@ impl EngineState {
         self.cel_budget.load(Ordering::Relaxed)
     }
 
-    /// Wait for the writers before. Where this thread is inside a write already, [`Reentered`] is thrown.
+    /// Wait for earlier writers. If this thread is inside a write already, [`Reentered`] is thrown.
     pub(super) fn lock_writer(&self) -> Writing<'_> {
         let me = this_thread();
         if self.writing.load(Ordering::Relaxed) == me {
@@ -186,7 +186,7 @@ impl EngineState {
         }
         #[cfg(test)]
         self.came.fetch_add(1, Ordering::Relaxed);
-        // A writer that panicked has published nothing; what it left half done is not reachable.
+        // A writer that panicked has not published; its unfinished work is not reachable.
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.writing.store(me, Ordering::Relaxed);
         Writing { writer, thread: &self.writing }

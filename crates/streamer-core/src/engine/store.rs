@@ -1,4 +1,4 @@
-//! The subscriptions of a segment, flat: what is verified, and what a merge builds from.
+//! The subscriptions of a segment, flat: for verification, and as the source of merges.
 //!
 //! ```text
 //!   subscription 0   slot 17  flags ─┐          conjunction 0 ─► clauses 4 9      targets 0 2
@@ -26,7 +26,7 @@ use std::hash::BuildHasher;
 use std::slice;
 use std::sync::Arc;
 
-/// What a subscription needs besides its conjunctions, as bits.
+/// Further properties of a subscription, as bits.
 pub mod flags {
     /// It has several conjunctions, so it may be found several times.
     pub const SEVERAL: u8 = 1;
@@ -34,7 +34,7 @@ pub mod flags {
     pub const VERIFY: u8 = 2;
     /// It has a CEL part, which is evaluated on candidates.
     pub const CEL: u8 = 4;
-    /// It is also told of documents that no longer match.
+    /// It also matches when a document leaves its set.
     pub const TRANSITIONS: u8 = 8;
     /// It looks at `before`, so it is evaluated once, without transition.
     pub const BEFORE: u8 = 16;
@@ -42,8 +42,8 @@ pub mod flags {
     pub const SKIP: u8 = 32;
     /// This one is the host's own.
     pub const HOST: u8 = 64;
-    /// It has a pattern, and its conjunctions say all of it. What is checked on a candidate is whether one choice of array
-    /// elements meets the pattern. Nothing is checked where none of its values lies in an array.
+    /// It has a pattern that its conjunctions express completely. The check of a candidate is whether one choice of
+    /// array elements satisfies the pattern. It is skipped if none of its values lies in an array.
     pub const ARRAYS: u8 = 128;
 }
 
@@ -55,12 +55,12 @@ pub struct Store {
     pub(super) encoded: EncodedClauses,
     conjunction_at: Array<u32>,
     clauses: Array<u32>,
-    /// Empty where each conjunction has one target.
+    /// Empty if each conjunction has one target.
     target_at: Array<u32>,
     targets: Array<u32>,
-    /// Of each subscription: its slot in the registry.
+    /// The slot of each subscription in the registry.
     pub slots: Array<u32>,
-    /// Of each subscription: its flags.
+    /// The flags of each subscription.
     pub flags: Array<u8>,
     /// All flags of any subscription.
     pub any_flags: u8,
@@ -113,13 +113,13 @@ impl Store {
         self.encoded.clause(clause)
     }
 
-    /// Let clauses of many alternatives be asked by value. A store that has none needs nothing.
+    /// Build value tables for clauses of many alternatives. A store without such clauses has none.
     pub(super) fn widen(&mut self, seed: &Seed) {
         let wide = (0..self.distinct_clauses() as u32).filter(|clause| self.clause(*clause).length > WIDE);
         self.wide = wide.map(|clause| (clause, Wide::new(&self.encoded, seed, self.clause(clause).atoms))).collect();
     }
 
-    /// How a clause is asked by value.
+    /// The value table of a clause.
     #[inline]
     pub(super) fn wide(&self, clause: &ClauseView<'_>) -> Option<&Wide> {
         if clause.length > WIDE { self.wide.get(&clause.number) } else { None }
@@ -130,7 +130,7 @@ impl Store {
         (0..self.distinct_clauses() as u32).map(|clause| self.clause(clause).count as usize).sum()
     }
 
-    /// What is checked on a candidate.
+    /// The verification of a candidate.
     pub fn verification(&self, subscription: u32) -> Option<&Verification> {
         self.verify.get(subscription)
     }
@@ -141,7 +141,7 @@ impl Store {
         self.paths.paths[path as usize].1
     }
 
-    /// Give subscription n the number `places[n]`; *places* holds each number once.
+    /// Renumber subscription n to `places[n]`; *places* has each number once.
     pub fn renumber(&mut self, places: &[u32]) {
         let (mut slots, mut flags) = (vec![0; self.slots.len()], vec![0; self.flags.len()]);
         for (old, new) in places.iter().enumerate() {
@@ -149,7 +149,7 @@ impl Store {
             flags[*new as usize] = self.flags[old];
         }
         (self.slots, self.flags) = (slots.into(), flags.into());
-        // What is renumbered was just built.
+        // A store that is renumbered was just built.
         self.targets.own_mut().into_iter().flatten().for_each(|at| *at = places[*at as usize]);
         self.verify.renumber(places);
     }
@@ -163,7 +163,7 @@ impl Store {
         visit(&mut self.flags);
     }
 
-    /// Heap bytes held, those of shared trees and programs left out.
+    /// Heap bytes used, without those of shared trees and programs.
     pub fn bytes(&self) -> usize {
         let words = [&self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
         let words: usize = words.iter().map(|words| words.bytes()).sum();
@@ -255,7 +255,8 @@ impl Store {
     }
 }
 
-/// Where a clause in a mode that asks for an element of a list is filed: among the elements of the list, or the leaves of lists in the list.
+/// The mode under which a clause about an element of a list is filed: among the elements of the list, or the leaves of
+/// lists in the list.
 pub(super) fn element_mode(mode: Mode) -> Option<Mode> {
     match mode {
         Mode::Scalar => Some(Mode::Element),
@@ -371,7 +372,7 @@ impl StoreBuilder {
         Ok(())
     }
 
-    /// Add the subscriptions of *store* that *keep* holds for, by position, in their order.
+    /// Add the subscriptions of *store* that *keep* accepts, by position, in their order.
     pub fn add_store(&mut self, store: &Store, keep: impl Fn(u32) -> bool) -> Result<(), CannotBuild> {
         let paths: Vec<u32> = store.paths.paths.iter().map(|(path, mode)| self.path(path, *mode)).collect();
         let mut new_of = vec![u32::MAX; store.len()];
@@ -426,7 +427,7 @@ impl StoreBuilder {
         Ok(())
     }
 
-    /// The clause that is *old* in *store*, whose paths are *paths* here; *clause_of* keeps what was copied.
+    /// Copy the clause *old* of *store*, whose paths are *paths* here; *clause_of* keeps the copies.
     fn copy_clause(&mut self, store: &Store, old: u32, paths: &[u32], clause_of: &mut [u32]) -> Result<u32, CannotBuild> {
         if clause_of[old as usize] == u32::MAX {
             let clause = store.clause(old);

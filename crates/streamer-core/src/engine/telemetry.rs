@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   thread 1  Scratch ── Tally ──► shard 1 ┐
-//!   thread 2  Scratch ── Tally ──► shard 2 ├──► Counters: their sums, when somebody asks
-//!   whoever comes by (rare)    ──► common  ┘
+//!   thread 2  Scratch ── Tally ──► shard 2 ├──► Counters: their sums, on request
+//!   other callers (rare)       ──► common  ┘
 //! ```
 //!
-//! A shard belongs to one [`Tally`], and so to one thread at a time: counting is a load and a store to a cache line that no
-//! other thread writes. What is counted away from a scratch goes to the common shard with atomic additions.
+//! A shard belongs to one [`Tally`], and so to one thread at a time: counting is a load and a store to a cache line
+//! that no other thread writes. Counts outside of a scratch go to the common shard with atomic additions.
 //!
-//! Invariant: each event that was begun is settled once, as matched, unmatched, ignored or rejected. The number of events is
-//! the sum of the four, never a count of its own, so that it holds in every reading, also in the midst of matching.
+//! Invariant: each event that was begun is settled once, as matched, unmatched, ignored or rejected. The number of
+//! events is the sum of the four, never a count of its own, so it is right in every reading, even during a match.
 //!
 //! How many matches an event has is counted in buckets, of which the first are the events without any: matched and unmatched
 //! are read off them.
@@ -18,8 +18,8 @@
 //! Cost: about 3 ns an event, and two clock readings (50 ns) for one event in [`EVERY`] on average. The events are drawn at
 //! random, so that no rhythm of a stream meets that of the sample. Latencies are those of the sample; counts are of all events.
 //!
-//! Rejected: one set of atomics for all threads (two threads on one line: 40-80 ns an event); timing every event (8 % of an
-//! event that nothing wants).
+//! Rejected: one set of atomics for all threads (two threads on one line: 40-80 ns an event); timing every event (8 %
+//! of an event without matches).
 
 use crate::error::{EventCode, Ignored};
 use crate::fork;
@@ -27,13 +27,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One event in so many is timed, on average.
+/// On average, one event in this number is timed.
 pub const EVERY: u32 = 16;
 
 /// How many bounds a [`Distribution`] has.
 const LEN: usize = 20;
 
-/// Upper bounds of the buckets of a latency, in nanoseconds; what is longer goes into one more.
+/// Upper bounds of the buckets of a latency, in nanoseconds; one more bucket has the longer ones.
 pub const BOUNDS: [u64; LEN] = [
     250,
     500,
@@ -57,7 +57,7 @@ pub const BOUNDS: [u64; LEN] = [
     1_000_000_000,
 ];
 
-/// Upper bounds of the buckets of how many there were of something; what is more goes into one more.
+/// Upper bounds of the buckets of counts; one more bucket has the larger ones.
 pub const SIZES: [u64; LEN] =
     [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
 
@@ -76,16 +76,16 @@ pub struct Distribution {
     pub sum: u64,
 }
 
-/// What was counted since the engine was made.
+/// The counts since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Events that were settled: the sum of matched, unmatched, ignored and rejected.
     pub events: u64,
     /// Events that matched anything.
     pub matched: u64,
-    /// Events that matched nothing.
+    /// Events without matches.
     pub unmatched: u64,
-    /// Events that match nobody whatever is subscribed, by [`Ignored`].
+    /// Events that cannot match any subscription, by [`Ignored`].
     pub ignored: [u64; Ignored::ALL.len()],
     /// Matched and unmatched events in which the layout finds no collection, type or document.
     pub bare: u64,
@@ -105,9 +105,9 @@ pub struct Counters {
     pub merges: u64,
     /// From the event's text to what it matches, of a sample.
     pub total: Distribution,
-    /// How long asking the filters took, where any were asked.
+    /// How long the queries of filters took, if there were any.
     pub bloom: Distribution,
-    /// How long CEL programs took, where any ran.
+    /// How long CEL programs took, if any ran.
     pub cel: Distribution,
 }
 
@@ -142,7 +142,7 @@ struct Shard {
     cel: Histogram,
 }
 
-/// How a number is added: alone, or beside others.
+/// How a number is added: by the only writer, or next to others.
 type Add = fn(&AtomicU64, u64);
 
 fn alone(counter: &AtomicU64, more: u64) {
@@ -239,7 +239,7 @@ impl Telemetry {
     pub fn tally(&self) -> Tally {
         let _inside = fork::inside();
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        // One whose tally was dropped is taken up again, so there are as many as were ever in use at once.
+        // A shard whose tally was dropped is reused, so there are as many as were ever in use at once.
         let free = shards.iter().find(|shard| Arc::strong_count(shard) == 1).cloned();
         let shard = free.unwrap_or_else(|| {
             shards.push(Arc::default());
@@ -255,7 +255,7 @@ impl Telemetry {
         }
     }
 
-    /// Count an event that has no value, so that there is nothing to read.
+    /// Count an event that has no value, and so is not read.
     pub fn ignore(&self, reason: Ignored) {
         if self.is_on() {
             beside_others(&self.common.ignored[reason as usize], 1);
@@ -328,7 +328,7 @@ impl Tally {
         }
     }
 
-    /// The layout finds nothing in the event, which is settled besides.
+    /// The layout finds only missing parts in the event, which is also settled.
     #[cold]
     pub fn bare(&self) {
         if self.is_on {
@@ -370,7 +370,7 @@ impl Tally {
         self.began.map(|_| Instant::now())
     }
 
-    /// The filters were asked, from *since* on.
+    /// The filters were queried, from *since* on.
     pub fn bloom(&self, since: Option<Instant>) {
         if let Some(since) = since {
             self.shard.bloom.time(since.elapsed(), alone);
@@ -382,7 +382,7 @@ impl Tally {
         self.began.is_some()
     }
 
-    /// CEL programs ran so long.
+    /// CEL programs ran for this time.
     pub fn cel(&self, took: Duration) {
         self.shard.cel.time(took, alone);
     }

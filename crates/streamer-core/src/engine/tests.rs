@@ -130,7 +130,7 @@ fn holds(atom: &Atom, value: &Value) -> bool {
             Value::Map(members) => (*least..=*most).contains(&(members.len() as u32)),
             _ => text.is_some_and(|text| (*least..=*most).contains(&(text.chars().count() as u32))),
         },
-        // Only CEL makes these: see the differential tests of what is lowered.
+        // Only CEL makes these: see the differential tests of lowering.
         Atom::Times(..) => unreachable!("no form here has one"),
     }
 }
@@ -283,7 +283,7 @@ fn clause(dice: &mut Dice, leaf: bool) -> Clause {
     Clause { path, mode, atoms: (0..many).map(|_| atom(dice, topic)).collect() }
 }
 
-/// Many share the same few equalities, so that buckets nest; what is left of them is of any kind.
+/// Many share the same few equalities, so that buckets nest; their other conditions are of any kind.
 fn shared(dice: &mut Dice) -> NormalForm {
     let equal = |dice: &mut Dice, names: &[&str]| {
         let values = [Scalar::Bool(true), Scalar::Null, Scalar::String("a".into())];
@@ -323,7 +323,7 @@ fn form(dice: &mut Dice) -> NormalForm {
             ..Verify::default()
         })),
         1 => {
-            // The conjunctions say less than the tree, as where a distribution was given up.
+            // The conjunctions require less than the tree, as after a distribution that was cut.
             let paths = LEAVES.map(|names| (Path::new(Root::Raw, names), Mode::AnyLeaf)).into();
             let fields = |dice: &mut Dice| -> Box<[(u32, Box<[Atom]>)]> {
                 (0..1 + dice.below(2)).map(|_| (3 + dice.below(3) as u32, (0..2).map(|_| atom(dice, false)).collect())).collect()
@@ -404,7 +404,7 @@ fn event(dice: &mut Dice) -> String {
     format!("{{\"type\":\"update\",\"topic\":\"{topic}\",\"data\":{{{}}}{before}}}", data.join(","))
 }
 
-/// Two conditions or more, each of which holds for much of what there is: a segment of many rules them out together.
+/// Two conditions or more, each of which is true for many events: a segment of many rules them out together.
 fn unselective(dice: &mut Dice) -> NormalForm {
     let mut clauses = Vec::new();
     for _ in 0..2 + dice.below(3) {
@@ -486,7 +486,7 @@ impl Model {
         assert_eq!(changes.removed.len(), usize::from(self.held.remove(&id).is_some()));
     }
 
-    /// Build the filters anew, some much too small: then they say MAYBE more often, never NO wrongly.
+    /// Rebuild the filters, some much too small: then they answer MAYBE more often, never a wrong NO.
     fn rebuild(&mut self, dice: &mut Dice) {
         for filter in self.engine.filters() {
             let built = self.engine.rebuild_filter(&filter.name, dice.below(100) as usize, *dice.pick(&[0.5, 0.01, 0.0001]));
@@ -551,7 +551,7 @@ fn random_sets(depth: Depth, rounds: u64, seed: u64) {
             no += state.no;
         }
     }
-    // In such crowded sets a filter seldom says NO, but it must have been heard.
+    // In such crowded sets a filter seldom answers NO, but at least some NOs must have occurred.
     assert!(no * 50 > asked, "{no} of {asked} answers are NO");
     assert!(matched * 16 > pairs, "only {matched} of {pairs} pairs match");
 }

@@ -1,4 +1,4 @@
-//! Texts of subscriptions that are alike but for their values, held without what they share.
+//! Texts of subscriptions that differ only in their values, stored without the common part.
 //!
 //! ```text
 //!   text     {"id": "o-17", "filters": [{"field": "total", "op": ">", "value": 5}], "cel": "data.state == 'x5'"}
@@ -6,14 +6,16 @@
 //!   values   4 o-17  1 5  2 x5                                                 each with its length before it
 //! ```
 //!
-//! Fields, operators and what an expression says but for its literals are part of a shape: few are said of many values.
+//! Fields, operators and the parts of an expression other than its literals belong to a shape: few of them occur with
+//! many values.
 //!
-//! A shape is shared from the second text on: the first one stays whole, so that texts of which each has its own shape take no more
-//! than they are long, and no table of what came once grows.
+//! A shape is shared from the second text on: the first one stays whole, so that texts with a shape of their own take
+//! no more memory than their length, and single shapes never fill a table.
 //!
-//! Invariant: a text comes back byte by byte, whatever it is; what is no JSON has a shape, too, or none.
+//! Invariant: a text comes back byte by byte, whatever it is; a text that is not JSON has a shape, too, or none.
 //!
-//! Cost: a look at each byte when a subscription is added, 0.2 us; of a text of 142 bytes 43 are held. It is joined where it is asked for.
+//! Cost: a look at each byte when a subscription is added, 0.2 us; of a text of 142 bytes 43 are stored. It is joined
+//! when it is read.
 //!
 //! Rejected: a general compression with a dictionary, which takes as much memory and ten times the time.
 
@@ -24,18 +26,18 @@ use memchr::{memchr, memchr2};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-/// Stands for a value in a shape; a text that has it is held whole.
+/// Stands for a value in a shape; a text that contains it is stored whole.
 const HOLE: u8 = 0;
 /// A text whose shape is longer stays whole: it is shared by few.
 const LONGEST: usize = 1 << 16;
-/// Shapes of so many bytes are held whether or not they are in use.
+/// Unused shapes are dropped only above this many bytes.
 const UNUSED: usize = 1 << 20;
-/// Of so many shapes that came once it is known that they did, the last ones.
+/// How many shapes that occurred once are remembered, the last ones.
 const ONCE: usize = 512;
 
-/// A text as it is held.
+/// A text as it is stored.
 pub(super) struct Split {
-    /// Has its shape; None where *bytes* are all of it.
+    /// Has its shape; None if *bytes* are all of it.
     pub rest: Option<Arc<Rest>>,
     /// Its values, or all of it.
     pub bytes: Box<[u8]>,
@@ -51,7 +53,7 @@ pub(super) struct Shapes {
     came: usize,
     /// Heap bytes of the shapes.
     bytes: usize,
-    /// At so many shapes, or bytes of them, those that nobody uses are looked for.
+    /// At this many shapes, or bytes of them, unused ones are dropped.
     purge_at: (usize, usize),
     /// Texts that were forgotten since then.
     forgotten: usize,
@@ -95,7 +97,7 @@ impl Shapes {
         is_first
     }
 
-    /// So many texts are held no longer: after as many as there are shapes, look for those that nobody uses.
+    /// Note that *texts* texts were dropped: after as many as there are shapes, drop unused shapes.
     pub fn forget(&mut self, texts: usize) {
         self.forgotten += texts;
         if self.bytes > UNUSED && self.forgotten >= self.known.len() {
@@ -103,7 +105,7 @@ impl Shapes {
         }
     }
 
-    /// Forget what nobody uses.
+    /// Drop unused shapes.
     fn purge(&mut self) {
         self.known.retain(|rest| Arc::strong_count(&rest.shape) > 1 || Arc::strong_count(rest) > 1);
         self.bytes = self.known.iter().map(bytes).sum();
@@ -111,7 +113,7 @@ impl Shapes {
         self.forgotten = 0;
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         let buffers = self.shape.capacity() + self.values.capacity();
         self.known.allocation_size() + self.once.capacity() * size_of::<u32>() + self.bytes + buffers
@@ -155,7 +157,7 @@ fn split(text: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Take an expression apart: its numbers, and what is in quotes.
+/// Split an expression: its numbers and quoted texts are values.
 fn expression(text: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(byte) = text.get(at) {
@@ -173,7 +175,7 @@ fn expression(text: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) {
     }
 }
 
-/// Take a number from where it begins, or else a byte of the shape; where the next one is.
+/// Move a number to the values, or else a byte to the shape; return the next offset.
 fn plain(text: &[u8], at: usize, shape: &mut Vec<u8>, values: &mut Vec<u8>) -> usize {
     if !text[at].is_ascii_digit() {
         shape.push(text[at]);
@@ -185,7 +187,7 @@ fn plain(text: &[u8], at: usize, shape: &mut Vec<u8>, values: &mut Vec<u8>) -> u
     at + length
 }
 
-/// Where the quote stands that ends a string.
+/// The offset of the quote that ends a string.
 fn end_of_string(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += memchr2(b'"', b'\\', text.get(at..)?)?;

@@ -6,14 +6,14 @@
 //!   newest     840
 //! ```
 //!
-//! Invariant: whoever sees a bit sees its version, and a `newest` that is no older. So to a reader of a version from `newest` on
-//! every bit that it sees is a removal that it must heed; an older one compares.
+//! Invariant: a reader that sees a bit sees its version, and a `newest` that is at least as new. So for a reader of a
+//! version from `newest` on every bit is a removal that counts; an older one compares.
 //!
 //! Cost: a bit and 8 bytes a subscription. Of 1,000,000, a quarter of them removed, an event with 1,750 matches takes 1 us more
 //! than before (`python -m benchmarks.core removed`).
 //!
-//! Rejected: versions alone, a load that waits for memory for each match (11 us more there); bits with a branch for each, which
-//! is foreseen wrongly for every fourth (6 us).
+//! Rejected: only versions, a load that waits for memory for each match (11 us more there); bits with a branch for
+//! each, which is mispredicted for every fourth (6 us).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ pub(super) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Of so many subscriptions, all there.
+    /// For this many subscriptions, all alive.
     pub fn new(subscriptions: usize) -> Tombstones {
         let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         Tombstones { newest: AtomicU64::new(0), bits: zeros(subscriptions.div_ceil(64)), versions: zeros(subscriptions) }
@@ -60,7 +60,7 @@ impl Tombstones {
         self.bits[at as usize / 64].load(Ordering::Acquire) >> (at % 64) & 1 != 0
     }
 
-    /// Whether a reader of *version* must heed every bit that it has seen before it asks.
+    /// Whether every bit that a reader of *version* has seen before this call counts.
     #[inline]
     fn is_newest(&self, version: u64) -> bool {
         self.newest.load(Ordering::Relaxed) <= version
@@ -71,7 +71,7 @@ impl Tombstones {
         self.versions[at as usize].load(Ordering::Relaxed)
     }
 
-    /// Let a subscription be gone from *version* on; false where it was gone.
+    /// Mark a subscription as removed from *version* on; return false if it was marked already.
     pub fn set(&self, at: u32, version: u64) -> bool {
         let was = self.versions[at as usize].swap(version, Ordering::Relaxed);
         self.newest.fetch_max(version, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Tombstones {
         was == 0
     }
 
-    /// Take back what was set for a version that is not published; false where nothing was.
+    /// Remove the mark of a version that is not published; return false if there was none.
     pub fn clear(&self, at: u32) -> bool {
         self.bits[at as usize / 64].fetch_and(!(1 << (at % 64)), Ordering::Relaxed);
         self.versions[at as usize].swap(0, Ordering::Relaxed) != 0

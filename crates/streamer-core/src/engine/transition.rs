@@ -1,6 +1,7 @@
 //! How does a subscription want an event: with which transition, and how certain is that (semantics.md sections 7 and 8)?
 //!
-//! A *side* is what a subscription says of one document: `new` of the event as it is, `old` of the event as it was before.
+//! A *side* is the verdict of a subscription for one document: `new` for the event as it is, `old` for the event as it
+//! was before.
 //!
 //! | event | new | old | reported |
 //! |---|---|---|---|
@@ -11,9 +12,9 @@
 //! | | no | yes | leave, if the subscription wants `transitions` |
 //! | update without `before`, or no type | yes | | without transition |
 //!
-//! Invariant: a subscription of an event without unknown values that wants its new side has the event's [`Change`]; only what leaves
-//! is told apart. So nothing is kept for each match, and the old side is looked at for transitions of ordinary matches only
-//! when somebody asks.
+//! Invariant: a subscription that wants the new side of an event without unknown values has the event's [`Change`];
+//! only those that leave are separate. So a match has no data of its own, and the old side is read for transitions of
+//! ordinary matches only on request.
 
 use crate::engine::store::flags;
 
@@ -42,9 +43,9 @@ impl Transition {
 /// That a subscription wants an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outcome {
-    /// None where the event does not tell, or the subscription looks at `before`.
+    /// Absent if the event does not have it, or if the subscription looks at `before`.
     pub transition: Option<Transition>,
-    /// False where the event lacks a value that the match or its transition needed.
+    /// False if the event lacks a value that the match or its transition needed.
     pub certain: bool,
 }
 
@@ -63,7 +64,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The transition of a match whose subscription has *flags*; None where the old side must be asked.
+    /// The transition of a match whose subscription has *flags*; None if the old side must be matched.
     pub fn transition(self, flags: u8) -> Option<Option<Transition>> {
         match self {
             _ if flags & flags::BEFORE != 0 => Some(None),

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A value that was asked for.
+/// A value that was read.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenValue<'f> {
     /// What kind of value.
@@ -31,7 +31,7 @@ pub struct SeenValue<'f> {
     pub scalar: Option<ScalarRef<'f>>,
     /// The scalar's hash under the engine's seed.
     pub hash: u64,
-    /// Where it stands.
+    /// Its leaf in the event.
     pub leaf: Leaf<'f>,
 }
 
@@ -57,11 +57,11 @@ struct ValuesAt {
     stamp: u64,
     start: u32,
     end: u32,
-    /// The fewest names that lead to an array around one of them; `u32::MAX` where none lies in an array.
+    /// The fewest names that lead to an array around one of them; `u32::MAX` if none lies in an array.
     names_to_array: u32,
 }
 
-/// What is kept between events to save allocations.
+/// Buffers that are kept between events to save allocations.
 #[derive(Debug, Default)]
 pub struct ValuesScratch {
     seen: Vec<SeenValue<'static>>,
@@ -84,7 +84,7 @@ pub struct Values<'f> {
     stamp: u64,
     present: Vec<PathId>,
     present_is_known: bool,
-    /// Made when the first one is asked for.
+    /// Made for the first one that is read.
     trees: Option<HashMap<usize, Option<Rc<Value>>>>,
     sizes: HashMap<usize, Option<u32>, FastHash>,
     /// Scratch of automata over texts.
@@ -151,7 +151,7 @@ impl<'f> Values<'f> {
         if asked.stamp == self.stamp { asked.start as usize..asked.end as usize } else { self.read(path, mode) }
     }
 
-    /// The fewest names that lead to an array around a leaf at a path; `u32::MAX` where none lies in an array.
+    /// The fewest names that lead to an array around a leaf at a path; `u32::MAX` if none lies in an array.
     #[inline]
     pub fn names_to_array(&mut self, path: PathId) -> u32 {
         self.at(path, Mode::AnyLeaf);
@@ -160,7 +160,7 @@ impl<'f> Values<'f> {
 
     fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
         let (flat, seed) = (self.flat, self.seed);
-        // To find out it reads other paths.
+        // This check reads other paths.
         let is_changed = mode == Mode::Changed && self.has_changed(path);
         let start = self.seen.len();
         let seen = |leaf| SeenValue::new(leaf, seed);
@@ -237,7 +237,7 @@ impl<'f> Values<'f> {
         leaf_of(self.flat, &self.apart, self.many[position - MANY].place)
     }
 
-    /// Whether the document and the one before differ at a path that is asked for that.
+    /// Whether the document and the one before differ at a path in the mode [`Mode::Changed`].
     fn has_changed(&mut self, path: PathId) -> bool {
         let Some(before) = self.flat.before_of(path) else { return false };
         let (before, now) = (self.at(before, Mode::Scalar), self.at(path, Mode::Scalar));
@@ -270,12 +270,12 @@ impl<'f> Values<'f> {
         }
     }
 
-    /// A list or an object by its position, as a tree; None where it is neither, or lazily read and malformed.
+    /// A list or an object by its position, as a tree; None if it is neither, or lazily read and malformed.
     pub fn tree(&mut self, position: usize) -> Option<&Value> {
         self.tree_of(position).as_deref()
     }
 
-    /// What [`Values::tree`] returns, to keep while another one is asked for.
+    /// The result of [`Values::tree`], to keep while another one is read.
     pub fn shared_tree(&mut self, position: usize) -> Option<Rc<Value>> {
         self.tree_of(position).clone()
     }
@@ -290,7 +290,7 @@ impl<'f> Values<'f> {
         self.trees.get_or_insert_default().entry(position).or_insert_with(read)
     }
 
-    /// How many characters, elements or members a value has; None where it is something else, or lazily read and malformed.
+    /// How many characters, elements or members a value has; None if it has no size, or is lazily read and malformed.
     pub fn size(&mut self, position: usize) -> Option<u32> {
         if let Some(known) = self.sizes.get(&position) {
             return *known;
@@ -332,7 +332,7 @@ impl<'f> Values<'f> {
     }
 }
 
-/// Where it stands which values there are at a path in a mode.
+/// The index of the values at a path in a mode.
 #[inline]
 fn place(path: PathId, mode: Mode) -> usize {
     path.0 as usize * Mode::ALL.len() + mode as usize
@@ -371,7 +371,7 @@ fn leaf_of<'f>(flat: &'f Flat<'f>, apart: &[Leaf<'f>], place: LeafPlace) -> Leaf
     place.as_apart().map_or_else(|| flat.leaf(place), |number| apart[number])
 }
 
-/// Append the elements of a list to *all*, or what stands for them: equal ones once where there are many.
+/// Append the elements of a list to *all*; if there are many, equal ones only once.
 fn read_elements<'f>(
     list: Leaf<'f>,
     names: bool,
@@ -404,7 +404,7 @@ fn read_elements<'f>(
 #[derive(Default)]
 struct KnownElements(HashTable<(u64, u32)>);
 
-/// A list of so few elements is looked for as it is.
+/// A list with fewer elements is not deduplicated.
 const FEW_ELEMENTS: usize = 32;
 
 impl KnownElements {

@@ -1,4 +1,4 @@
-//! Does what a whole subscription must pass besides its conjunctions hold for an event?
+//! Is the verification of a whole subscription, beyond its conjunctions, true for an event?
 
 use crate::engine::atoms::long_list;
 use crate::engine::choosing::{MOST_FIELDS, chosen};
@@ -11,7 +11,7 @@ use crate::subscriptions::normal_form::Relation;
 use crate::value::Kind;
 use std::ops::Range;
 
-/// Whether what a candidate, one of whose conjunctions holds, must pass besides holds.
+/// Whether a candidate with a true conjunction passes its verification.
 ///
 /// # Errors
 ///
@@ -51,7 +51,8 @@ pub(super) fn verification_holds(
     }
 }
 
-/// Whether an array that two fields of a pattern share may hold a leaf of one: only there can a choice of leaves contradict itself.
+/// Whether an array that two fields of a pattern share may contain a leaf of one: only there can a choice of leaves
+/// contradict itself.
 fn any_shared(shared: &[(u32, u32)], map: &[PathId], values: &mut Values<'_>) -> bool {
     shared.iter().any(|(path, names)| values.names_to_array(map[*path as usize]) <= *names)
 }

@@ -1,4 +1,4 @@
-//! What is checked on candidates besides their conjunctions: of each subscription of a segment that has such a part.
+//! The verifications of candidates beyond their conjunctions, for each subscription of a segment that has one.
 //!
 //! ```text
 //!   subscriptions with one    0 1 1 0 0 1 ...  bits, and before each 64 of them how many there were
@@ -6,8 +6,8 @@
 //!   distinct                  0: `status` differs from `before.status`     1: a pattern tree over three fields
 //! ```
 //!
-//! Invariant: equal verifications are stored once. So where many wait for a change of the same field, as they do, all of them look at the
-//! same lines of memory.
+//! Invariant: equal verifications are stored once. So if many wait for a change of the same field, as they do, all of
+//! them read the same lines of memory.
 //!
 //! Cost: 4 bytes for each subscription that has one, 16 for each 64 subscriptions of a segment that has any; a look is a count of bits.
 //!
@@ -21,7 +21,7 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is checked on a candidate.
+/// The checks of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Verification {
     /// Pairs of paths, by position in the path set, whose values must differ.
@@ -32,8 +32,8 @@ pub struct Verification {
     pub fields: Box<[u32]>,
     /// The pattern tree over them, whose choice of leaves must be consistent.
     pub tree: Option<Arc<VerifiedTree>>,
-    /// Of each path of a field that begins as that of another field does: with how many names. An array further down holds no leaf
-    /// of another field.
+    /// The paths of fields that begin like that of another field, each with the number of common names. An array
+    /// further down does not contain a leaf of another field.
     pub shared: Box<[(u32, u32)]>,
 }
 
@@ -61,9 +61,9 @@ pub(super) fn shared_names<'n>(paths: &[u32], name: impl Fn(u32) -> &'n [Box<str
 /// A pattern over fields that are numbered depth first.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct VerifiedTree {
-    /// The fields that must all hold.
+    /// The fields that must all be true.
     pub fields: Range<u32>,
-    /// Of each of these, one alternative must hold.
+    /// One alternative of each of these must be true.
     pub any_of: Box<[Box<[VerifiedTree]>]>,
 }
 
@@ -98,7 +98,8 @@ impl Verification {
         }
     }
 
-    /// What was packed, of a store of so many *paths* and *clauses*; but for what is shared, which follows from the rest.
+    /// Read the packed data of a store with *paths* paths and *clauses* clauses, without `shared`, which follows from
+    /// the rest.
     pub(super) fn unpack(pack: &mut Unpacker<'_>, paths: usize, clauses: usize) -> Option<Verification> {
         let changed = pack.several(|path| path.below(paths))?;
         let compared = pack.several(|number| number.below(paths.max(Relation::ALL.len())))?;
@@ -127,7 +128,7 @@ impl VerifiedTree {
         pack.several(self.any_of.iter(), |pack, all| pack.several(all.iter(), |pack, one| one.pack(pack)));
     }
 
-    /// What was packed, over so many *fields*.
+    /// Read the packed tree over *fields* fields.
     fn unpack(pack: &mut Unpacker<'_>, fields: usize, deeper: u32) -> Option<VerifiedTree> {
         let (start, end) = (pack.below(fields + 1)?, pack.below(fields + 1)?);
         let deeper = deeper.checked_sub(1)?;
@@ -142,7 +143,7 @@ impl VerifiedTree {
 pub struct Verifications {
     /// A bit for each subscription that has one, and how many have one before these.
     have: Box<[(u64, u32)]>,
-    /// Of each of these, in their order, its number among the distinct ones.
+    /// For each of these, in their order, its number among the distinct ones.
     numbers: Box<[u32]>,
     distinct: Box<[Verification]>,
 }
@@ -157,7 +158,7 @@ impl Verifications {
         (bits & bit != 0).then(|| &self.distinct[self.numbers[at as usize] as usize])
     }
 
-    /// All that there are, by subscription, in the order of these.
+    /// All verifications with their subscriptions, in the order of these.
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &Verification)> {
         let numbered: Vec<(u32, u32)> = self.numbered().collect();
         numbered.into_iter().map(|(subscription, number)| (subscription, &self.distinct[number as usize]))
@@ -192,7 +193,7 @@ impl Verifications {
         Verifications { have: have.into(), numbers: numbered.into_iter().map(|(_, number)| number).collect(), distinct }
     }
 
-    /// Heap bytes held, those of shared trees left out.
+    /// Heap bytes used, without those of shared trees.
     pub(super) fn bytes(&self) -> usize {
         let distinct = self.distinct.iter().map(|one| {
             size_of::<Verification>()

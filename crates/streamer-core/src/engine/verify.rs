@@ -1,4 +1,4 @@
-//! Does a clause hold for an event?
+//! Is a clause true for an event?
 
 use crate::engine::atoms::atom_holds;
 use crate::engine::encoded::{AtomView, ClauseView};
@@ -8,10 +8,10 @@ use crate::flatten::PathId;
 use crate::value::Kind;
 use crate::watch::spend;
 
-/// From so many values or alternatives on work is counted, for so many values at a time.
+/// Work on at least this many values or alternatives is counted, for this many values at a time.
 const MANY: usize = 64;
 
-/// Whether a clause of *store* holds.
+/// Whether a clause of *store* is true.
 #[inline]
 pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Values<'_>) -> bool {
     let clause = store.clause(clause);
@@ -19,7 +19,7 @@ pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Val
     if found.is_empty() {
         return clause.atoms.into_iter().any(|atom| matches!(atom.view, AtomView::Kinds(kinds) if kinds.has(Kind::Missing)));
     }
-    // A value that is long is counted where it is read.
+    // Reading a long value counts it.
     if found.len().max(clause.length as usize / 32) < MANY {
         return found.into_iter().any(|at| any_atom_holds(store, &clause, values, at));
     }
@@ -32,7 +32,7 @@ pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Val
     })
 }
 
-/// Whether an atom of a clause of *store* holds for a value that is there.
+/// Whether an atom of a clause of *store* is true for a present value.
 #[inline]
 pub(super) fn any_atom_holds(store: &Store, clause: &ClauseView<'_>, values: &mut Values<'_>, at: usize) -> bool {
     if let Some(wide) = store.wide(clause) {

@@ -1,4 +1,4 @@
-//! One version of everything that an engine holds.
+//! One version of an engine's complete content.
 
 use crate::engine::partitions::Partitions;
 use crate::engine::registry::Generation;
@@ -34,6 +34,6 @@ impl Version {
     }
 }
 
-/// Keeps the slots of a match from being given to other subscriptions; of a match without slots it need hold nothing.
+/// Keeps the slots of a match from being reused for other subscriptions; empty for a match without slots.
 #[derive(Clone, Debug, Default)]
 pub struct Pin(#[allow(dead_code, reason = "held, never read")] pub(super) Option<Arc<Generation>>);

@@ -1,17 +1,18 @@
-//! Clauses of many alternatives, asked by value instead of one alternative after the other.
+//! Clauses of many alternatives, looked up by value instead of compared one after the other.
 //!
 //! ```text
 //!   tags in ["t0", "t1", ... "t9999"]     an array of 20,000 strings: a look into a table each, not 10,000 comparisons
 //! ```
 //!
-//! The index asks the clause under which a conjunction is filed by value. All others are verified on candidates, leaf by leaf; here
-//! that costs the leaves plus the alternatives, not their product.
+//! The index looks up the clause under which a conjunction is filed by value. The other clauses are verified on
+//! candidates, leaf by leaf; here that costs the leaves plus the alternatives, not their product.
 //!
-//! What a clause excludes (`anything-but`, `not in`) are alternatives too, of which none may hold; they are asked in the same way.
+//! The values that a clause excludes (`anything-but`, `not in`) are alternatives too, which must all be false; they are
+//! looked up in the same way.
 //!
-//! Invariant: a value passes here if and only if one of the clause's atoms holds for it.
+//! Invariant: a value passes here if and only if it satisfies one of the clause's atoms.
 //!
-//! Cost: 12 bytes an equality, for other atoms what their matchers take; nothing for clauses of up to [`WIDE`] words.
+//! Cost: 12 bytes an equality, for other atoms the size of their matchers; free for clauses of up to [`WIDE`] words.
 
 use crate::automaton::table::Table;
 use crate::engine::atoms::{atom_fails, atom_holds};
@@ -20,18 +21,18 @@ use crate::engine::matchers::{Class, Matcher, class_of};
 use crate::engine::values::Values;
 use crate::value::{Kinds, Seed};
 
-/// A clause of more words than this, some 64 alternatives, is asked by value.
+/// A clause of more words than this, some 64 alternatives, is looked up by value.
 pub(super) const WIDE: u32 = 128;
 
 /// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Wide {
-    /// Where the words of an equality are, by the hash of its value.
+    /// The positions of the words of equalities, by the hash of the value.
     equal: Table,
     matchers: Box<[Matcher]>,
-    /// What holds for each value of some kinds of which none of these hold.
+    /// For values of some kinds: true if all of these are false.
     excluding: Box<[(Kinds, Wide)]>,
-    /// Where the words of all other atoms are, which are asked one by one.
+    /// The positions of the words of all other atoms, which are compared one by one.
     others: Box<[u32]>,
 }
 
@@ -44,7 +45,7 @@ impl Wide {
             let position = clauses.position(atom.encoded);
             match (class_of(&atom.view), atom.view) {
                 (_, AtomView::Equal(scalar)) => equal.push((scalar.hash(seed), position)),
-                // Recursive, but no deeper: nothing but plain atoms stands in there.
+                // Recursive, but only one level: `none_of` has only plain atoms.
                 (_, AtomView::Other(kinds, none_of)) if atom.encoded.len() as u32 > WIDE => {
                     excluding.push((kinds, Wide::new(clauses, seed, none_of)));
                 }
@@ -59,19 +60,19 @@ impl Wide {
         Wide { equal: Table::new(&equal), matchers: matchers.collect(), excluding: excluding.into(), others: others.into() }
     }
 
-    /// Whether any of the alternatives holds for a value that is there.
+    /// Whether any of the alternatives is true for a present value.
     pub fn holds(&self, clauses: &EncodedClauses, values: &mut Values<'_>, at: usize) -> bool {
         self.knows(clauses, values, at)
             || self.excluding.iter().any(|(kinds, none_of)| kinds.has(values.get(at).kind) && none_of.fails(clauses, values, at))
             || self.others(clauses).any(|atom| atom_holds(&atom.view, values, at))
     }
 
-    /// Whether each of the alternatives, none of which excludes anything, is known not to hold.
+    /// Whether each of the alternatives, which never exclude values, is certainly false.
     fn fails(&self, clauses: &EncodedClauses, values: &mut Values<'_>, at: usize) -> bool {
         !self.knows(clauses, values, at) && self.others(clauses).all(|atom| atom_fails(&atom.view, values, at))
     }
 
-    /// Whether one of those alternatives holds that are looked up.
+    /// Whether one of the alternatives that are looked up is true.
     fn knows(&self, clauses: &EncodedClauses, values: &mut Values<'_>, at: usize) -> bool {
         let seen = values.get(at);
         let Some(scalar) = seen.scalar else { return false };
@@ -83,7 +84,7 @@ impl Wide {
         self.others.iter().flat_map(|position| clauses.atom_at(*position))
     }
 
-    /// Heap bytes held, those of matchers left out.
+    /// Heap bytes used, without those of matchers.
     pub fn bytes(&self) -> usize {
         let excluding: usize = self.excluding.iter().map(|(_, wide)| size_of::<(Kinds, Wide)>() + wide.bytes()).sum();
         self.equal.bytes() + self.others.len() * 4 + self.matchers.len() * size_of::<Matcher>() + excluding

@@ -1,8 +1,8 @@
-//! Writes: what is accepted, and the next version.
+//! Writes: the checks of a draft, and the next version.
 //!
 //! ```text
 //!   draft (no lock) ─► lock ─► tombstones ─► records and slots ─► a store and a segment for each partition ─► swap ─► ids
-//!                              └──────────── taken back if anything does not fit ────────────┘
+//!                              └────────── rolled back if a part does not fit ──────────┘
 //! ```
 
 use crate::bloom::filter::BloomFilter;
@@ -48,16 +48,16 @@ pub(super) struct Accepted {
     held: Option<HeldRecord>,
 }
 
-/// The ids of what is given to a write, and of what could not be read of it.
+/// The ids of a write's items, also of those that could not be read.
 struct GivenIds<'d> {
     items: &'d [DraftItem],
-    /// Of each; whatever it is where there is no id.
+    /// The hash of each; arbitrary if there is no id.
     hashes: Vec<u64>,
     seen: HashTable<usize>,
 }
 
 impl<'d> GivenIds<'d> {
-    /// None of them is seen yet.
+    /// A set in which no id is marked.
     fn of(items: &'d [DraftItem], seed: &Seed) -> GivenIds<'d> {
         let hash = |item| id_of(item).map_or(0, |id| seed.hash_bytes(id.as_bytes()));
         GivenIds { items, hashes: items.iter().map(hash).collect(), seen: HashTable::with_capacity(items.len()) }
@@ -84,7 +84,7 @@ impl<'d> GivenIds<'d> {
 #[derive(Default)]
 pub(super) struct New {
     accepted: Vec<Accepted>,
-    /// Of these, and of what was not accepted.
+    /// The stores of these, and of subscriptions that were not accepted.
     stores: Stores,
 }
 
@@ -187,7 +187,8 @@ impl EngineState {
         }
     }
 
-    /// Take *gone* out and put *new* in, in one new version; the slots of *new* in order. On an error nothing has changed.
+    /// Remove *gone* and add *new*, in one new version; return the slots of *new* in order. On an error the engine is
+    /// unchanged.
     pub(super) fn commit(&self, writer: &mut Writer, gone: Vec<u32>, new: New) -> Result<Vec<u32>, CannotBuild> {
         let version = self.version.load_full();
         let number = version.number + 1;
@@ -208,7 +209,7 @@ impl EngineState {
             let Some(record) = self.records.get(slot).clone() else { continue };
             let partition = self.partition(&version.partitions, record.partition());
             if writer.locations[slot as usize] == u32::MAX {
-                // It lies in a file, and nothing of its section was removed yet.
+                // It lies in a file, and this is the first removal in its section.
                 partition.iter().flat_map(|partition| &partition.segments).for_each(|segment| writer.locate(segment));
             }
             let at = writer.locations[slot as usize];
@@ -226,7 +227,7 @@ impl EngineState {
         let next_order = writer.next_order;
         let id_hashes: Vec<u64> = new.accepted.iter().map(|one| one.id_hash).collect();
         let mut slots = Vec::with_capacity(new.accepted.len());
-        // A panic in here is undone like a refusal: nothing of it is published, so nothing of it may stay.
+        // A panic in here is rolled back like a refusal: it was not published, so its changes must not stay.
         let built = catch_unwind(AssertUnwindSafe(|| {
             self.fill(writer, new, &mut touched, &mut slots)?;
             let (built, new) = self.segments(writer, &version, touched)?;
@@ -307,8 +308,8 @@ impl EngineState {
         Ok(())
     }
 
-    /// The segments of each touched partition: what was added, merged with what is small or mostly gone, and the others. And
-    /// those of them that are new.
+    /// The segments of each touched partition: the added ones, merged with small or mostly removed ones, and the
+    /// others. And those of them that are new.
     fn segments(
         &self,
         writer: &mut Writer,
@@ -328,7 +329,7 @@ impl EngineState {
             }
             let (segments, unknown) = match self.merged(builder, &held, &merged) {
                 Ok(built) => built,
-                // Nothing is new: what does not fit together stays apart.
+                // Without new subscriptions the segments stay apart if they do not fit together.
                 Err(_) if added == 0 => (held, None),
                 Err(refused) => return Err(refused),
             };
@@ -343,7 +344,7 @@ impl EngineState {
         Ok((built, new))
     }
 
-    /// The segments with those of *held* that are *merged* and what is new in one, and that one.
+    /// The segments, with the *merged* ones and the new subscriptions in one, and that one.
     fn merged(&self, mut builder: Box<StoreBuilder>, held: &[Arc<Segment>], merged: &[bool]) -> Result<Merged, CannotBuild> {
         let mut segments = Vec::with_capacity(held.len() + 1);
         for (segment, is_merged) in held.iter().zip(merged) {

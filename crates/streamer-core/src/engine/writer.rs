@@ -1,4 +1,4 @@
-//! What the writer alone keeps, and the lock that makes writers take turns.
+//! The data of the writer, and the lock that makes writers wait for one another.
 
 use crate::engine::encoded::FastHash;
 use crate::engine::name::PartitionName;
@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-/// What the writer alone touches.
+/// The data that only the writer uses.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     pub slots: FreeSlots,
@@ -28,14 +28,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Where the subscriptions of a new segment are.
+    /// Note the places of the subscriptions of a new segment.
     pub fn locate(&mut self, segment: &Segment) {
         for (slot, at) in segment.store.slots.iter().zip(0..).filter(|(_, at)| segment.removed_at(*at) == 0) {
             self.locations[*slot as usize] = at;
         }
     }
 
-    /// Begin after the subscriptions of a file; false where there were others before.
+    /// Begin after the subscriptions of a file; return false if there were others before.
     pub fn begin_after(&mut self, slots: u32, order: u64) -> bool {
         self.locations.resize(slots as usize, u32::MAX);
         self.next_order = order;
@@ -71,7 +71,7 @@ impl Writer {
         name
     }
 
-    /// Forget what nobody uses, now and then.
+    /// Drop unused entries, now and then.
     fn purge(&mut self) {
         if self.filings.len() + self.names.len() >= self.purge_at {
             self.filings.retain(|filing| Arc::strong_count(filing) > 1);
@@ -82,14 +82,14 @@ impl Writer {
         }
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         let sets = self.filings.allocation_size() + self.names.allocation_size() + self.shared_bytes;
         self.slots.bytes() + self.shapes.bytes() + block(self.locations.capacity() * size_of::<u32>()) + sets
     }
 }
 
-/// A write inside a write of the same thread, by a function that it calls; nothing was changed.
+/// A write inside a write of the same thread, by a function that it calls; it did not change the engine.
 #[derive(Debug)]
 pub struct Reentered;
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! RE2 accepts expressions that nest thousands of levels deep, and so do we; 16 KiB of source bound them. An expression
-//! that nests less than [`FLAT`] levels, as all that people write, stays on the current stack.
+//! that nests less than [`FLAT`] levels, as those that people write, stays on the current stack.
 //!
 //! Rejected: a limit of our own, since the reference would have to parse RE2's syntax to have the same.
 

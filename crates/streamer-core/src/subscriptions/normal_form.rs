@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  subscription ─► NormalForm ─┬─ conjunctions: [ clause(path, mode, atoms) AND clause AND .. ]  OR  [ .. ]
-//!                               └─ verify: conditions beyond clauses, checked on a candidate
+//!                              └─ verify: conditions beyond clauses, checked on a candidate
 //! ```
 //!
 //! Invariant: a subscription (without the rest of its `cel` part) wants an event without unknown values if and only if

@@ -266,7 +266,7 @@ fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
     both.into_iter().chain(readable_way(filter, other)).collect()
 }
 
-/// The parents of the field are not numbers beyond float64: a member of one is an error.
+/// The parents of the field must not be numbers beyond float64: a member of one is an error.
 fn readable_way(filter: &Filter, root: Root) -> impl Iterator<Item = Clause> {
     let kinds = Kinds::MISSING.or(Kinds::READABLE);
     (1..filter.path.len()).map(move |length| Clause {

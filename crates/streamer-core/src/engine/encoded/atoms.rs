@@ -1,4 +1,4 @@
-//! Encoded atoms, read where they lie.
+//! Encoded atoms, read in place.
 
 use crate::automaton::places::Symbol;
 use crate::automaton::ranges::NumberCut;
@@ -38,7 +38,7 @@ pub(super) mod tag {
     pub const TIMESTAMPS: u32 = 22;
     pub const DURATIONS: u32 = 23;
     pub const SIZE: u32 = 24;
-    /// Bits of a range's tag that say which ends it has.
+    /// Bits of a range's tag for the ends that it has.
     pub const FROM: u32 = 1 << 8;
     pub const TO: u32 = 1 << 9;
 }
@@ -55,7 +55,7 @@ pub struct Pool {
     pub(super) trees: Box<[Arc<Value>]>,
 }
 
-/// An atom, read from words: what the variant of [`Atom`] of the same name says.
+/// An atom, read from words: the variant of [`Atom`] with the same name.
 #[allow(missing_docs, reason = "see Atom")]
 #[derive(Clone, Copy, Debug)]
 pub enum AtomView<'a> {
@@ -74,7 +74,7 @@ pub enum AtomView<'a> {
     Wildcard(Texts<'a>),
     Regexp(&'a Arc<CompiledRegexp>),
     Cidr(Cidr),
-    /// It equals what the one atom says.
+    /// It equals the operand of the one atom.
     Element(Atoms<'a>),
     Kinds(Kinds),
     Other(Kinds, Atoms<'a>),
@@ -163,7 +163,7 @@ impl<'a> Words<'a> {
 pub struct EncodedAtom<'a> {
     /// How it is encoded.
     pub encoded: &'a [u32],
-    /// What they say.
+    /// Their meaning.
     pub view: AtomView<'a>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Iterator for Atoms<'a> {
 }
 
 impl<'a> Atoms<'a> {
-    /// Whether *holds* says so of one of them. What iterating moves twice stays where it was read.
+    /// Whether the predicate accepts one of them. An iterator would move each atom twice; this reads it in place.
     #[inline]
     pub fn any_holds(self, mut holds: impl FnMut(&AtomView<'a>) -> bool) -> bool {
         let mut words = self.words;
@@ -209,7 +209,7 @@ impl Pool {
         Atoms { pool: self, words, left: count }
     }
 
-    /// Read one atom: what it says and how many words it takes.
+    /// Read one atom: its view and the number of its words.
     #[inline]
     fn atom<'a>(&'a self, words: &'a [u32]) -> (AtomView<'a>, usize) {
         use AtomView::*;
@@ -296,7 +296,7 @@ impl Pool {
         out.pack.several(self.trees.iter(), |pack, tree| pack.text(&json::write(tree)));
     }
 
-    /// Read what was written.
+    /// Read a pool that was written.
     pub(in crate::engine) fn read(from: &mut ImageReader<'_>) -> Option<Pool> {
         let (texts, ends) = (from.text()?, from.array()?);
         let programs = from.pack.several(|program| {
@@ -309,13 +309,13 @@ impl Pool {
         pool.is_sound().then_some(pool)
     }
 
-    /// Heap bytes held.
+    /// Heap bytes used.
     pub fn bytes(&self) -> usize {
         self.texts.bytes() + self.ends.bytes() + (self.programs.len() + self.trees.len()) * 8
     }
 
-    /// How many words a row of *count* atoms takes at the beginning of *words*, and for each visits what it names; None where
-    /// they are no such row of this pool. *none_of* is for what stands in [`AtomView::Other`].
+    /// How many words a row of *count* atoms has at the beginning of *words*. It visits the names in each; None if they
+    /// are not such a row of this pool. *none_of* is for the row in [`AtomView::Other`].
     pub(in crate::engine) fn check(&self, words: &[u32], count: u32, none_of: bool) -> Option<usize> {
         let is_text = |number: &u32| (*number as usize) < self.ends.len();
         let mut at = 0;

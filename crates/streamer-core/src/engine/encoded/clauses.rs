@@ -21,17 +21,17 @@ pub struct ClauseView<'a> {
     pub length: u32,
 }
 
-/// Clauses by number, each as words: its path, how many atoms it has, and those. Path and count share a word where the count is less
-/// than [`MANY`], as it nearly always is.
+/// Clauses by number, each as words: its path, how many atoms it has, and those. Path and count share a word if the
+/// count is less than [`MANY`], as it nearly always is.
 #[derive(Debug)]
 pub(in crate::engine) struct EncodedClauses {
     pub pool: Pool,
     pub words: Array<u32>,
-    /// Where the words of each begin, and where those of the last one end.
+    /// The start of the words of each, and the end of those of the last one.
     pub starts: Array<u32>,
 }
 
-/// In the low byte of a clause's first word: the next word says how many atoms it has.
+/// In the low byte of a clause's first word: the next word is the number of its atoms.
 const MANY: u32 = u8::MAX as u32;
 
 /// Begin the words of a clause.
@@ -77,7 +77,7 @@ impl EncodedClauses {
         self.pool.atoms(&self.words[position as usize..], 1)
     }
 
-    /// Where *words*, a part of a clause of these, begin.
+    /// The position of *words*, a part of one of these clauses.
     pub fn position(&self, words: &[u32]) -> u32 {
         ((words.as_ptr() as usize - self.words.as_ptr() as usize) / size_of::<u32>()) as u32
     }
@@ -99,7 +99,7 @@ impl EncodedClauses {
         is_rows(&starts, words.len()).then_some((words, starts))
     }
 
-    /// Whether each clause can be read, and names one of so many *paths*.
+    /// Whether each clause can be read, and names one of *paths* paths.
     pub fn is_sound(&self, paths: usize) -> bool {
         self.starts.windows(2).all(|row| {
             read(&self.words[row[0] as usize..row[1] as usize]).is_some_and(|(path, count, atoms)| {
@@ -121,7 +121,7 @@ impl EncodedClauses {
         }
     }
 
-    /// Heap bytes held, those of shared trees and programs left out.
+    /// Heap bytes used, without those of shared trees and programs.
     pub fn bytes(&self) -> usize {
         self.pool.bytes() + self.words.bytes() + self.starts.bytes()
     }

@@ -38,7 +38,7 @@ pub struct ClauseEncoder {
 pub type FastHash = rapidhash::fast::RandomState;
 
 impl ClauseEncoder {
-    /// What was filled.
+    /// The pool that was filled.
     pub fn into_pool(self) -> Pool {
         Pool {
             texts: self.all_texts.into(),
@@ -128,7 +128,7 @@ impl ClauseEncoder {
         }
     }
 
-    /// Write an atom as the parser makes it. Nesting is two deep at most: nothing but plain atoms stands in `none_of`.
+    /// Write an atom of the parser. Nesting is two deep at most: `none_of` has only plain atoms.
     pub fn atom(&mut self, atom: &Atom, out: &mut Vec<u32>) -> Result<(), CannotBuild> {
         match atom {
             Atom::Equal(scalar) => self.scalar(scalar.as_ref(), out)?,
@@ -195,7 +195,7 @@ impl ClauseEncoder {
         Ok(())
     }
 
-    /// Write an atom that another pool holds.
+    /// Write an atom of another pool.
     pub fn copy(&mut self, atom: AtomView<'_>, out: &mut Vec<u32>) -> Result<(), CannotBuild> {
         match atom {
             AtomView::Equal(scalar) => self.scalar(scalar, out)?,
@@ -267,7 +267,7 @@ fn cuts<T, K>(range: &Range<T>, before: impl Fn(&T) -> K, after: impl Fn(&T) -> 
 /// Rows of words, each stored once: what clauses and conjunctions are interned in.
 #[derive(Debug)]
 pub struct Rows {
-    /// Where each row begins, and where the last one ends.
+    /// The start of each row, and the end of the last one.
     pub at: Vec<u32>,
     /// The words of all rows.
     pub words: Vec<u32>,

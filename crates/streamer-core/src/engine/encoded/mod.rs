@@ -1,4 +1,4 @@
-//! Encoded clauses: what a segment keeps of a condition, to verify candidates and to be built anew by a merge. In 32-bit words:
+//! Encoded clauses: a condition in a segment, from which candidates are verified and merges are built. In 32-bit words:
 //!
 //! ```text
 //!   status in ["paid", "draft"]      [path 3, 2 atoms] [EQUAL_TEXT] [text 17] [EQUAL_TEXT] [text 4]
@@ -9,7 +9,8 @@
 //! Invariant: equal clauses are equal words, since texts, programs and trees are interned first; so a clause is interned by
 //! its words, and equal clauses of a segment are stored once.
 //!
-//! Cost: 12 bytes for an equality, 16 to 28 for a range, and the texts. Reading is a match on a tag; nothing is allocated.
+//! Cost: 12 bytes for an equality, 16 to 28 for a range, and the texts. Reading is a match on a tag, without
+//! allocation.
 //!
 //! Rejected: `Vec<Clause>` as the parser makes it: 150 to 400 bytes a clause in six allocations.
 

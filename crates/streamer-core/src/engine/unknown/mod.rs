@@ -1,5 +1,5 @@
-//! Events that name values which their source did not carry (semantics.md section 8): what may match is evaluated on the parsed
-//! event, with verdicts of four kinds.
+//! Events that name values which their source did not carry (semantics.md section 8): possible matches are evaluated on
+//! the parsed event, with verdicts of four kinds.
 //!
 //! ```text
 //!   {"type": "update", "data": {"a": 1}, "unknown": ["/data/text"]}
@@ -7,14 +7,15 @@
 //!   segments ─ which clauses are certainly false? ─► candidates ─ parsed from their text ─► filters and CEL, pattern ─► Outcome
 //! ```
 //!
-//! Invariant: a clause counts as false here only where it is false whatever the unknown values are, and no error: an error beside an
-//! unknown is unknown. So every subscription whose verdict is true or unknown is a candidate.
+//! Invariant: a clause counts as false here only if it is false for all possible unknown values, and not an error: an
+//! error next to an unknown is unknown. So every subscription whose verdict is true or unknown is a candidate.
 //!
 //! Cost: a look at each distinct clause and each conjunction of the event's segments, a few nanoseconds each; then a
-//! microsecond or two a candidate, a fifth of that where it was one of the last event's. Subscriptions with `transitions` are candidates for every update that tells of `before`.
+//! microsecond or two a candidate, a fifth of that if it was one of the last event's. Subscriptions with `transitions`
+//! are candidates for every update that has `before`.
 //!
-//! Rejected: unknown as a value that the index knows. Every state of it would have to be left by every transition of the hidden
-//! path, and what comes out of it would still have to be evaluated, since the index does not tell an error from false.
+//! Rejected: unknown as a value in the index. Every transition of the hidden path would have to be followed from every
+//! state, and the results would still have to be evaluated, since the index does not distinguish an error from false.
 
 mod parsed;
 mod patterns;
@@ -46,7 +47,7 @@ pub(super) struct PartialEvent {
     event_type: Option<EventType>,
     topic: Option<Box<str>>,
     new: PartialSide,
-    /// None where the event does not tell of the document before.
+    /// The side before; absent if the event does not have that document.
     old: Option<PartialSide>,
     has_flag: bool,
 }
@@ -71,7 +72,7 @@ impl PartialEvent {
     ///
     /// # Errors
     ///
-    /// It is bad where lazy validation has not looked.
+    /// It is bad in a part that lazy validation skipped.
     pub fn new(
         flat: &Flat<'_>,
         limits: &Limits,
@@ -112,7 +113,7 @@ impl PartialEvent {
     /// Which subscriptions of *store* may want the event, by position: each once, in no order.
     pub fn candidates(&self, store: &Store, map: &[PathId], values: &mut Values<'_>) -> Vec<u32> {
         let mut seen = vec![false; store.len()];
-        // The old side may want it where the new one does not.
+        // The old side may want it even if the new one does not.
         let tells = self.old.is_some();
         let is_same = |old: &PartialSide| self.unknown.data_at == self.unknown.before_at && old.raw == self.new.raw;
         let is_delete = self.event_type == Some(EventType::Delete);
@@ -170,7 +171,7 @@ impl PartialEvent {
     ///
     /// # Errors
     ///
-    /// The event is bad where lazy validation has not looked.
+    /// The event is bad in a part that lazy validation skipped.
     pub fn outcome(
         &self,
         slot: u32,
@@ -223,7 +224,7 @@ fn hidden(flagged: Verdict, wants: Wants) -> Wants {
     }
 }
 
-/// One subscription, asked about the sides of one event.
+/// The evaluation of one subscription on the sides of one event.
 struct AskedSubscription<'a, 'e> {
     event: &'a PartialEvent,
     slot: u32,
@@ -241,7 +242,7 @@ impl AskedSubscription<'_, '_> {
         })
     }
 
-    /// What is known of all parts together, the cheapest first; tenant and collection are those of the partition.
+    /// The verdict of all parts together, the cheapest first; tenant and collection are those of the partition.
     fn verdict(&mut self, partial: &PartialSide, side: Side) -> Result<Verdict, EventError> {
         let AskedSubscription { event, slot, record, parsed, programs } = self;
         let subscription = &parsed.subscription;
@@ -277,7 +278,7 @@ impl AskedSubscription<'_, '_> {
     }
 }
 
-/// Whether one pointer is the other or leads to something that holds it.
+/// Whether one pointer is the other or leads to a container of it.
 fn overlaps(pointers: &[Pointer], place: &[Box<str>]) -> bool {
     pointers.iter().any(|pointer| is_prefix(pointer, place) || is_prefix(place, pointer))
 }
@@ -293,7 +294,7 @@ fn may_be_true(store: &Store, clause: u32, touched: &[bool], map: &[PathId], val
     match mode {
         Mode::Scalar => {}
         Mode::AnyLeaf => return false,
-        // An error, or unequal to each element: that is known where all can be compared.
+        // False if all elements can be compared and are unequal; else it may be an error.
         Mode::Element | Mode::Member => {
             let is_equality =
                 view.atoms.into_iter().all(|atom| matches!(atom.view, AtomView::Equal(operand) if operand.kind() != Kind::Bool));

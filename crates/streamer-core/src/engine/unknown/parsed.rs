@@ -3,10 +3,11 @@
 //! The engine keeps clauses and texts, not parsed conditions. Most of what a candidate of such an event costs is to parse its text,
 //! and the candidates of one event are often those of the next.
 //!
-//! Cost: a few megabytes a thread, where there are such events. What has more candidates than fit parses the others again.
+//! Cost: a few megabytes a thread, if there are such events. If the candidates exceed the room, the others are parsed
+//! again.
 //!
-//! Rejected: to let the one longest unused go. Events go through their candidates in one order, so where they are more than fit,
-//! each would push out what is asked next.
+//! Rejected: to drop the entry that was unused longest. Events go through their candidates in one order, so if they
+//! exceed the room, each would push out the entry that is needed next.
 
 use crate::cel::Executable;
 use crate::engine::encoded::FastHash;
@@ -17,14 +18,15 @@ use std::sync::Arc;
 
 /// Bytes of texts whose subscriptions are kept.
 const MOST_BYTES: usize = 256 << 10;
-/// When so many times as many were parsed as are kept, and found no room, all go.
+/// After the number of parsed subscriptions without room exceeds that of the stored ones by this factor, all are
+/// dropped.
 const PATIENCE: usize = 8;
 
 /// The conditions of a subscription.
 #[derive(Debug)]
 pub(in crate::engine) struct Parsed {
     pub subscription: Subscription,
-    /// Its CEL part, where the engine keeps no program of it.
+    /// Its CEL part, if the engine does not keep its program.
     pub program: Option<Executable>,
 }
 
@@ -81,7 +83,7 @@ mod tests {
         HeldRecord::new(Record::of(addition, filed).expect("a short text"))
     }
 
-    /// Ask for each of *records*, by their places as slots; how many were parsed.
+    /// Get each of *records*, by their places as slots; return how many were parsed.
     fn parsed(kept: &mut ParsedSubscriptions, records: &[HeldRecord]) -> usize {
         let mut count = 0;
         for (slot, record) in records.iter().enumerate() {

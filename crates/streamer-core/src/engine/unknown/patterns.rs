@@ -1,9 +1,9 @@
 //! A pattern on an event with unknown values: true, false or unknown (semantics.md sections 5 and 8).
 //!
 //! Leaves are kept in *scopes*: the root is one, each element of each array is one, and a leaf lies in the scope of the
-//! innermost element around it. An unknown value is a leaf of unknown value, at each path at, above or below it, in the scope that is
-//! known so far. Being monotone, a pattern is true where the known leaves satisfy it; else unknown where known and unknown
-//! leaves together do; else false.
+//! innermost element around it. An unknown value is a leaf of unknown value, at each path at, above or below it, in the
+//! scope that is known up to there. Being monotone, a pattern is true if the known leaves satisfy it; else unknown if
+//! known and unknown leaves together do; else false.
 //!
 //! Invariant: within a scope all leaves at one path lie either in the scope itself or all in one array of it. So the fields
 //! that a choice of elements can satisfy are found as in `consistency.rs`, once for the known leaves and once with the others.
@@ -33,12 +33,12 @@ struct NameNode<'p> {
     ends: Fields,
     /// Those, and the fields further on.
     through: Fields,
-    /// What each of those fields asks.
+    /// The alternatives of each of those fields.
     matchers: Vec<(u32, Alternatives<'p>)>,
 }
 
-/// What may stand at the path of a field. Equalities are looked up, also those that are excluded: a field may have many, and its
-/// path many leaves.
+/// The alternatives at the path of a field. Equalities are looked up, also those that are excluded: a field may have
+/// many, and its path many leaves.
 #[derive(Debug, Default)]
 struct Alternatives<'p> {
     equal: HashSet<&'p Scalar, FastHash>,
@@ -52,7 +52,7 @@ impl<'p> Alternatives<'p> {
         for atom in atoms {
             match atom {
                 Atom::Equal(scalar) => _ = all.equal.insert(scalar),
-                // Recursive, but no deeper: nothing but plain atoms stands in there.
+                // Recursive, but only one level: `none_of` has only plain atoms.
                 Atom::Other { kinds, none_of } => all.excluding.push((*kinds, Alternatives::new(none_of))),
                 atom => all.others.push(atom),
             }
@@ -67,14 +67,14 @@ impl<'p> Alternatives<'p> {
     }
 }
 
-/// What is derived from a pattern.
+/// Data derived from a pattern.
 #[derive(Debug, Default)]
 struct Plan<'p> {
     nodes: Vec<NameNode<'p>>,
     count: u32,
-    /// Fields that also hold where there is no leaf.
+    /// Fields that are also true without a leaf.
     absent: Fields,
-    /// Fields without matchers, which hold for no leaf, known or not.
+    /// Fields without matchers, which are false for every leaf, known or unknown.
     never: Fields,
 }
 
@@ -141,7 +141,7 @@ struct View<'v> {
     unknown: Fields,
 }
 
-/// What is known of a pattern.
+/// The verdict of a pattern.
 pub(super) fn pattern(pattern: &AllOf, raw: &Value, unknown: &UnknownTree) -> Result<Verdict, Spent> {
     let (plan, tree) = Plan::new(pattern);
     let mut view = View {
@@ -245,7 +245,7 @@ impl<'v> View<'v> {
         }
     }
 
-    /// Take in an unknown value where the event itself has nothing, so that a number may be a name or an index.
+    /// Add an unknown value at a place that the event lacks, so that a number may be a name or an index.
     fn read_unknown(&mut self, unknown: u32, at: usize, scope: usize) {
         let plan = self.plan;
         let mut pending = vec![(unknown, at)];
@@ -290,7 +290,7 @@ impl<'v> View<'v> {
     }
 }
 
-/// Whether an atom that [`Alternatives`] does not look up holds for a leaf.
+/// Whether an atom that [`Alternatives`] does not look up is true for a leaf.
 fn leaf_holds(atom: &Atom, leaf: &Value) -> bool {
     match atom {
         Atom::Numbers(range) => matches!(leaf, Value::Scalar(Scalar::Number(number)) if range.contains(number)),

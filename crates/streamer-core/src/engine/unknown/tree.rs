@@ -15,11 +15,11 @@ pub(super) struct UnknownTree {
 /// A pointer, or the beginning of one.
 #[derive(Debug, Default)]
 pub(super) struct PointerNode {
-    /// What comes after it.
+    /// The nodes of the next tokens.
     pub below: HashMap<Box<str>, u32>,
     /// Whether a pointer ends here.
     pub is_end: bool,
-    /// Where every other member is an unknown value: those that are none, and the end that is that of the others.
+    /// If every other member is an unknown value: the names of the known ones, and the end node of the others.
     rest: Option<(Arc<HashSet<Box<str>>>, u32)>,
 }
 
@@ -57,7 +57,7 @@ impl UnknownTree {
         at
     }
 
-    /// The beginning of all pointers; None where there is none.
+    /// The root of all pointers; None if there are none.
     pub fn root(&self) -> Option<u32> {
         (!self.nodes.is_empty()).then_some(0)
     }
@@ -87,8 +87,8 @@ impl UnknownTree {
         true
     }
 
-    /// Whether an unknown value may hide leaves at a path in *raw*: from the first array on, and where the event has nothing, any token may
-    /// stand for an element.
+    /// Whether an unknown value may hide leaves at a path in *raw*: from the first array on, and below a part that the
+    /// event lacks, any token may stand for an element.
     pub fn may_meet(&self, raw: &Value, path: &[Box<str>]) -> bool {
         let (Some(mut at), mut value) = (self.root(), raw) else { return false };
         for name in path {
@@ -124,9 +124,9 @@ pub(super) fn unknown_before(pointers: &[Pointer], data_at: &Pointer, before_at:
     found
 }
 
-/// The documents of the old side of which no more is known than they hold.
+/// The documents of the old side that are known only as far as the event has them.
 pub(super) fn rests_before(rests: &[Rest], data_at: &Pointer, before_at: &Pointer) -> Vec<Rest> {
-    // Of a delete that has one document the two places are one.
+    // A delete with one document has both places at the same pointer.
     let of_before = rests.iter().filter(|rest| rest.at == *before_at);
     of_before.map(|rest| Rest { at: data_at.clone(), held: Arc::clone(&rest.held) }).collect()
 }
