@@ -1,4 +1,4 @@
-//! One subscription and one event: the normal form beside the naive evaluation.
+//! One subscription and one event: the normal form compared with the naive evaluation.
 
 use super::events::{Choices, event};
 use super::flattening::{WATCHED, given, read_whole};
@@ -13,8 +13,8 @@ use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 use streamer_core::value::{Kind, Value};
 
-/// What the normal form says of an event is what the naive evaluation says, for a few subscriptions; returns how many of how
-/// many match.
+/// The normal form and the naive evaluation agree on an event, for a few subscriptions. Return how many match, and out
+/// of how many.
 pub fn decides(choices: &mut Choices<'_>) -> (usize, usize) {
     let event = event(choices);
     let verdicts: Vec<bool> = (0..8).filter_map(|_| decides_one(choices, &event)).collect();
@@ -28,7 +28,7 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
     let text = subscription(choices);
     let subscription = match Subscription::parse(text.as_bytes(), Defaults::of("default"), &limits) {
         Ok(subscription) => subscription,
-        // An ordering or a membership of what has none, or a pattern too large for the naive evaluation.
+        // An ordering or a membership of a value that has none, or a pattern too large for the naive evaluation.
         Err(error) if error.place.contains(".value") || error.reason.contains("states") => return None,
         Err(error) => panic!("{error}: {text}"),
     };
@@ -73,7 +73,8 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
     });
     let shown = || format!("{text} on {}", String::from_utf8_lossy(event));
     assert!(clauses || !expected, "the conjunctions lose {}", shown());
-    // Without anything to verify the conjunctions alone decide, and where no value lies in an array a pattern needs none.
+    // Without a verification only the conjunctions decide, and a pattern has no verification if its values lie outside
+    // of arrays.
     let exact = form.verify.as_ref().is_none_or(|verify| {
         let is_distributed = !verify.is_cut && !flat.has_arrays();
         verify.changed.is_empty() && (verify.pattern.is_none() || is_distributed)
@@ -91,7 +92,7 @@ fn verified(form: &NormalForm) -> impl Iterator<Item = (&Path, Mode)> {
     form.verify.iter().flat_map(|verify| &verify.paths).map(|(path, mode)| (path, *mode))
 }
 
-/// Whether an atom holds for what stands at a path, by the words of its documentation.
+/// Whether an atom is true for the value at a path, by the words of its documentation.
 fn holds(atom: &Atom, leaf: Option<Leaf<'_>>) -> bool {
     use streamer_core::automaton::{folding::fold, places, wildcards::wildcard_matches};
     use streamer_core::regexps::CompiledRegexp;

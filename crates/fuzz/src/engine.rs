@@ -1,4 +1,4 @@
-//! Many subscriptions that come, change and go: the engine beside the naive evaluation.
+//! Many subscriptions that come, change and go: the engine compared with the naive evaluation.
 
 use super::events::{Choices, event};
 use super::flattening::{WATCHED, has_twice};
@@ -57,9 +57,9 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
         }
         for _ in 0..3 {
             let event = event(choices);
-            // Lazily some bad events are taken, for which nothing is promised.
+            // Lazily some bad events are accepted, with unspecified results.
             let Ok(read) = naive::NaiveEvent::read(&event, &layout, &limits) else { continue };
-            // Nor which of two members of one name counts.
+            // Which of two members with one name counts is unspecified, too.
             if validation == Validation::Lazy
                 && json::parse::<Tree>(&event, ParseOptions::default()).is_ok_and(|tree| has_twice(&tree))
             {
@@ -82,7 +82,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
                 format!("{} for {of:?}", String::from_utf8_lossy(&event))
             };
             assert_eq!(ids, expected, "{}", shown());
-            // All subscriptions are of one partition. A NO says that no keyed one wants the event.
+            // All subscriptions are in one partition. A NO means that no keyed one wants the event.
             if let (Some((before, _)), Some((after, unkeyed))) = (before, stopped(&engine))
                 && after > before
             {

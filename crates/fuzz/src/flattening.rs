@@ -1,4 +1,4 @@
-//! Events: the flattener beside a full parse.
+//! Events: the flattener compared with a full parse.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -28,7 +28,8 @@ pub(super) static WATCHED: LazyLock<Vec<Watched>> = LazyLock::new(|| {
         [&["a"], &["b"], &["a", "b"], &["a", "b", "c"], &["b", "a"], &["0"], &["a.b"], &["naïve", "a"], &["c", "data"]];
     let raw: [&[&str]; 8] =
         [&["data", "a"], &["data", "a", "b"], &["a"], &["a", "b"], &["b", "a", "c"], &["type"], &["before", "b"], &["data", "0"]];
-    // With few paths and with many, so that both ways to look up a name are taken; with and without wants below `before`.
+    // With few paths and with many, so that both ways to look up a name are used; with and without wants below
+    // `before`.
     all.flat_map(|layout| [(layout.clone(), 0), (layout.clone(), 3), (layout, 40)])
         .map(|(layout, more)| {
             let layout = Arc::new(layout);
@@ -76,12 +77,14 @@ pub(super) fn has_twice(tree: &Tree) -> bool {
     }
 }
 
-/// The flattener accepts, rejects and places errors as a full parse does, and finds the same values; lazily it accepts all that
-/// it accepts in full, and finds the same, but where a name stands twice: which of the two it finds then is not said.
+/// The flattener accepts, rejects and places errors as a full parse does, and finds the same values. Lazily it accepts
+/// every event that it accepts in full, and finds the same values, except for duplicate names: either of the two may
+/// count then.
 pub fn flatten(text: &[u8]) {
     let limits = Limits::default();
     let parsed = read_whole(text);
-    // Another full parser, for what both can tell: it stops at 128 levels, and takes no number for too large.
+    // Compare with another full parser, if both can judge the text: that one stops at 128 levels, and accepts any size
+    // of number.
     if let (Ok(_), Err(other)) = (&parsed, serde_json::from_slice::<serde_json::Value>(text)) {
         assert!(other.to_string().contains("recursion limit"), "{other}");
     }

@@ -59,10 +59,10 @@ fn opened(compiled: &Compiled, image: &[u8], layout: &Arc<EventLayout>) -> Engin
     engine
 }
 
-/// What an image, good or changed, does to an engine: it is used, or refused as a fault. Whether it was used.
+/// Use an image, good or changed, in an engine: it works, or is refused as a fault. Return whether it was used.
 ///
-/// The first byte says whether the others are a set of subscriptions, whose image must find what the naive evaluation wants; an
-/// image; or changes to a good one.
+/// The first byte selects the meaning of the others: a set of subscriptions, whose image must find the matches of the
+/// naive evaluation; an image; or changes to a good one.
 pub fn image(data: &[u8]) -> bool {
     static GOOD: LazyLock<Compiled> = LazyLock::new(|| {
         let words = (0..6000_u64)

@@ -6,7 +6,7 @@ use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 use streamer_core::value::{Number, Value};
 
-/// No text makes a parser of what users write panic, and what is accepted can be lowered.
+/// A text of a user never makes a parser panic, and an accepted one can be lowered.
 pub fn parsers(text: &[u8]) {
     let limits = Limits::default();
     if let Ok(subscription) = Subscription::parse(text, Defaults::of("default"), &limits) {
