@@ -64,7 +64,7 @@ SIZE_BOUNDS: list[int]
 _Distribution: TypeAlias = tuple[list[int], int]  # how many fell into each bucket, and the sum of all
 
 def bloom_fill(bits: Buffer, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> int:
-    """Set the bits of *keys* in the portable layout; what `PortableBloomFilter.add` sets for each.
+    """Set the bits of *keys* in the portable layout, as `PortableBloomFilter.add` does for each.
 
     Args:
         bits: a contiguous, writable buffer, such as `PortableBloomFilter.bitarray`.
@@ -197,7 +197,7 @@ class CelPrograms:
         """
 
     def count(self, event: bytes, budget: int) -> int:
-        """Count those that are true of an event. Raises EventError."""
+        """Count the programs that are true for an event. Raises EventError."""
 
 class _Plan(TypedDict):
     tenant: str
@@ -292,10 +292,10 @@ class Core:
         """Load the content of a snapshot, or only the sections with these names, into an empty core.
 
         Args:
-            checksum: that of header and directory, as the caller has read them.
+            checksum: the checksum of header and directory, as the caller has read them.
 
         Raises:
-            SnapshotError: its directory is damaged, or another one.
+            SnapshotError: its directory is damaged, or not the one with this checksum.
             OSError: it cannot be read.
         """
 
@@ -317,7 +317,7 @@ class Core:
     def match_batch(
         self, events: list[EventSource], tenant: str | None = None, collection: str | None = None, threads: int = 1
     ) -> Batch:
-        """Match several events on one state, with the GIL released; an error stands in a bad event's place.
+        """Match several events on one state, with the GIL released; a bad event has its error in its place.
 
         Args:
             threads: how many are used, this one included.
@@ -358,7 +358,7 @@ class Core:
         """Write and empty a draft. With errors and not *skip*, change only the draft and return the errors."""
 
     def discard(self, ids: list[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> list[str]:
-        """Remove what meets every criterion given, and return the ids in order of adding."""
+        """Remove the subscriptions that satisfy every criterion, and return the ids in order of adding."""
 
     def source(self, subscription_id: str) -> Held | None:
         """Return a subscription as it is kept, or None."""
@@ -366,7 +366,7 @@ class Core:
     def sources(
         self, ids: list[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None
     ) -> list[tuple[str, Held]]:
-        """Return ids and subscriptions of what meets every criterion given, in order of adding."""
+        """Return ids and subscriptions that satisfy every criterion, in order of adding."""
 
     def plan_in_words(self, subscription_id: str, narrowing: str | None = None) -> _Plan | None:
         """Return how a subscription is found and decided, or None for an unknown id.
@@ -437,7 +437,7 @@ class CoreHooks:
 
     def __new__(cls, core: Core) -> Self: ...
     def record(self, on: bool) -> None:
-        """Count from now on, or no longer: what counting costs is measured so."""
+        """Switch counting on or off, to measure its cost."""
 
     def merge(self) -> None:
         """Merge the segments of each partition into one, in this thread; else that happens by itself."""
@@ -452,7 +452,7 @@ class CoreHooks:
         """
 
     def before_publish(self, call: Callable[[], object] | None) -> None:
-        """Call this inside each write before it is seen; what it raises is a panic there."""
+        """Call this inside each write before it is published; an exception of it is a panic there."""
 
     def panic(self, threads: int = 1) -> None:
         """Panic, in a thread that is not the caller's if there are several."""
@@ -472,10 +472,10 @@ class Draft:
         """
 
     def external(self, position: int, mentions_before: bool, narrowing: str | None = None) -> None:
-        """Take what the host found out about a source whose CEL it evaluates.
+        """Add the host's findings about a source whose CEL it evaluates.
 
         Args:
-            narrowing: an expression that is true of every event for which that of the source is: the index looks for it.
+            narrowing: an expression that is true for every event for which the source's is: the index uses it.
         """
 
     def refuse(self, position: int, subscription_id: str | None) -> None:
@@ -516,7 +516,7 @@ class Batch:
 
 @final
 class Hits:
-    """What one event matched; see `streamer.core.protocol.Hits`."""
+    """The matches of one event; see `streamer.core.protocol.Hits`."""
 
     @property
     def ignored(self) -> str | None:
@@ -539,14 +539,14 @@ class Hits:
         """Make the `Match` at each position when the iterator reaches it."""
 
     def take(self, positions: Sequence[int]) -> Hits:
-        """Return some of the hits, in the order given."""
+        """Return some of the hits, in the order of *positions*."""
 
     def in_order(self) -> Hits:
         """Return the same hits in the order in which their subscriptions were added."""
 
     @property
     def encoder(self) -> Hits:
-        """What writes messages of these hits; see `streamer.core.protocol.Encoder`."""
+        """The writer of messages for these hits; see `streamer.core.protocol.Encoder`."""
 
     def attributes(self, event: bytes, key: str | None) -> bytes | None:
         """Return the event's part of messages, or None if Python has to write it."""
@@ -616,7 +616,7 @@ class Matcher:
         """Return the names of the patterns that match a JSON event, each once, in order of adding. Raises EventError."""
 
     def match_fields(self, fields: Iterable[Any]) -> list[Any]:
-        """Return the names of the patterns that match an event given as leaves, each of path, value and array positions.
+        """Return the names of the patterns that match an event of leaves, each with path, value and array positions.
 
         Raises:
             EventError: a value that is not a scalar, or leaves of two places for one value, if a pattern uses them.

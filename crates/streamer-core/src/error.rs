@@ -20,7 +20,7 @@ pub enum EventCode {
     TooLong,
     /// A part of the envelope of another JSON type than it must have.
     WrongType,
-    /// A member of the envelope that stands twice.
+    /// A duplicate member of the envelope.
     DuplicateMember,
     /// A tenant or collection that is the string `*`.
     ReservedName,
@@ -35,7 +35,7 @@ pub enum EventCode {
 }
 
 impl EventCode {
-    /// All there are, in order.
+    /// All codes, in order.
     pub const ALL: [EventCode; 13] = [
         EventCode::NotAnObject,
         EventCode::MalformedJson,
@@ -91,7 +91,7 @@ pub enum Ignored {
 }
 
 impl Ignored {
-    /// All there are, in order.
+    /// All reasons, in order.
     pub const ALL: [Ignored; 4] = [Ignored::Empty, Ignored::Null, Ignored::Type, Ignored::NoChange];
 
     /// The word of it: the label of the metric that counts such events.
@@ -108,7 +108,7 @@ impl Ignored {
 /// An event that is not matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// It is passed over, and all is well.
+    /// It is skipped, without an error.
     Ignored(Ignored),
     /// It is bad.
     Bad(EventError),

@@ -128,8 +128,8 @@ pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
     }
 }
 
-/// Wait until no other thread is inside, and keep all out until [`after`] or [`after_in_child`]. Call it with the GIL released, since
-/// those inside may wait for it.
+/// Wait until no other thread is inside, and keep all out until [`after`] or [`after_in_child`]. Call it with the GIL
+/// released, since the threads inside may wait for it.
 pub fn before() {
     FORKS.set(FORKS.get() + 1);
     if FORKS.get() == 1 {
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    /// One test, since all threads of a process are in the same one.
+    /// This is one test, since all threads of a process share the state.
     #[test]
     fn nobody_else_is_inside_while_a_thread_is_about_to_fork() {
         let (entered, has_entered) = channel();

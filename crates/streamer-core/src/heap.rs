@@ -1,4 +1,4 @@
-//! What a block of memory takes: an allocator rounds up.
+//! The size of a block of memory: an allocator rounds up.
 
 use std::sync::OnceLock;
 

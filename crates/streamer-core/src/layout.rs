@@ -15,19 +15,20 @@ pub enum Part {
     Never,
     /// The first of these that is present and not null.
     Pointers(Vec<Pointer>),
-    /// Made of texts and what stands at pointers: the first of these of which all is there. Then the pointers of all.
+    /// Made of texts and of values at pointers: the first template whose values are all present. Then the pointers of
+    /// all.
     Made(Vec<Template>, Vec<Pointer>),
     /// One value for every event: a string, or for `id` and `ts` also an integer.
     Constant(Scalar),
 }
 
-/// What a part is made of.
+/// The pieces of a part.
 pub type Template = Box<[Piece]>;
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// As it stands.
+    /// A literal text.
     Text(Box<str>),
     /// The string that it leads to.
     Pointer(Pointer),
@@ -51,7 +52,7 @@ impl Part {
     }
 }
 
-/// What happened to the document.
+/// The change of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventType {
     /// It is new.
@@ -81,7 +82,7 @@ impl EventType {
     }
 }
 
-/// What an event's word for its type means.
+/// The meaning of an event's word for its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeMeaning {
     /// That type.
@@ -97,7 +98,7 @@ impl TypeMeaning {
     }
 }
 
-/// In what `ts` is written.
+/// The unit or format of `ts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampFormat {
     /// Integer seconds since the epoch.
@@ -115,7 +116,7 @@ pub enum TimestampFormat {
 /// How much of the document before the change `before` contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BeforeHolds {
-    /// All of it.
+    /// The whole document.
     #[default]
     All,
     /// An unknown part of it: a member that `data` has and `before` lacks is unknown.
@@ -171,15 +172,15 @@ pub struct EventLayout {
     pub data: Part,
     pub before: Part,
     pub unknown: Part,
-    /// What the event's own words for `type` mean; `None`: they are `insert`, `update` and `delete`.
+    /// The meanings of the event's own words for `type`; `None`: they are `insert`, `update` and `delete`.
     pub type_map: Option<Vec<(Box<str>, TypeMeaning)>>,
     pub ts_format: TimestampFormat,
     pub before_holds: BeforeHolds,
-    /// What the source writes for a value that it does not carry.
+    /// The texts that the source writes for a value that it does not carry.
     pub unknown_value: Box<[Box<str>]>,
     /// Whether `data` and `before` may be JSON in a string.
     pub encoded: bool,
-    /// Whether an event is ignored in which type, documents and `unknown` all stand nowhere.
+    /// Whether an event is ignored if it has no type, no documents and no `unknown`.
     pub ignores_no_change: bool,
     /// The wire format whose rules define the values that a record does not carry.
     pub format: Option<Format>,
@@ -227,7 +228,7 @@ impl EventLayout {
         }
     }
 
-    /// Read the JSON of `EventLayout.to_dict()`: every member given.
+    /// Read the JSON of `EventLayout.to_dict()`, with every member present.
     ///
     /// Errors name the member and its fault. The Python package has checked more than this function.
     pub fn from_json(text: &[u8]) -> Result<EventLayout, String> {
@@ -371,7 +372,7 @@ fn made_of(texts: &[&str]) -> Result<Part, &'static str> {
     Ok(if is_plain { Part::Pointers(pointers) } else { Part::Made(templates, pointers) })
 }
 
-/// Take a pointer or a template apart: pointers stand in braces, and a brace that is meant is doubled.
+/// Split a pointer or a template: pointers are in braces, and a literal brace is doubled.
 fn template(text: &str) -> Result<Template, &'static str> {
     const BRACES: &str = "a template has pointers in pairs of braces, and others doubled";
     if text.is_empty() || text.starts_with('/') {

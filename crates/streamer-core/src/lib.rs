@@ -6,7 +6,7 @@
 //!                                        naive/ is the slow oracle
 //! ```
 //!
-//! What matches is stated in `docs/semantics.md`; the words of the modules are those of the Python package.
+//! `docs/semantics.md` defines which subscriptions match; the words of the modules are those of the Python package.
 
 #![warn(missing_docs)]
 

@@ -1,6 +1,6 @@
-//! Bounds on what a user or an event may cost.
+//! Bounds on the cost of a user or an event.
 
-/// Bounds on what a user or an event may cost; every one is checked before the cost is paid. Words and defaults are those of
+/// Bounds on the cost of a user or an event; each is checked before the cost is paid. Words and defaults are those of
 /// `streamer.model.Limits`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -38,7 +38,7 @@ impl Limits {
     }
 }
 
-/// How much of what its limits bound a subscription has, as far as it was read.
+/// The counts of a subscription that the limits bound, as far as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     conditions: usize,

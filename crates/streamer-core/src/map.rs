@@ -20,7 +20,7 @@
 //! Rejected: an enum of a box and a slice (a branch for each look at an array, 2 to 5 % of matching), a copy of the file
 //! (not shared between processes).
 //!
-//! All `unsafe` of mapping stands here; Miri runs the tests below on memory of the process' own.
+//! All `unsafe` of mapping is in this file; Miri runs the tests below on memory of the process' own.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use memmap2::Mmap;

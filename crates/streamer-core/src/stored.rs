@@ -141,7 +141,8 @@ impl<'a> Unpacker<'a> {
         Some(text)
     }
 
-    /// Several of what *read* reads. Each takes a byte at least, so that no more is reserved than there is.
+    /// Several values of *read*. Each has at least one byte, so that a damaged count cannot reserve more than the file
+    /// has.
     pub fn several<T>(&mut self, mut read: impl FnMut(&mut Unpacker<'a>) -> Option<T>) -> Option<Vec<T>> {
         let count = self.number()?;
         let mut items = Vec::with_capacity(count.min(self.0.len()));

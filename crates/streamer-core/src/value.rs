@@ -1,4 +1,4 @@
-//! JSON values by what they mean, not by how they are spelled.
+//! JSON values by their meaning, not by their spelling.
 //!
 //! ```text
 //!   1   1.0   10e-1   ──►  Number { floor: bits(1.0), rest: 0 }
@@ -53,7 +53,7 @@ pub(crate) fn repr(value: f64) -> String {
     }
 }
 
-/// What stands at a path: the type of a JSON value, or that there is none.
+/// The kind of a value at a path: a type of JSON, or missing.
 ///
 /// [`Kind::BeyondFloat`] is a number literal beyond float64, as `1e400`: it exists and compares with no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,9 +103,9 @@ impl Kinds {
     pub const MISSING: Kinds = Kinds::of(Kind::Missing);
     /// Every kind but [`Kind::Missing`].
     pub const PRESENT: Kinds = Kinds(!1);
-    /// What a pattern calls a leaf: any scalar, also a number beyond float64.
+    /// The leaves of patterns: any scalar, also a number beyond float64.
     pub const LEAVES: Kinds = Kinds(0b0011_1110);
-    /// What CEL can read: any value but a number beyond float64.
+    /// The values that CEL can read: any value but a number beyond float64.
     pub const READABLE: Kinds = Kinds(0b1110_1110);
 
     /// The set of one kind.
@@ -183,7 +183,7 @@ impl Number {
         Number::from_integer(value, value as f64)
     }
 
-    /// The nanoseconds that [`Number::from_nanoseconds`] was given.
+    /// The argument of [`Number::from_nanoseconds`].
     pub fn nanoseconds(self) -> i128 {
         self.floor() as i128 + i128::from(self.rest)
     }
@@ -243,7 +243,8 @@ impl Number {
         (whole as f64 == floor && (-(SIGN as i128)..1 << 64).contains(&whole)).then_some(whole + i128::from(self.rest))
     }
 
-    /// The two halves of the order key, for tables that store them apart: sortable bits of the floor, and the distance from it.
+    /// The two halves of the order key, for tables that store them separately: sortable bits of the floor, and the
+    /// distance from it.
     pub fn order_key(self) -> (u64, u16) {
         (self.floor, self.rest)
     }
@@ -311,7 +312,7 @@ impl Scalar {
         }
     }
 
-    /// What kind of value it is.
+    /// The kind of value.
     pub fn kind(&self) -> Kind {
         self.as_ref().kind()
     }
@@ -324,7 +325,7 @@ impl PartialEq<ScalarRef<'_>> for Scalar {
 }
 
 impl ScalarRef<'_> {
-    /// What kind of value it is.
+    /// The kind of value.
     pub fn kind(self) -> Kind {
         match self {
             ScalarRef::Null => Kind::Null,
@@ -357,10 +358,10 @@ impl ScalarRef<'_> {
     }
 }
 
-/// Any JSON value, owned: the operand of a deep equality, and what the naive evaluation walks.
+/// Any JSON value, owned: the operand of a deep equality, and the input of the naive evaluation.
 ///
-/// Invariant: the members of an object are sorted by name and no name stands twice, so that derived equality is equality of
-/// JSON values by value. Dropping takes no stack, however deep the value.
+/// Invariant: the members of an object are sorted by name and names are unique, so that derived equality is equality of
+/// JSON values by value. Dropping a value does not recurse, however deep it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A scalar.
@@ -374,7 +375,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What kind of value it is.
+    /// The kind of value.
     pub fn kind(&self) -> Kind {
         match self {
             Value::Scalar(scalar) => scalar.kind(),
@@ -465,7 +466,7 @@ impl Seed {
         Seed::new(RandomState::new().hash_one(0_u8))
     }
 
-    /// What it grew from.
+    /// The number from which it was made.
     pub fn seed(&self) -> u64 {
         self.seed
     }

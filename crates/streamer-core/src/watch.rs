@@ -4,8 +4,8 @@
 //!   programs, searches, candidates ─ units ─► every 16,384 the clock is read ─► every 20 ms the host is called ─► no: Interrupted
 //! ```
 //!
-//! There is no budget for an event as a whole (semantics.md section 11), only for each program, search and pattern, so an event that
-//! meets many of them may take minutes. Between two calls of `spend` lies the work of one of them at most.
+//! An event as a whole has no budget (semantics.md section 11), only each program, search and pattern has one, so an
+//! event with many of them may take minutes. Two calls of `spend` are at most the work of one of them apart.
 //!
 //! Cost: a subtraction in the memory of the thread for each program, search or list of candidates; free for a short
 //! event.
@@ -37,7 +37,7 @@ struct Watch {
 }
 
 thread_local! {
-    /// Units until the clock is read; apart, since each `spend` writes it.
+    /// Units until the clock is read; separate, since each `spend` writes it.
     static LEFT: Cell<usize> = const { Cell::new(SLICE) };
     static WATCH: Cell<Watch> = const { Cell::new(Watch { ask: None, asked: None }) };
 }

@@ -55,7 +55,7 @@ struct Span {
     ignored: Option<Ignored>,
 }
 
-/// What became of the events of a block, in the order in which they were matched.
+/// The results of the events of a block, in the order in which they were matched.
 #[derive(Default)]
 struct Run {
     spans: Vec<Option<Result<Span, EventError>>>,
@@ -95,9 +95,9 @@ enum Place {
 #[pyclass(frozen, sequence, module = "streamer._native")]
 pub struct Batch {
     shared: Arc<Shared>,
-    /// As they were given.
+    /// The original events.
     events: Py<PyList>,
-    /// Keeps the slots from being given to others.
+    /// Keeps the slots from being reused.
     pin: Pin,
     /// Only if there are `texts`: it keeps the state of one moment.
     version: Option<Arc<Version>>,
@@ -169,7 +169,7 @@ impl Batch {
 #[pyclass(module = "streamer._native")]
 pub struct ResultIterator {
     batch: Py<Batch>,
-    /// Of lines.
+    /// The numbers of lines.
     numbers: Option<Vec<u64>>,
     position: usize,
 }
@@ -221,7 +221,7 @@ impl Batch {
         Hits::new(&self.shared, found, old_side)
     }
 
-    /// Take what became of the events that *texts* are.
+    /// Add the results of the events with these *texts*.
     fn extend(
         &mut self,
         py: Python<'_>,
@@ -278,7 +278,7 @@ struct Order<'e> {
 }
 
 impl<'e> Order<'e> {
-    /// Of what each event is located at.
+    /// The order by the locations of the events.
     fn by(located: Vec<Option<Located<'e>>>) -> Order<'e> {
         let key = |located: &Option<Located<'_>>| located.as_ref().map_or(0, |located| located.key);
         let mut sorted: Vec<(u64, u32)> = located.iter().zip(0..).map(|(located, at)| (key(located), at)).collect();
@@ -291,7 +291,7 @@ impl<'e> Order<'e> {
         self.sorted.get(position).map_or(position, |(_, at)| *at as usize)
     }
 
-    /// Whether it is another order than that of the events.
+    /// Whether the order differs from that of the events.
     fn is_sorted(&self) -> bool {
         !self.sorted.is_empty()
     }
@@ -358,7 +358,7 @@ impl Shared {
                     texts.push(text);
                     index += 1;
                 }
-                // One that cannot be read has no bytes to match, and its error stands in its place in `texts`.
+                // An event that cannot be read has no bytes to match; its error is in its place in `texts`.
                 let readable: Vec<Option<&[u8]>> = texts.iter().map(|text| Some(text.as_ref().ok()?.as_bytes())).collect();
                 let order = self.order(py, &readable, tenant, collection, &mut scratches)?;
                 let blocks = blocks(&readable, &order, threads);

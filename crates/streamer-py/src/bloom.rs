@@ -27,7 +27,7 @@ fn slices(length: usize, slices: usize, bits_per_slice: usize) -> PyResult<Slice
     found.ok_or_else(|| PyValueError::new_err("there are fewer bits than slices * bits_per_slice, or none"))
 }
 
-/// Set the bits of *keys* in the portable layout; what `PortableBloomFilter.add` sets for each.
+/// Set the bits of *keys* in the portable layout, as `PortableBloomFilter.add` does for each.
 ///
 /// Args:
 ///     bits: a contiguous, writable buffer, such as `PortableBloomFilter.bitarray`.
@@ -48,7 +48,7 @@ pub fn bloom_fill(
 ) -> PyResult<usize> {
     guard(py, || {
         let slices = slices(bits.len_bytes(), num_slices, bits_per_slice)?;
-        // All keys first: between the copies no code of Python runs that might set bits too.
+        // Read all keys first: no Python code, which might set bits too, runs between the copies.
         let keys = keys.try_iter()?.map(|key| Ok(key?.cast_into::<PyBytes>()?)).collect::<PyResult<Vec<_>>>()?;
         let mut bytes = bits.to_vec(py)?;
         let mut added = 0;

@@ -150,10 +150,10 @@ impl Core {
     /// Load the content of a snapshot, or only the sections with these names, into an empty core.
     ///
     /// Args:
-    ///     checksum: that of header and directory, as the caller has read them.
+    ///     checksum: the checksum of header and directory, as the caller has read them.
     ///
     /// Raises:
-    ///     SnapshotError: its directory is damaged, or another one.
+    ///     SnapshotError: its directory is damaged, or not the one with this checksum.
     ///     OSError: it cannot be read.
     #[pyo3(signature = (path, checksum, collections))]
     fn open(
@@ -298,7 +298,7 @@ impl Core {
         })
     }
 
-    /// Return ids and subscriptions of what meets every criterion given, in order of adding.
+    /// Return ids and subscriptions that satisfy every criterion, in order of adding.
     #[pyo3(signature = (ids, gateway_id, tenant, collection))]
     fn sources<'py>(
         &self,
@@ -316,7 +316,7 @@ impl Core {
         })
     }
 
-    /// Remove what meets every criterion given, and return the ids in order of adding.
+    /// Remove the subscriptions that satisfy every criterion, and return the ids in order of adding.
     #[pyo3(signature = (ids, gateway_id, tenant, collection))]
     fn discard(
         &self,
@@ -470,7 +470,7 @@ impl Core {
         })
     }
 
-    /// Match several events on one state, with the GIL released; an error stands in a bad event's place.
+    /// Match several events on one state, with the GIL released; a bad event has its error in its place.
     ///
     /// Args:
     ///     threads: how many are used, this one included.

@@ -79,7 +79,7 @@ impl Reading {
         if external_cel {
             bits |= core_flags::CEL;
         }
-        // Those of an object are not in its text.
+        // The labels of an object are not in its text.
         if subscription.has_labels || host.is_some() {
             bits |= flags::LABELS;
         }
@@ -139,7 +139,7 @@ impl Draft {
         act(&mut self.draft.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Take out what there is.
+    /// Take the content out.
     pub fn take(&self) -> engine::Draft {
         self.locked(std::mem::take)
     }
@@ -191,10 +191,10 @@ impl Draft {
         })
     }
 
-    /// Take what the host found out about a source whose CEL it evaluates.
+    /// Add the host's findings about a source whose CEL it evaluates.
     ///
     /// Args:
-    ///     narrowing: an expression that is true of every event for which that of the source is: the index looks for it.
+    ///     narrowing: an expression that is true for every event for which the source's is: the index uses it.
     #[pyo3(signature = (position, mentions_before, narrowing=None))]
     fn external(&self, py: Python<'_>, position: usize, mentions_before: bool, narrowing: Option<&str>) -> PyResult<()> {
         guard(py, || {

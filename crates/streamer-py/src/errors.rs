@@ -108,8 +108,8 @@ pub fn snapshot_error(py: Python<'_>, fault: &SnapshotFault) -> PyErr {
     made().map_or_else(|error| error, PyErr::from_value)
 }
 
-/// Run *act*; a panic in it becomes an `InternalError`, a fault of a file that is thrown a `SnapshotError`, an interrupt what a
-/// handler raised.
+/// Run *act*; a panic in it becomes an `InternalError`, a thrown fault of a file a `SnapshotError`, and an interrupt
+/// the exception of its handler.
 pub fn guard<T>(py: Python<'_>, act: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     // A panic cannot leave half-written state in use: scratch is dropped, and a writer publishes last.
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(internal_error(py, &*panic)))

@@ -4,7 +4,7 @@
 //!   candidate ─► acquire the GIL ─► host.read(event), once for an event ─► host.verdict(compiled, event, old) ─► Verdict
 //! ```
 //!
-//! What the host raises is an interrupt, never an error of CEL: see `interrupts.rs`.
+//! An exception of the host is an interrupt, never an error of CEL: see `interrupts.rs`.
 
 use crate::gil;
 use crate::host::{self, Kept};

@@ -42,7 +42,7 @@ impl Drop for Lent {
 ///
 /// # Errors
 ///
-/// What one of them raised.
+/// The exception of a handler.
 pub fn look_for_signals() -> PyResult<()> {
     let process = std::process::id();
     let result = held(|py| py.check_signals());

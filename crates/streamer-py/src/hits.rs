@@ -30,7 +30,7 @@ impl OldSide {
     ///
     /// # Errors
     ///
-    /// What the host raised: an interrupt.
+    /// An exception of the host: an interrupt.
     fn find_stays(&self, py: Python<'_>, shared: &Shared) -> PyResult<Option<Vec<u32>>> {
         let mut scratch = shared.scratch();
         let text = self.text.bind(py).as_bytes();
@@ -47,11 +47,11 @@ impl OldSide {
     }
 }
 
-/// What one event matched; see `streamer.core.protocol.Hits`.
+/// The matches of one event; see `streamer.core.protocol.Hits`.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Hits {
     pub shared: Arc<Shared>,
-    /// Keeps the slots from being given to others.
+    /// Keeps the slots from being reused.
     pub pin: Pin,
     pub slots: Box<[u32]>,
     /// The outcomes of the last slots; the others match as the event changes the document.
@@ -188,7 +188,7 @@ impl Hits {
         MatchIterator::new(slf.unbind(), event)
     }
 
-    /// Return some of the hits, in the order given.
+    /// Return some of the hits, in the order of *positions*.
     fn take(&self, py: Python<'_>, positions: Vec<usize>) -> PyResult<Hits> {
         guard(py, || self.taken(&positions))
     }
@@ -203,7 +203,7 @@ impl Hits {
         })
     }
 
-    /// What writes messages of these hits; see `streamer.core.protocol.Encoder`.
+    /// The writer of messages for these hits; see `streamer.core.protocol.Encoder`.
     #[getter]
     fn encoder(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf

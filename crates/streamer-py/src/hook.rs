@@ -1,13 +1,13 @@
-//! What tests call in the midst of a write.
+//! Hooks that tests call during a write.
 
 use crate::gil;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// What a test wants to be called in the midst of a write.
+/// The function of a test to call during a write.
 pub type Hook = Mutex<Option<Py<PyAny>>>;
 
-/// Call the test's function, if there is one. What it raises is a panic in the midst of a write.
+/// Call the test's function, if there is one. An exception of it is a panic during the write.
 pub fn call(hook: &Hook) {
     let is_set = hook.lock().unwrap_or_else(PoisonError::into_inner).is_some();
     if is_set {

@@ -1,4 +1,4 @@
-//! What the core leaves to Python: `streamer.native.core.Host`, called through here only.
+//! The work that the core leaves to Python: `streamer.native.core.Host`, called through here only.
 //!
 //! The host reads events that are not bytes, logs errors of CEL, supplies the labels of subscriptions, and evaluates
 //! CEL with the portable evaluator (`external_cel.rs`).
@@ -20,7 +20,7 @@ pub mod flags {
     pub const LABELS: u8 = streamer_core::engine::flags::HOST;
 }
 
-/// What the core keeps with a subscription for Python.
+/// The core's data of a subscription for Python.
 pub struct Kept {
     /// The object, if JSON cannot express all of it.
     object: Option<Py<PyAny>>,
@@ -106,7 +106,7 @@ pub fn labels_of<'r>(py: Python<'_>, host: &Py<PyAny>, record: &'r Record) -> Py
 pub enum Text<'py> {
     Bytes(Bound<'py, PyBytes>),
     Str(Bound<'py, PyString>),
-    /// Of plain values.
+    /// The text of plain values.
     Plain(Vec<u8>),
     /// Written by the host; whether places in it are places in the event.
     Written(Bound<'py, PyBytes>, bool),
@@ -145,7 +145,7 @@ impl<'py> Text<'py> {
         match self {
             Text::Bytes(bytes) | Text::Written(bytes, _) => bytes.as_bytes(),
             Text::Plain(text) => text,
-            // It was found to be readable, and is kept by the object.
+            // It was found to be readable, and the object keeps it alive.
             Text::Str(text) => text.to_str().unwrap_or_default().as_bytes(),
         }
     }

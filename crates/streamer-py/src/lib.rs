@@ -1,6 +1,5 @@
 //! The binding of the native core, `streamer._native`. A function here is signature, options, core call, mapped error.
-//! The doc comment of an item is its docstring. `make docs` copies it to `streamer/_native.pyi`, which also has the
-//! types.
+//! The doc comment of an item is its docstring. `make docs` copies it to `streamer/_native.pyi`; types are only there.
 //!
 //! ```text
 //!  core.rs    an engine: match, select, remove                 hits.rs    the matches of one event, packed

@@ -6,7 +6,7 @@
 //! they are looked up once. Rejected: a native class in its place, which would be a second `Match` next to the
 //! reference's, and would have to repeat the dataclass's `==`, `repr`, `replace`, pickling and patterns.
 //!
-//! The `unsafe` here is these calls of CPython, and those that fill a new tuple, which `pyo3` has no safe names for.
+//! The `unsafe` here is these calls of CPython, and those that fill a new tuple, for which `pyo3` has no safe names.
 
 use crate::errors::guard;
 use crate::gil;
@@ -38,7 +38,8 @@ struct Class {
     slots: Box<[Slot]>,
 }
 
-/// What sets a slot: the class's attribute of its name, and what CPython calls for an attribute that is set by such a one.
+/// The setter of a slot: the class's attribute with its name, and the function that CPython calls to set such an
+/// attribute.
 struct Slot {
     descriptor: Py<PyAny>,
     set: ffi::descrsetfunc,
@@ -48,7 +49,7 @@ impl Slot {
     #[allow(unsafe_code, reason = "see the head of this file")]
     fn of(class: &Bound<'_, PyType>, name: &str) -> PyResult<Slot> {
         let descriptor = class.getattr(name)?;
-        // SAFETY: the type of an object that is alive; what it has there is a function of this signature, or null.
+        // SAFETY: the type of an object that is alive; this slot of it is a function with this signature, or null.
         let set: Option<ffi::descrsetfunc> =
             unsafe { std::mem::transmute(ffi::PyType_GetSlot(ffi::Py_TYPE(descriptor.as_ptr()), ffi::Py_tp_descr_set)) };
         let set = set.ok_or_else(|| PyTypeError::new_err(format!("{name} is no slot")))?;

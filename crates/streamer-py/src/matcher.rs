@@ -50,7 +50,7 @@ const KEPT_FIELDS: usize = 32;
 /// Arrays and elements that the flattener names by a small number keep it; others get one of their own from here on.
 const INTERNED: u64 = 1 << 63;
 
-/// What a subscription keeps of its name.
+/// The data in a subscription that leads to its name.
 #[derive(Clone, Copy)]
 struct NamePlace {
     number: u64,
@@ -187,7 +187,7 @@ impl Matcher {
         drop(gone);
     }
 
-    /// The names of what matched, in the order of adding, each once.
+    /// The names of the matches, in the order of adding, each once.
     fn named<'py>(&self, py: Python<'py>, matched: &Matched<'_>) -> PyResult<Bound<'py, PyList>> {
         let slots = matched.certain.iter().chain(matched.told.iter().map(|(slot, _)| slot));
         let records = slots.map(|slot| self.shared.record(*slot)).collect::<PyResult<Vec<_>>>()?;
@@ -373,7 +373,7 @@ impl Matcher {
         })
     }
 
-    /// Return the names of the patterns that match an event given as leaves, each of path, value and array positions.
+    /// Return the names of the patterns that match an event of leaves, each with path, value and array positions.
     ///
     /// Raises:
     ///     EventError: a value that is not a scalar, or leaves of two places for one value, if a pattern uses them.
@@ -487,7 +487,7 @@ impl<'py> Reader<'_, 'py> {
         Ok(true)
     }
 
-    /// The number of what names an array or an element.
+    /// The number for the name of an array or an element.
     fn number(&mut self, named: &Bound<'py, PyAny>) -> PyResult<u64> {
         if let Ok(number) = named.extract::<u64>()
             && number < INTERNED

@@ -37,7 +37,8 @@ pub fn give_back() {
     unsafe { mi::mi_collect(true) }
 }
 
-/// What mimalloc divides its memory into. A block of more than `MOST_SHARED` bytes has slices to itself, and one more.
+/// The unit in which mimalloc divides its memory. A block of more than `MOST_SHARED` bytes has slices to itself, and
+/// one more.
 const SLICE: usize = 64 << 10;
 const MOST_SHARED: usize = 512 << 10;
 

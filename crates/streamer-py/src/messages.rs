@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!   {"specversion":"1.0","id":"  32 digits  ","source":…,"type":"  streamer.match.enter  ","subject":  "s1"
-//!      the hash of place, transition, subscription      given                                     without its tenant
+//!      the hash of place, transition, subscription      argument                                  without its tenant
 //!   ,"time":…,"partitionkey":…,"tenant":…,"collection":…   ,"gateway":…,"certain":true,…"data":{"labels":  {}   ,"event":…}}
-//!      `attributes`, once an event                                                                     kept      given
+//!      `attributes`, once an event                                                                     kept      argument
 //! ```
 //!
-//! Invariant: an id is made of the same bytes in both, so that a message which is delivered again by another version, or by the
-//! reference, has the id that it had.
+//! Invariant: an id is made of the same bytes in both, so that a message keeps its id if it is delivered again by
+//! another version, or by the reference.
 //!
 //! Cost: a hash and a copy a message; its bytes are the only Python object.
 
@@ -22,7 +22,7 @@ use streamer_core::engine::{Identity, Outcome, Record, Transition};
 use streamer_core::flatten::{EventId, write_rfc3339};
 use streamer_core::json;
 
-/// What all messages about one event have in common.
+/// The common parts of all messages about one event.
 pub struct Common<'a> {
     /// The place of the event, which is a part of the ids.
     pub place: &'a [u8],

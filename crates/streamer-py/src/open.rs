@@ -1,4 +1,4 @@
-//! Events that were begun and are not settled: what of them is lost to a panic or an interrupt is counted all the same.
+//! Events that were begun and are not settled: an event that a panic or an interrupt ends is counted all the same.
 
 use crate::errors;
 use pyo3::prelude::*;

@@ -42,7 +42,7 @@ pub struct Pulse<'s> {
     signals: Option<Signals>,
 }
 
-/// What the caller's thread watches.
+/// The signals that the caller's thread watches.
 struct Signals {
     raised: Option<PyErr>,
     looked: Instant,

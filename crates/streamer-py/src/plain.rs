@@ -67,7 +67,7 @@ pub fn write_event<'py>(
             let default = default()?;
             if default.is_none() { Err(Refused::NotPlain) } else { writer.filled(&default, answers).ok_or(Refused::NotPlain) }
         }
-        // *default* may refuse a value that stands before.
+        // *default* may refuse an earlier value.
         (Err(_), _) => Err(Refused::NotPlain),
     })
 }

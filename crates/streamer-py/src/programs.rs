@@ -111,7 +111,7 @@ impl CelPrograms {
         })
     }
 
-    /// Count those that are true of an event. Raises EventError.
+    /// Count the programs that are true for an event. Raises EventError.
     fn count(&self, py: Python<'_>, event: &[u8], budget: u64) -> PyResult<usize> {
         guard(py, || {
             self.with(py, event, false, |document| {

@@ -35,7 +35,7 @@ pub struct Shared {
     has_bare: AtomicBool,
 }
 
-/// What one event matched, out of the scratch.
+/// The matches of one event, outside of the scratch.
 #[derive(Default)]
 pub struct Found {
     pub slots: Box<[u32]>,
@@ -116,7 +116,7 @@ impl Shared {
     pub fn ids<'py>(&self, py: Python<'py>, slots: &[u32]) -> PyResult<Bound<'py, PyList>> {
         let mut ids = Vec::with_capacity(slots.len());
         self.engine.records(slots, |records| {
-            // Each pass waits for memory that the one before has named, but for all of them at once.
+            // Each pass waits for memory that the pass before has requested, but for all records at once.
             records.iter().flatten().for_each(|record| record.prefetch_host());
             records.iter().flatten().for_each(|record| host::prefetch_kept(record));
             records.iter().flatten().for_each(|record| host::prefetch_id(record));

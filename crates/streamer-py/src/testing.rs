@@ -26,7 +26,7 @@ impl CoreHooks {
         CoreHooks { core }
     }
 
-    /// Count from now on, or no longer: what counting costs is measured so.
+    /// Switch counting on or off, to measure its cost.
     fn record(&self, on: bool) {
         self.core.get().shared.engine.telemetry().record(on);
     }
@@ -61,7 +61,7 @@ impl CoreHooks {
         Ok(ids)
     }
 
-    /// Call this inside each write before it is seen; what it raises is a panic there.
+    /// Call this inside each write before it is published; an exception of it is a panic there.
     fn before_publish(&self, call: Option<Py<PyAny>>) {
         *self.core.get().hook.lock().unwrap_or_else(PoisonError::into_inner) = call;
     }

@@ -51,7 +51,7 @@ struct AffixGroup {
 }
 
 impl<const AT_END: bool> Affixes<AT_END> {
-    /// Build from pairs of an operand and what a match is reported as. The empty operand fits every string.
+    /// Build from pairs of an operand and the id to report for it. The empty operand matches every string.
     pub fn new<'a>(operands: impl IntoIterator<Item = (&'a str, u32)>, seed: Seed) -> Self {
         let mut operands: Vec<(&[u8], u32)> = operands.into_iter().map(|(text, id)| (text.as_bytes(), id)).collect();
         operands.sort_unstable();

@@ -1,4 +1,4 @@
-//! Which sets does a value *not* belong to? All of them, but for the few that name it.
+//! Which sets does a value *not* belong to? All sets except the few that name it.
 //!
 //! ```text
 //!   sets     0 {DE, FR}   1 {DE}   2 {GB}   3 {US, DE}
@@ -6,7 +6,7 @@
 //!   "DE" ─► all sets without 0 1 3 ─► 2          "XX" ─► 0 1 2 3, one slice
 //! ```
 //!
-//! Invariant: the positions under a name are sorted, so the answer is the gaps between them, each handed out as a slice.
+//! Invariant: the positions under a name are sorted, so the answer is the gaps between them, each passed on as a slice.
 //!
 //! Cost: one lookup and one step for each set that names the value; never a step for a set that does not. 4 bytes a set and
 //! 4 for each value in it.
@@ -26,7 +26,7 @@ pub struct AnythingBut {
 }
 
 impl AnythingBut {
-    /// Build from pairs of a set's members and what a match is reported as.
+    /// Build from pairs of a set's members and the id to report for it.
     pub fn new<'a>(sets: impl IntoIterator<Item = (Vec<&'a Scalar>, u32)>, seed: Seed) -> AnythingBut {
         let (mut ids, mut members) = (Vec::new(), Vec::new());
         for (set, id) in sets {
@@ -67,7 +67,7 @@ impl AnythingBut {
         size_of_val(&*self.ids) + self.table.bytes() + size_of_val(&*self.names) + names.sum::<usize>()
     }
 
-    /// Hand all ids to *hit*: what a value gives that no set can name, such as a number beyond float64.
+    /// Pass all ids to *hit*: the answer for a value that no set can name, such as a number beyond float64.
     pub fn all(&self, mut hit: impl FnMut(&[u32])) {
         hit(&self.ids);
     }

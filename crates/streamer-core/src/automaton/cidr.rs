@@ -58,7 +58,7 @@ fn hash(net: Cidr, seed: &Seed) -> u64 {
 }
 
 impl Nets {
-    /// Build from pairs of a net and what a match is reported as.
+    /// Build from pairs of a net and the id to report for it.
     pub fn new(nets: impl IntoIterator<Item = (Cidr, u32)>, seed: Seed) -> Nets {
         let key = |net: &Cidr| match *net {
             Cidr::V4(bits, length) => (length, false, u128::from(bits)),

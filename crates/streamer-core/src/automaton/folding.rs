@@ -49,7 +49,7 @@ pub struct IgnoreCase {
 }
 
 impl IgnoreCase {
-    /// Build from folded operands, each with what a match is reported as.
+    /// Build from folded operands, each with the id to report for it.
     pub fn new<'a>(
         equal: impl IntoIterator<Item = (&'a str, u32)>,
         prefixes: impl IntoIterator<Item = (&'a str, u32)>,

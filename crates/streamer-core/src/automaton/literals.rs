@@ -37,7 +37,7 @@ pub struct Literals {
     from_root: Box<[u32; 256]>,
 }
 
-/// Which states a text has been seen to reach; kept between queries to save allocations.
+/// The states that a text has reached; kept between queries to save allocations.
 #[derive(Debug, Default)]
 pub struct SeenLiterals {
     marks: Vec<u64>,

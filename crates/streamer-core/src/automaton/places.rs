@@ -1,15 +1,16 @@
-//! Where do the words of a routing key stand, and does a topic pattern match them there?
+//! At which places does a routing key have its words, and does a topic pattern match them there?
 //!
 //! ```text
-//!   key a.b.a.c       a 0101   b 0010   c 1000       bit j: the word stands at place j
+//!   key a.b.a.c       a 0101   b 0010   c 1000       bit j: the word is at place j
 //!   pattern a.#.b.*.#.c     runs  a | b.* | c       a at place 0, c at the last; between them the first place of b.*
 //! ```
 //!
-//! A pattern is cut at each `#` into *runs*. The first stands at the beginning of the key, the last at its end. Each other
-//! stands at the first place after the one before, since no later place leaves more words to the runs that follow.
+//! A pattern is cut at each `#` into *runs*. The first must be at the beginning of the key, the last at its end. Each
+//! other run is at the first possible place after the one before, since a later place would leave fewer words to the
+//! runs that follow.
 //!
-//! Cost: a word of a run is looked for at 64 places at once. So it is at most a step for each word of the pattern, times each
-//! 64 words of the key. That is what the pattern is charged (semantics.md 6.9). `#.a.#.a…` takes a step a word.
+//! Cost: a word of a run is searched at 64 places at once. So the cost is at most a step for each word of the pattern,
+//! times each 64 words of the key. The pattern is charged this cost (semantics.md 6.9). `#.a.#.a…` takes a step a word.
 //!
 //! Rejected: the states of the pattern as bits (Shift-And), which costs as many steps and also needs masks for each
 //! pattern.
@@ -40,7 +41,7 @@ pub fn take_refused() -> Option<(u32, String)> {
     REFUSED.with(RefusedSearches::take)
 }
 
-/// What a pattern with `#` costs.
+/// The cost of a pattern with `#`.
 fn units(pattern: usize, key: usize) -> u64 {
     pattern as u64 * key.div_ceil(64) as u64
 }
@@ -55,8 +56,8 @@ pub(super) fn may_look(pattern: usize, key: usize) -> bool {
     may
 }
 
-/// Count *patterns* that the budget does not allow. *pattern* is the number of words of one of them, *key* that of the
-/// key.
+/// Count *patterns* that the budget does not allow. *pattern* is the number of words of one of them, *key* the number
+/// of words of the key.
 #[cold]
 pub(super) fn refuse(patterns: u32, pattern: usize, key: usize) {
     let units = units(pattern, key);
@@ -195,7 +196,7 @@ impl Places {
         run.iter().zip(at..).all(|(number, place)| *number == ONE || self.bits_from(*number, place) & 1 != 0)
     }
 
-    /// The first place in *from* to *end* from which on a run stands.
+    /// The first place in *from* to *end* at which a run begins.
     fn find(&self, run: &[u32], from: usize, end: usize) -> Option<usize> {
         let last = end.checked_sub(run.len()).filter(|last| from <= *last)?;
         for block in from / 64..=last / 64 {
@@ -214,7 +215,7 @@ impl Places {
         None
     }
 
-    /// At which of the 64 places from *place* on, which is one of the key, a word stands.
+    /// The bits of a word at the 64 places from *place* on, which is a place of the key.
     #[inline]
     fn bits_from(&self, number: u32, place: usize) -> u64 {
         let begin = self.begins[number as usize] as usize + place / 64;

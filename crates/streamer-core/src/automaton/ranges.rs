@@ -89,7 +89,7 @@ pub struct CutRange<K> {
     pub from: Option<K>,
     /// The cut that it ends at.
     pub to: Option<K>,
-    /// What a match is reported as.
+    /// The id to report for a match.
     pub id: u32,
 }
 
@@ -275,8 +275,8 @@ impl<K: Cut> Ranges<K> {
             );
         }
         let spans = &spans[..self.classes.len()];
-        // About every other entry is a hit, which no processor foresees: so all are written, and those that are none are
-        // written over.
+        // About every other entry is a hit, which a processor cannot predict: so all are written, and the next hit
+        // overwrites an entry that is not one.
         let mut length = hits.len();
         hits.resize(length + spans.iter().map(|(start, end)| (end - start) as usize).sum::<usize>(), 0);
         for (start, end) in spans {
@@ -288,7 +288,7 @@ impl<K: Cut> Ranges<K> {
         hits.truncate(length);
     }
 
-    /// Its arrays, but for the rests of cuts, which may be texts.
+    /// Its arrays, without the rests of cuts, which may be texts.
     pub(crate) fn each_array(&mut self, visit: &mut dyn FnMut(&mut dyn Packed)) {
         visit(&mut self.heads);
         for words in [&mut self.lower, &mut self.starts, &mut self.upper, &mut self.ends, &mut self.all, &mut self.firsts] {

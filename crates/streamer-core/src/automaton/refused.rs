@@ -1,4 +1,4 @@
-//! What a thread has refused to look at because it would cost more than a budget.
+//! The searches that a thread has refused because they would exceed a budget.
 
 use std::cell::{Cell, RefCell};
 

@@ -23,7 +23,7 @@ pub struct Regexps {
 }
 
 impl Regexps {
-    /// Build from pairs of a program and what a match is reported as.
+    /// Build from pairs of a program and the id to report for it.
     pub fn new(programs: impl IntoIterator<Item = (Arc<CompiledRegexp>, u32)>) -> Regexps {
         let mut programs: Vec<_> = programs.into_iter().collect();
         programs.sort_by(|(left, _), (right, _)| {

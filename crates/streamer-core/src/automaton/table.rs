@@ -38,7 +38,7 @@ struct Slot {
 const EMPTY: u32 = u32::MAX;
 
 impl Table {
-    /// Build from hashes and values, each below `u32::MAX`. Equal hashes may stand several times.
+    /// Build from hashes and values, each below `u32::MAX`. Hashes may repeat.
     pub fn new(entries: &[(u64, u32)]) -> Table {
         if entries.is_empty() {
             return Table::default();

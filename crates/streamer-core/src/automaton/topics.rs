@@ -28,7 +28,7 @@ use std::collections::HashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// Steps that a walk may take at least, and at most, whatever the number of patterns.
+/// The least and the most steps of a walk, for any number of patterns.
 const FEWEST_STEPS: usize = 1 << 10;
 const MOST_STEPS: usize = 1 << 20;
 
@@ -76,7 +76,7 @@ struct Alive {
 }
 
 impl Topics {
-    /// Build from pairs of a pattern and what a match is reported as.
+    /// Build from pairs of a pattern and the id to report for it.
     pub fn new<'a, P: IntoIterator<Item = Symbol<'a>>>(
         dialect: TopicDialect,
         patterns: impl IntoIterator<Item = (P, u32)>,
@@ -357,7 +357,7 @@ mod tests {
         )
     }
 
-    /// What a query finds, sorted.
+    /// The result of a query, sorted.
     fn found(topics: &Topics, key: &str, scratch: &mut TopicScratch) -> Vec<u32> {
         let mut found = Vec::new();
         topics.query(key, scratch, |ids| found.extend_from_slice(ids));

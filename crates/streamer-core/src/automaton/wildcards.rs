@@ -39,7 +39,7 @@ pub fn wildcard_matches<'p>(mut pieces: impl DoubleEndedIterator<Item = &'p str>
     })
 }
 
-/// The pieces of a pattern, what all its texts end with, and what a match is reported as.
+/// The pieces of a pattern, the common end of all its texts, and the id to report for a match.
 #[derive(Clone, Debug)]
 struct PatternPieces {
     end: u32,
@@ -71,7 +71,7 @@ pub struct Wildcards {
 }
 
 impl Wildcards {
-    /// Build from pairs of a pattern's pieces and what a match is reported as.
+    /// Build from pairs of a pattern's pieces and the id to report for it.
     pub fn new<'a>(patterns: impl IntoIterator<Item = (&'a [Box<str>], u32)>) -> Wildcards {
         let mut by_literal: HashMap<&str, Vec<PatternPieces>> = HashMap::new();
         let mut without = Vec::new();

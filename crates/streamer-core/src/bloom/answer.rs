@@ -1,4 +1,4 @@
-//! What phase 1 concludes.
+//! The answers of phase 1.
 
 /// The answer of a filter for an event. There is no YES.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   places     data.status equal, data.user.id prefix8    the places of each kind of key; an event is read at them
-//!   event      {"status": "sent", "user": {"id": "u8"}}  hash of what each value carries of the kind, with its place
+//!   event      {"status": "sent", "user": {"id": "u8"}}  hash of each value's key of this kind, with its place
 //!                                                         ─► blocked bits     all unset: NO         one may be set: MAYBE
 //! ```
 //!
@@ -52,7 +52,7 @@ pub struct BloomFilter {
     asked: Box<[KeysAtPlace]>,
 }
 
-/// What keys stand at a place, and what those are hashed with: their salts.
+/// The keys at a place, by the salts with which they are hashed.
 #[derive(Debug)]
 struct KeysAtPlace {
     /// The salt of equalities; 0 if there are none.
@@ -77,7 +77,7 @@ impl KeysAtPlace {
     }
 }
 
-/// What a filter shares with those that it was extended from.
+/// The parts that a filter shares with those that it was extended from.
 #[derive(Debug)]
 struct Bits {
     blocked: Blocked,
@@ -86,7 +86,7 @@ struct Bits {
     keys: AtomicU64,
     stale: AtomicU64,
     counts: Arc<Counts>,
-    /// What the counters stood at when this was built.
+    /// The counters when this was built.
     since: (u64, u64),
     sampled: AtomicU64,
     false_positives: AtomicU64,
@@ -108,7 +108,7 @@ struct Samples {
     /// The hashes of the keys that an event carried, one event after the other.
     probes: Vec<u64>,
     ends: Vec<u32>,
-    /// How many answers the samples stand for that were settled.
+    /// How many answers the settled samples represent.
     settled: (u64, u64),
 }
 
@@ -295,7 +295,7 @@ impl BloomFilter {
         }
     }
 
-    /// Find out which samples carry a live key, and count those that do not. *live* calls what it is given with the hash of
+    /// Check which samples carry a live key, and count those that do not. *live* calls its argument with the hash of
     /// each live key; see [`for_each_hash`].
     pub fn settle(&self, live: impl FnOnce(&mut dyn FnMut(u64))) {
         // Do not wait for this lock: if another thread had locked it during a fork, the child process continues without
@@ -326,7 +326,7 @@ impl BloomFilter {
             wrong += u64::from(!samples.probes[start..end].iter().any(is_live));
             start = end;
         }
-        // If there were more answers than room for samples, the samples stand for all of them.
+        // If there were more answers than room for samples, the samples represent all of them.
         let kept = samples.ends.len() as f64;
         let each = f64::max(1.0, new_maybe as f64 / EVERY as f64 / f64::max(kept, 1.0));
         let wrong = (wrong as f64 * each).round() as u64;
@@ -337,7 +337,7 @@ impl BloomFilter {
         samples.ends.clear();
     }
 
-    /// Its state; a look at each of its words.
+    /// Its state; it reads each of its words.
     pub fn state(&self) -> BloomState {
         let bits = &*self.bits;
         let no = bits.counts.no.load(Ordering::Relaxed);
@@ -366,7 +366,7 @@ pub fn for_each_hash(
     is_live: impl Fn(u32) -> bool,
     mut visit: impl FnMut(u32, KeyKind, u64),
 ) {
-    // Few kinds stand at one path.
+    // One path has only a few kinds.
     let mut salts: Vec<Vec<(KeyKind, u64)>> = vec![Vec::new(); store.paths.paths.len()];
     access.for_each(store, is_live, |path, probe| {
         let (kind, known) = (probe.kind(), &mut salts[path as usize]);
@@ -380,7 +380,7 @@ pub fn for_each_hash(
     });
 }
 
-/// A set of paths, and of each the kinds of keys with their salts; equal places make equal sets, in whatever order they come.
+/// A set of paths, and for each the kinds of keys with their salts; equal places make equal sets, in any order.
 fn arrange(places: impl IntoIterator<Item = KeyPlace>, sets: &mut PathSets, seed: &Seed) -> (Arc<PathSet>, Box<[KeysAtPlace]>) {
     let mut by_path: HashMap<(Path, Mode), Vec<KeyKind>> = HashMap::new();
     for (path, mode, kind) in places {

@@ -28,7 +28,7 @@
 //! event is checked for only that subscription. `python -m benchmarks.bloom` shows these ratios.
 //!
 //! Invariant (semantics.md section 9): an event that satisfies a conjunction carries one of its keys.
-//! `streamer/subscriptions/keys.py` makes the same choice and the same bytes, but for CEL, which has become clauses
+//! `streamer/subscriptions/keys.py` makes the same choice and the same bytes, except for CEL, which has become clauses
 //! here. A filter of the engine itself hashes the value instead of bytes: `1` and `1.0` are one key.
 //!
 //! Cost: a look at each distinct clause of a store, and one comparison for each clause of a conjunction.
@@ -39,7 +39,7 @@ use crate::engine::store::Store;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use std::cmp::Ordering;
 
-/// What keys are made for.
+/// The purpose of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyScope {
     /// A filter of the engine itself.
@@ -53,7 +53,7 @@ impl KeyScope {
     fn probes<'a>(self, (path, mode): &(Path, Mode), atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
         let root = path.root;
         let has_keys = match (self, atom) {
-            // What every update has.
+            // Every update has this.
             (_, _) if *mode == Mode::Changed => false,
             // The tenant and collection of an event are checked before a shipped filter is queried.
             (KeyScope::Shipping, _) => !matches!(root, Root::Collection | Root::Tenant),
@@ -166,7 +166,7 @@ pub struct Access {
     scope: KeyScope,
 }
 
-/// What a clause is worth as access clause, the less the better; see `streamer/subscriptions/keys.py`.
+/// The rank of a clause as access clause, the less the better; see `streamer/subscriptions/keys.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     /// See [`rank`].

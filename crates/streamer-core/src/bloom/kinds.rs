@@ -48,7 +48,7 @@ pub enum KeyKind {
     Equal,
     /// The text, case folded.
     Fold,
-    /// Three characters of the text, wherever they stand.
+    /// Three characters of the text, anywhere in it.
     Gram,
     /// A scalar in the list.
     Element,
@@ -249,7 +249,8 @@ pub(super) fn write_quoted(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// All digits of an integer; of any other number Python's `repr`, the shortest text that reads back as the same float64.
+/// All digits of an integer; any other number as Python's `repr`, the shortest text that reads back as the same
+/// float64.
 fn write_number(out: &mut Vec<u8>, number: Number) {
     if let Some(whole) = number.as_integer() {
         return put(out, format_args!("{whole}"));

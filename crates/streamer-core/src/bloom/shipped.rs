@@ -58,7 +58,7 @@ struct ShippedKeys {
     path: PathId,
     mode: Mode,
     kind: KeyKind,
-    /// What the bytes of its keys begin with.
+    /// The common beginning of its keys' bytes.
     begin: Box<[u8]>,
 }
 
@@ -71,7 +71,7 @@ pub enum ShippedAnswer {
     Unknown,
 }
 
-/// What one thread reuses from event to event.
+/// Buffers that one thread reuses between events.
 #[derive(Debug, Default)]
 pub struct ShippedScratch {
     new: Flattener,

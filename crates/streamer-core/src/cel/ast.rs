@@ -25,7 +25,7 @@ pub struct NodeId(pub u32);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ast {
     nodes: Vec<Node>,
-    /// The byte offset in the source that stands for each node in errors.
+    /// The byte offset in the source at which errors show each node.
     at: Vec<u32>,
     root: u32,
 }
@@ -93,7 +93,7 @@ pub enum Node {
         name: Box<str>,
         /// With a leading dot: never the variable of a macro.
         rooted: bool,
-        /// What it stands for.
+        /// Its meaning.
         meaning: Meaning,
     },
     /// `( )`: free of cost.
@@ -108,14 +108,14 @@ pub enum Node {
         op: UnaryOp,
         /// How often.
         count: u32,
-        /// Of what.
+        /// The operand.
         operand: NodeId,
     },
     /// Operators of one precedence, from left to right: relations, `+ -`, or `* / %`.
     Operation {
         /// The leftmost operand.
         first: NodeId,
-        /// The operators, at least one, each with what stands right of it.
+        /// The operators, at least one, each with its right operand.
         rest: Box<[Operation]>,
     },
     /// `&&` or `||` of two operands or more.
@@ -134,14 +134,14 @@ pub enum Node {
     },
     /// `f(..)`.
     Call {
-        /// Which; its name stands at the node's offset.
+        /// The function; its name is at the node's offset.
         function: Function,
-        /// What it is given.
+        /// The arguments.
         args: Box<[NodeId]>,
     },
     /// `has(target.name)`.
     Has {
-        /// Of what.
+        /// The message or map.
         target: NodeId,
         /// Which field.
         name: Box<str>,
@@ -161,7 +161,7 @@ impl Node {
         !matches!(self, Node::Literal(_) | Node::Ident { .. } | Node::Operation { .. } | Node::Logic { .. } | Node::Chain { .. })
     }
 
-    /// Visit what stands directly inside, in order of the text; of a chain the base only, its steps have their own.
+    /// Visit the direct children, in order of the text; for a chain only the base, its steps have their own.
     pub fn each_child(&self, mut visit: impl FnMut(NodeId)) {
         match self {
             Node::Literal(_) | Node::Ident { .. } => {}
@@ -210,7 +210,7 @@ pub enum Constant {
     Bytes(Box<[u8]>),
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meaning {
     /// Unresolved so far.
@@ -262,7 +262,7 @@ impl Variable {
     }
 }
 
-/// A type as a value, such as `int` or what `type(data.a)` comes to.
+/// A type as a value, such as `int` or the result of `type(data.a)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TypeName {
     /// `bool`.
@@ -394,14 +394,14 @@ impl BinaryOp {
     }
 }
 
-/// One operator of an [`Node::Operation`] and what stands right of it.
+/// One operator of an [`Node::Operation`] and its right operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operation {
     /// The offset of the operator.
     pub at: u32,
     /// Which.
     pub op: BinaryOp,
-    /// What stands right of it.
+    /// The right operand.
     pub operand: NodeId,
 }
 
@@ -430,7 +430,7 @@ pub enum Step {
     Index {
         /// The offset of the bracket.
         at: u32,
-        /// Of what.
+        /// The index or key.
         key: NodeId,
     },
     /// `.f(..)`.
@@ -447,7 +447,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The byte offset in the source that stands for the step in errors.
+    /// The byte offset in the source at which errors show the step.
     pub fn at(&self) -> u32 {
         match self {
             Step::Select { at, .. } | Step::Index { at, .. } | Step::Method { at, .. } => *at,
@@ -455,7 +455,7 @@ impl Step {
         }
     }
 
-    /// Visit what stands directly inside, in order of the text.
+    /// Visit the direct children, in order of the text.
     pub fn each_child(&self, mut visit: impl FnMut(NodeId)) {
         match self {
             Step::Select { .. } => {}
@@ -466,7 +466,7 @@ impl Step {
     }
 }
 
-/// A macro over what stands before it.
+/// A macro over the value before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Macro {
     /// The offset of its name.

@@ -30,7 +30,7 @@ struct Kept {
 pub struct CacheCounts {
     /// How many programs were found there.
     pub hits: u64,
-    /// How many had to be compiled, those that turned out not to be CEL included.
+    /// How many had to be compiled, including those that are not CEL.
     pub misses: u64,
 }
 
@@ -83,7 +83,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// It is not an acceptable expression; that is not remembered.
+    /// It is not an acceptable expression; the failure is not cached.
     pub fn get(&self, source: &str, limits: &Limits) -> Result<Arc<Executable>, Error> {
         if let Some(program) = self.locked(|kept| kept.get(source)) {
             return Ok(program);

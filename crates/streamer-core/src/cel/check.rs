@@ -43,7 +43,7 @@ pub fn remarks(source: &str, limits: &Limits) -> Vec<Remark> {
 /// Something of an expression that may surprise its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// What it is about: a `FindingCode` of the Python package.
+    /// The finding: a `FindingCode` of the Python package.
     pub code: &'static str,
     /// The remark and its place.
     pub what: Error,
@@ -92,7 +92,7 @@ fn checked(names: &[&str], source: &str, limits: &Limits) -> Result<(Program, Ve
 struct Checker<'t> {
     source: &'t str,
     ast: &'t Ast,
-    /// The names that were given, and the variables of the macros around.
+    /// The names of the caller, and the variables of the enclosing macros.
     scope: Vec<(&'t str, Type)>,
     slots: u32,
     variables: Variables,

@@ -78,7 +78,7 @@ impl<'r> Run<'r> {
         })
     }
 
-    /// Look for *item* in a list; an element that cannot be read is an error unless another one is equal.
+    /// Search *item* in a list; an element that cannot be read is an error unless another one is equal.
     pub(super) fn is_member(&mut self, item: Value<'r>, elements: &'r [Value<'r>]) -> Result<Value<'r>> {
         let mut error = None;
         for element in elements {

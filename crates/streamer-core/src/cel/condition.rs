@@ -29,7 +29,7 @@ use crate::regexps::CompiledRegexp;
 use crate::value::{self, Number, Scalar};
 use std::cmp::Ordering;
 
-/// What a condition may name.
+/// The names in a condition.
 #[derive(Clone, Copy, Debug)]
 enum Name {
     Now,
@@ -53,7 +53,7 @@ const NAMES: [(Name, &str); 6] = [
 #[derive(Debug)]
 pub struct Condition {
     program: Program,
-    /// What it names, slot by slot.
+    /// The names that it uses, slot by slot.
     named: Box<[Name]>,
 }
 
@@ -71,7 +71,7 @@ impl Condition {
         Ok(Condition { program, named: named.into() })
     }
 
-    /// Evaluate it at a path of an event, whatever that costs. Its `matches` is a search for *regexp*.
+    /// Evaluate it at a path of an event, at any cost. Its `matches` is a search for *regexp*.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Condition {
         Ok(evaluation(value, run.cost))
     }
 
-    /// Put what the names in it stand for into their slots.
+    /// Put the values of its names into their slots.
     fn names<'r>(
         &self,
         run: &mut Run<'r>,
@@ -146,7 +146,7 @@ impl<'r> Run<'r> {
         Run { ast, arena, variables: [Value::Null; Variable::ALL.len()], locals, regexps, budget: u64::MAX, cost: 0 }
     }
 
-    /// What a path leads to.
+    /// The value at a path.
     fn at(&mut self, document: Value<'r>, path: &'r [Box<str>]) -> Result<Value<'r>> {
         self.charge(path.len())?;
         Ok(path.iter().fold(document, |value, name| self.select(value, name)))

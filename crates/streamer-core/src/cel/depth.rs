@@ -34,7 +34,7 @@ pub(super) fn check_tree(ast: &Ast, beyond_int: &[NodeId], limit: usize) -> Resu
     Ok(())
 }
 
-/// What [`check_tree`] comes to.
+/// The result of [`check_tree`].
 #[derive(Clone, Copy)]
 enum Visit<'t> {
     Node(NodeId),

@@ -74,7 +74,7 @@ struct DocumentTree<'d> {
     /// The offset of its first byte; `None` for null.
     start: Option<usize>,
     value: OnceCell<Value<'d>>,
-    /// What the flattening found of its members.
+    /// The members that the flattening found.
     wanted: Option<WantedMembers<'d>>,
     /// The units spent on reading members without the others.
     spent: Cell<usize>,
@@ -202,7 +202,7 @@ impl<'d> Document<'d> {
         self.data.value.get().is_some()
     }
 
-    /// The old side of an update: `data` is what `before` was, and `before` is null.
+    /// The old side of an update: `data` is the former `before`, and `before` is null.
     #[must_use]
     pub fn as_before(&self) -> Document<'d> {
         let empty = self.arena.alloc(DocumentTree::new("", None, None));
@@ -270,7 +270,7 @@ impl<'d> Document<'d> {
         Ok(*self.covered[part].get_or_init(|| value))
     }
 
-    /// A document that stands at *at*, with its unknown values.
+    /// A document at *at*, with its unknown values.
     fn cover(&self, value: Value<'d>, at: Option<Tokens<'d>>) -> Value<'d> {
         let Some(at) = at.filter(|_| !self.unknown.is_empty() || !self.rests.is_empty()) else { return value };
         if self.unknown.iter().any(|pointer| at.starts_with(pointer)) {
@@ -449,7 +449,7 @@ fn read_string<'d>(text: &'d str, at: usize, arena: &'d Bump) -> Result<(&'d str
     }
     let mut plain = Vec::with_capacity(inside.len());
     token::unescape(inside.as_bytes(), &mut plain);
-    // Of well-formed text only well-formed text was made.
+    // Well-formed text unescapes to well-formed text.
     Ok((arena.alloc_str(&String::from_utf8_lossy(&plain)), end))
 }
 

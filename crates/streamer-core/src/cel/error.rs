@@ -34,7 +34,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A text of the source for an error: short, and without what a terminal would obey.
+/// A text of the source for an error: short, and without control characters for a terminal.
 pub(super) fn shown(text: &str) -> String {
     let mut shown = String::new();
     for (count, letter) in text.chars().enumerate() {

@@ -8,8 +8,8 @@
 //! is a [`Partial`]. A select or an index continues into it; `has`, `in` and `type()` use its known parts. For
 //! everything else it is unknown as a whole.
 //!
-//! Invariant: work is charged before it is done, so none exceeds the budget by more than one operation, and what a run keeps
-//! is bounded by its budget.
+//! Invariant: work is charged before it is done, so a run exceeds its budget by at most one operation, and the budget
+//! bounds the memory of a run.
 //!
 //! Recursion is bounded by the depth of the tree, which the parser limits to 64 levels of brackets, each with at most a
 //! chain of every operator. Values, which may be deeper, are compared with a stack.
@@ -70,7 +70,7 @@ pub(super) fn stopped(value: Value<'_>) -> Option<Value<'_>> {
     }
 }
 
-/// What stops an operation on two operands: unknown beats an error, the first error the second.
+/// The value that stops an operation on two operands: unknown beats an error, the first error the second.
 #[inline]
 fn stopped_by<'r>(one: Value<'r>, other: Value<'r>) -> Option<Value<'r>> {
     match (stopped(one), stopped(other)) {
@@ -289,7 +289,7 @@ impl<'r> Run<'r> {
         self.apply(function, None, args)
     }
 
-    /// Call a function or method with what *receiver* and *args* come to.
+    /// Call a function or method with the values of *receiver* and *args*.
     fn apply(&mut self, function: Function, receiver: Option<Value<'r>>, args: &'r [NodeId]) -> Result<Value<'r>> {
         let mut values = [Value::Null; MAX_ARGS];
         let mut strict = Strict::default();
@@ -428,7 +428,7 @@ impl<'r> Run<'r> {
     }
 }
 
-/// An index as it is shown; what does not fit is far beyond any list.
+/// An index for an error; an index that does not fit is far beyond any list.
 fn key_as_index(index: i128) -> i64 {
     index.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }

@@ -1,5 +1,5 @@
-//! What programs come to and cost, and what documents they see. The table of cases is compared with the reference in Python
-//! (`tests/native/test_cel_evaluation.py`); here is what only this side can show.
+//! The results and costs of programs, and the documents that they read. The table of cases is compared with the
+//! reference in Python (`tests/native/test_cel_evaluation.py`); these tests are for the native side only.
 
 use super::{Arena, Document, Evaluation, EvaluationScratch, Executable, Reason, Verdict, compile};
 use crate::error::{EventCode, EventError, Unread};
@@ -61,7 +61,7 @@ fn a_document_is_what_its_text_says() {
         "data.`escapedé` == 'a\\n\\U0001F600\"'",
         "data.l == [[], {}, [true, false]]",
         "data.x.y == 2 && data.size() == 9",
-        // Of names that stand twice the last wins, in the place of the first.
+        // The last of duplicate names wins, in the place of the first.
         "data.m.size() == 18 && data.m.map(k, k)[2] == '3' && data.m['3'] == 'three' && data.m['18'] == 'eighteen'",
     ];
     all_true(&sources, event);

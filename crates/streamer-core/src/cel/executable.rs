@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Executable {
     program: Arc<Program>,
     regexps: Box<[Ready]>,
-    /// Of which documents it reads only members that it selects.
+    /// The documents of which it reads only members that it selects.
     selects: Variables,
 }
 
@@ -44,7 +44,7 @@ impl EvaluationScratch {
     }
 }
 
-/// A run may leave as much memory as its budget allows; more than this is given back after it.
+/// A run may leave as much memory as its budget allows; memory beyond this is freed after it.
 const KEPT_BYTES: usize = 1 << 20;
 
 impl Executable {
@@ -161,7 +161,7 @@ impl Executable {
     }
 }
 
-/// What a run came to by its value.
+/// The evaluation of a run, by its value.
 pub(super) fn evaluation(value: Result<Value<'_>, Spent>, cost: u64) -> Evaluation {
     let (verdict, reason) = match value {
         Err(Spent) => (Verdict::Error, Some(Reason::Budget)),

@@ -3,7 +3,7 @@
 use super::ast::{BinaryOp, Branch, LogicOp, UnaryOp};
 use super::lexer::{Lexeme, Token};
 
-/// An operator that waits for what stands right of it, or for one that binds weaker.
+/// An operator that waits for its right operand, or for one that binds weaker.
 #[derive(Clone, Copy)]
 pub(super) struct Pending {
     pub op: Op,

@@ -1,7 +1,7 @@
 //! The functions of cel-spec's standard library, and `list.contains` (semantics.md section 4).
 //!
-//! They take values that are neither errors nor unknown; a combination of types that a function does not know is
-//! `no_such_overload`. What each charges is in docs/cel-cost.md; it is charged before the work.
+//! Their arguments are neither errors nor unknown; a combination of types that a function does not support is
+//! `no_such_overload`. The charge of each is in docs/cel-cost.md; it is charged before the work.
 
 use super::ast::Function;
 use super::evaluate::{Result, Run};
@@ -120,12 +120,12 @@ impl<'r> Run<'r> {
         })
     }
 
-    /// What a calculation with times came to.
+    /// The result of a calculation with times.
     pub(super) fn timestamp(&self, made: std::result::Result<Timestamp, times::Refused>) -> Value<'r> {
         made.map_or_else(|(reason, words)| self.fail(reason, Detail::Words(words)), Value::Timestamp)
     }
 
-    /// What a calculation with durations came to.
+    /// The result of a calculation with durations.
     pub(super) fn duration(&self, made: std::result::Result<i64, times::Refused>) -> Value<'r> {
         made.map_or_else(|(reason, words)| self.fail(reason, Detail::Words(words)), Value::Duration)
     }
@@ -139,7 +139,8 @@ impl<'r> Run<'r> {
         Ok(match value {
             Value::Int(_) => value,
             Value::Uint(number) => i64::try_from(number).map_or_else(|_| beyond(self), Value::Int),
-            // cel-spec's suite wants -2^63 itself refused too: there the double may stand for something below it.
+            // cel-spec's suite requires that -2^63 itself is refused, too: as a double it may be the rounding of a
+            // smaller number.
             Value::Double(number) if number > -TWO_63 && number < TWO_63 => Value::Int(number as i64),
             Value::Double(_) => beyond(self),
             Value::String(text) => {

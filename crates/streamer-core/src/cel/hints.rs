@@ -44,7 +44,7 @@ pub(super) fn hint(source: &str, at: u32) -> Option<String> {
 
 const SEARCHED: &str = "a regular expression is searched for by matches";
 
-/// CEL's extension libraries, of which there is none here, and what to write in their place.
+/// CEL's extension libraries, which are not available here, and the replacement for each.
 const LIBRARIES: [(&str, &str); 9] = [
     ("math", "the greater of two values is `a > b ? a : b`"),
     ("base64", "compare the text as it is encoded, as in data.a == 'aGk='"),
@@ -71,7 +71,7 @@ fn method(name: &str) -> Option<&'static str> {
 
 fn of_library(what: &str, library: &str) -> Option<String> {
     let (_, instead) = LIBRARIES.into_iter().find(|(name, _)| *name == library)?;
-    // Two are known by another name than that of their functions.
+    // Two libraries have another name than their functions.
     let library = match library {
         "base64" => "encoders",
         "cel" => "bindings",
@@ -80,7 +80,7 @@ fn of_library(what: &str, library: &str) -> Option<String> {
     Some(format!("`{what}` is of CEL's extension library {library}, which is not available here; {instead}"))
 }
 
-/// Of words that CEL writes otherwise, or not at all.
+/// The hint for a word that CEL writes otherwise, or not at all.
 fn meant(word: &str) -> Option<String> {
     let told = match word {
         "None" | "NULL" | "Null" | "nil" | "undefined" => return written(word, "null"),
@@ -102,7 +102,7 @@ fn meant(word: &str) -> Option<String> {
     Some(told.into())
 }
 
-/// Of words after which an expression was expected to begin.
+/// The hint for a word after which an expression was expected to begin.
 fn leads(word: &str) -> Option<String> {
     match word {
         "not" | "NOT" => written(word, "!"),

@@ -1,4 +1,4 @@
-//! Text -> tokens, each by what the parser could take at its place.
+//! Text -> tokens, each as the parser could accept it at its place.
 //!
 //! The meaning of a character depends on its place. `.5` after a value is a dot and a 5, elsewhere a number. `!=` after
 //! a value is a relation, elsewhere two tokens. `b"x"` after a dot is a name and a string. [`Place`] is the kind of
@@ -7,7 +7,7 @@
 use super::ast::BinaryOp;
 use super::error::{Error, shown};
 
-/// What the parser could take.
+/// The tokens that the parser could accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A value, and before it signs.

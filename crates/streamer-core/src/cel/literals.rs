@@ -1,4 +1,4 @@
-//! What a literal is worth.
+//! The values of literals.
 
 use super::ast::Constant;
 use super::error::{Error, is_printable};
@@ -42,7 +42,7 @@ pub(super) fn string(source: &str, at: u32, text: &str, quotes: Quotes) -> Resul
     if quotes.bytes {
         return Ok(Constant::Bytes(octets.into()));
     }
-    // Of whole characters, so it is UTF-8.
+    // It consists of whole characters, so it is UTF-8.
     Ok(Constant::String(String::from_utf8(octets).unwrap_or_default().into()))
 }
 
@@ -51,7 +51,7 @@ enum Escaped {
     Letter(char),
 }
 
-/// The length of the escape that *text* begins with, and what it means, if anything.
+/// The length of the escape at the beginning of *text*, and its meaning, if any.
 fn escape(text: &str, binary: bool) -> (usize, Option<Escaped>) {
     let bytes = text.as_bytes();
     let number = |from: usize, count: usize, radix: u32| {

@@ -4,7 +4,7 @@ use super::ast::{Macro, MacroKind};
 use super::evaluate::{Result, Run, stopped};
 use super::values::{Key, Map, Value};
 
-/// What a macro makes of its conditions and results, one element after the other.
+/// The result of a macro so far, element by element.
 struct Fold<'r> {
     kind: MacroKind,
     stopped: Option<Value<'r>>,

@@ -13,15 +13,16 @@ use crate::regexps::{instructions, size};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most bytes of the text of a regexp that does not stand in the program.
+/// Most bytes of the text of a regexp that is not a constant of the program.
 const MAX_BYTES: usize = 1024;
-/// What RE2 makes of a regexp in 64 KiB.
+/// The instructions of a regexp in RE2 within 64 KiB.
 const MAX_INSTRUCTIONS: usize = 5_400;
 /// Most bytes of a compiled regexp here: enough for this many instructions.
 const MAX_SIZE: usize = 2 << 20;
 /// Most classes by name, such as `\pL`: each takes as long to read as 500 letters, and few leave room for more.
 const MAX_NAMED_CLASSES: usize = 64;
-/// What it costs to compile one, and for each unit of its size, up to a size that a whole budget of 100 ms is just enough for.
+/// The cost of compiling one, and for each unit of its size, up to a size for which a whole budget of 100 ms is just
+/// enough.
 /// Measured, of 100 ms: four `\pL` took 26,000 units' time, 400 `\W` 48,000, so 110 to 130 for each of their size.
 const UNITS: usize = 4_096;
 const UNITS_OF_SIZE: usize = 224;
@@ -39,9 +40,9 @@ pub(super) struct Met {
 
 /// The regexps of a run.
 pub(super) struct RunRegexps<'r> {
-    /// Those of the program, sorted by their texts.
+    /// The regexps of the program, sorted by their texts.
     constants: &'r [Ready],
-    /// That of a filter, whose searches have a budget of their own (semantics.md section 3).
+    /// The regexp of a filter, whose searches have a budget of their own (semantics.md section 3).
     of_filter: Option<&'r CompiledRegexp>,
     by_text: BTreeMap<&'r str, Met>,
     by_place: BTreeMap<(*const u8, usize), Met>,
@@ -56,12 +57,12 @@ impl<'r> RunRegexps<'r> {
         RunRegexps { of_filter: regexp, ..RunRegexps::new(&[]) }
     }
 
-    /// That of a filter, for which it stands in the place of every other.
+    /// The regexp of a filter, which replaces every other one.
     pub(super) fn filters(&self) -> Option<&'r CompiledRegexp> {
         self.of_filter
     }
 
-    /// The one that stands in the program with this text.
+    /// The constant of the program with this text.
     pub(super) fn constant(&self, source: &str) -> Option<&'r CompiledRegexp> {
         let found = self.constants.binary_search_by(|(known, _)| (**known).cmp(source)).ok()?;
         Some(&self.constants[found].1)
@@ -93,7 +94,7 @@ pub(super) fn size_before(source: &str) -> usize {
     if source.len() > MAX_BYTES { 0 } else { size::size(source).min(MAX_INSTRUCTIONS) }
 }
 
-/// What it costs to compile a regexp of a size.
+/// The cost of compiling a regexp of a size.
 pub(super) fn units_of_compiling(size: usize) -> usize {
     UNITS + UNITS_OF_SIZE * size.min(MAX_CHARGED_SIZE)
 }

@@ -5,14 +5,14 @@
 //!   data == before, data.map(k, k)            see all of it
 //! ```
 //!
-//! Invariant: a program to which [`only_selects`] applies comes to the same, at the same cost, for a document without all members that
-//! [`selected`] does not name.
+//! Invariant: if [`only_selects`] is true for a program, it has the same result and cost for a document without all
+//! members that [`selected`] does not name.
 //!
 //! Rejected: names kept with each program. To find them again is to look at a few nodes, and a program is evaluated for candidates only.
 
 use super::ast::{Ast, Meaning, Node, Step, Variable};
 
-/// Whether whatever a program reads of a variable is a member that it selects by name.
+/// Whether a program reads a variable only by selecting members by name.
 pub(super) fn only_selects(ast: &Ast, variable: Variable) -> bool {
     let mentions = ast.nodes().iter().filter(|node| is_variable(node, variable)).count();
     selected(ast, variable).count() == mentions

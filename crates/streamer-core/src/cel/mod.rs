@@ -22,10 +22,12 @@
 //! of the event share the result. For the first few programs that select members by name, only these are read
 //! (`members.rs`). The `Result` of `evaluate` is that of parsing: an error is an event that only lazy validation
 //! accepted, the same for every program of the event. The flattening must be one of `Validation::Full`, since a lazy
-//! one may not
+//! one may not have read `ts`. An event that was flattened lazily is flattened once more for its CEL candidates; an
+//! empty trie will do.
 //!
 //! An [`Evaluation`] has no text: errors of evaluation are common (a field that some documents lack) and are counted, but
-//! logged at most once a minute. `Executable::evaluate_in_words` gives the same outcome with what happened in words.
+//! logged at most once a minute. `Executable::evaluate_in_words` returns the same outcome with a description of the
+//! error.
 
 mod arithmetic;
 pub mod ast;

@@ -1,11 +1,11 @@
-//! What the evaluation of a program comes to. The words are those of `streamer.cel_eval`.
+//! The outcome of evaluating a program. The words are those of `streamer.cel_eval`.
 
 /// The result of a program for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The event matches.
     True,
-    /// It does not.
+    /// The event does not match.
     False,
     /// The program failed, so the event does not match. [`Evaluation::reason`] is the cause.
     Error,
@@ -17,7 +17,7 @@ impl Verdict {
     /// All of them.
     pub const ALL: [Verdict; 4] = [Verdict::True, Verdict::False, Verdict::Error, Verdict::Unknown];
 
-    /// That of something that is known.
+    /// The verdict of a known result.
     pub const fn of(truth: bool) -> Verdict {
         if truth { Verdict::True } else { Verdict::False }
     }
@@ -117,7 +117,7 @@ impl Reason {
     }
 }
 
-/// What a program came to for one event.
+/// The outcome of a program for one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evaluation {
     /// The result.

@@ -96,7 +96,7 @@ impl<'s> Parser<'s> {
     }
 
     fn pop(&mut self) -> NodeId {
-        // Every operator and bracket finds its operands: each is pushed before what takes it.
+        // Every operator and bracket finds its operands: each operand is pushed before its operator.
         self.operands.pop().unwrap_or(NodeId(0))
     }
 
@@ -151,12 +151,12 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// What can follow a value here.
+    /// The tokens that can follow a value here.
     fn after_value(&self) -> String {
         format!("an operator or {}", self.closers())
     }
 
-    /// Look at the token after a value: some value must be what it can follow.
+    /// Read the token after a value: it must be one that can follow some value.
     fn follow(&mut self) -> Result<Lexeme> {
         let lexeme = self.next(Place::Operator, Parser::after_value)?;
         match lexeme.token {

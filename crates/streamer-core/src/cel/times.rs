@@ -36,7 +36,7 @@ const OUTSIDE: Refused = (Reason::Overflow, "a timestamp outside the years 1 to 
 const TOO_LONG: Refused = (Reason::Overflow, "a duration beyond int64 nanoseconds");
 
 impl Timestamp {
-    /// Of nanoseconds since the epoch.
+    /// The timestamp at nanoseconds since the epoch.
     pub(super) fn of(ns: i128) -> Result<Timestamp, Refused> {
         let seconds = ns.div_euclid(SECOND);
         if !(i128::from(EARLIEST)..i128::from(END)).contains(&seconds) {

@@ -58,7 +58,7 @@ impl Type {
         Type { params: Params::Map(Box::new((key, value.bounded()))), ..Type::of(Name::Map) }
     }
 
-    /// What a variable of the event is.
+    /// The type of a variable of the event.
     pub(super) fn of_variable(variable: Variable) -> Type {
         match variable {
             Variable::Data | Variable::Before => Type { nullable: true, ..Type::map(Type::of(Name::String), DYN) },
@@ -88,7 +88,7 @@ impl Type {
         }
     }
 
-    /// What `in` compares with: the elements of a list, the keys of a map.
+    /// The type that `in` compares with: the elements of a list, the keys of a map.
     pub(super) fn member(self) -> Type {
         match self.params {
             Params::None => DYN,
@@ -102,7 +102,7 @@ impl Type {
     }
 
     fn may_be_null(&self) -> bool {
-        // cel-spec lets null stand for a timestamp or a duration, which are messages elsewhere.
+        // cel-spec allows null for a timestamp or a duration, which are messages elsewhere.
         self.nullable || matches!(self.name, Name::Null | Name::Timestamp | Name::Duration)
     }
 }

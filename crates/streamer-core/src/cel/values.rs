@@ -65,7 +65,7 @@ pub(super) struct UnknownPaths<'r> {
     pub(super) held: Option<&'r [&'r str]>,
 }
 
-/// What unknown values leave of a member.
+/// The state of a member, given the unknown values.
 pub(super) enum Below<'r> {
     /// It is known.
     Known,
@@ -87,7 +87,7 @@ impl<'r> UnknownPaths<'r> {
         let pointers = &pointers[..pointers.partition_point(|pointer| token(pointer) == Ordering::Equal)];
         match pointers.first() {
             None => Below::Known,
-            // The shortest stands first.
+            // The shortest comes first.
             Some(pointer) if pointer.len() == self.depth + 1 => Below::Unknown,
             Some(_) => Below::Partial(UnknownPaths { pointers, depth: self.depth + 1, held: None }),
         }
@@ -196,7 +196,7 @@ impl<'r> Map<'r> {
         self.sorted.windows(2).any(|pair| key(pair[0]) == key(pair[1]))
     }
 
-    /// What stands at a key.
+    /// The value of a key.
     pub(super) fn get(&self, key: Key<'_>) -> Option<Value<'r>> {
         if let Key::String(name) = key {
             return self.field(name);
@@ -208,7 +208,7 @@ impl<'r> Map<'r> {
         Some(self.entries[self.sorted[found] as usize].1)
     }
 
-    /// What stands at a string.
+    /// The value of a string key.
     #[inline]
     pub(super) fn field(&self, name: &str) -> Option<Value<'r>> {
         if self.sorted.is_empty() {
@@ -230,14 +230,14 @@ pub(super) fn first_repeated(keys: &[Key<'_>]) -> Option<usize> {
     sorted.windows(2).filter(|pair| keys[pair[0]] == keys[pair[1]]).map(|pair| pair[1]).min()
 }
 
-/// An error: why, and what happened, to be put in words only if somebody wants to read them.
+/// An error: its reason and details, which become words only if they are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failure<'r> {
     pub(super) reason: Reason,
     pub(super) detail: Detail<'r>,
 }
 
-/// What happened.
+/// The details.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Detail<'r> {
     Words(&'static str),
@@ -253,7 +253,7 @@ pub(super) enum Detail<'r> {
     Range(Value<'r>, &'static str),
     /// A text that does not spell a value of a type.
     Spelling(&'r str, &'static str),
-    /// A key that stands twice.
+    /// A duplicate key.
     Twice(Value<'r>),
     /// A number of the event.
     BeyondFloat(&'r str),

@@ -6,7 +6,7 @@ use crate::subscriptions::normal_form::NormalForm;
 use std::any::Any;
 use std::sync::Arc;
 
-/// What a host keeps with a subscription; never looked into here.
+/// The host's data of a subscription; the engine never reads it.
 pub type Host = Box<dyn Any + Send + Sync>;
 
 /// A subscription to add, or why it is none.
@@ -35,13 +35,13 @@ pub struct Addition {
     pub program: Option<Arc<Executable>>,
     /// Whether its CEL part is the [`ExternalCel`]'s to evaluate; then it has no *program*, and the flag `CEL`.
     pub external_cel: bool,
-    /// As it was given, or what stands for that: equal for equal subscriptions.
+    /// Its original text, or a substitute: equal for equal subscriptions.
     pub text: Box<[u8]>,
     /// Another text with the same meaning: if that is stored, applying this changes only its own draft.
     pub same_as: Option<Box<[u8]>>,
     /// Its conditions as JSON, if *text* is not JSON.
     pub conditions: Option<Box<[u8]>>,
-    /// What the host keeps with it.
+    /// The host's data.
     pub host: Option<Host>,
 }
 

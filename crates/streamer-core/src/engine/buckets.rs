@@ -100,7 +100,7 @@ pub(super) struct NamedValue {
     pub brief: Brief,
 }
 
-/// A scalar's kind, what of it fits eight bytes, and the rest of a number or the length of a text.
+/// A scalar's kind, the part of it that fits eight bytes, and the rest of a number or the length of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Brief {
@@ -217,9 +217,9 @@ fn first(factor: u64, size: usize, bucket: u32, value: u32) -> usize {
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Bucket {
-    /// Subscriptions that need no more: `lists[answers..several]`.
+    /// Subscriptions without further conditions: `lists[answers..several]`.
     pub answers: u32,
-    /// Those that may be found more than once: `lists[several..lists_end]`.
+    /// Subscriptions that may be found more than once: `lists[several..lists_end]`.
     pub several: u32,
     pub lists_end: u32,
     /// Records in `checks` that are verified one by one.
@@ -280,7 +280,7 @@ impl Index {
             }
     }
 
-    /// Write it into an image, but for its matchers, which are made again of their recipe.
+    /// Write it into an image, without its matchers, which are rebuilt from their recipe.
     pub(super) fn write(&self, out: &mut ImageWriter) {
         self.dictionary.write(out);
         out.array(&self.values);

@@ -6,7 +6,7 @@ use crate::error::SubscriptionError;
 /// How to handle an id that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
-    /// It is an error.
+    /// Report an error.
     Add,
     /// The new subscription takes its place.
     Replace,
@@ -15,12 +15,12 @@ pub enum WriteMode {
     Apply,
 }
 
-/// What a write changed. Positions are those in the call.
+/// The changes of a write. Positions are those in the call.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Positions and slots of ids that are new.
     pub added: Vec<(usize, u32)>,
-    /// Positions and new slots of ids whose subscription is another one now.
+    /// Positions and new slots of ids whose subscription was replaced.
     pub replaced: Vec<(usize, u32)>,
     /// Positions of ids whose subscription was equal before.
     pub unchanged: Vec<usize>,
@@ -32,12 +32,12 @@ pub struct Changes {
     pub errors: Vec<(usize, SubscriptionError)>,
 }
 
-/// Which subscriptions are meant: those that meet every criterion given.
+/// The subscriptions to select: those that satisfy every criterion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection<'a> {
     /// These ids.
     pub ids: Option<&'a [&'a str]>,
-    /// Of this gateway.
+    /// With this gateway.
     pub gateway_id: Option<&'a str>,
     /// Filed under this tenant, or `*`.
     pub tenant: Option<&'a str>,

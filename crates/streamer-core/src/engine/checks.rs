@@ -20,7 +20,7 @@ use crate::automaton::ranges::NumberCut;
 use crate::engine::encoded::{AtomView, ClauseView};
 use crate::value::{Kind, ScalarRef};
 
-/// What one look at a record finds.
+/// The result of one look at a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckRecord<'c> {
     head: u32,
@@ -53,7 +53,7 @@ mod tag {
     pub const ALL: u32 = 7;
 }
 
-/// A number that no value has: of what no equality names.
+/// A number that no value has: for values that no equality names.
 pub(super) const UNNAMED: u32 = u32::MAX;
 
 /// A check, read.

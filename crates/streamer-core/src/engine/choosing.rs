@@ -1,4 +1,4 @@
-//! One choice of elements for a pattern without `$or`: what `consistency.rs` decides, without tables.
+//! One choice of elements for a pattern without `$or`: the decision of `consistency.rs`, without tables.
 //!
 //! ```text
 //!   {"a": {"b": [1], "c": [4]}}     event {"a": [{"b": 1, "c": 2}, {"b": 1, "c": 4}]}
@@ -7,9 +7,9 @@
 //!   depth 0   the root: {b, c}                                   all fields: the pattern matches
 //! ```
 //!
-//! What an array must give is what any of its elements satisfies. An element satisfies at most that, so one that does as much is the
-//! choice to make, and the one of most fields is as good as any. So each depth, the innermost first, is one pass over its elements in
-//! the order of their arrays.
+//! An array must supply every field that any of its elements satisfies. An element cannot satisfy more than that, so an
+//! element that satisfies as much is the right choice, and any element with the most fields is as good. So each depth,
+//! the innermost first, is one pass over its elements in the order of their arrays.
 //!
 //! Cost: one visit to each leaf of each field, and a sort of the satisfying ones. After warm-up it does not allocate.
 
@@ -103,7 +103,7 @@ impl ChoiceScratch {
             if !is_sorted {
                 elements.sort_unstable_by_key(|one| (one.array, one.position));
             }
-            // One for each element.
+            // Keep one for each element.
             elements.dedup_by(|next, one| {
                 let is_same = next.position == one.position;
                 if is_same {

@@ -92,13 +92,13 @@ impl Fields {
 /// The root or an element of an array.
 #[derive(Debug, Default)]
 struct Scope {
-    /// What its known leaves satisfy, and what they may satisfy together with the unknown ones.
+    /// The fields that its known leaves satisfy, and those that they may satisfy together with the unknown ones.
     sure: Fields,
     maybe: Fields,
     arrays: BTreeMap<u32, Vec<usize>>,
 }
 
-/// What an event satisfies of the fields of one pattern, by scope; the root is 0, and inner ones come after outer ones.
+/// The fields of one pattern that an event satisfies, by scope; the root is 0, and inner scopes come after outer ones.
 #[derive(Debug)]
 pub(super) struct Scopes(Vec<Scope>);
 
@@ -111,7 +111,7 @@ impl Scopes {
         Scopes(vec![Scope::default()])
     }
 
-    /// A new scope: an element of *array*, which stands in the scope *outer*.
+    /// A new scope: an element of *array*, which lies in the scope *outer*.
     pub fn enter(&mut self, outer: usize, array: u32) -> usize {
         let inner = self.0.len();
         self.0.push(Scope::default());
@@ -119,13 +119,13 @@ impl Scopes {
         inner
     }
 
-    /// Note what a known leaf satisfies.
+    /// Note the fields that a known leaf satisfies.
     pub fn add(&mut self, scope: usize, fields: &Fields) {
         self.0[scope].sure.join(fields);
         self.0[scope].maybe.join(fields);
     }
 
-    /// Note what an unknown leaf may satisfy.
+    /// Note the fields that an unknown leaf may satisfy.
     pub fn add_unknown(&mut self, scope: usize, fields: &Fields) {
         self.0[scope].maybe.join(fields);
     }
@@ -174,9 +174,9 @@ struct Shape {
 /// All shapes of an event, inner ones before outer ones; the last is the root's.
 struct Shapes {
     all: Vec<Shape>,
-    /// What leaves in each, or in arrays inside it, may satisfy.
+    /// The fields that leaves in each, or in arrays inside it, may satisfy.
     reaches: Vec<Fields>,
-    /// What leaves in each of its arrays may satisfy.
+    /// The fields that leaves in each of its arrays may satisfy.
     arrays: Vec<Vec<Fields>>,
     root: u32,
     is_free: bool,
@@ -244,7 +244,7 @@ impl Shapes {
 /// The fields that can be true at once, by one choice of an element in each array.
 struct Choice<'s> {
     shapes: &'s Shapes,
-    /// What a shape satisfies.
+    /// The fields that a shape satisfies.
     of: fn(&Shape) -> &Fields,
     /// Fields that are true without a leaf.
     free: &'s Fields,

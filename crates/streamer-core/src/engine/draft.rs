@@ -30,10 +30,10 @@ pub struct Draft {
     pub(super) stores: Stores,
 }
 
-/// One of a draft, or why it is none.
+/// An item of a draft, or the reason to refuse it.
 pub(super) type DraftItem = Result<Box<Drafted>, Box<SubscriptionError>>;
 
-/// One that could be read.
+/// An item that could be read.
 #[derive(Debug)]
 pub(super) struct Drafted {
     /// Tenant and collection were moved out, and the form, unless it waits.

@@ -1,4 +1,4 @@
-//! An engine as text, for people who want to see what an index made of their subscriptions; as Quamina's pretty-printer does.
+//! An engine as text, for people who want to see the index of their subscriptions; as Quamina's pretty-printer does.
 //!
 //! ```text
 //!   partition tenant "default", collection "orders": 70 subscriptions in 1 segment
@@ -10,11 +10,11 @@
 //!         > 5 ─► "s7" if data.user = 4
 //! ```
 //!
-//! A matcher does not keep its operands in a form that can be read back. What it was made of is found as the image of an index
-//! finds it: the index is built again of the same store, which gives the same buckets, with its recipe.
+//! A matcher does not keep its operands in a form that can be read back. They are found as in the image of an index:
+//! the index is rebuilt from the same store, which makes the same buckets, with its recipe.
 //!
-//! Cost: that of building each segment that is shown; so the number of subscriptions that are shown is bounded, and so
-//! is the printed part of each list and of each text. The host is called now and then to decide whether to continue
+//! Cost: rebuilding each segment that is shown; so the number of subscriptions that are shown is bounded, and so is the
+//! printed part of each list and of each text. The host is called now and then to decide whether to continue
 //! (`watch.rs`).
 //!
 //! Rejected: a method in each matcher that lists its operands (nine twins of their constructors, for one reader).

@@ -57,7 +57,7 @@ impl Engine {
         Engine { state: Arc::new(EngineState::new(options)), signal: Arc::default() }
     }
 
-    /// Add, replace or apply. Errors that were found before (the subscription could not be read) stand in *draft*.
+    /// Add, replace or apply. Earlier errors (a subscription could not be read) are in *draft*.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Engine {
         changes
     }
 
-    /// Remove what *selection* means.
+    /// Remove the subscriptions of *selection*.
     pub fn remove(&self, selection: &Selection<'_>) -> Changes {
         let _inside = fork::inside();
         self.state.have_ids();
@@ -89,7 +89,8 @@ impl Engine {
         changes
     }
 
-    /// Have the thread merge all segments of each partition into one: worth it when many were written one by one, and no more are.
+    /// Have the thread merge all segments of each partition into one: worth it after many single writes, if no more
+    /// follow.
     pub fn settle(&self) {
         self.signal.settle(&self.state);
     }

@@ -36,13 +36,13 @@ impl<'e, T: AsRef<[u8]> + ?Sized> From<&'e T> for Event<'e> {
 /// The names of an event, and its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'e> {
-    /// What names it.
+    /// Its id.
     pub id: Option<EventId<'e>>,
     /// Whose it is: the argument, else its own, else the default.
     pub tenant: &'e str,
     /// Which collection: the argument, else its own.
     pub collection: Option<&'e str>,
-    /// What happened.
+    /// The change of the document.
     pub event_type: Option<EventType>,
     /// Source time, in nanoseconds since the epoch. Lazy validation leaves it out.
     pub ts_ns: Option<i128>,

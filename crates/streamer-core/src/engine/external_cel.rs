@@ -11,15 +11,15 @@ pub trait ExternalCel: Send + Sync {
     /// it was interrupted: the matches of the event are discarded, and the event counts as one on which the engine
     /// failed.
     ///
-    /// *kept* is empty at the first program of an event, and is handed on to the next ones.
+    /// *kept* is empty at the first program of an event, and is passed on to the next ones.
     fn verdict(&self, record: &Record, event: &Event<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Option<Verdict>;
 }
 
 /// Which document counts as `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// That of the event as it is.
+    /// The side of the event as it is.
     New,
-    /// That before the change.
+    /// The side before the change.
     Old,
 }

@@ -1,8 +1,9 @@
-//! What events of one tenant and collection share, looked up for the first of them: the partitions they see, and their view.
+//! The data that events of one tenant and collection share, looked up for the first of them: their partitions and their
+//! view.
 //!
 //! ```text
 //!   event of (acme, orders)   locate, partitions, view ─► flatten ─► search      kept
-//!   event of (acme, orders)                               flatten ─► search      as it was thought: its names are compared
+//!   event of (acme, orders)                               flatten ─► search      the guess is right: its names are compared
 //!   event of (acme, users)                                flatten ─╳            looked up, and kept in its place
 //! ```
 //!

@@ -31,7 +31,7 @@ const SPARE: usize = 1 << 20;
 /// A rebuild gathers the keys of up to this many subscriptions under the writer's lock: a millisecond.
 const LITTLE: usize = 4096;
 
-/// The version that the writer makes, whatever its number.
+/// The version that the writer makes, with any number.
 const NEXT: u64 = u64::MAX;
 
 /// The filter of a partition.

@@ -10,8 +10,8 @@
 //! Each type has the code to write and to read it next to its definition (`write`, `read`, with `stored.rs`). This file
 //! has the head, the order of all types, and the conditions between them.
 //!
-//! An image is for the version of the core that wrote it, on a processor with that order of bytes. [`KIND`] stands in the
-//! file's header. A core that has another one makes the section of its lines.
+//! An image is for the version of the core that wrote it, on a processor with that order of bytes. [`KIND`] is in the
+//! file's header. A core with another one builds the section from its lines.
 //!
 //! Invariant: the result of [`decode`] can be searched for any event without reading outside of an array, and every
 //! search ends. Numbers are below the count that bounds them, buckets are a tree of bounded depth, tables have an empty
@@ -33,8 +33,8 @@ use crate::stored::{ImageReader, ImageWriter};
 use crate::value::Seed;
 use std::ops::Range;
 
-/// What images of this core are for: the version of their form in the low half, a mark that only the same order of bytes reads
-/// alike in the high half.
+/// The form of this core's images: its version in the low half, and in the high half a mark that reads alike only with
+/// the same order of bytes.
 pub const KIND: u64 = u64::from_ne_bytes(*b"\x08\0\0\0Imge");
 
 /// The numbers of the head, the arrays after it, and which of those is the pack.
@@ -83,7 +83,7 @@ pub(super) fn decode(
     Some((store, Index { matchers, ..index }))
 }
 
-/// What leads to each bucket: no more than one other, which comes before it.
+/// The bucket that leads to each bucket: at most one, which comes before it.
 struct Transitions<'i> {
     index: &'i Index,
     subscriptions: usize,

@@ -91,7 +91,7 @@ impl EngineState {
         failing
     }
 
-    /// Heap bytes of all segments: subscriptions, and their indexes. Records and ids apart.
+    /// Heap bytes of all segments: subscriptions, and their indexes. Records and ids are counted separately.
     pub fn bytes(&self) -> (usize, usize) {
         let version = self.version.load();
         let (mut stores, mut indexes) = (0, 0);

@@ -18,7 +18,7 @@ use std::fmt::Debug;
 /// Something suspicious.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about: a `FindingCode` of the Python package.
+    /// The code: a `FindingCode` of the Python package.
     pub code: &'static str,
     /// The finding, for people.
     pub reason: String,
@@ -26,7 +26,7 @@ pub struct Finding {
 
 /// Look at a subscription.
 ///
-/// *form* is its normal form without CEL, and *constant* what its CEL comes to for every event.
+/// *form* is its normal form without CEL, and *constant* the verdict of its CEL if that is the same for every event.
 pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Verdict>) -> Option<Finding> {
     let found = |code, reason: &str| Some(Finding { code, reason: reason.into() });
     match constant {
@@ -107,7 +107,7 @@ fn contradiction(conjunction: &Conjunction) -> Option<String> {
     let mut parents = Vec::new();
     for (path, clauses) in on_path.values() {
         if clauses.iter().any(|atoms| !kinds_of(atoms).has(Kind::Missing)) {
-            // What stands below a name stands in an object.
+            // A value below a name lies in an object.
             parents.extend((1..path.names.len()).map(|length| Path::new(path.root, &path.names[..length])));
         }
     }

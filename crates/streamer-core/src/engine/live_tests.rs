@@ -379,7 +379,7 @@ fn a_write_leaves_large_segments_alone() {
     let values = (0..20).map(|n| text(&format!("{n}{long}"))).collect();
     add(&engine, [addition("large", "t", "c", all(vec![clause(&["a"], values)]))]);
     (0..100).for_each(|n| add(&engine, [addition(&format!("s{n}"), "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]));
-    // That one, and at most seven of each of three levels.
+    // The large one, and at most seven of each of three levels.
     assert!((2..=22).contains(&engine.shape().1), "{}", engine.shape().1);
     assert!(remove(&engine, "large"));
     assert_eq!(ids(&engine, EVENT, &mut Scratch::default()).len(), 100);

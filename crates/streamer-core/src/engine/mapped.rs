@@ -1,4 +1,4 @@
-//! Subscriptions that lie in a file: which there are is known at once, the rest is made when it is needed.
+//! Subscriptions that lie in a file: they are counted at once, and read when they are needed.
 //!
 //! ```text
 //!   file      header, directory │ lines (acme, orders)  image │ lines (acme, users) │ ...           see docs/snapshots.md
@@ -14,8 +14,9 @@
 //! Invariant: the slots of a section are its lines, in their order, from its base on. They are reserved from the
 //! beginning.
 //!
-//! Cost: opening a file is a checksum of its directory and one allocation a section. The first event of a section pays for
-//! its checksum (gigabytes a second) and for its segment. The first write, or look at an id, reads all lines: 0.3 µs a subscription.
+//! Cost: opening a file is a checksum of its directory and one allocation a section. The first event of a section pays
+//! for its checksum (gigabytes a second) and for its segment. The first write, or lookup of an id, reads all lines: 0.3
+//! µs a subscription.
 //!
 //! A section that is damaged is a [`SnapshotFault`], thrown to the edge as a panic is, without its message. Every event that needs the
 //! section gets it. The hot path has no larger result for it.
@@ -152,7 +153,7 @@ impl EngineState {
     ///
     /// # Errors
     ///
-    /// The directory is damaged, or another one than that of which *expected* is the checksum.
+    /// The directory is damaged, or its checksum is not *expected*.
     pub fn open(
         &self,
         path: &str,
@@ -209,7 +210,7 @@ pub fn image(lines: &[u8], read: &ReadSubscription, seed: u64) -> Option<Vec<u8>
     let built = build_with_recipe(&mut store, &seed, Depth::RECURSIVE, |conjunction| access.is_always(conjunction));
     let (index, recipe) = built.ok()?;
     let bytes = encode(&store, &index, &recipe);
-    // What would not be read back is not written: trees may be nested too deeply.
+    // Do not write an image that could not be read back: trees may be nested too deeply.
     let file = Bytes::own(&bytes);
     decode(&file, 0..bytes.len(), store.len() as u32, 0, &seed, &mut PathSets::default())?;
     Some(bytes)
@@ -218,7 +219,8 @@ pub fn image(lines: &[u8], read: &ReadSubscription, seed: u64) -> Option<Vec<u8>
 /// A section for [`assemble`]: tenant, collection, number of subscriptions, lines, image.
 pub type Made<'a> = (&'a str, &'a str, u32, &'a [u8], &'a [u8]);
 
-/// A file of *sections*, which are sorted, with images of *seed*. `streamer.core.snapshot` writes those that last; this is for tests.
+/// A file of *sections*, which are sorted, with images of *seed*. `streamer.core.snapshot` writes the real ones; this
+/// is for tests.
 pub fn assemble(seed: u64, sections: &[Made<'_>]) -> Vec<u8> {
     let (mut rows, mut names, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     let options = b"{}      ";
@@ -293,7 +295,7 @@ mod tests {
             .collect()
     }
 
-    /// What an event finds in an engine on a file with such an image, or that it was refused.
+    /// The matches of an event in an engine on a file with such an image, or that it was refused.
     fn found(lines: &[u8], image: &[u8]) -> Result<Vec<Box<str>>, Box<str>> {
         let engine = Engine::new(Options { background: false, seed: Some(SEED), ..Options::default() });
         let count = memchr::memchr_iter(b'\n', lines).count() as u32;

@@ -29,7 +29,7 @@ use crate::value::{Kind, Kinds, Number, Scalar, ScalarRef, Seed};
 use bytemuck::CheckedBitPattern;
 use std::sync::Arc;
 
-/// What kind of matcher an atom goes to; the order is that of the probes of a bucket.
+/// The kind of matcher for an atom; the order is that of the probes of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, CheckedBitPattern)]
 #[repr(u32)]
 pub(super) enum Class {
@@ -101,7 +101,7 @@ fn kinds_of(view: &AtomView<'_>) -> Kinds {
     }
 }
 
-/// The value matcher of a bucket and path. The ids are the targets of matches, but for `answers`, whose ids are
+/// The value matcher of a bucket and path. The ids are the targets of matches, except for `answers`, whose ids are
 /// subscriptions.
 #[derive(Debug)]
 pub(super) enum Matcher {
@@ -129,7 +129,7 @@ pub(super) enum Matcher {
     Wildcards(Wildcards),
     Regexps(Regexps),
     Nets(Nets),
-    /// One for each dialect that there is.
+    /// One for each dialect in use.
     Topics(Box<[Topics]>),
     Kinds(Box<[(Kinds, Box<[u32]>)]>),
     AnythingBut(Box<[(Kinds, AnythingBut)]>),

@@ -45,7 +45,7 @@ impl EngineState {
         self.match_event_on(&self.version.load(), event.into(), scratch)
     }
 
-    /// Find what an event matches in the state that *version* is.
+    /// Find the matches of an event in the state of *version*.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl EngineState {
         Ok((matched, Stays(is_read.then_some(found))))
     }
 
-    /// What an event is called.
+    /// The names of an event.
     fn identity<'e>(&'e self, flat: &Flat<'e>, flattener: &'e mut Flattener) -> Identity<'e> {
         let Parts { tenant, collection, event_type, ts_ns, .. } = *flat.parts();
         let id = match (flat.id(), self.options.validation) {
@@ -304,7 +304,7 @@ impl EngineState {
         let change = match parts.event_type {
             Some(EventType::Insert) => Change::Enter,
             Some(EventType::Delete) => {
-                // What the flag hides was gone before; only an older document may have been there still.
+                // A flagged document counted as deleted before; only an older document may have matched until now.
                 if is_flagged && flat.has_old_side() {
                     self.find_old(0, one, segment, output, old, &mut programs)?;
                     output.certain.extend_from_slice(&old.found);
@@ -334,8 +334,8 @@ impl EngineState {
     }
 
     /// Evaluate the subscriptions that may want an event whose only unknown values are in `before`: those that read it
-    /// and, if the event has the old side, those that may have matched that. The other matches of the index are
-    /// matches, and only their transition is open.
+    /// and, if the event has the old side, those that may have matched that. The index's other matches stay, and only
+    /// their transition is open.
     fn evaluate_before(&self, one: &One<'_>, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
         let open = flags::BEFORE | told(one.flat);
         for segment in one.segments().filter(|segment| segment.store.any_flags & open != 0) {
@@ -354,7 +354,7 @@ impl EngineState {
         self.evaluate_each(&partial, output, programs)
     }
 
-    /// Evaluate what an event with unknown values may match, each subscription by itself.
+    /// Evaluate the subscriptions that may match an event with unknown values, each by itself.
     fn evaluate_unknown(
         &self,
         one: &One<'_>,
@@ -373,7 +373,7 @@ impl EngineState {
             segment.find_unknown(candidates, one.version.number, output, has_program);
         }
         read.end(values);
-        // Those that are open are searched again; what a topic's budget refused is not open.
+        // Open subscriptions are searched again; those that a topic's budget refused are not open.
         _ = program::take_refused();
         self.evaluate_each(&partial, output, programs)
     }

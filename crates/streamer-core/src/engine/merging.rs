@@ -5,7 +5,8 @@
 //!   up to SMALL together: the writer merges      beyond: the thread builds, then swaps under the writer's lock
 //! ```
 //!
-//! Invariant: after a write, a partition has fewer than 8 segments of each level below [`SMALL`], those of more than [`LIGHT`] bytes apart.
+//! Invariant: after a write, a partition has fewer than 8 segments of each level below [`SMALL`], not counting segments
+//! of more than [`LIGHT`] bytes.
 //!
 //! Cost: each subscription is copied once a level. A query searches up to 7 segments a level, of which those below 64
 //! are plain lists.
@@ -82,7 +83,7 @@ pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
     let mut levels: Vec<u32> = segments.iter().map(|segment| level(segment.live())).collect();
     levels.sort_unstable();
     let full = levels.chunk_by(|left, right| left == right).filter(|same| same.len() >= WIDTH).map(|same| same[0]).max()?;
-    // What the writer merges itself would often be gone when the rest is done, and all of it in vain.
+    // The writer would often have removed its own segments by the end of this merge, which would be in vain.
     let least = if full >= level(SMALL) { level(SMALL) } else { 0 };
     Some(segments.iter().filter(|segment| (least..=full).contains(&level(segment.live()))).cloned().collect())
 }
@@ -215,7 +216,7 @@ impl EngineState {
     /// Merge all segments of each partition into one, unless it *is_stopped*.
     fn merge_all(&self, is_stopped: impl Fn() -> bool) {
         let mut names = Vec::new();
-        // What lies in a file is one segment, or none yet.
+        // A partition in a file is one segment, or not opened yet.
         let written = |partition: &Arc<Partition>| partition.section.is_none().then(|| partition.name.clone());
         self.version.load().partitions.for_each(|partition| names.extend(written(partition)));
         for name in names {
@@ -286,7 +287,7 @@ impl EngineState {
             writer.merges.push(name.clone());
         }
         let mut next = Version::after(&version);
-        // Its keys are those of what it was made of, which the filter has.
+        // Its keys are those of its sources, which the filter has.
         self.put(
             &mut next,
             Partition { name: name.clone(), segments, filter: partition.filter.clone(), share: None, section: None },
@@ -332,7 +333,7 @@ mod tests {
     }
 
     /// The value of a subscription: few values, and in no order, so that an index stores subscriptions in another order
-    /// than that of adding.
+    /// than that in which they were added.
     fn value(n: u64) -> String {
         format!("v{}", ((n * 2_654_435_761) >> 7) % 30)
     }
@@ -365,7 +366,7 @@ mod tests {
             let writer = scope.spawn(|| one(&engine));
             has_entered.recv().unwrap();
             let other = scope.spawn(|| meanwhile(&engine));
-            // The one that writes has come to the lock, and the other.
+            // Both threads have come to the lock: the writer and the other one.
             while engine.came.load(Ordering::Relaxed) < came + 2 {
                 yield_now();
             }
@@ -433,7 +434,7 @@ mod tests {
         };
         let engine = beside(false, remove, |engine| engine.merge());
         assert_found(&engine, &removed);
-        // The slots that became free are given to others, which are found as themselves.
+        // Freed slots are reused by other subscriptions, which are found as themselves.
         write(&engine, removed.into_iter().map(|n| asks(&format!("s{n}"), &value(n))));
         engine.merge();
         assert_found(&engine, &[]);

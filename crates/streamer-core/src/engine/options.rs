@@ -25,7 +25,7 @@ pub struct Options {
     pub topic_dialect: TopicDialect,
     /// How much of an event is checked.
     pub validation: Validation,
-    /// Bounds on what users and events may cost.
+    /// Bounds on the cost of users and events.
     pub limits: Limits,
     /// Whether subscriptions without any indexable condition are accepted. They may be about any event.
     pub allow_unindexed: bool,
@@ -37,7 +37,8 @@ pub struct Options {
     pub soft_delete: Option<Path>,
     /// Phase 1; None leaves it out.
     pub bloom: Option<Phase1>,
-    /// What evaluates the CEL part of subscriptions whose CEL is [external](crate::engine::Addition::external_cel); without one it is an error.
+    /// Evaluates the CEL part of subscriptions whose CEL is [external](crate::engine::Addition::external_cel); without
+    /// it such a subscription is an error.
     pub external_cel: Option<Arc<dyn ExternalCel>>,
     /// The seed of all hashes: that of a file with tables; None for a random one.
     pub seed: Option<u64>,

@@ -1,27 +1,27 @@
-//! What an event found: gathered segment by segment, then handed out.
+//! The results of an event: gathered segment by segment, then returned.
 
 use crate::engine::failures::CelError;
 use crate::engine::transition::{Change, Outcome, Transition};
 use crate::error::Ignored;
 
-/// What an event found.
+/// The results of an event.
 #[derive(Debug, Default)]
 pub struct Output {
     /// Slots of subscriptions that match.
     pub certain: Vec<u32>,
-    /// Slots of those that match in another way than the event's change.
+    /// Slots that match in another way than the event's change.
     pub told: Vec<(u32, Outcome)>,
-    /// Slots of those that match but for their CEL part.
+    /// Slots that match if their CEL part is true.
     pub candidates_for_cel: Vec<u32>,
-    /// Slots of those that may match an event with unknown values.
+    /// Slots that may match an event with unknown values.
     pub unknown: Vec<u32>,
     /// Slots of those whose pattern took more than its budget.
     pub spent: Vec<u32>,
     /// Errors of CEL to report.
     pub errors: Vec<CelError>,
-    /// How many conjunctions of indexes were verified or handed out.
+    /// How many conjunctions of indexes were verified or returned.
     pub candidates: u64,
-    /// How many conjunctions of plain lists were verified or handed out.
+    /// How many conjunctions of plain lists were verified or returned.
     pub listed: u64,
     /// How many subscriptions were found by an index and then evaluated.
     pub evaluated: u64,
@@ -49,11 +49,11 @@ impl Output {
 pub struct Matched<'s> {
     /// Slots of subscriptions that match with the transition of [`Matched::change`].
     pub certain: &'s [u32],
-    /// Slots of those that match in another way.
+    /// Slots that match in another way.
     pub told: &'s [(u32, Outcome)],
     /// Errors of CEL to report.
     pub errors: &'s [CelError],
-    /// What the transition of [`Matched::certain`] is.
+    /// The transition of [`Matched::certain`].
     pub change: Change,
     /// How many conjunctions were looked at.
     pub work: u64,

@@ -41,7 +41,7 @@ pub struct Partition {
 pub struct Unopened {
     /// The section.
     pub section: Arc<Section>,
-    /// What it came to when it was opened.
+    /// The result of opening it.
     pub(super) opened: OnceLock<Result<Arc<Partition>, SnapshotFault>>,
 }
 

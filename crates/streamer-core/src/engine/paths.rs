@@ -6,8 +6,8 @@
 //!   view {7 9 7 3} ─► one trie of all their paths, and for each set: its path n is path id m of the trie
 //! ```
 //!
-//! Invariant: a set's number stands for the same paths for ever, so a view never goes stale; it only falls out of use.
-//! A guessed view counts once the event's own names lead to the same sets.
+//! Invariant: a set's number always stands for the same paths, so a view never goes stale; it only falls out of use. A
+//! guessed view counts once the event's own names lead to the same sets.
 //!
 //! Cost: a view is made when a thread first sees the combination, then found by a hash of a few numbers.
 //!
@@ -87,7 +87,7 @@ impl PathSets {
 /// One trie for several path sets.
 #[derive(Debug)]
 pub struct View {
-    /// What the flattener looks for.
+    /// The paths that the flattener looks for.
     pub trie: PathTrie,
     /// For each requested set, in order: the ids of its paths.
     pub maps: Box<[PathMap]>,
@@ -105,7 +105,7 @@ pub struct PathMap {
     pub positions: Box<[Positions]>,
 }
 
-/// The paths of a set that a path id stands for: one for each mode, and last the one of which it is the side before.
+/// The paths of a set for a path id: one for each mode, and last the path for which it is the side before.
 pub type Positions = [u32; Mode::ALL.len() + 1];
 
 impl PathMap {
@@ -132,7 +132,7 @@ pub struct Views {
     weight: usize,
     /// The last requested view, whose sets are `key`: most often it is requested again.
     last: Option<Arc<View>>,
-    /// Of guessing so.
+    /// The luck of these guesses.
     luck: Luck,
 }
 

@@ -170,7 +170,7 @@ fn with_filters_and_without_the_same_is_found() {
         let mut dice = Dice::new(seed);
         let (on, off) = (Engine::new(options(Some(Phase1 { fp_rate: 0.01, ..Phase1::default() }))), Engine::new(options(None)));
         let mut scratches = [Scratch::default(), Scratch::default()];
-        // Values meet, in part: the words of neighbours begin alike, nets and ranges lie in one another.
+        // Values collide in part: the words of neighbours begin alike, nets and ranges lie in one another.
         let word = |dice: &mut Dice| -> String {
             (0..1 + dice.below(9)).map(|_| ['a', 'B', 'ß', '.'][dice.below(4) as usize]).collect()
         };
@@ -349,7 +349,7 @@ fn nothing_is_lost_while_filters_are_rebuilt_and_subscriptions_come_and_go() {
         scope.spawn(|| {
             let mut scratch = Scratch::default();
             while !stop.load(Ordering::Relaxed) {
-                // These stay all the time.
+                // These stay for the whole test.
                 for n in (0..1000).step_by(97) {
                     assert_eq!(matches(engine, &format!("{{\"user\":\"u{n}\"}}"), &mut scratch), [format!("s{n}")]);
                 }

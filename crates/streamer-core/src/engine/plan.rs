@@ -1,6 +1,6 @@
-//! The way of one subscription through the engine, in words: what `plan` shows.
+//! How one subscription is found and evaluated, in words: the text of `plan`.
 //!
-//! Cost: that of a segment of one subscription. It does not make or change an engine.
+//! Cost: building a segment of one subscription. It does not make or change an engine.
 
 use crate::bloom::keys::{Access, KeyScope, key_to_bytes};
 use crate::engine::access::{CostClass, access_of};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// How a subscription is found, and what remains to evaluate.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The conjunctions, each as its clauses and what values are compared with one another.
+    /// The conjunctions, each as its clauses and the values that are compared with one another.
     pub alternatives: Vec<Vec<String>>,
     /// The part of a pattern that clauses cannot express.
     pub pattern: Option<&'static str>,

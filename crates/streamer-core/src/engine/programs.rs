@@ -35,7 +35,7 @@ pub(super) fn forget_refused() {
     _ = places::take_refused();
 }
 
-/// What one thread reuses for CEL.
+/// Buffers that one thread reuses for CEL.
 #[derive(Debug, Default)]
 pub struct CelScratch {
     arena: Arena,
@@ -55,7 +55,7 @@ pub(super) struct Programs<'e> {
     parsed: &'e mut ParsedSubscriptions,
     errors: &'e mut Vec<CelError>,
     documents: Option<[Document<'e>; 2]>,
-    /// What the host keeps for the event.
+    /// The host's data for the event.
     kept: Option<Box<dyn Any>>,
     /// Whether the host was interrupted.
     is_cut_off: bool,
@@ -97,7 +97,7 @@ impl<'e> Programs<'e> {
         }
     }
 
-    /// Count what failed, as `count` does, now that the event is evaluated, and how long programs ran.
+    /// Count the failures, as `count` does, after the event was evaluated, and how long programs ran.
     pub fn end(mut self, output: &mut Output, tally: &Tally) {
         self.count(output);
         output.is_cut_off = self.is_cut_off;
@@ -135,7 +135,7 @@ impl<'e> Programs<'e> {
     ///
     /// # Errors
     ///
-    /// Those that lazy validation has passed over.
+    /// An error in a part that lazy validation skipped.
     pub fn check(&mut self) -> Result<(), EventError> {
         self.document(Side::New).map(|_| ())
     }
@@ -181,7 +181,7 @@ impl<'e> Programs<'e> {
         let options = &self.engine.options;
         self.parsed.get(slot, record, |text| {
             spend(64);
-            // It was read so when it was added.
+            // It could be read with these limits when it was added.
             let limits = options.limits.of_any_size();
             let subscription = Subscription::parse(text, options.defaults(), &limits).ok()?;
             let is_kept = record.program().is_some() || record.external_cel();
@@ -208,7 +208,7 @@ impl<'e> Programs<'e> {
         Ok(outcome.verdict)
     }
 
-    /// Whether a document carries the soft-delete flag, which stands at a path.
+    /// Whether a document carries the soft-delete flag, at the path *flag*.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ const SIZE: usize = size_of::<usize>() + size_of::<Record>();
 // Each byte of it is a megabyte of a million subscriptions.
 const _: () = assert!(SIZE == 64 || size_of::<usize>() != 8);
 
-/// What few subscriptions have from the start: most get it when they first match or fail.
+/// Data that few subscriptions have from the start: most get it when they first match or fail.
 #[derive(Debug, Default)]
 struct Later {
     /// How many errors it had, and when one was last reported.
@@ -69,7 +69,7 @@ impl Filing {
     }
 }
 
-/// Heap bytes of a value and of the two counts of those that share it.
+/// Heap bytes of a value and of its two reference counts.
 pub(super) const fn shared_size<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
 }
@@ -179,7 +179,7 @@ impl Record {
         self.later.get().map_or(0, |later| later.heard.errors())
     }
 
-    /// What the host keeps with it, if it does.
+    /// The host's data for it, if any.
     #[inline]
     pub fn host(&self) -> Option<&Host> {
         self.later.get()?.host.get()
@@ -225,7 +225,7 @@ impl Record {
     #[inline]
     pub fn id(&self) -> &str {
         let bytes = &self.bytes[self.id_start()..][..self.id_length as usize];
-        // It was copied from one, or found to be equal to it.
+        // It was copied from a string, or found to be equal to one.
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
@@ -240,7 +240,7 @@ impl Record {
         &self.bytes[..self.text_length()]
     }
 
-    /// As it was given, for the host.
+    /// Its original text, for the host.
     pub fn text(&self) -> Cow<'_, [u8]> {
         match &self.rest {
             Some(rest) if !rest.shape.is_empty() => join(&rest.shape, self.held_text()).into(),

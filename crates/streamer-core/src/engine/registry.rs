@@ -131,7 +131,7 @@ impl Records {
         }
     }
 
-    /// What lies in a file.
+    /// The subscriptions in a file.
     pub(super) fn mapped(&self) -> Option<&Mapped> {
         self.mapped.get()
     }

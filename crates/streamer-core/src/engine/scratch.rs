@@ -1,4 +1,4 @@
-//! What one thread reuses from event to event.
+//! Buffers that one thread reuses between events.
 
 use crate::engine::failures::CelError;
 use crate::engine::output::Output;
@@ -10,7 +10,7 @@ use crate::engine::telemetry::Tally;
 use crate::engine::values::ValuesScratch;
 use crate::flatten::Flattener;
 
-/// What one thread reuses from event to event.
+/// Buffers that one thread reuses between events.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(super) flattener: Flattener,
@@ -54,14 +54,14 @@ impl Scratch {
     }
 }
 
-/// What one thread reuses for old sides.
+/// Buffers that one thread reuses for old sides.
 #[derive(Debug, Default)]
 pub(super) struct OldScratch {
     pub flattener: Flattener,
     pub values: ValuesScratch,
     /// Slots that match.
     pub found: Vec<u32>,
-    /// Slots, with their flags, of what matches but for its CEL part.
+    /// Slots, with their flags, that match if their CEL part is true.
     pub candidates: Vec<(u32, u8)>,
     /// Slots of subscriptions with `transitions` that want the new side.
     pub stays: Vec<u32>,

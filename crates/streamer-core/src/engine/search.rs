@@ -23,14 +23,14 @@ use crate::value::{Kind, Kinds, Number, ScalarRef, Seed};
 use crate::watch::spend;
 use std::collections::{HashMap, HashSet};
 
-/// What a segment found for one event.
+/// The results of a segment for one event.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Subscriptions found once.
     pub once: Vec<u32>,
-    /// Subscriptions that may stand several times, here and in no other list.
+    /// Subscriptions that may be listed several times, here and in no other list.
     pub several: Vec<u32>,
-    /// How many conjunctions were verified or handed out.
+    /// How many conjunctions were verified or returned.
     pub candidates: u64,
 }
 
@@ -73,7 +73,7 @@ const PREFETCHED_VALUES: usize = 4;
 const CHANGED: usize = Mode::Changed as usize;
 const GONE: usize = Mode::ALL.len();
 
-/// What an event has at a path is few up to here: to look again costs less than to remember.
+/// Up to this many values at a path, repeating a check costs less than remembering it.
 const MANY_VALUES: usize = 256;
 
 impl Search<'_, '_, '_> {
@@ -268,7 +268,7 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// Follow what each row leads to that the event does not rule out.
+    /// Follow the target of each row that the event does not rule out.
     fn slices(&mut self, slices: &Slices, again: bool) {
         let mut asked = std::mem::take(&mut self.scratch.asked);
         asked.clear();
@@ -280,7 +280,7 @@ impl Search<'_, '_, '_> {
         let mut hits = std::mem::take(&mut self.scratch.hits);
         let (start, checks) = (hits.len(), &self.index.checks);
         slices.find(&asked, |next| {
-            // Those of neighbours lie next to one another, but few of them remain.
+            // The checks of neighbours lie next to one another, but few of them remain.
             prefetch(checks, (next & !CANDIDATE) as usize);
             hits.push(next);
         });

@@ -1,4 +1,4 @@
-//! A segment: subscriptions of one partition, indexed, immutable but for tombstones.
+//! A segment: subscriptions of one partition, indexed, immutable except for tombstones.
 //!
 //! ```text
 //!   partition (acme, orders)   [ 20,000 ................ ] [ 512 . ] [ 64 ] [ 8 ] [ 1 ]      an LSM tree of segments
@@ -85,7 +85,7 @@ impl Dead {
         self.0.fetch_sub(Dead::one(is_unkeyed), Ordering::Relaxed);
     }
 
-    /// Those with keys, and those without.
+    /// The removed subscriptions with keys, and those without.
     fn counts(&self) -> (usize, usize) {
         let both = self.0.load(Ordering::Relaxed);
         ((both & u64::from(u32::MAX)) as usize, (both >> 32) as usize)
@@ -235,7 +235,7 @@ impl Segment {
         self.guard.as_ref().is_none_or(|guard| guard.is_unkeyed(subscription))
     }
 
-    /// How many keys a subscription has: the mean of those that have any, rounded up.
+    /// How many keys a subscription has: the mean over those with any, rounded up.
     pub fn keys_of(&self, subscription: u32) -> u64 {
         let guard = self.guard.as_ref().filter(|guard| !guard.is_unkeyed(subscription));
         guard.map_or(0, |guard| guard.keys.div_ceil(u64::from(guard.counts.0).max(1)))
@@ -303,8 +303,8 @@ impl Segment {
         }
     }
 
-    /// Find what the old side of an event matches, of subscriptions that have all of the flags *need* and do not look at
-    /// `before`; slots, with their flags.
+    /// Find the matches of the old side of an event, among subscriptions that have all of the flags *need* and do not
+    /// look at `before`; slots, with their flags.
     pub fn find_old(
         &self,
         need: u8,

@@ -24,14 +24,14 @@ pub enum Select {
     Any,
     /// This, in words.
     Value(String),
-    /// What lies between two bounds.
+    /// A range between two bounds.
     Between(f64, f64),
 }
 
 /// The work that remains when an index has found an alternative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rest {
-    /// It matches.
+    /// It matches without further checks.
     Nothing,
     /// Fields of a pattern may be in one list, and then one choice of elements must do for all.
     Choice,
@@ -40,7 +40,7 @@ pub enum Rest {
 }
 
 impl Rest {
-    /// All, as they are written.
+    /// The word of each.
     pub const fn as_str(self) -> &'static str {
         match self {
             Rest::Nothing => "nothing",
@@ -82,7 +82,7 @@ fn one(conjunction: &Conjunction, form: &NormalForm, is_exact: bool) -> Selectiv
 /// Whether an index decides only a part of an atom.
 fn is_part(atom: &Atom) -> bool {
     match atom {
-        // All who look for an empty one look for the same, which is compared once.
+        // All subscriptions to an empty one want the same value, which is compared once.
         Atom::EqualTree(value) => match &**value {
             Value::List(items) => !items.is_empty(),
             Value::Map(members) => !members.is_empty(),

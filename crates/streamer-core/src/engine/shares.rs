@@ -29,7 +29,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// One more, if there are not too many of *all*.
+    /// A new share, if there are not too many of *all*.
     pub(super) fn within(all: &Arc<()>) -> Option<Arc<Share>> {
         (Arc::strong_count(all) <= MOST).then(|| {
             let zero = AtomicU64::default;
@@ -43,7 +43,7 @@ impl Share {
     }
 }
 
-/// What one event comes to in each of its partitions.
+/// The counts of one event in each of its partitions.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     candidates: [u64; 4],

@@ -44,7 +44,7 @@ pub struct EngineState {
     pub(super) id_locator: Locator,
     /// For events that are read for only their parts.
     pub(super) no_paths: PathTrie,
-    /// What one evaluation of a program may cost; it may change while the engine runs.
+    /// The budget of one evaluation of a program; it may change while the engine runs.
     pub(super) cel_budget: AtomicU64,
     /// By reason.
     pub(super) cel_errors: [AtomicU64; Reason::ALL.len()],
@@ -155,7 +155,7 @@ impl EngineState {
     ///
     /// # Errors
     ///
-    /// That of *look*, which ends it.
+    /// The error of *look*, which ends it.
     pub fn records<E>(&self, slots: &[u32], mut look: impl FnMut(&[Option<&Record>]) -> Result<(), E>) -> Result<(), E> {
         for near in slots.chunks(NEAR) {
             self.records.prefetch(near);

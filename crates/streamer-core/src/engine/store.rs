@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariant: equal clauses are stored once, and equal conjunctions are stored once with all their subscriptions as
-//! targets; so what many users subscribe to alike is verified once.
+//! targets; so a condition that many users share is verified once.
 //!
 //! Cost: about 20 bytes a subscription, 4 a conjunction that one has and 8 any other, 4 a clause in a conjunction, and the distinct clauses.
 
@@ -38,7 +38,7 @@ pub mod flags {
     pub const TRANSITIONS: u8 = 8;
     /// It looks at `before`, so it is evaluated once, without transition.
     pub const BEFORE: u8 = 16;
-    /// What the event leaves open is not reported.
+    /// A match that the event leaves open is not reported.
     pub const SKIP: u8 = 32;
     /// This one is the host's own.
     pub const HOST: u8 = 64;
@@ -244,7 +244,7 @@ impl Store {
         })
     }
 
-    /// What the records of its index may name.
+    /// The numbers that the records of its index may use.
     pub(super) fn counts(&self) -> StoreCounts {
         StoreCounts {
             subscriptions: self.len(),
@@ -337,7 +337,7 @@ impl StoreBuilder {
         Ok(Verification { changed, compared: compared.collect(), fields: clauses.into(), tree, shared })
     }
 
-    /// Add a subscription. After an error the builder is of no more use.
+    /// Add a subscription. After an error the builder is unusable.
     pub fn add(&mut self, slot: u32, mut flags: u8, form: &NormalForm) -> Result<(), CannotBuild> {
         let subscription = self.slots.len() as u32;
         if form.conjunctions.len() > 1 {

@@ -15,8 +15,9 @@
 //! How many matches an event has is counted in buckets, of which the first are the events without any: matched and unmatched
 //! are read off them.
 //!
-//! Cost: about 3 ns an event, and two clock readings (50 ns) for one event in [`EVERY`] on average. The events are drawn at
-//! random, so that no rhythm of a stream meets that of the sample. Latencies are those of the sample; counts are of all events.
+//! Cost: about 3 ns an event, and two clock readings (50 ns) for one event in [`EVERY`] on average. The events are
+//! drawn at random, so that the sample cannot follow a rhythm of the stream. Latencies are those of the sample; counts
+//! are of all events.
 //!
 //! Rejected: one set of atomics for all threads (two threads on one line: 40-80 ns an event); timing every event (8 %
 //! of an event without matches).
@@ -93,9 +94,9 @@ pub struct Counters {
     pub rejected: [u64; CODES],
     /// Subscriptions that matched, by event.
     pub matches: Distribution,
-    /// Those of them that are not certain.
+    /// The matches that are not certain.
     pub uncertain: u64,
-    /// Conjunctions that were looked at, by event: those that indexes brought up, and those of plain lists.
+    /// Conjunctions that were checked, by event: candidates of indexes, and those of plain lists.
     pub candidates: Distribution,
     /// Conjunctions of plain lists among them.
     pub listed: u64,
@@ -103,7 +104,7 @@ pub struct Counters {
     pub evaluated: u64,
     /// Merges of segments.
     pub merges: u64,
-    /// From the event's text to what it matches, of a sample.
+    /// From the event's text to its matches, on a sample.
     pub total: Distribution,
     /// How long the queries of filters took, if there were any.
     pub bloom: Distribution,
@@ -124,7 +125,7 @@ struct Histogram {
     sum: AtomicU64,
 }
 
-/// Apart from every other shard's cache line, and from the line that is fetched with it.
+/// On a cache line of its own, and not on the line that the processor fetches with it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
@@ -226,7 +227,7 @@ impl Telemetry {
         sum
     }
 
-    /// Count from now on, or no longer: what counting costs is measured so.
+    /// Switch counting on or off, to measure its cost.
     pub fn record(&self, on: bool) {
         self.is_off.store(!on, Ordering::Relaxed);
     }
@@ -358,13 +359,13 @@ impl Tally {
         }
     }
 
-    /// What the event took so far; None for one that is not of the sample.
+    /// The time since the event began; None for one outside of the sample.
     #[inline]
     pub fn spent(&self) -> Option<Duration> {
         self.began.map(|began| began.elapsed())
     }
 
-    /// The time, for an event of the sample: what [`Tally::bloom`] measures from.
+    /// The time, for an event of the sample: the start for [`Tally::bloom`].
     #[inline]
     pub fn now(&self) -> Option<Instant> {
         self.began.map(|_| Instant::now())

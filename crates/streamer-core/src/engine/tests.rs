@@ -1,4 +1,5 @@
-//! The index answers as a plain evaluation of every normal form does, whatever is added, replaced, removed and merged.
+//! The index answers as a plain evaluation of every normal form does, after any adds, replacements, removals and
+//! merges.
 
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
@@ -47,7 +48,7 @@ fn leaves<'v>(value: &'v Value, names: &[Box<str>], chain: &Chain, found: &mut V
     }
 }
 
-/// What a clause is about in an event, with chains.
+/// The values of an event that a clause is about, with chains.
 fn values<'v>(event: &'v Value, path: &Path, mode: Mode) -> Vec<(&'v Value, Chain)> {
     let root = match path.root {
         Root::Data => child(event, "data"),

@@ -48,7 +48,7 @@ pub(super) struct Split {
 pub(super) struct Shapes {
     known: HashTable<Arc<Rest>>,
     hasher: FastHash,
-    /// Hashes of those that came once, and how many there were.
+    /// Hashes of the shapes that occurred once, and how many there were.
     once: Vec<u32>,
     came: usize,
     /// Heap bytes of the shapes.
@@ -62,7 +62,7 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// Split a text, if another one of its shape came before.
+    /// Split a text, if an earlier one had its shape.
     pub fn split(&mut self, text: Box<[u8]>) -> Split {
         let is_split = split(&text, &mut self.shape, &mut self.values);
         if !is_split || self.values.len() >= text.len() || self.shape.len() > LONGEST {
@@ -124,7 +124,7 @@ fn bytes(rest: &Arc<Rest>) -> usize {
     shared_size::<Rest>() + shared_size::<()>() + rest.shape.len()
 }
 
-/// Take a text apart; false for one that stays whole.
+/// Split a text; return false for one that stays whole.
 fn split(text: &[u8], shape: &mut Vec<u8>, values: &mut Vec<u8>) -> bool {
     shape.clear();
     values.clear();
@@ -248,7 +248,7 @@ mod tests {
             assert!(shapes.bytes() < 2 * UNUSED, "{}", shapes.bytes());
         }
         assert!([(); 2].map(|()| shapes.split(text(0, 70_000).into())).iter().all(|split| split.rest.is_none()));
-        // Those in use stay until they are forgotten, and many are looked for then.
+        // Shapes in use stay until they are dropped, and then many are searched.
         let held: Vec<Split> = (0..100).flat_map(|n| [(); 2].map(|()| shapes.split(text(n, 60_000).into()))).collect();
         assert!(shapes.bytes() > 50 * 60_000);
         drop(held);

@@ -1,7 +1,7 @@
 //! Which subscriptions of a segment were removed, and from which version of the engine on.
 //!
 //! ```text
-//!   bits       0 0 1 0 0 1 0 ...       125 kB for 1,000,000: what nearly every look is answered by lies in a cache
+//!   bits       0 0 1 0 0 1 0 ...       125 kB for 1,000,000: nearly every query ends in these, which a cache can store
 //!   versions   . . 812 . . 840 .       looked at only while a removal is newer than the reader
 //!   newest     840
 //! ```

@@ -18,7 +18,7 @@
 
 use crate::engine::store::flags;
 
-/// What of a document's life a match is.
+/// The part of a match in a document's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
     /// Only the new document matches.
@@ -40,7 +40,7 @@ impl Transition {
     }
 }
 
-/// That a subscription wants an event.
+/// How a subscription wants an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outcome {
     /// Absent if the event does not have it, or if the subscription looks at `before`.
@@ -49,7 +49,7 @@ pub struct Outcome {
     pub certain: bool,
 }
 
-/// What the transition of an ordinary match of an event is.
+/// The transition of an ordinary match of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Change {
     /// There is none.

@@ -25,7 +25,7 @@ use std::rc::Rc;
 /// A value that was read.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenValue<'f> {
-    /// What kind of value.
+    /// The kind of value.
     pub kind: Kind,
     /// The scalar it is; None for lists, objects and numbers beyond float64.
     pub scalar: Option<ScalarRef<'f>>,
@@ -134,7 +134,7 @@ impl<'f> Values<'f> {
         scratch.choice = self.choice;
     }
 
-    /// What scalars are hashed with.
+    /// The seed of the scalars' hashes.
     pub fn seed(&self) -> &'f Seed {
         self.seed
     }
@@ -305,7 +305,7 @@ impl<'f> Values<'f> {
                 let mut count = 0;
                 leaf.for_each_element(false, |_| count += 1).then_some(count)
             }
-            // A name may stand twice.
+            // Names may repeat.
             (Kind::Map, _) => {
                 self.tree(position).and_then(|tree| if let Value::Map(members) = tree { Some(members.len()) } else { None })
             }

@@ -15,7 +15,7 @@ use std::ops::Range;
 ///
 /// # Errors
 ///
-/// That takes more than the budget of `consistency.rs`.
+/// It exceeds the budget of `consistency.rs`.
 pub(super) fn verification_holds(
     store: &Store,
     subscription: u32,

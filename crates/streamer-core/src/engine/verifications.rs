@@ -37,11 +37,11 @@ pub struct Verification {
     pub shared: Box<[(u32, u32)]>,
 }
 
-/// [`Verification::shared`] of fields at these *paths*, which are called *name*; linear but for a sort.
+/// [`Verification::shared`] for fields at these *paths*, whose names are *name*; linear except for a sort.
 pub(super) fn shared_names<'n>(paths: &[u32], name: impl Fn(u32) -> &'n [Box<str>]) -> Box<[(u32, u32)]> {
     let mut sorted = paths.to_vec();
     sorted.sort_unstable_by_key(|path| name(*path));
-    // What a path has in common with any other one it has in common with one of its neighbours.
+    // The common part of a path with any other is also common with one of its neighbours.
     let common = |pair: &[u32]| name(pair[0]).iter().zip(name(pair[1])).take_while(|(one, other)| one == other).count() as u32;
     let mut shared: Vec<(u32, u32)> = Vec::new();
     let mut before = 0;
@@ -149,7 +149,7 @@ pub struct Verifications {
 }
 
 impl Verifications {
-    /// That of a subscription.
+    /// The verification of a subscription.
     #[inline]
     pub(super) fn get(&self, subscription: u32) -> Option<&Verification> {
         let (bits, before) = *self.have.get(subscription as usize / 64)?;
@@ -216,7 +216,7 @@ pub struct VerificationsBuilder {
 }
 
 impl VerificationsBuilder {
-    /// Add that of a subscription, which has none yet.
+    /// Add the verification of a subscription, which has none yet.
     pub(super) fn add(&mut self, subscription: u32, verification: Verification) {
         let (distinct, hasher) = (&mut self.distinct, &self.hasher);
         let hash = hasher.hash_one(&verification);

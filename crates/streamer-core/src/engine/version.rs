@@ -4,7 +4,7 @@ use crate::engine::partitions::Partitions;
 use crate::engine::registry::Generation;
 use std::sync::Arc;
 
-/// One version of everything. Immutable.
+/// One version of the content. Immutable.
 #[derive(Debug)]
 pub struct Version {
     pub(super) number: u64,
@@ -16,7 +16,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Keeps the slots of its matches, without what they were found by.
+    /// Keeps the slots of its matches, without the segments that found them.
     pub fn pin(&self) -> Pin {
         Pin(Some(self.generation.clone()))
     }

@@ -44,7 +44,7 @@ pub(super) struct Accepted {
     at: usize,
     id_hash: u64,
     drafted: Box<Drafted>,
-    /// What it takes the place of.
+    /// The subscription that it replaces.
     held: Option<HeldRecord>,
 }
 
@@ -80,7 +80,7 @@ impl<'d> GivenIds<'d> {
     }
 }
 
-/// What a write adds.
+/// The new subscriptions of a write.
 #[derive(Default)]
 pub(super) struct New {
     accepted: Vec<Accepted>,
@@ -100,7 +100,7 @@ impl EngineState {
         let mut changes = Changes::default();
         let Draft { items, stores } = draft;
         let mut ids_given = GivenIds::of(&items, &self.seed);
-        // Those that are good, and what each takes the place of.
+        // The valid items, and the subscription that each replaces.
         let mut good: Vec<(usize, Option<HeldRecord>)> = Vec::with_capacity(items.len());
         for (at, item) in items.iter().enumerate() {
             let is_new = ids_given.is_new(at);
@@ -375,7 +375,7 @@ impl EngineState {
         let name = partition.name.clone();
         let hash = name.hash(&self.seed);
         let held = version.partitions.get(hash, &name.tenant, &name.collection).and_then(|held| held.present().share.clone());
-        // What lies in a file gets its own when it is opened.
+        // A partition in a file gets its own when it is opened.
         let share = if partition.section.is_some() { None } else { held.or_else(|| Share::within(&self.shares)) };
         let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
         version.partitions.set(hash, Partition { share, ..partition });
@@ -388,7 +388,7 @@ impl EngineState {
         }
     }
 
-    /// Make *version* what readers see.
+    /// Make *version* the one that readers see.
     pub(super) fn publish(&self, writer: &mut Writer, mut version: Version) {
         writer.slots.advance(&self.records);
         version.generation = writer.slots.generation();

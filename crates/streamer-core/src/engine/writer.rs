@@ -119,7 +119,7 @@ impl DerefMut for Writing<'_> {
     }
 }
 
-/// What no other thread has, and never 0.
+/// A number that is unique to this thread, and never 0.
 pub(super) fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| std::ptr::from_ref(here).addr())

@@ -8,8 +8,8 @@
 //!   supabase   {"columns": […"body"…], "record": {"id": 1}}                 body is unknown: it was too large
 //! ```
 //!
-//! Contract: a value that the record may not carry is unknown, never null and never missing. Only what the record itself shows
-//! makes a blank value known.
+//! Contract: a value that the record may not carry is unknown, never null and never missing. A blank value is known
+//! only if the record itself proves it.
 //!
 //! Cost: free for an insert with a document; the names of both documents for an update of Maxwell; a parse of the event
 //! for deletes, and for records of Supabase that list their columns.
@@ -25,7 +25,7 @@ use crate::value::{Kind, Number, Scalar, Value};
 use memchr::memmem;
 use std::collections::HashSet;
 
-/// What a record lacks that no pointer names.
+/// The missing parts of a record that have no pointer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NotCarried {
     /// The document after an insert or update.
@@ -44,7 +44,7 @@ impl NotCarried {
 
 /// Connectors of Debezium that write whole rows, so that a null in one is a null.
 const WHOLE: [&str; 6] = ["db2", "mariadb", "mongodb", "mysql", "oracle", "sqlserver"];
-/// What Debezium writes for a value that it has not, in a column that may not be null.
+/// The values that Debezium writes for a value that it does not have, in a column that may not be null.
 const BLANKS: [&str; 14] = [
     "",
     "0",
@@ -265,7 +265,7 @@ fn is_key(name: &str) -> bool {
     matches!(name, "id" | "_id")
 }
 
-/// The record that a document stands in, below the schema and payload of Kafka Connect or not.
+/// The record around a document, inside or outside of Kafka Connect's schema and payload.
 fn root_of<'v>(event: &'v Value, document: &Pointer) -> &'v Value {
     match &document[..] {
         [payload, _] => event.get(payload).unwrap_or(event),
@@ -288,7 +288,7 @@ fn defaults<'v>(event: &'v Value) -> Vec<(&'v str, &'v Value)> {
     columns.iter().filter_map(|column| Some((column.get("field")?.as_str()?, column.get("default")?))).collect()
 }
 
-/// Whether a value is what Debezium writes for one that it has not.
+/// Whether Debezium writes this value for one that it does not have.
 fn is_blank(value: &Value) -> bool {
     let mut open = vec![value];
     while let Some(value) = open.pop() {

@@ -59,7 +59,7 @@ pub(crate) struct ArrayElement {
 }
 
 impl ArrayElement {
-    /// What lies in no array.
+    /// The element of a value outside of arrays.
     pub(crate) const NONE: ArrayElement = ArrayElement { outer: Position::NONE, array: u32::MAX, depth: 0, names: u32::MAX };
 }
 
@@ -229,7 +229,7 @@ impl Entries {
         None
     }
 
-    /// The living value of a node that stands in no array.
+    /// The living value of a node outside of arrays.
     #[inline]
     pub(crate) fn value(&self, node: u32) -> Option<&Entry> {
         self.first(node).filter(|entry| entry.position == Position::NONE)

@@ -191,7 +191,7 @@ impl<'r> PartReader<'r> {
     /// The first place of a part that is present and not null.
     #[inline(always)]
     fn find(&self, part: usize) -> Option<(usize, &'r PartPlace, &'r Entry)> {
-        // Most parts have one place, and most of those stand nowhere.
+        // Most parts have one place, and most of those are missing.
         let there = |place: &'r PartPlace| self.entries.value(place.node).filter(|entry| entry.kind != Kind::Null);
         match &*self.trie.places[part] {
             [] => None,
@@ -273,7 +273,7 @@ impl<'r> PartReader<'r> {
         }
     }
 
-    /// What a part is made of, written to *made*.
+    /// Write the text of a template to *made*.
     #[inline(never)]
     fn made(
         &self,
@@ -472,7 +472,7 @@ fn integer(literal: &str) -> Option<i128> {
 }
 
 impl<'a> Flat<'a> {
-    /// What names the event, as far as it was read: a lazy reading may have stopped before it.
+    /// The id of the event, as far as it was read: a lazy pass may have stopped before it.
     pub fn id(&self) -> Option<EventId<'a>> {
         id_of(self.trie, self.entries, self.text, self.plain)
     }

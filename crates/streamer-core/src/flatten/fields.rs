@@ -121,7 +121,7 @@ impl EventFields {
             let serial = arrays.len() as u32;
             let array = *arrays.entry((outer, array)).or_insert(serial);
             let depth = elements[outer.0 as usize].depth + 1;
-            // At which name an array stands shows only once all fields are there.
+            // The name at which an array begins is known only when all fields are there.
             elements.push(ArrayElement { outer, array, depth, names: 0 });
             Position(elements.len() as u32 - 1)
         })
@@ -211,8 +211,9 @@ fn checked(length: usize) -> Result<u32, EventError> {
     })
 }
 
-/// What lies at a path in one scope, the root or an element: values in this array, or the one value itself. All of it lies in one
-/// place, as it does in JSON, whose names are unique (semantics.md section 5 decides each array by itself for that).
+/// The values at a path in one scope, the root or an element: values in this array, or the one value itself. All of
+/// them lie in one place, as in JSON, whose names are unique (semantics.md section 5 decides each array by itself for
+/// that).
 #[derive(Debug, Default)]
 pub(super) struct FieldPlaces(HashMap<(Position, u32), u32>);
 
@@ -234,7 +235,7 @@ impl FieldPlaces {
 }
 
 impl EventFields {
-    /// What [`Flattener::flatten_fields`](super::Flattener::flatten_fields) does.
+    /// See [`Flattener::flatten_fields`](super::Flattener::flatten_fields).
     pub(super) fn flatten<'a>(
         &'a self,
         trie: &'a PathTrie,

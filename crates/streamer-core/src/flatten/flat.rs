@@ -9,7 +9,7 @@ use crate::layout::EventType;
 use crate::subscriptions::normal_form::Root;
 use crate::value::{Kind, Number, ScalarRef};
 
-/// What names an event.
+/// The id of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventId<'a> {
     /// A string.
@@ -25,7 +25,7 @@ pub struct Parts<'a> {
     pub tenant: &'a str,
     /// Which collection: the argument, else the event's.
     pub collection: Option<&'a str>,
-    /// What happened.
+    /// The change of the document.
     pub event_type: Option<EventType>,
     /// The routing key.
     pub topic: Option<&'a str>,
@@ -34,7 +34,7 @@ pub struct Parts<'a> {
     /// Whether the event names values that its source did not carry (semantics.md section 8). Such an event is not for
     /// the index.
     pub has_unknown: bool,
-    /// Whether all of those are `before` or below it: what the index finds of the document after the change is certain.
+    /// Whether all of those are `before` or below it: then the matches of the document after the change are certain.
     pub is_known_after: bool,
     /// Whether the layout finds no type and no document in the event, and no collection of its own.
     pub is_bare: bool,
@@ -47,7 +47,7 @@ pub struct Flat<'a> {
     pub(crate) entries: &'a Entries,
     /// The event, as it is read: with encoded parts decoded, and `before` completed.
     pub(crate) event: &'a [u8],
-    /// That, as far as it was read.
+    /// Its text, as far as it was read.
     pub(crate) text: &'a str,
     pub(crate) plain: &'a str,
     pub(crate) parts: Parts<'a>,

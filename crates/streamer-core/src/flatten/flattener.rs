@@ -1,4 +1,4 @@
-//! What reads events: the passes over one, in their order.
+//! Reads events: the passes over one, in their order.
 
 use super::entries::Entries;
 use super::envelope::{self, GivenParts};
@@ -31,7 +31,7 @@ pub struct Flattener {
     /// The event with encoded parts decoded, and that with `before` completed.
     decoded: Vec<u8>,
     completed: Vec<u8>,
-    /// What a template of the layout came to.
+    /// The text of a template of the layout.
     made: String,
     /// For an event that is given as its fields.
     places: FieldPlaces,
@@ -124,7 +124,7 @@ impl Flattener {
             Ok(resolved)
         });
         let resolved = read.map_err(|error| origin.place(error))?;
-        // Of well-formed pieces only well-formed text was made.
+        // Well-formed pieces make well-formed text.
         let entries: &'a Entries = entries;
         let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
         let mut parts = resolved.parts(trie, text, plain, made, given);
@@ -163,7 +163,7 @@ fn pass_over<'t, const CHECKED: bool>(
 ) -> Result<(&'t str, Scanned), EventError> {
     let scanned = Scan::<CHECKED>::new(text, trie, entries, scratch, max_depth).event();
     let read = match &scanned {
-        // Lazily, what lies beyond is not looked at.
+        // A lazy pass does not read the rest.
         Ok(scanned) if !CHECKED => scanned.end,
         _ => text.len(),
     };

@@ -1,4 +1,4 @@
-//! Finds in an event what chooses its view, or what names it, without reading the rest.
+//! Finds the names of an event that choose its view, or its id, without reading the rest.
 
 use super::entries::Entries;
 use super::envelope::{GivenParts, id_of};
@@ -28,7 +28,7 @@ impl Locator {
         self.0.needed > 0 && (given.tenant.is_none() || given.collection.is_none())
     }
 
-    /// A locator of what names an event, for [`Flattener::locate_id`].
+    /// A locator of the id of an event, for [`Flattener::locate_id`].
     pub fn of_id(layout: &EventLayout) -> Locator {
         let only = EventLayout { id: layout.id.clone(), ..layout.without_parts() };
         let mut trie = PathTrie::builder(Arc::new(only)).build();
@@ -88,8 +88,8 @@ impl Flattener {
         (given.tenant.or_else(|| find(TENANT)).or(given.default_tenant), given.collection.or_else(|| find(COLLECTION)))
     }
 
-    /// A number for what the collection is made of, of the event that was just located: which text it makes is not put together
-    /// before the event is read.
+    /// A number for the parts of the collection's template, in the event that was just located: the text itself is only
+    /// made when the event is read.
     pub(crate) fn located_made(&self, locator: &Locator, event: &[u8], seed: &Seed) -> u64 {
         let raw = |place: &PartPlace| {
             self.entries.value(place.node).and_then(|entry| event.get(entry.start as usize..entry.end as usize))

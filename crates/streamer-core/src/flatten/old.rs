@@ -105,7 +105,7 @@ impl Flat<'_> {
     }
 }
 
-/// What a pointer leads to.
+/// The value at a pointer.
 pub(crate) fn find<'v>(raw: &'v Value, pointer: &[Box<str>]) -> Option<&'v Value> {
     pointer.iter().try_fold(raw, |value, token| match value {
         Value::List(elements) => elements.get(index(token)?),
@@ -147,7 +147,7 @@ impl Flattener {
     ///
     /// # Errors
     ///
-    /// Only what lazy validation has let through.
+    /// Only errors that lazy validation missed.
     pub fn flatten_old<'a>(
         &'a mut self,
         trie: &'a PathTrie,
@@ -169,7 +169,7 @@ impl Flattener {
     ) -> Result<Flat<'a>, EventError> {
         let Flattener { entries, scratch, .. } = self;
         let text = &*old.text;
-        // The event was not too deep; its document may stand deeper now than `before` did.
+        // The event was not too deep, but its document may be deeper now than `before` was.
         let max_depth = usize::MAX;
         let mut scan = Scan::<CHECKED>::new(text, trie, &mut *entries, scratch, max_depth);
         let scanned = scan.event();

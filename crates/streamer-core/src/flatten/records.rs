@@ -207,7 +207,7 @@ fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Membe
     let (mut new, mut old) = (Members::of(text, data), Members::of(text, before));
     let (new_end, old_end) = (end_of(data, text), end_of(before, text));
     loop {
-        // What both spell alike is walked once, and after the last difference not at all.
+        // The part that both spell alike is walked once, and the part after the last difference not at all.
         let rest = |at: usize, end: usize| text.get(at..end).unwrap_or_default();
         let (new_rest, old_rest) = (rest(new.at, new_end), rest(old.at, old_end));
         if new_rest == old_rest {

@@ -168,7 +168,7 @@ pub struct PathTrieBuilder {
 }
 
 impl PathTrieBuilder {
-    /// Want a path in a mode. A path has one id, whatever the modes.
+    /// Want a path in a mode. A path has one id for all modes.
     pub fn want(&mut self, path: &Path, mode: Mode) -> PathId {
         let flag = match mode {
             Mode::AnyLeaf => LEAVES,
@@ -489,7 +489,7 @@ impl PathTrie {
         self.outputs.extend_from_slice(outputs);
     }
 
-    /// Mark what a lazy reading can do without, and count the members of the root that it needs.
+    /// Mark the nodes that a lazy pass can skip, and count the members of the root that it needs.
     fn mark_optional(&mut self) {
         for part in [ID, TS] {
             for at in 0..self.places[part].len() {

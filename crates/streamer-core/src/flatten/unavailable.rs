@@ -5,7 +5,7 @@ use crate::layout::{EventLayout, Format, Pointer};
 use crate::value::{Number, Scalar, Value};
 use memchr::memmem::Finder;
 
-/// What Debezium writes for a geometry, a geography and a point that it does not carry: their bytes in base64.
+/// The text that Debezium writes for a geometry, a geography and a point that it does not carry: their bytes in base64.
 const PLACES: [&str; 3] =
     ["AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==", "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==", "AQEAAAAAAAD8g9eXwQAAAPyD15fB"];
 
@@ -14,14 +14,14 @@ fn is_place(value: &Value) -> bool {
     value.get("wkb").and_then(Value::as_str).is_some_and(|bytes| PLACES.contains(&bytes))
 }
 
-/// The texts that stand for a value which the source does not carry, ready to be searched for.
+/// The texts that mark a value which the source does not carry, ready to be searched for.
 #[derive(Debug)]
 pub(crate) struct Unavailable {
     texts: Box<[Box<str>]>,
     /// Whether Debezium writes them, which has more forms of them.
     is_debezium: bool,
     finders: Box<[Finder<'static>]>,
-    /// The characters of ASCII in them, and at the end whether there are others: what an escape may spell.
+    /// The ASCII characters in them, and last whether there are others: an escape may spell these.
     spelled: [bool; 129],
 }
 

@@ -10,7 +10,7 @@ use crate::value::{Kind, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What an event does not carry (semantics.md section 8).
+/// The values that an event does not carry (semantics.md section 8).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unknown {
     /// The pointers, from the root of the event.
@@ -37,7 +37,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Whether it hides what stands at a place.
+    /// Whether it hides the value at a place.
     pub(crate) fn covers(&self, place: &[Box<str>]) -> bool {
         matches!(place.strip_prefix(&*self.at), Some([name, ..]) if !self.held.contains(name))
     }

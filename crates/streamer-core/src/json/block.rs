@@ -297,7 +297,7 @@ mod words {
 
     #[inline(always)]
     pub(super) fn digits(bytes: Bytes) -> u32 {
-        // Of 0x30 to 0x3f those to which 6 can be added without leaving them.
+        // Select those bytes of 0x30 to 0x3f that stay in this range when 6 is added.
         let tens = zeros((bytes & (ONES * 0xf0)) ^ (ONES * 0x30));
         let above = zeros(((bytes & (ONES * 0x0f)) + ONES * 6) & (ONES * 0xf0));
         gather(tens & above)

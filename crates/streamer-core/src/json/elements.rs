@@ -59,7 +59,7 @@ impl Element<'_> {
         self.text.len()
     }
 
-    /// Whether it is known not to equal another one.
+    /// Whether it certainly differs from another one.
     pub fn differs(&self, other: &Element<'_>) -> bool {
         let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
         let differs = || parse::<Value>(other.text, options).is_ok_and(|other| self.equals(&other) == Some(false));

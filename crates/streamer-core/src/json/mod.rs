@@ -59,7 +59,7 @@ impl Tree {
     }
 }
 
-/// What the reader builds.
+/// The values that the reader builds.
 pub trait Build: Sized {
     /// A scalar.
     fn scalar(scalar: Scalar) -> Self;
@@ -131,7 +131,7 @@ impl Build for Value {
         Value::List(elements)
     }
 
-    /// Of duplicate names the last wins and replaces the whole earlier value.
+    /// The last of duplicate names wins and replaces the whole earlier value.
     fn object(mut members: Vec<(Box<str>, Value)>) -> Value {
         members.reverse();
         members.sort_by(|(one, _), (other, _)| one.cmp(other)); // stable: of equal names the last comes first

@@ -3,7 +3,7 @@
 //! ```text
 //!   bytes          [[-12.5, 0],[7]]
 //!   digits         ...11.1..1...1..     a mask of 64 bits for each class of bytes
-//!   after a digit  ....11.1..1...1.     shifted by one: a dot or a comma must stand here, a minus must not
+//!   after a digit  ....11.1..1...1.     shifted by one: a dot or a comma must be here, a minus must not
 //! ```
 //!
 //! Neighbouring characters decide whether such a list is good, except for two rules. A number has one dot at most: an

@@ -47,7 +47,7 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
             }
             _ => at = token::literal(text, at)?,
         }
-        // Here a value is complete: close what ends with it.
+        // A value is complete: close each container that ends with it.
         loop {
             if nesting == 0 {
                 return Ok(at);

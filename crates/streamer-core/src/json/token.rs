@@ -269,7 +269,7 @@ fn expected_digit(text: &[u8], at: usize) -> JsonFault {
     JsonFault::malformed(text, at, "expected a digit")
 }
 
-/// Read `true`, `false` or `null`, or whatever else begins at *at*, which is then an error.
+/// Read `true`, `false` or `null`; any other text at *at* is an error.
 #[inline(always)]
 pub(crate) fn literal(text: &[u8], at: usize) -> Result<usize> {
     let (word, reason): (&[u8], _) = match peek(text, at) {

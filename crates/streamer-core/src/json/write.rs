@@ -9,7 +9,7 @@ enum WriteStep<'v> {
     Text(&'static str),
 }
 
-/// Write a value as JSON, by what it means: numbers in their shortest spelling.
+/// Write a value as JSON, by its meaning: numbers in their shortest spelling.
 pub fn write(value: &Value) -> String {
     let mut text = String::new();
     let mut pending = vec![WriteStep::Value(value)];

@@ -23,9 +23,9 @@ use std::cmp::Ordering;
 /// A parsed event with its parts. The parts are not checked: an event that a flattener refuses has no meaning here.
 #[derive(Clone, Debug)]
 pub struct NaiveEvent {
-    /// The event as it was given.
+    /// The original event.
     pub raw: Value,
-    /// What happened.
+    /// The change of the document.
     pub event_type: Option<EventType>,
     /// The routing key.
     pub topic: Option<Box<str>>,
@@ -40,7 +40,7 @@ impl NaiveEvent {
     ///
     /// # Errors
     ///
-    /// Those of its text.
+    /// The errors of its text.
     pub fn read(text: &[u8], layout: &EventLayout, limits: &Limits) -> Result<NaiveEvent, EventError> {
         let options = ParseOptions { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
         let mut raw: Value = json::parse(text, options)?;

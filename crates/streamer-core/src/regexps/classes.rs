@@ -1,4 +1,4 @@
-//! What the names of character classes mean in RE2.
+//! The meaning of the names of character classes in RE2.
 
 /// `\p{..}` by its name, or the opposite.
 pub(super) fn property(plain: &str, negated: bool) -> Result<String, String> {
@@ -18,7 +18,7 @@ pub(super) fn property(plain: &str, negated: bool) -> Result<String, String> {
     }
 }
 
-/// What `[:alpha:]` and its like are in a class, by what stands between the colons.
+/// The class of `[:alpha:]` and the like, by the name between the colons.
 pub(super) fn posix(name: &str) -> Option<&'static str> {
     const CLASSES: [&str; 14] = [
         "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",

@@ -14,7 +14,7 @@ const FLAT: usize = 200;
 /// The most stack of one level; only touched pages become memory.
 const BYTES_PER_LEVEL: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
 
-/// The deepest that `regex-syntax` may nest: beyond what any source has.
+/// The deepest nesting for `regex-syntax`: deeper than any source.
 pub(super) const MAX_LEVELS: u32 = 1 << 20;
 
 /// How deep the brackets of an expression in the syntax of `regex-syntax` nest; ours has no others, literals are escaped.
@@ -37,7 +37,7 @@ fn levels(expression: &str) -> usize {
 ///
 /// # Errors
 ///
-/// Those of *work*; or there is no memory for so large a stack.
+/// The errors of *work*; or there is no memory for so large a stack.
 pub fn with_stack_for<T: Send>(expression: &str, work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     let levels = levels(expression);
     if levels <= FLAT {

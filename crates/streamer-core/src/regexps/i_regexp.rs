@@ -39,7 +39,7 @@ impl Syntax {
     /// Quamina's REGEXP.md.
     pub const QUAMINA: Syntax = Syntax { escape: '~', any: "(?s:.)", max_count: 99 };
 
-    /// Whether a character stands for itself that does not in RFC 9485.
+    /// Whether a character is literal here, but not in RFC 9485.
     fn is_plain(&self, letter: char) -> bool {
         letter == '\\' && self.escape != '\\'
     }
@@ -225,7 +225,7 @@ impl IRegexpParser<'_> {
         Ok((literal(letter), 1))
     }
 
-    /// Read an escape that stands for one character.
+    /// Read an escape of one character.
     fn escaped(&mut self) -> Result<char> {
         let Some(letter) = self.source.get(self.at + 1).copied() else {
             return self.fail(format!("'{}' at the end", self.syntax.escape));
@@ -243,7 +243,7 @@ impl IRegexpParser<'_> {
         Ok(control.unwrap_or(letter))
     }
 
-    /// Read `p{..}` or `P{..}`, if it stands here.
+    /// Read `p{..}` or `P{..}`, if it is next.
     fn category(&mut self) -> Result<Option<String>> {
         let Some(kind @ ('p' | 'P')) = self.source.get(self.at + 1).copied() else {
             return Ok(None);

@@ -52,7 +52,7 @@ fn instructions(hir: &Hir) -> usize {
     }
 }
 
-/// The ranges of bytes that spell a class in UTF-8, those that begin alike sharing the beginning.
+/// The ranges of bytes of a class in UTF-8, in which equal beginnings are shared.
 fn in_utf8(class: &ClassUnicode) -> usize {
     const BEYOND_ASCII: usize = 6; // RE2 knows how to say this in short
     let mut beginnings: HashSet<Vec<(u8, u8)>> = HashSet::new();

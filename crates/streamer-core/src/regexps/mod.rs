@@ -3,7 +3,7 @@
 //! ```text
 //!   filter `matches`, CEL    RE2's syntax          re2.rs  ───────┐
 //!   patterns                 I-Regexp (RFC 9485)   i_regexp.rs  ──┴─► Regexp ─ program.rs ─► CompiledRegexp: does it match?
-//!                                                  size.rs, instructions.rs: what it costs
+//!                                                  size.rs, instructions.rs: its cost
 //! ```
 //!
 //! Each syntax is read here, so that RE2 and RFC 9485 define the accepted expressions and their meaning; `regex-syntax`
@@ -28,7 +28,7 @@ pub struct Regexp {
     pub size: usize,
 }
 
-/// A character that stands for itself, also in a class.
+/// A literal character, also in a class.
 fn literal(letter: char) -> String {
     if letter.is_ascii_alphanumeric() { letter.to_string() } else { format!("\\x{{{:X}}}", letter as u32) }
 }

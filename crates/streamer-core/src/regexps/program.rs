@@ -36,7 +36,7 @@ const MOST_TOLD: usize = 200;
 /// Units that the search of a filter's or a pattern's expression in one text may cost.
 const BUDGET: usize = 1_000_000;
 
-/// What it costs to look for an expression of a size in a text (docs/cel-cost.md).
+/// The cost of searching for an expression of a size in a text (docs/cel-cost.md).
 pub fn units_of_search(text: &str, size: usize) -> usize {
     text.len().div_ceil(16).saturating_mul(size)
 }
@@ -51,7 +51,7 @@ pub fn take_refused() -> Option<(u32, String)> {
     REFUSED.with(RefusedSearches::take)
 }
 
-/// A compiled expression with what a text must have for it to be tried at all.
+/// A compiled expression with the conditions that a text must satisfy before it is tried.
 #[derive(Debug)]
 pub struct CompiledRegexp {
     regex: Regex,
@@ -170,7 +170,7 @@ impl CompiledRegexp {
         &self.expression
     }
 
-    /// Its size, as it was given.
+    /// Its size, see [`Regexp`].
     pub fn size(&self) -> usize {
         self.size
     }

@@ -27,8 +27,8 @@ pub fn translate(source: &str) -> Result<Regexp> {
     Ok(Regexp { expression: expression.into(), size: size(source) })
 }
 
-/// Parse an expression of this module or of [`super::i_regexp`]; it may match single bytes. What recurses over it is done
-/// [`with_stack_for`] it.
+/// Parse an expression of this module or of [`super::i_regexp`]; it may match single bytes. Use [`with_stack_for`] for
+/// a function that recurses over it.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ struct Re2Group {
     last: Option<usize>,
     /// The largest product of nested counts inside.
     count: usize,
-    /// Whether the last thing was a quantifier: another one right there is refused.
+    /// Whether the last item was a quantifier: another one right there is refused.
     quantified: bool,
     /// The offset of the last item in the output, and how many quantifiers it has.
     start: usize,
@@ -73,7 +73,7 @@ impl Re2Group {
         Re2Group { opening, count: 1, ..Re2Group::default() }
     }
 
-    /// What begins at *start* in the text now is the last thing.
+    /// Make the output from *start* on the last item.
     fn ends_with(&mut self, start: usize, count: usize) {
         self.start = start;
         self.quantifiers = 0;
@@ -313,7 +313,7 @@ impl Re2Parser {
         Ok(text.into())
     }
 
-    /// Read `\d` and its like, or `\p`, if they stand here; returns items of a class.
+    /// Read `\d` and the like, or `\p`, if they are next; return items of a class.
     fn group(&mut self) -> Result<Option<String>> {
         let items = match self.peek(1) {
             Some('d') => "0-9",
@@ -349,7 +349,7 @@ impl Re2Parser {
         property(plain, negated)
     }
 
-    /// Read an escape that stands for one character.
+    /// Read an escape of one character.
     fn escaped(&mut self) -> Result<char> {
         let Some(letter) = self.peek(1) else {
             return Err("trailing \\ at end of regexp".into());
@@ -452,7 +452,7 @@ impl Re2Parser {
         }
     }
 
-    /// Read `[:alpha:]` and its like, if it stands here.
+    /// Read `[:alpha:]` and the like, if it is next.
     fn posix(&mut self) -> Result<Option<&'static str>> {
         let Some(end) = (self.at + 2..self.source.len().saturating_sub(1)).find(|at| self.source[*at..*at + 2] == [':', ']'])
         else {

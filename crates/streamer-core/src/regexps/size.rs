@@ -1,4 +1,4 @@
-//! How large regexps are, in what cost units are counted by.
+//! How large regexps are, as the base of cost units.
 
 /// The size of a regexp that cost units are counted by (docs/cel-cost.md), computed from only its text, as in the
 /// reference. About the states that a text may keep alive at once.
@@ -65,7 +65,7 @@ impl Sizes {
         groups.iter().fold(inner.0, |sum, (held, _)| (sum + held).min(MAX_SIZE)) + 1
     }
 
-    /// By how much `{n}`, `{n,}` or `{n,m}` multiplies, if it stands here.
+    /// The factor of `{n}`, `{n,}` or `{n,m}`, if it is next.
     fn count(&mut self) -> Option<usize> {
         let mut at = self.at + 1;
         let number = |at: &mut usize| {

@@ -5,9 +5,9 @@
 //!     └─► {"id":"a","collection":"orders","filters":[{"field":"n","op":"==","value":100.0}]}
 //! ```
 //!
-//! Invariant: what it writes is byte for byte what `streamer.core.snapshot` writes in Python, which is the contract, since a
-//! file's digest is of these bytes. Whatever is odd (`\u`, integers of more than 18 digits, a name twice, deep nesting) is left to
-//! Python: the answer is None, never another text.
+//! Invariant: its output is byte for byte that of `streamer.core.snapshot` in Python, which is the contract, since a
+//! file's digest is of these bytes. Unusual texts (`\u`, integers of more than 18 digits, duplicate names, deep
+//! nesting) are left to Python: the answer is None, never another text.
 //!
 //! Cost: one pass over the text, some hundred nanoseconds; Python takes ten microseconds.
 //!

@@ -12,7 +12,7 @@ pub enum Dialect {
     EventBridge,
 }
 
-/// What differs from dialect to dialect.
+/// The differences between dialects.
 pub(super) struct Rules {
     /// Operators that must be the only item of their array.
     pub exclusive: &'static [&'static str],

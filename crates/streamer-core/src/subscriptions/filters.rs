@@ -1,4 +1,5 @@
-//! Filters: conditions on one field of `data` (semantics.md section 3). What each operator takes and means: [`operators`](super::operators).
+//! Filters: conditions on one field of `data` (semantics.md section 3). The operands and meanings of operators:
+//! [`operators`](super::operators).
 
 use super::operators::{Filter, OPERATORS, Operand, Operator};
 use super::wording::unknown_name;
@@ -109,7 +110,7 @@ impl<'t> FilterMembers<'t> {
     }
 }
 
-/// Refuse what an operator does not take.
+/// Refuse an operand that the operator does not accept.
 fn check(operand: Operand, tree: &Tree, place: FilterPlace<'_>) -> Result<()> {
     if !operand.allows(tree) {
         return error(place, format!("expected {}, not {}", operand.expected(), tree.json_type()));

@@ -22,7 +22,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
         clauses.push(Clause { path: Path::part(Root::Type), mode: Mode::Scalar, atoms });
     }
     if let Some(pattern) = &subscription.topic {
-        // Without a wildcard it is an equality: what a pattern names is a topic of its dialect.
+        // Without a wildcard it is an equality: a literal pattern is a topic of its dialect.
         let literal = pattern.literal().map(|text| Atom::Equal(Scalar::String(text.into())));
         let atoms = vec![literal.unwrap_or_else(|| Atom::Topic(pattern.clone()))];
         clauses.push(Clause { path: Path::part(Root::Topic), mode: Mode::Scalar, atoms });
@@ -40,7 +40,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
             tree = Some(pattern_tree(pattern, &mut paths));
         }
         is_cut = alternatives.is_none();
-        // Past the limit the fields outside of every `$or` are what a match cannot do without.
+        // Past the limit only the fields outside of every `$or` are certain to be required.
         let alternatives = alternatives.unwrap_or_else(|| vec![pattern.fields.iter().collect()]);
         let common = conjunctions.swap_remove(0).clauses;
         conjunctions = alternatives

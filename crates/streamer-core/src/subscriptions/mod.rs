@@ -1,4 +1,4 @@
-//! What a user writes becomes the normal form.
+//! The texts of users become the normal form.
 //!
 //! ```text
 //!  JSON text ─ parse ─► Subscription ─┬─ filters, patterns (regexps), topics, each checked by its module

@@ -1,4 +1,4 @@
-//! What every condition becomes: an OR of conjunctions of clauses, each about one path.
+//! The form of every condition: an OR of conjunctions of clauses, each about one path.
 //!
 //! ```text
 //!  subscription ─► NormalForm ─┬─ conjunctions: [ clause(path, mode, atoms) AND clause AND .. ]  OR  [ .. ]
@@ -27,9 +27,9 @@ use crate::value::{Kind, Kinds, Number, Scalar, Value, within};
 /// The start of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Root {
-    /// The event as it was given: what patterns see.
+    /// The original event, as patterns see it.
     Raw,
-    /// The document, found through the layout: what filters see.
+    /// The document, found through the layout, as filters see it.
     Data,
     /// The document before the change.
     Before,
@@ -77,7 +77,7 @@ impl fmt::Debug for Path {
     }
 }
 
-/// What of a path a clause is about.
+/// The part of a path's values that a clause is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
     /// The one value at the path as CEL sees it: every step is a member of an object; a list is a list.
@@ -89,7 +89,8 @@ pub enum Mode {
     /// Any element of the list at the path, as `contains` and an index by number see it. A value that is not a list has
     /// no elements.
     Element,
-    /// Any of what CEL's `in` and its macros go through: the elements of the list at the path, or the names of the object there.
+    /// Any value that CEL's `in` and its macros iterate over: the elements of the list at the path, or the names of the
+    /// object there.
     Member,
     /// `true` if the document and the one before differ at the path, which begins at [`Root::Data`]. They differ if one
     /// side lacks the value, or if both can be compared and are unequal by [`Value::equals`]. There is one value, or
@@ -107,7 +108,7 @@ impl Mode {
 pub struct Clause {
     /// Which path.
     pub path: Path,
-    /// What of it.
+    /// The part of its values.
     pub mode: Mode,
     /// The alternatives; without any the clause is never true.
     pub atoms: Vec<Atom>,

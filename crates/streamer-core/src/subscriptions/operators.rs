@@ -1,4 +1,4 @@
-//! The operators of filters: what each takes, the CEL that it means, and the clauses that it comes to, exactly.
+//! The operators of filters: the operand of each, its meaning in CEL, and its clauses, exactly.
 //!
 //! | filter on `a.b` | clauses |
 //! |---|---|
@@ -81,7 +81,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// Those of [`Condition::evaluate`](crate::cel::Condition::evaluate).
+    /// The errors of [`Condition::evaluate`](crate::cel::Condition::evaluate).
     pub fn evaluate(
         &self,
         document: &Document<'_>,
@@ -93,7 +93,7 @@ impl Filter {
     }
 }
 
-/// What an operator takes.
+/// The operand of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// The operator has no value.
@@ -115,7 +115,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// It in words, for errors.
+    /// A description for errors.
     pub(super) fn expected(self) -> &'static str {
         match self {
             Operand::Nothing => "no value",
@@ -128,7 +128,7 @@ impl Operand {
         }
     }
 
-    /// Whether it takes this, the elements of a list apart.
+    /// Whether it allows this value, without its elements if it is a list.
     pub(super) fn allows(self, tree: &Tree) -> bool {
         match self {
             Operand::Nothing => matches!(tree, Tree::Scalar(Scalar::Null)),
@@ -149,9 +149,9 @@ pub struct Row {
     pub op: Operator,
     /// As it is written.
     pub name: &'static str,
-    /// What it takes.
+    /// Its operand.
     pub operand: Operand,
-    /// What it means (see [`Condition`]).
+    /// Its meaning (see [`Condition`]).
     pub cel: &'static str,
     /// Its clauses, all of which must be true.
     pub clauses: Clauses,
@@ -216,7 +216,7 @@ pub const OPERATORS: [Row; 16] = [
     ),
 ];
 
-// What the rows are made of
+// The parts of the rows.
 
 fn text(filter: &Filter) -> Box<str> {
     filter.value.as_str().unwrap_or_default().into()
@@ -259,7 +259,7 @@ fn exists(filter: &Filter) -> Vec<Clause> {
     clauses
 }
 
-/// One side has the value, and the other has it not.
+/// One side has the value, and the other does not.
 fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
     let is_not = vec![Atom::Kinds(Kinds::MISSING), none_of(slice::from_ref(&filter.value))];
     let both = [at(filter, side, vec![Atom::equal(&filter.value)]), at(filter, other, is_not)];

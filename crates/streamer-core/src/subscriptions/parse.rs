@@ -22,7 +22,7 @@ pub enum OnUnknown {
     Skip,
 }
 
-/// What evaluates the CEL part.
+/// The evaluator of the CEL part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CelEvaluator {
     /// This core.
@@ -58,7 +58,7 @@ pub struct Subscription {
     pub transitions: bool,
     /// Whether it carries labels, which are for the host.
     pub has_labels: bool,
-    /// What evaluates its CEL part; None leaves it to the engine.
+    /// The evaluator of its CEL part; None leaves the choice to the engine.
     pub cel_evaluator: Option<CelEvaluator>,
 }
 
@@ -83,7 +83,7 @@ const MEMBERS: [&str; 15] = [
 
 type Result<T> = std::result::Result<T, SubscriptionError>;
 
-/// The members as they were given, with their types checked.
+/// The original members, with their types checked.
 #[derive(Default)]
 struct SubscriptionMembers<'t> {
     id: &'t str,
@@ -108,7 +108,7 @@ struct SubscriptionMembers<'t> {
 pub struct Defaults<'a> {
     /// The tenant; None if each subscription must have one.
     pub tenant: Option<&'a str>,
-    /// Of its topic pattern.
+    /// The dialect of its topic pattern.
     pub topic_dialect: TopicDialect,
 }
 
@@ -284,9 +284,10 @@ fn types(value: &Tree, place: &str) -> Result<Vec<EventType>> {
     Ok(named.into_iter().filter_map(EventType::of).collect())
 }
 
-/// Refuse a name that stands twice in one object, the pattern's as an error of the pattern. Takes no stack.
+/// Refuse a duplicate name in one object, in the pattern as an error of the pattern. It does not recurse.
 ///
-/// Places are linked, and spelled only for an error: a million values below a long name would cost a million copies of it.
+/// Places are linked, and spelled only for an error: a million values below a long name would cost a million copies of
+/// it.
 fn refuse_duplicates<'t>(tree: &'t Tree) -> Result<()> {
     let mut places: Vec<(usize, MemberStep<'t>)> = Vec::new(); // each with the place around it
     let mut pending = vec![(tree, ROOT)];

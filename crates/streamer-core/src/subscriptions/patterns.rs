@@ -619,7 +619,7 @@ impl<'t> PatternParser<'t> {
     }
 }
 
-/// What an empty affix comes to.
+/// The atom of an empty affix.
 fn any_text() -> Atom {
     Atom::Wildcard(["".into(), "".into()].into())
 }

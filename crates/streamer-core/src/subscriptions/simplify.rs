@@ -116,7 +116,7 @@ fn narrow(atom: &mut Atom, other: &Atom) -> bool {
 
 /// Narrow *range* to the values in both; return false if there are none.
 pub(crate) fn meet<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bool {
-    // Of equal bounds the one that leaves the bound out is the narrower.
+    // If bounds are equal, the one that leaves the bound out is narrower.
     if let Some((low, closed)) = &other.low
         && range.low.as_ref().is_none_or(|(held, is_closed)| (low, !closed) > (held, !is_closed))
     {

@@ -1,4 +1,4 @@
-//! Topic patterns in three dialects, and what a topic is in each (semantics.md section 6).
+//! Topic patterns in three dialects, and the definition of a topic in each (semantics.md section 6).
 //!
 //! ```text
 //!   amqp   orders.*.paid.#    One Many     words at '.'      any text is a topic
@@ -31,7 +31,7 @@ pub enum TopicDialect {
 struct Syntax {
     name: &'static str,
     separator: char,
-    /// What stands between separators.
+    /// The noun for the parts between separators.
     word: &'static str,
     one: &'static str,
     many: &'static str,
@@ -56,7 +56,7 @@ impl TopicDialect {
         TopicDialect::ALL.into_iter().find(|dialect| dialect.syntax().name == name)
     }
 
-    /// What stands between two words.
+    /// The character between two words.
     pub fn separator(self) -> char {
         self.syntax().separator
     }
@@ -80,7 +80,7 @@ impl TopicDialect {
         }
     }
 
-    /// Whether patterns that begin with a wildcard do not match a topic, whatever else it has.
+    /// Whether patterns that begin with a wildcard never match the topic.
     #[inline]
     pub fn is_hidden(self, topic: &str) -> bool {
         self == TopicDialect::Mqtt && topic.starts_with('$')
@@ -114,7 +114,7 @@ pub enum TopicWord {
 pub struct TopicPattern {
     /// How a topic is split, and which texts are not topics.
     pub dialect: TopicDialect,
-    /// What its words must be; the `>` of NATS is [`TopicWord::One`] and [`TopicWord::Many`].
+    /// Its words; the `>` of NATS is [`TopicWord::One`] and [`TopicWord::Many`].
     pub words: Box<[TopicWord]>,
 }
 
@@ -123,7 +123,7 @@ impl TopicPattern {
     ///
     /// # Errors
     ///
-    /// The reason why it is refused: too many words, or what the dialect does not know.
+    /// The reason to refuse it: too many words, or a word that the dialect does not allow.
     pub fn parse(text: &str, dialect: TopicDialect) -> Result<TopicPattern, String> {
         let Syntax { separator, word: noun, one, many, .. } = dialect.syntax();
         let count = words(text, *separator).count();

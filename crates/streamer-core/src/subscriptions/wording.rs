@@ -54,7 +54,7 @@ pub(crate) fn likeness(one: &str, other: &str) -> f64 {
     2.0 * common as f64 / (one.len() + other.len()) as f64
 }
 
-/// Whether a name can stand after a dot.
+/// Whether a name can follow a dot.
 pub(super) fn is_identifier(name: &str) -> bool {
     name.bytes().enumerate().all(|(at, byte)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit()))
         && !name.is_empty()

@@ -1,4 +1,4 @@
-//! What became of rows, as the columns that pyarrow wraps.
+//! The results of rows, as the columns that pyarrow wraps.
 
 use crate::gil;
 use pyo3::prelude::*;
@@ -42,7 +42,7 @@ impl Texts {
 pub(super) const TRANSITIONS: [&str; 4] = ["", "enter", "stay", "leave"];
 pub(super) const TYPES: [&str; 4] = ["", "insert", "update", "delete"];
 
-/// What became of the rows of a block.
+/// The results of the rows of a block.
 #[derive(Default)]
 pub(super) struct Part {
     pub(super) matches: MatchColumns,
@@ -57,7 +57,7 @@ pub(super) struct Part {
 #[derive(Default)]
 pub(super) struct MatchColumns {
     rows: Vec<i64>,
-    /// What matched, until it is called by name.
+    /// The matches, until they are named.
     slots: Vec<u32>,
     subscriptions: Texts,
     gateways: Texts,
@@ -126,7 +126,7 @@ impl Rejected {
     }
 }
 
-/// Leave out the middle of what a hostile name made long, as `streamer.errors` does.
+/// Cut out the middle of a text that a hostile name made long, as `streamer.errors` does.
 pub(super) fn shortened(place: &str) -> String {
     let length = place.chars().count();
     match length > 300 {
@@ -156,11 +156,11 @@ impl MatchColumns {
         matched.told.iter().for_each(|(slot, outcome)| self.push(row, *slot, *outcome));
     }
 
-    /// Call by name what matched: many together, since each record is in no cache, and the processor waits for some at once.
+    /// Name the matches: many together, so that the cache misses of their records overlap.
     pub(super) fn name(&mut self, engine: &EngineState) {
         let mut transitions = self.transitions.iter_mut();
         let _: Result<(), Infallible> = engine.records(&std::mem::take(&mut self.slots), |records| {
-            // Each pass waits for memory that the one before has named, but for all of them at once.
+            // Each pass waits for memory that the pass before has requested, but for all records at once.
             records.iter().flatten().for_each(|record| record.prefetch_id());
             for (record, transition) in records.iter().zip(&mut transitions) {
                 let record = record.expect("a pinned slot has a subscription");
@@ -183,7 +183,8 @@ impl Part {
     }
 }
 
-/// Validity, offsets, data, how many are null: what `pyarrow.Array.from_buffers` takes, after the kind of column.
+/// Validity, offsets, data, and the number of nulls: the arguments of `pyarrow.Array.from_buffers`, after the kind of
+/// column.
 pub(super) type Column<'py> =
     (&'static str, Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>, Bound<'py, PyBytes>, usize);
 

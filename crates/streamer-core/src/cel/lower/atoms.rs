@@ -65,7 +65,7 @@ pub(super) fn comparison(scope: &Scope<'_>, op: BinaryOp, left: NodeId, right: N
     }
 }
 
-/// `data.a != before.a`: what can be compared and is unequal.
+/// `data.a != before.a`: values that can be compared and are unequal.
 fn changed(one: Path, other: Path) -> Option<EventSet> {
     let (data, before) = if one.root == Root::Data { (&one, &other) } else { (&other, &one) };
     if (data.root, before.root) != (Root::Data, Root::Before) || data.names != before.names {
@@ -244,7 +244,7 @@ fn time(ast: &Scope<'_>, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool
 /// Two values of an event that must compare so.
 pub(super) struct ComparedPaths {
     pub one: Path,
-    /// None: they differ.
+    /// None: the values differ.
     pub relation: Option<Relation>,
     pub other: Path,
     /// Conditions for the comparison: both values are readable and comparable.

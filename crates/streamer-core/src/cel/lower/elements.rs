@@ -29,7 +29,7 @@ pub(super) fn condition_of(step: &Macro, wanted: bool) -> Option<(NodeId, bool)>
     step.condition.filter(|_| is_one).map(|condition| (condition, wanted))
 }
 
-/// A macro over what stands at a path.
+/// A macro over the value at a path.
 pub(super) fn find<'p>(scope: &Scope<'p>, id: NodeId) -> Option<(&'p Macro, Path)> {
     let Node::Chain { base, steps } = &scope.program.ast[id] else { return None };
     let (Step::Macro(step), steps) = steps.split_last()? else { return None };

@@ -1,4 +1,5 @@
-//! A program becomes clauses, as far as it can: what an index decides is not evaluated (semantics.md section 4).
+//! A program becomes clauses, as far as it can: conditions that an index decides are not evaluated (semantics.md
+//! section 4).
 //!
 //! ```text
 //!   data.a == 1 && !(data.b > 2)             TRUE of it: { a = 1, b <= 2 }                          exact: never evaluated
@@ -105,7 +106,7 @@ impl Lowering<'_> {
             Node::Call { function: Function::Dyn, args } if args.len() == 1 => self.set(args[0], wanted),
             Node::Unary { op: UnaryOp::Not, count, operand } => self.set(*operand, wanted ^ (count % 2 == 1)),
             Node::Logic { op, operands } => {
-                // All operands must be so, or any.
+                // All operands must have the result, or any.
                 let all = wanted == (*op == LogicOp::And);
                 let mut whole = if all { EventSet::all() } else { EventSet::none() };
                 for operand in operands {

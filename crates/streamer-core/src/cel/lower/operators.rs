@@ -49,7 +49,8 @@ pub(super) fn text_atom(scope: &Scope<'_>, function: Function, text: Box<str>) -
         Function::Matches => {
             let at = scope.program.regexps.binary_search_by(|(source, _)| source.cmp(&text)).ok()?;
             let regexp = &scope.program.regexps[at].1;
-            // One that is too large for an automaton, or may take long for a text, is not for the index, which has no budget.
+            // A regexp that is too large for an automaton, or may be slow on a text, is left out of the index, which
+            // has no budget.
             if regexp.size > MAX_REGEXP_SIZE {
                 return None;
             }

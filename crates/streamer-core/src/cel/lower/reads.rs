@@ -1,4 +1,4 @@
-//! What an expression reads of an event, and its constants.
+//! The parts of an event that an expression reads, and its constants.
 
 use crate::cel::ast::{Ast, Constant, Function, LogicOp, Meaning, Node, NodeId, Step, Variable};
 use crate::cel::program::Program;
@@ -16,7 +16,7 @@ pub(super) const MAP: Kinds = Kinds::of(Kind::Map);
 pub(super) const NUMBER: Kinds = Kinds::of(Kind::Number);
 pub(super) const BOOL: Kinds = Kinds::of(Kind::Bool);
 
-/// What the names of an expression stand for.
+/// The meaning of the names in an expression.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'p> {
     pub program: &'p Program,

@@ -1,5 +1,6 @@
-//! What an expression that comes to a value has read: a condition that no clause expresses is still only evaluated for events
-//! that have what it is strict in, of kinds that it takes. `data.b - data.c > 50` needs two numbers.
+//! The values that an expression with a result must have read: a condition that no clause expresses is still only
+//! evaluated for events that have its strict operands, of kinds that it accepts. `data.b - data.c > 50` needs two
+//! numbers.
 
 use super::reads::{BOOL, EventRead, LIST, MAP, NUMBER, STRING, Scope, is, name_of, read, steps_from};
 use super::sets::EventSet;
@@ -7,7 +8,8 @@ use crate::cel::ast::{BinaryOp, Function, Node, NodeId, Step, UnaryOp};
 use crate::subscriptions::normal_form::Clause;
 use crate::value::Kinds;
 
-/// Events of which an expression comes to a value at all: what it is strict in is there, and of kinds that it takes.
+/// The events for which an expression has a value at all: its strict operands are present, and of kinds that it
+/// accepts.
 pub(super) fn value_of(ast: &Scope<'_>, id: NodeId) -> EventSet {
     let mut clauses = Vec::new();
     strict(ast, id, Kinds::READABLE, &mut clauses);

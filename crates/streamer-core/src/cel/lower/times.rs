@@ -14,11 +14,11 @@ pub(super) fn function(function: Function) -> Option<Times> {
     }
 }
 
-/// What reading a constant came to.
+/// The result of reading a constant.
 pub(super) enum Moment {
     /// This many nanoseconds.
     At(Times, i128),
-    /// An error, whatever the event.
+    /// An error, for every event.
     Error,
 }
 

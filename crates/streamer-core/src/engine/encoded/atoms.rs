@@ -46,7 +46,7 @@ pub(super) mod tag {
 /// A tree that is nested deeper, in a subscription, has no image.
 const DEEPEST_TREE: usize = 2048;
 
-/// What the words of a segment refer to.
+/// The data that the words of a segment refer to.
 #[derive(Debug, Default)]
 pub struct Pool {
     pub(super) texts: Text,

@@ -17,7 +17,7 @@ pub struct ClauseView<'a> {
     pub atoms: Atoms<'a>,
     /// How many.
     pub count: u32,
-    /// How many words they take, with what they exclude.
+    /// How many words they have, with those of their exclusions.
     pub length: u32,
 }
 

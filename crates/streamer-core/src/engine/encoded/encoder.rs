@@ -34,7 +34,8 @@ pub struct ClauseEncoder {
     trees: HashMap<Arc<Value>, u32>,
 }
 
-/// Hashes what the engine interns while it builds: seeded by the standard library, and quick on words and texts.
+/// Hashes the interned data of the engine while it builds: seeded by the standard library, and quick on words and
+/// texts.
 pub type FastHash = rapidhash::fast::RandomState;
 
 impl ClauseEncoder {
@@ -66,7 +67,7 @@ impl ClauseEncoder {
     }
 
     fn program(&mut self, program: Arc<CompiledRegexp>) -> u32 {
-        // The pool keeps the program alive, so its address is not given to another one.
+        // The pool keeps the program alive, so its address is not reused.
         let programs = &mut self.all_programs;
         *self.programs.entry(Arc::as_ptr(&program) as usize).or_insert_with(|| {
             programs.push(program);
@@ -264,7 +265,7 @@ fn cuts<T, K>(range: &Range<T>, before: impl Fn(&T) -> K, after: impl Fn(&T) -> 
     (from, to)
 }
 
-/// Rows of words, each stored once: what clauses and conjunctions are interned in.
+/// Rows of words, each stored once: the table of interned clauses and conjunctions.
 #[derive(Debug)]
 pub struct Rows {
     /// The start of each row, and the end of the last one.

@@ -215,7 +215,7 @@ impl PartialEvent {
     }
 }
 
-/// What a side is worth whose document may be flagged.
+/// Whether a side is wanted if its document may be flagged.
 fn hidden(flagged: Verdict, wants: Wants) -> Wants {
     match (flagged, wants) {
         (Verdict::True, _) => Wants::No,
@@ -283,7 +283,7 @@ fn overlaps(pointers: &[Pointer], place: &[Box<str>]) -> bool {
     pointers.iter().any(|pointer| is_prefix(pointer, place) || is_prefix(place, pointer))
 }
 
-/// Whether a clause may be true, unknown or an error: else it is false whatever the unknown values are.
+/// Whether a clause may be true, unknown or an error: else it is false for all possible unknown values.
 fn may_be_true(store: &Store, clause: u32, touched: &[bool], map: &[PathId], values: &mut Values<'_>) -> bool {
     let view = store.clause(clause);
     if touched[view.path as usize] || verify::clause_holds(store, clause, map, values) {

@@ -1,6 +1,6 @@
 //! Subscriptions that one thread has parsed for an event with unknown values, kept for the next such event.
 //!
-//! The engine keeps clauses and texts, not parsed conditions. Most of what a candidate of such an event costs is to parse its text,
+//! The engine keeps clauses and texts, not parsed conditions. Parsing its text is most of the cost of such a candidate,
 //! and the candidates of one event are often those of the next.
 //!
 //! Cost: a few megabytes a thread, if there are such events. If the candidates exceed the room, the others are parsed
@@ -40,7 +40,7 @@ pub(in crate::engine) struct ParsedSubscriptions {
 }
 
 impl ParsedSubscriptions {
-    /// The conditions of the *record* in a slot, or what *parse* makes of their text.
+    /// The conditions of the *record* in a slot, or the result of *parse* on their text.
     pub fn get(&mut self, slot: u32, record: &Record, parse: impl FnOnce(&[u8]) -> Option<Parsed>) -> Option<Arc<Parsed>> {
         if let Some((saying, parsed)) = self.kept.get(&slot)
             && record.says(saying)

@@ -31,7 +31,7 @@ struct NameNode<'p> {
     children: BTreeMap<&'p str, usize>,
     /// Fields whose path ends here.
     ends: Fields,
-    /// Those, and the fields further on.
+    /// These fields, and those further down.
     through: Fields,
     /// The alternatives of each of those fields.
     matchers: Vec<(u32, Alternatives<'p>)>,
@@ -120,8 +120,8 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// Which element of an array: by its index, by what an unknown value calls it, or by what it satisfies, as scalars that satisfy the
-/// same share a scope.
+/// An element of an array: identified by its index, by its token in a pointer to an unknown value, or by the fields
+/// that it satisfies, as scalars that satisfy the same share a scope.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Element {
     Index(usize),

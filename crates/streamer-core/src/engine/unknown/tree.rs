@@ -66,7 +66,7 @@ impl UnknownTree {
         &self.nodes[at as usize]
     }
 
-    /// One step on.
+    /// One step down.
     pub fn step(&self, at: u32, token: &str) -> Option<u32> {
         match &self.node(at).rest {
             Some((held, end)) if !held.contains(token) => Some(*end),
