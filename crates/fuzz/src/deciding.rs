@@ -67,7 +67,7 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
                         (one, other) => one.is_some() != other.is_some(),
                     }
                 }
-                Mode::Element | Mode::Member => unreachable!("no filter has one"),
+                Mode::Element | Mode::Member => unreachable!("filters never have one"),
             }
         })
     });

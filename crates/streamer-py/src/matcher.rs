@@ -130,7 +130,7 @@ pub struct Matcher {
     topic_dialect: TopicDialect,
     /// Both are only used under the GIL, so they are free when the process forks.
     names: Mutex<Names>,
-    #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the fields")]
+    #[allow(clippy::vec_box, reason = "each event moves one out and back: a pointer, not the fields")]
     fields: Mutex<Vec<Box<EventFields>>>,
     /// After this many more events without a change, it is worth it to merge all segments.
     due: AtomicU64,
@@ -329,7 +329,7 @@ impl Matcher {
             let draft = additions.collect();
             if let Err(errors) = gil::released(py, || self.shared.engine.write(draft, WriteMode::Add, false)) {
                 self.forget(places.iter());
-                let (_, error) = errors.into_iter().next().expect("an error, where there are errors");
+                let (_, error) = errors.into_iter().next().expect("a refused write has errors");
                 let kind = if topics { SubscriptionErrorKind::Subscription } else { SubscriptionErrorKind::Pattern };
                 return Err(refuse(&SubscriptionError { kind, subscription_id: None, ..error }));
             }

@@ -28,7 +28,7 @@ pub struct Shared {
     /// The most bytes of an event.
     most_bytes: usize,
     /// Only used under the GIL, so it is free when the process forks.
-    #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the scratch")]
+    #[allow(clippy::vec_box, reason = "each event moves one out and back: a pointer, not the scratch")]
     scratches: Mutex<Vec<Box<Scratch>>>,
     is_costly: AtomicBool,
     /// Whether the host has received the first event in which the layout found only missing parts.

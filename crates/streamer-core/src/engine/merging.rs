@@ -351,7 +351,7 @@ mod tests {
                 let gate = gate.lock().unwrap();
                 gate.0.send(()).unwrap();
                 gate.1.recv().unwrap();
-                assert!(!is_taken_back, "this write is taken back");
+                assert!(!is_taken_back, "this write is rolled back");
             }
         };
         let options = Options { before_publish: Some(Arc::new(before_publish)), background: false, ..Options::default() };

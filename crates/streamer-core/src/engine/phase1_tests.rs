@@ -97,7 +97,7 @@ fn at_one_percent_of_interesting_events_the_others_are_stopped() {
         assert!((measured - passed).abs() <= 0.2 * fp_rate + 2.0 / told.sampled as f64, "{measured} but {passed}");
         assert!((told.bits.error_rate - passed).abs() <= 0.3 * fp_rate, "{told:?} but {passed}");
         engine.measure_filter(&name());
-        assert_eq!(state(&engine).state, told, "what was settled is not settled twice");
+        assert_eq!(state(&engine).state, told, "settled samples are not settled twice");
     }
 }
 
@@ -294,7 +294,7 @@ fn what_has_no_key_is_found_after_a_no() {
 fn what_could_not_pay_has_no_filter() {
     let engine = engine(0.01);
     add(&engine, (0..200).map(|n| addition(&format!("x{n}"), vec![above("amount", n)])));
-    assert!(engine.filters().is_empty(), "nothing has a key");
+    assert!(engine.filters().is_empty(), "all subscriptions are unkeyed");
     add(&engine, [addition("k", vec![equal("user", "u")])]);
     assert_eq!(state(&engine).keyed, (1, 200));
     let all: Vec<String> = (0..200).map(|n| format!("x{n}")).collect();
@@ -318,12 +318,12 @@ fn a_rebuilt_filter_knows_only_what_is_live() {
     let old = state(&engine);
     assert_eq!((old.state.stale, old.keyed), (15_000, (5000, 0)));
     assert!(matches(&engine, r#"{"user":"u7","amount":99}"#, &mut scratch).is_empty());
-    assert_eq!(state(&engine).state.no, old.state.no, "the key of what was removed is still there");
+    assert_eq!(state(&engine).state.no, old.state.no, "the key of a removed subscription is still there");
     assert!(engine.rebuild_filter(&name(), 10_000, 0.001));
     let new = state(&engine).state;
     assert_eq!((new.version, new.stale, new.capacity), (old.state.version + 1, 0, 10_000));
     assert!((4990..=5000).contains(&new.keys), "{new:?}");
-    assert_eq!(new.asked, old.state.asked + 1, "it goes on counting");
+    assert_eq!(new.asked, old.state.asked + 1, "it continues the counts");
     assert!(matches(&engine, r#"{"user":"u7","amount":99}"#, &mut scratch).is_empty());
     assert_eq!(state(&engine).state.no, new.no + 1);
     assert_eq!(matches(&engine, r#"{"user":"u19999","amount":99}"#, &mut scratch), ["s19999"]);

@@ -76,7 +76,7 @@ fn values<'v>(event: &'v Value, path: &Path, mode: Mode) -> Vec<(&'v Value, Chai
             }
             _ => Vec::new(),
         },
-        Mode::Changed => unreachable!("it is told apart"),
+        Mode::Changed => unreachable!("the caller handles this mode"),
     }
 }
 
@@ -132,7 +132,7 @@ fn holds(atom: &Atom, value: &Value) -> bool {
             _ => text.is_some_and(|text| (*least..=*most).contains(&(text.chars().count() as u32))),
         },
         // Only CEL makes these: see the differential tests of lowering.
-        Atom::Times(..) => unreachable!("no form here has one"),
+        Atom::Times(..) => unreachable!("the forms here have none"),
     }
 }
 
@@ -553,7 +553,7 @@ fn random_sets(depth: Depth, rounds: u64, seed: u64) {
         }
     }
     // In such crowded sets a filter seldom answers NO, but at least some NOs must have occurred.
-    assert!(no * 50 > asked, "{no} of {asked} answers are NO");
+    assert!(no * 50 > asked, "only {no} NOs in {asked} answers");
     assert!(matched * 16 > pairs, "only {matched} of {pairs} pairs match");
 }
 

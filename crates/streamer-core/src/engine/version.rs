@@ -36,4 +36,4 @@ impl Version {
 
 /// Keeps the slots of a match from being reused for other subscriptions; empty for a match without slots.
 #[derive(Clone, Debug, Default)]
-pub struct Pin(#[allow(dead_code, reason = "held, never read")] pub(super) Option<Arc<Generation>>);
+pub struct Pin(#[allow(dead_code, reason = "it keeps the generation alive")] pub(super) Option<Arc<Generation>>);

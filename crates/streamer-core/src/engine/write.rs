@@ -291,7 +291,7 @@ impl EngineState {
         let mut records = Vec::with_capacity(accepted.len());
         for Accepted { drafted, held, .. } in accepted {
             let Drafted { mut addition, partition, place, .. } = *drafted;
-            let (name, store) = stores[partition as usize].as_mut().expect("a store, where one is held");
+            let (name, store) = stores[partition as usize].as_mut().expect("an accepted subscription has a store");
             let order = held.map_or_else(|| writer.order(), |held| held.order);
             let filing = writer.filing(Filing { partition: name.clone(), gateway_id: addition.gateway_id.take() });
             let text = writer.shapes.split(std::mem::take(&mut addition.text));

@@ -70,7 +70,7 @@ impl Shared {
             scratches.into_iter().for_each(|scratch| self.keep(scratch));
             let is_whole = parts.iter().map(|part| part.events.types.len()).sum::<usize>() == rows.len();
             if !is_whole && left.is_none_or(|left| left.into_inner() > 0) {
-                return Err(PyRuntimeError::new_err("a row that nothing became of"));
+                return Err(PyRuntimeError::new_err("a row without a result"));
             }
             for part in &parts {
                 self.tell(py, &part.errors)?;
