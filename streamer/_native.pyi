@@ -652,6 +652,6 @@ def canonical(text: bytes) -> tuple[str | None, str | None, bytes] | None:
 def plain_json(value: Any, max_bytes: int) -> bytes | None:
     """Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None themselves.
 
-    None for a value of another type, one that JSON does not have or that is nested deep, and one of more than
+    Return None for a value of another type, one that JSON does not have or that is nested deep, and one of more than
     *max_bytes*.
     """

@@ -54,7 +54,7 @@ def python_texts(path: Path) -> tuple[list[str], list[str]]:
 def rust_texts(path: Path) -> tuple[list[str], list[str]]:
     """Return the comments of a file, and the texts that it shows."""
     source = path.read_text("utf-8")
-    comments = re.findall(r"^\s*//[/!]?\s?(.*)$", source, re.M)
+    comments = re.findall(r"^[ \t]*//[/!]?[ \t]?(.*)$", source, re.M)
     code = re.sub(r"^\s*//.*$", "", source, flags=re.M)
     return comments, re.findall(r'"((?:[^"\\\n]|\\.)*[a-z] [a-z](?:[^"\\\n]|\\.)*)"', code)
 
@@ -140,6 +140,13 @@ def test_a_tic_is_found(text: str, name: str) -> None:
 def test_code_and_questions_have_no_tics() -> None:
     page = "# What is a match?\n\nUse `told` or this:\n\n```python\nheld = asked\n```\n\n[link](told.md#asked)\n"
     assert rate(prose(page)) == 0
+
+
+def test_a_comment_in_rust_is_read_line_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.rs"
+    file.write_text("//! One.\n//!\n//! ```text\n//!   told\n//! ```\n//!\n//! Two.\n\nfn a() {}\n", "utf-8")
+    comments, _ = rust_texts(file)
+    assert comments == ["One.", "", "```text", "  told", "```", "", "Two."]
 
 
 def report() -> str:

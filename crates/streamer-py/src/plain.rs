@@ -285,7 +285,7 @@ impl<'py> Writer<'py> {
 
 /// Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None themselves.
 ///
-/// None for a value of another type, one that JSON does not have or that is nested deep, and one of more than
+/// Return None for a value of another type, one that JSON does not have or that is nested deep, and one of more than
 /// *max_bytes*.
 #[pyfunction]
 pub fn plain_json<'py>(value: &Bound<'py, PyAny>, max_bytes: usize) -> Option<Bound<'py, PyBytes>> {
