@@ -31,7 +31,7 @@ struct State {
 /// An immutable set of distinct literals, named by their position. See the head of this file.
 #[derive(Debug)]
 pub struct Literals {
-    states: Box<[State]>, // one more than there are, so that transitions end where the next state's begin
+    states: Box<[State]>, // one extra, so that transitions end at the start of the next state's
     bytes: Box<[u8]>,
     targets: Box<[u32]>,
     from_root: Box<[u32; 256]>,

@@ -49,7 +49,7 @@ pub struct Topics {
     dialect: TopicDialect,
     seed: Seed,
     texts: Array<u8>,
-    ends: Array<u32>, // where the text of each word ends
+    ends: Array<u32>, // the end of the text of each word
     numbers: Table,   // from a text to its word
     nodes: Array<TopicNode>,
     edges: Table, // from a node and a word to the next node

@@ -32,7 +32,7 @@ impl<'r> Run<'r> {
                     Subtract => one.checked_sub(other),
                     Multiply => one.checked_mul(other),
                     Divide => one.checked_div(other),
-                    _ => one.checked_rem(other), // overflows where the quotient does
+                    _ => one.checked_rem(other), // overflows exactly if the quotient does
                 };
                 self.in_range(made.map(Value::Int), "arithmetic beyond int")
             }

@@ -125,7 +125,7 @@ pub fn is_flagged(
     let data = document.read(Variable::Data)?;
     let nothing = Ast::default();
     let mut run = Run::over(&nothing, 0, scratch, RunRegexps::new(&[]));
-    let (Ok(present), Ok(found)) = (run.has_all(data, path, false), run.at(data, path)) else { return Ok(Verdict::Error) }; // no budget ends
+    let (Ok(present), Ok(found)) = (run.has_all(data, path, false), run.at(data, path)) else { return Ok(Verdict::Error) }; // cannot happen: the run has no limit
     let found = if let Value::Partial(partial) = found { partial.value } else { found };
     Ok(match present {
         Value::Bool(true) => Verdict::of(match found {

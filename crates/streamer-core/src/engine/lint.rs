@@ -46,7 +46,7 @@ pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Ver
     if is_always { found("always_matches", "its conditions hold for every event") } else { None }
 }
 
-/// Whether an expression may be false for every event. The Python package then finds the reason, or that it is not
+/// Whether an expression may be true for no event at all. The Python package then finds the reason, or that it is not
 /// proven.
 ///
 /// *whole* is the normal form with the clauses of the expression.
@@ -163,7 +163,7 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     None
 }
 
-/// The bounds on the size of a value that satisfies some of *atoms*; `None` if they require more or less than that.
+/// The bounds on the size of a value for which some of *atoms* are true; `None` if they are not only about its size.
 fn sizes_of(atoms: &[Atom]) -> Option<(u32, u32)> {
     let is_empty = |atom: &Atom| match atom {
         Atom::Equal(Scalar::String(text)) => text.is_empty(),

@@ -97,7 +97,7 @@ impl Dead {
 struct Guard {
     /// For a plain list, the conjunctions that are checked even after a NO of the filter.
     always: Box<[u32]>,
-    /// Whether there are none.
+    /// Whether a NO rules out the whole segment.
     is_skipped: bool,
     /// A bit for each subscription, set for one without keys; empty if all are alike.
     unkeyed: Box<[u64]>,

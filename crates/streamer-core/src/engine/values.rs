@@ -160,7 +160,7 @@ impl<'f> Values<'f> {
 
     fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
         let (flat, seed) = (self.flat, self.seed);
-        // This check reads other paths.
+        // Check this first, since it reads other paths.
         let is_changed = mode == Mode::Changed && self.has_changed(path);
         let start = self.seen.len();
         let seen = |leaf| SeenValue::new(leaf, seed);

@@ -136,7 +136,7 @@ pub(crate) fn substitute(mut value: &mut Value, pointer: &[Box<str>], new: Value
                 });
                 &mut members[at].1
             }
-            _ => return, // cannot be: whatever is no list is an object by now
+            _ => return, // cannot occur: every value but a list is an object by now
         };
     }
     *value = new;

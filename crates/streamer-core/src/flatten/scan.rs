@@ -419,7 +419,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             *seen = Seen { object: frame.object, from, to: from };
             frame.unseen -= 1;
             if !CHECKED && top == 0 && flags & OPTIONAL == 0 {
-                self.missing = self.missing.wrapping_sub(1); // wraps only below a fallback, where nobody asks
+                self.missing = self.missing.wrapping_sub(1); // wraps only below a fallback, which does not read it
             }
         }
     }

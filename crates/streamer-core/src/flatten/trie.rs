@@ -40,13 +40,13 @@ pub(crate) const ROOT: u32 = 0;
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// Flags of a node.
-pub(crate) const VALUE: u8 = 1; // record the one value that stands there without an array on the way
+pub(crate) const VALUE: u8 = 1; // record the one value outside of arrays
 pub(crate) const LEAVES: u8 = 2; // record every scalar that stands there, through arrays
 pub(crate) const THROUGH: u8 = 4; // go through arrays
 pub(crate) const ENVELOPE: u8 = 8; // it must not stand twice
 pub(crate) const INDEXES: u8 = 16; // a pointer of the layout leads to an element of an array here
-pub(crate) const FALLBACK: u8 = 32; // only a delete needs what is below
-pub(crate) const OPTIONAL: u8 = 64; // nothing but `id` and `ts` wants it, so a lazy reading can do without
+pub(crate) const FALLBACK: u8 = 32; // only a delete needs the nodes below
+pub(crate) const OPTIONAL: u8 = 64; // only `id` and `ts` want it, so a lazy pass can skip it
 
 /// Up to this many edges are found by a multiplication.
 const FEW: usize = 16;

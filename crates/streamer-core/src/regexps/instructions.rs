@@ -54,7 +54,7 @@ fn instructions(hir: &Hir) -> usize {
 
 /// The ranges of bytes of a class in UTF-8, in which equal beginnings are shared.
 fn in_utf8(class: &ClassUnicode) -> usize {
-    const BEYOND_ASCII: usize = 6; // RE2 knows how to say this in short
+    const BEYOND_ASCII: usize = 6; // RE2 has a short form for this
     let mut beginnings: HashSet<Vec<(u8, u8)>> = HashSet::new();
     let mut whole = 0;
     for range in class.ranges() {

@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, String>;
 /// Its fault.
 pub fn translate(source: &str) -> Result<Regexp> {
     let expression = Re2Parser { source: source.chars().collect(), at: 0, names: Vec::new(), text: String::new() }.parse()?;
-    with_stack_for(&expression, || hir(&expression).map(drop))?; // finds what is left: names of scripts
+    with_stack_for(&expression, || hir(&expression).map(drop))?; // finds the remaining errors: names of scripts
     Ok(Regexp { expression: expression.into(), size: size(source) })
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 /// How alike two words are, from 0 to 1: twice the characters in common over all of them, by longest common runs (Ratcliff and
 /// Obershelp, as Python's `difflib`, so that both backends give the same hint).
 pub(crate) fn likeness(one: &str, other: &str) -> f64 {
-    const LONGEST: usize = 64; // nobody misspells that much; the search is cubic
+    const LONGEST: usize = 64; // a longer name is no typo; the search is cubic
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len() + other.len() == 0 || one.len() > LONGEST || other.len() > LONGEST {
         return 0.0;
@@ -35,7 +35,7 @@ pub(crate) fn likeness(one: &str, other: &str) -> f64 {
     let mut common = 0;
     let mut pending = vec![(&one[..], &other[..])];
     while let Some((left, right)) = pending.pop() {
-        let mut best = (0, 0, 0); // length, and where it begins on either side
+        let mut best = (0, 0, 0); // length, and its start on either side
         for i in 0..left.len() {
             for j in 0..right.len() {
                 let length = left[i..].iter().zip(&right[j..]).take_while(|(a, b)| a == b).count();

@@ -50,7 +50,7 @@ const DEEPEST_TREE: usize = 2048;
 #[derive(Debug, Default)]
 pub struct Pool {
     pub(super) texts: Text,
-    pub(super) ends: Array<u32>, // where each text ends
+    pub(super) ends: Array<u32>, // the end of each text
     pub(super) programs: Box<[Arc<CompiledRegexp>]>,
     pub(super) trees: Box<[Arc<Value>]>,
 }
