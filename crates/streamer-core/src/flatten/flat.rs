@@ -89,7 +89,12 @@ enum LeafAt<'f> {
     /// An element of a list, as it is written. Strings are texts.
     Element(&'f str, Kind),
     /// A scalar of a run, a string without escapes.
-    InRun { start: u32, end: u32, position: Position, kind: Kind },
+    InRun {
+        start: u32,
+        end: u32,
+        position: Position,
+        kind: Kind,
+    },
 }
 
 /// Where a leaf stands: what finds it again.

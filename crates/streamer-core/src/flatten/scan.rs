@@ -615,9 +615,10 @@ fn is_repeated(text: &[u8], entries: &Entries, one: &Remembered, other: &Remembe
         _ => (position(entry.position, of), None),
     };
     let same_values = values(one).len() == values(other).len()
-        && values(one).iter().zip(values(other)).all(|(left, right)| {
-            left.node == right.node && place(left, one) == place(right, other) && raw(left) == raw(right)
-        });
+        && values(one)
+            .iter()
+            .zip(values(other))
+            .all(|(left, right)| left.node == right.node && place(left, one) == place(right, other) && raw(left) == raw(right));
     same_values
         && elements(one).len() == elements(other).len()
         // The first is the element itself, of the same list.
