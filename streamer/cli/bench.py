@@ -1,4 +1,4 @@
-"""The command `streamer bench`: what matching costs with one's own subscriptions and events."""
+"""The command `streamer bench`: measure the cost of matching with your own subscriptions and events."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from streamer.terminal import EXIT_CODES, OK, SOME_BAD, fail, note, quoted, show
 if TYPE_CHECKING:
     from streamer.engine.costs import Costs, Played
 
-#: Bytes of events that are held, at most.
+#: The most bytes of events in memory.
 MOST_BYTES: Final = 256 * 1024 * 1024
-#: Single subscriptions that a table has, at most.
+#: The most single subscriptions in a table.
 SHOWN: Final = 10
 
 
@@ -109,7 +109,7 @@ def _note(what: str) -> None:
 def _read(
     setup: Setup, engine: streamer.Engine, name: str, most: int, tenant: str | None, collection: str | None
 ) -> tuple[list[bytes], int]:
-    """Return the events that can be read, and how many cannot; end the program where there is none, or too much of them."""
+    """Return the readable events, and the number of the others; end the program if there are none, or too many bytes."""
     read: list[bytes] = []
     size = 0
 

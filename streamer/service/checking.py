@@ -1,8 +1,8 @@
-"""What `streamer serve --check` finds: all that would keep a service from starting, and not the first fault alone.
+"""Check a configuration for `streamer serve --check`: find all faults that would prevent a start, not only the first one.
 
-Everything that `serve` opens is looked at: the store, sources with the places where they were confirmed, sinks, endpoints, the
-files of the API, ports. Nothing is made, consumed or changed. Beside a process that uses the store, what only one process may use
-at a time is mistaken for that one's own: it is told, and is no fault.
+The check covers everything that `serve` opens: the store, the sources with their confirmed positions, the sinks, the endpoints,
+the files of the API, and the ports. It creates, consumes and changes no data. If another process uses the store, that process is
+probably also the user of each port or partition that is in use. So these become notes instead of faults.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 @final
 @dataclass
 class Found:
-    """What was found.
+    """The results of the check.
 
     Attributes:
-        faults: each error with its place, and what was raised.
-        notes: what is no fault, and good to know, with its place.
-        subscriptions: how many the files have that this process matches.
+        faults: each error with its place, and the exception that was raised.
+        notes: facts that are useful but not faults, with their places.
+        subscriptions: the number of subscriptions in the files that this process matches.
     """
 
     loaded: Loaded
@@ -50,12 +50,12 @@ class Found:
 
     @property
     def code(self) -> int:
-        """The exit code: of several faults the one that comes first in the table."""
+        """The exit code; if there are several faults, the code that comes first in the table."""
         return min((code_of(error, is_start=True) for _, error in self.faults), default=OK)
 
     @contextmanager
     def at(self, *place: str) -> Iterator[None]:
-        """Note what is raised as a fault of a place."""
+        """Record an exception as a fault of a place."""
         try:
             yield
         except BulkConfigError as bulk:
@@ -68,20 +68,20 @@ class Found:
                 self.faults.append((told, error if isinstance(error, ServiceError) else ServiceError(str(error))))
 
     def note(self, place: Place, reason: str) -> None:
-        """Note what is no fault."""
+        """Record a note about a place."""
         self.notes.append(self.loaded.error(place, reason))
 
     def _error(self, place: Place, error: Exception) -> ConfigError:
-        # Some errors say their section themselves, for who reads a log.
+        # Remove the section from errors that name it themselves, as a log line needs.
         reason = str(error).removeprefix(f"{show_place(place)}: ").removeprefix(f"{show_place(place[:1])}: ")
         return self.loaded.error(place, reason)
 
 
 def check(loaded: Loaded, *, dev: bool = False) -> Found:
-    """Find all that would keep a service from starting.
+    """Return all faults that would prevent a service from starting.
 
     Args:
-        dev: whether the API is to be served without tokens.
+        dev: whether the API would run without tokens.
     """
     config, found = loaded.config, Found(loaded)
     with found.at():
@@ -112,7 +112,7 @@ def check(loaded: Loaded, *, dev: bool = False) -> Found:
 
 
 def _store(found: Found) -> dict[str, dict[str, str]]:
-    """Look at the store; return the places that it has."""
+    """Check the store; return the confirmed positions of each source."""
     place = place_of(found.loaded.config)
     where = ("store", "dsn") if found.loaded.config.store.dsn is not None else ("service", "data_dir")
     positions: dict[str, dict[str, str]] = {}
@@ -126,12 +126,12 @@ def _store(found: Found) -> dict[str, dict[str, str]]:
 
 
 def _api(found: Found, section: Api, *, dev: bool) -> None:
-    """Look at what the API is served with."""
+    """Check the packages, files and the port of the API."""
     try:
         with found.at("api"), needed("the API needs jinja2, starlette and uvicorn", "service"):
             from streamer.service.api.server import Certificates
             from streamer.service.api.tokens import read
-            from streamer.service.console import app  # noqa: F401 - it needs what is not needed elsewhere
+            from streamer.service.console import app  # noqa: F401 - it imports further packages
     except ModuleNotFoundError as error:
         found.faults.append((found.loaded.error(("api",), str(error)), ServiceError(str(error))))
         return
@@ -152,7 +152,7 @@ def _api(found: Found, section: Api, *, dev: bool) -> None:
 
 
 def _check_port(address: str, port: int) -> None:
-    """Find out whether a port could be listened at, without listening there. Raises ServiceError."""
+    """Check whether the process could listen at a port, without listening there. Raises ServiceError."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         with socket.socket(family, kind, protocol) as tried:

@@ -1,7 +1,7 @@
-"""What a source's records say: records in, events and their keys out.
+"""Decode the records of a source: records in, events and their keys out.
 
-`json` is an event as it is, read by `matching.layout`. Each other format has a decoder in `streamer.cdc`, which makes events
-of the layout `cdc.LAYOUT`: a record may come to several events, or to none.
+A `json` record is an event, which `matching.layout` describes. Each other format has a decoder in `streamer.cdc`, which makes
+events of the layout `cdc.LAYOUT`. A record may contain several events, or none.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from streamer.model import is_unicode
 from streamer.service.protocols import Batch, Position, Refused
 from streamer.service.registry import Messages
 
-#: An event's text, and its key where the record says one.
+#: An event's text, and its key if the record has one.
 Decoded: TypeAlias = tuple[bytes, str | None]
 
 
 class Decoder(Protocol):
-    """What reads the records of one source, in their order."""
+    """Decodes the records of one source, in their order."""
 
     def __call__(self, record: bytes, key: bytes | str | None = None, /) -> list[Decoded]:
-        """Return the events of a record; *key* is its own, as a message of Kafka has one. Raises EventError."""
+        """Return the events of a record; *key* is the record's own, for example the key of a Kafka message. Raises EventError."""
 
 
 @final
 class Place(NamedTuple):
-    """Where an event stands.
+    """The place of an event in its source.
 
     Attributes:
-        record: which of a batch.
-        position: of the record, in its partition.
-        part: which event of the record; -1 for the record itself.
-        key: what the record says of it; None if it says none.
+        record: the index of its record in the batch.
+        position: the position of the record in its partition.
+        part: the index of the event in its record; -1 for the record itself.
+        key: the key that the record has for it; None if it has none.
     """
 
     record: int
@@ -52,11 +52,11 @@ class Place(NamedTuple):
 @final
 @dataclass(slots=True)
 class Taken:
-    """The events of a batch. Where they stand is worked out for those that somebody asks for.
+    """The events of a batch. The place of an event is computed on demand.
 
     Attributes:
-        texts: of the events.
-        refused: records that are none, with the reason.
+        texts: the texts of the events.
+        refused: the places of records that could not be decoded, with the reason.
     """
 
     batch: Batch
@@ -65,13 +65,13 @@ class Taken:
     _places: list[tuple[int, int, str | None]] | None = None
 
     def place(self, at: int) -> Place:
-        """Return where an event stands."""
+        """Return the place of an event."""
         record, index, key = (at, 0, _key_of(self.batch, at)) if self._places is None else self._places[at]
         return Place(record, self.batch.positions(record), index, key)
 
 
 def taken(decode: Decoder | None, batch: Batch) -> Taken:
-    """Return the events of a batch. *decode* is None if each record is one."""
+    """Return the events of a batch; *decode* is None if each record is an event."""
     records = batch.records
     if decode is None and Refused not in set(map(type, records)):
         return Taken(batch, cast("list[bytes]", records))
@@ -98,11 +98,11 @@ def _key_of(batch: Batch, record: int) -> str | None:
 
 
 def decoder(name: SourceFormat, *, most: int | None = None, messages: Messages | None = None) -> Decoder | None:
-    """Return what reads the records of one source, in their order; None if a record is an event as it is.
+    """Return the decoder for the records of one source; None if each record is an event.
 
     Args:
-        most: events that one record may have; None for any number.
-        messages: reads what is written with schemas, before the format is looked at; None where all is JSON.
+        most: the most events that one record may have; None for any number.
+        messages: decodes records with schemas first, before the decoder of the format; None if all records are JSON.
     """
     decoders: dict[str, _Keyed] = {
         "canal": lambda record, _: cdc.canal.read(record, most=most),
@@ -120,12 +120,12 @@ def decoder(name: SourceFormat, *, most: int | None = None, messages: Messages |
 
 
 def wal2json(columns: Mapping[str, Iterable[str]] | None = None, messages: Messages | None = None) -> Decoder:
-    """Return what reads messages of wal2json. *columns* are those of tables, as far as they are known beforehand."""
+    """Return the decoder for wal2json; *columns* are the columns of the tables that are known in advance."""
     read = cdc.wal2json.Decoder(columns).read
     return _made(lambda record, _: read(record), "wal2json", messages)
 
 
-#: Events of a record and of its own key, where it has one; with what they say of their keys.
+#: Decodes a record, with its own key if it has one, to events with their keys.
 _Keyed: TypeAlias = Callable[[Any, Any], list[cdc.Keyed]]
 
 
@@ -143,14 +143,14 @@ def _made(keyed: _Keyed, name: str, messages: Messages | None = None) -> Decoder
                 for event, parts in keyed(messages.value(record), own)
             ]
         except RecursionError:
-            # What was read may still be too deep to be compared, or written.
+            # A value that could be read may still be too deep to be compared, or written.
             raise too_deep(record, name) from None
 
     return decoded
 
 
 def _encoded(messages: Messages) -> Decoder:
-    """Return what reads records that are events, written with schemas."""
+    """Return the decoder for records that are events with schemas."""
 
     def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
         own = _key_of_value(messages.key(key))
@@ -163,19 +163,19 @@ def _encoded(messages: Messages) -> Decoder:
     return decoded
 
 
-#: How an event begins that a decoder makes of what is no change.
+#: The first bytes of an event that a decoder makes of a record that is not a change.
 _NO_CHANGE: Final = written(no_change(""))[:-2].encode()
 
 
 def no_change_of(event: bytes) -> str | None:
-    """Return in words what a decoder made no change of; None if its event is one."""
+    """Return a description of the record if a decoder did not make a change of it; None if the event is a change."""
     if is_nothing(event):
         return TOMBSTONE
     return str(json.loads(event)["ignored"]) if event.startswith(_NO_CHANGE) else None
 
 
 def text_of(key: bytes | str | None) -> str | None:
-    """Return a record's own key as text: that of bytes in hex where they are none; None for an empty one."""
+    """Return a record's own key as text, in hex if its bytes are not text; None for an empty one."""
     if isinstance(key, str):
         return key or None
     try:
@@ -185,19 +185,19 @@ def text_of(key: bytes | str | None) -> str | None:
 
 
 def _key_of_value(key: Any) -> str | None:
-    """Return a key as text, of one that was read by a schema as of the key of a row."""
+    """Return a key as text: one that was decoded by a schema is written like the key of a row."""
     if key is None or isinstance(key, bytes | str):
         return text_of(key)
     return _key(list(key.values()) if isinstance(key, Mapping) else [key])
 
 
 def _key(parts: Any) -> str | None:
-    """Return a key as text: of one column its value, of several the JSON of them in order."""
+    """Return a key as text: the value of one column, or a JSON array of the values of several columns in order."""
     if not isinstance(parts, Sequence) or not parts or any(part is None for part in parts):
         return None
     one = parts[0] if len(parts) == 1 else None
     if type(one) is int:
         return str(one)
     key = one if isinstance(one, str) else written(one if isinstance(one, int | float) else list(parts))
-    # Half of a surrogate pair: the event itself need not hold the key.
+    # A key with half of a surrogate pair is left out, because it is not valid Unicode.
     return key if is_unicode(key) else None

@@ -1,7 +1,7 @@
-"""What a configuration is made into: sources, sinks, endpoints; and which of them a reload leaves as they are.
+"""Make sources, sinks and endpoints from a configuration, and choose which of them a reload keeps.
 
-A source is the one that it was if its section is; a sink, under whatever name, if it writes to where it wrote. So what is read on
-is not read again, and a file that is written on has one writer.
+A reload keeps a source if its section is unchanged. It keeps a sink, even under another name, if its target is unchanged. So a
+source that continues is not read again, and a file that is still written has one writer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Parts:
     endpoints: Mapping[str, protocols.Endpoint]
 
     def setup(self) -> Setup:
-        """Return what the pipeline does with them."""
+        """Return the setup of the pipeline for these parts."""
         config = self.config
         shapes = {name: Shape(section.event, section.per) for name, section in sinks_of(config).items()}
         routes = Routes(config.routes, next(iter(shapes)) if not config.routes else None)
@@ -57,7 +57,7 @@ class Parts:
         return Setup(self.feeds, self.sinks, speaker, at_once, config.delivery.dead_letter)
 
     def check(self, but: Parts | None = None) -> None:
-        """Find out whether they could be opened, those aside that others have opened; change nothing. Raises ServiceError."""
+        """Check whether the parts could be opened, except those that *but* has, without changing data. Raises ServiceError."""
         for name, feed in self.new_feeds(but).items():
             with named("sources", name):
                 feed.check()
@@ -67,7 +67,7 @@ class Parts:
         self.check_endpoints(but)
 
     def check_endpoints(self, but: Parts | None = None) -> None:
-        """Find out whether endpoints can be used at all, of tenants' own what all share. Raises ServiceError."""
+        """Check whether the endpoints can be used, and the certificates for tenants' endpoints. Raises ServiceError."""
         if (authority := self.config.delivery.gateways.ca) is not None:
             with named("delivery", "gateways"):
                 client_context(authority)
@@ -80,20 +80,20 @@ class Parts:
                 _LOGGER.warning("sinks.%s: %s", name, caution)
 
     def new_feeds(self, before: Parts | None) -> dict[str, Feed]:
-        """Return the feeds that others have not."""
+        """Return the feeds that *before* does not have."""
         return {name: feed for name, feed in self.feeds.items() if before is None or before.feeds.get(name) is not feed}
 
     def new_sinks(self, before: Parts | None) -> dict[str, protocols.Sink]:
-        """Return the sinks that others have not, by whatever name."""
+        """Return the sinks that *before* does not have, under any name."""
         known = () if before is None else tuple(before.sinks.values())
         return {name: sink for name, sink in self.sinks.items() if not any(sink is each for each in known)}
 
     def again(self, name: str) -> Feed:
-        """Return a feed to be opened again, where the one that there was is closed."""
+        """Return a new feed in place of a closed one, so that it can be opened again."""
         return feed_of(name, sources_of(self.config)[name], self.config)
 
     def fill(self, spool: Spool) -> None:
-        """Have the spool deliver to these endpoints, and to no other."""
+        """Configure the spool to deliver to exactly these endpoints."""
         delivery = self.config.delivery
         spool.dead_letter = delivery.dead_letter or ""
         for name in [name for name in spool.sinks if name not in self.endpoints and not name.startswith(OWN)]:
@@ -105,7 +105,7 @@ class Parts:
             spool.add(name, endpoint, terms, hashlib.sha256(spooled.target.encode()).hexdigest())
 
     def close(self, but: Parts | None = None) -> None:
-        """Close all but what others have."""
+        """Close all parts that *but* does not have."""
         for feed in self.new_feeds(but).values():
             feed.source.close()
         for sink in self.new_sinks(but).values():
@@ -116,13 +116,13 @@ class Parts:
 
 
 def parts_of(config: Config, before: Parts | None = None) -> Parts:
-    """Make the parts of a configuration, of those that there are as far as they are the same."""
+    """Return the parts of a configuration; keep those of *before* that are the same."""
     feeds = {name: feed_of(name, section, config) for name, section in sources_of(config).items()}
     written: dict[str, protocols.Sink] = {}
     endpoints: dict[str, protocols.Endpoint] = {}
     places = {name: _place(section) for name, section in sinks_of(config).items()}
     old_places = {} if before is None else {name: _place(section) for name, section in sinks_of(before.config).items()}
-    # Each continues under one name alone, since it counts what it is given: under its own, where that still leads there.
+    # A sink continues under only one name, because it counts its messages: under its old one, if that has the same target.
     left = {} if before is None else {name: sink for name, sink in before.sinks.items() if old_places[name] != places.get(name)}
     for name, section in sinks_of(config).items():
         is_same = old_places.get(name) == places[name]
@@ -140,12 +140,12 @@ def parts_of(config: Config, before: Parts | None = None) -> Parts:
 
 
 def _place(section: Sink) -> Sink:
-    """Return what of a section says where it writes to, and how."""
+    """Return a section without its settings for messages, so that sections of the same target are equal."""
     return section.model_copy(update={"event": "full", "per": "match"})
 
 
 def feed_of(name: str, section: Source, config: Config) -> Feed:
-    """Return a source that is not opened yet, and what reads its records."""
+    """Return a source that is not opened yet, with the decoder of its records."""
     source = sources.made(section, config.matching.limits.max_event_bytes)
     messages = None
     if isinstance(section, KafkaSource) and section.format.is_encoded:
@@ -154,17 +154,17 @@ def feed_of(name: str, section: Source, config: Config) -> Feed:
 
 
 def sources_of(config: Config) -> Mapping[str, Source]:
-    """Return the sources of a configuration: standard input where it names none."""
+    """Return the sources of a configuration; standard input if it has none."""
     return config.sources or {"stdin": StdinSource(type="stdin")}
 
 
 def sinks_of(config: Config) -> Mapping[str, Sink]:
-    """Return the sinks of a configuration: standard output where it names none."""
+    """Return the sinks of a configuration; standard output if it has none."""
     return config.sinks or {"stdout": StdoutSink(type="stdout")}
 
 
 def of_engine(config: Config) -> Config:
-    """Return what of a configuration is the engine's: the service has the subscriptions, and serves the metrics."""
+    """Return the engine's part of a configuration: without subscriptions and metrics, which the service provides."""
     matching = config.matching
     if any(source.decoded_by is not None for source in config.sources.values()):
         matching = matching.model_copy(update={"layout": cdc.LAYOUT})
@@ -173,7 +173,7 @@ def of_engine(config: Config) -> Config:
 
 
 def open_feed(feed: Feed, store: Store, configured: Container[str]) -> None:
-    """Open a source where it was confirmed last. Raises ServiceError.
+    """Open a source at its last confirmed positions. Raises ServiceError.
 
     Args:
         configured: the names of all sources.
@@ -196,7 +196,7 @@ def open_sink(name: str, sink: protocols.Sink) -> None:
 @final
 @dataclass(frozen=True)
 class _Positions(Mapping[str, str]):
-    """Where the partitions of a source are confirmed; it is read each time."""
+    """The confirmed positions of a source's partitions. Each access reads the store."""
 
     store: Store
     source: str
@@ -211,5 +211,5 @@ class _Positions(Mapping[str, str]):
         return len(self.store.positions(self.source, patient=True))
 
     def items(self) -> ItemsView[str, str]:
-        """Return them all, of one reading."""
+        """Return all positions, from a single query."""
         return self.store.positions(self.source, patient=True).items()

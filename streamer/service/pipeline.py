@@ -1,4 +1,4 @@
-"""From read to acknowledge.
+"""Carry records from their source to the sinks: from read to acknowledge.
 
 ```
 a thread for each source                                     one thread
@@ -6,9 +6,10 @@ read ─► decode ─► match ─► messages ─► [ waiting, bounded ] ─�
                                                                                    └─► the spool ─► endpoints
 ```
 
-One thread delivers, so what a source read first is at each sink first. While it waits for a disk, the others match on. A batch is
-matched on one version of the engine. A failure anywhere ends the pipeline with nothing more confirmed. Messages for endpoints go
-into the store in the commit that confirms their events, and from there at the endpoints' own pace.
+One thread delivers, so each sink gets messages in the order in which their source was read. While that thread waits for a disk,
+the others continue to match. A batch is matched on one version of the engine. Any failure ends the pipeline, without confirming a
+later position. Messages for endpoints are stored in the commit that confirms their events. They leave the store at the pace of
+their endpoints.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from streamer.service.store.rows import Confirmed, DeadLetter, milliseconds
 from streamer.service.store.store import Store
 from streamer.service.waiting import Part, Waiting
 
-#: How long a source is waited for, in seconds, before one looks whether all is to end.
+#: The longest wait for records of a source, in seconds; then its thread checks whether the pipeline is stopping.
 WAIT: Final = 0.25
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 @contextmanager
 def named(kind: str, name: str) -> Iterator[None]:
-    """Say of an error whose it is."""
+    """Add the section and the name of a part to its errors."""
     try:
         yield
     except ServiceError as error:
@@ -61,11 +62,12 @@ def named(kind: str, name: str) -> Iterator[None]:
 @final
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A source under its name, and what reads its records; None if they are events as they are.
+    """A source with its name and the decoder of its records.
 
     Attributes:
-        again: reads a record that the source itself could not decode; None if it decodes none.
-        messages: has the schemas by which records are read; None if they need none.
+        decode: the decoder; None if each record is an event.
+        again: decodes a record that the source itself could not decode; None for a source that decodes no records.
+        messages: has the schemas of the records; None if they need none.
     """
 
     name: str
@@ -75,13 +77,13 @@ class Feed:
     messages: Messages | None = None
 
     def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
-        """Find out whether it could be opened, as `Source.check` does, and whether the schemas can be read."""
+        """Check whether the source could be opened, as `Source.check` does, and whether the schemas can be read."""
         self.source.check(confirmed)
         if self.messages is not None:
             self.messages.check()
 
     def taken(self, batch: Batch) -> formats.Taken:
-        """Return the events of a batch. Raises ServiceError; Away where the schemas cannot be read now."""
+        """Return the events of a batch. Raises ServiceError: Away if the schemas cannot be read now."""
         with named("sources", self.name):
             return formats.taken(self.decode, batch)
 
@@ -89,11 +91,11 @@ class Feed:
 @final
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a configuration says of a pipeline. A reload puts another one in its place, whole.
+    """The parts of a pipeline that come from the configuration. A reload replaces all of them at once.
 
     Attributes:
-        sinks: that are written to here; the spool has the others.
-        at_once: events that are matched together, at most.
+        sinks: those that the pipeline writes to; the spool has the others.
+        at_once: the most events that are matched together.
         dead_letter: the sink that gets a message about each dead letter; None for none.
     """
 
@@ -109,9 +111,9 @@ class Pipeline:
     """Runs until all sources have ended, `stop` is called, or something fails.
 
     Attributes:
-        events: some of those that were matched.
-        matches: how often each subscription was.
-        failed: what ended it; None if nothing failed.
+        events: a sample of the events that were matched.
+        matches: how often each subscription matched.
+        failed: the error that ended the pipeline, if any.
     """
 
     def __init__(self, engine: Engine, store: Store, setup: Setup, counts: Counts, spool: Spool) -> None:
@@ -119,7 +121,7 @@ class Pipeline:
         self._spool = spool
         self.events, self.matches = Events(engine._options), MatchCounts()
         self._writing = Lock()
-        # Held by who matches beside the sources, and by who puts another setup in place.
+        # For a thread that matches dead letters while the sources run, and for a reload.
         self._turn = Lock()
         self.absent = Absent()
         self._is_paused = False
@@ -136,7 +138,7 @@ class Pipeline:
         self._ended_feeds: set[str] = set()
         self._delivering_since: float | None = None
 
-    # The way of an event
+    # From a source to the sinks
 
     def _consume(self, feed: Feed) -> None:
         if not self.absent.wait(f"sources.{feed.name}", feed, partial(self._is_read, feed)):
@@ -153,7 +155,7 @@ class Pipeline:
         """Read a batch and put its parts into the queue. The batch is freed before the next one is read.
 
         Raises:
-            EndOfSource: there are no more.
+            EndOfSource: the source has no more records.
         """
         batch = feed.source.read(WAIT)
         if batch is not None:
@@ -164,10 +166,10 @@ class Pipeline:
                 faults.point("pipeline.queued")
 
     def _taken(self, feed: Feed, batch: Batch) -> formats.Taken:
-        """Return the events of a batch; where schemas cannot be read, once they can.
+        """Return the events of a batch; wait while its schemas cannot be read.
 
         Raises:
-            EndOfSource: the feed is read no more. The batch is not confirmed, so it comes again.
+            EndOfSource: the feed stopped during the wait. The batch is not confirmed, so it will be read again.
         """
         while True:
             try:
@@ -227,11 +229,11 @@ class Pipeline:
         yield self._counted(part)
 
     def _is_read(self, feed: Feed) -> bool:
-        """Return whether a feed is to be read still; while all is paused, wait."""
+        """Return whether to continue reading a feed; wait while the pipeline is paused."""
         return not self._is_stopping and (not self._is_paused or self._park(feed))
 
     def _has_sinks(self) -> bool:
-        """Wait for the sinks that are away; tell whether all are there."""
+        """Wait for the sinks that are away; return whether all are available."""
         while not self._is_stopping:
             if (name := next(filter(self.is_away, self._setup.sinks), None)) is None:
                 return True
@@ -240,7 +242,7 @@ class Pipeline:
         return not any(map(self.is_away, self._setup.sinks))
 
     def is_away(self, sink: str) -> bool:
-        """Return whether a sink was away at the start, and is."""
+        """Return whether a sink was away at the start, and still is."""
         return sink in self._setup.sinks and self.absent.has(f"sinks.{sink}", self._setup.sinks[sink])
 
     def _deliver(self) -> None:
@@ -253,7 +255,7 @@ class Pipeline:
                 self._delivering_since = time.monotonic()
                 self._hold(parts)
                 self._delivering_since = None
-                # They may be large, and it may be long until the next ones come.
+                # Free the memory before the wait for the next parts, because these may be large.
                 del parts
             self.rejected.rest(is_over=True)
         finally:
@@ -278,7 +280,7 @@ class Pipeline:
         faults.point("pipeline.acknowledged")
 
     def _commit(self, parts: Sequence[Part], refused: Sequence[DeadLetter]) -> None:
-        """Put down what became of some parts, all of it or nothing. Raises Fenced."""
+        """Store the results of some parts in one transaction. Raises Fenced."""
         dead = [*(letter for part in parts for letter in part.dead), *refused]
         spooled = [each for part in parts for each in part.spooled]
         sink = self._setup.dead_letter
@@ -305,17 +307,17 @@ class Pipeline:
         self._counts.delivered(delivering - lost, lost)
 
     def _left(self, parts: Sequence[Part], fenced: Fenced) -> list[Part]:
-        """Return the parts that are still ours, of a partition that was taken back meanwhile those that were read since.
+        """Return the parts that are still ours. If a partition moved away and back, these are the parts read since it came back.
 
         Raises:
-            ServiceError: a source is to have one process, and another has it.
+            ServiceError: another process reads a source that must have one process.
         """
         left = []
         for part in parts:
             if part.whose not in fenced.partitions:
                 left.append(part)
                 continue
-            # What its sinks hold by now they hold.
+            # Its sinks have stored these messages already, so they count as delivered.
             self._counts.delivered(part.delivering)
             self._counts.drop(sum(each.matches for each in part.spooled))
         for source, partition, generation in fenced.partitions:
@@ -325,7 +327,7 @@ class Pipeline:
         return left
 
     def _write(self, parts: Sequence[Part]) -> list[DeadLetter]:
-        """Have messages held; return the letters of those that their sinks will never take."""
+        """Write messages and make them durable; return dead letters for those that their sinks refuse for good."""
         written: dict[str, list[Part]] = {}
         for part in parts:
             for sink, held in part.held.items():
@@ -342,10 +344,10 @@ class Pipeline:
         return refused
 
     def _announce(self, dead: Sequence[DeadLetter]) -> None:
-        """Write messages about dead letters, where their sink is one that is written to. The spool's thread calls it, too."""
+        """Write messages about dead letters, if the sink for them is not in the spool. The spool's thread calls it, too."""
         with self._writing:
             sink = self._setup.dead_letter
-            # A sink is not told of its own.
+            # Leave out dead letters of this sink itself: messages about them would go to the same sink.
             told = [letter for letter in dead if letter.sink != sink]
             if sink is None or sink not in self._setup.sinks or not told:
                 return
@@ -365,11 +367,11 @@ class Pipeline:
             return self._setup.sinks[sink].flush()
 
     def attempts(self, sink: str) -> Attempts | None:
-        """Return what came of the last attempts to deliver, if that is by way of the spool."""
+        """Return the results of the last attempts to deliver to a sink; None if the sink is not in the spool."""
         return self._spool.attempts if sink in self._spool.sinks else None
 
     def test(self, sink: str) -> Attempt | None:
-        """Send a message that says that it is a test, past all that waits; None if there is no such sink."""
+        """Send a test message at once, ahead of all waiting messages; return the attempt, or None if the sink is missing."""
         identity, text = letters.test(sink)
         began = time.monotonic()
         if (outcome := self._spool.test(sink, identity, text)) is None:
@@ -384,7 +386,7 @@ class Pipeline:
         return Attempt(milliseconds(), time.monotonic() - began, 1, identity, outcome)
 
     def resend(self, letter: DeadLetter) -> bool:
-        """Write a message again that its sink would not take, and drop its letter; False where the sink does not take it now."""
+        """Write a refused message again, and drop its dead letter; return False if the sink does not accept it now."""
         if self.is_away(letter.sink) or self._given(letter.sink, [letter.record]):
             return False
         self._store.drop([letter.id])
@@ -396,13 +398,13 @@ class Pipeline:
         self._counts.read(part)
         return part
 
-    # Around it
+    # Start and stop
 
     def start(self) -> None:
-        """Begin, in threads of its own."""
+        """Start the threads of the pipeline."""
         feeds = self._setup.feeds.values()
         self._reading = len(feeds)
-        # No source has a name with a capital.
+        # A capital letter, because names of sources have none.
         self._begin({"Deliver": self._deliver, "Spool": self._spool.run} | self._readers(feeds))
 
     def _readers(self, feeds: Iterable[Feed]) -> dict[str, Callable[[], None]]:
@@ -415,7 +417,7 @@ class Pipeline:
             threading.Thread(target=self._run, args=(run,), name=f"streamer-{name}", daemon=True).start()
 
     def stop(self) -> None:
-        """Read no more. What was read is delivered, or in the spool, and then it has ended."""
+        """Stop reading. The pipeline ends once all records that were read are delivered, or in the spool."""
         self._is_stopping = True
         self._spool.stop()
 
@@ -423,10 +425,10 @@ class Pipeline:
 
     @contextmanager
     def paused(self, seconds: float) -> Iterator[None]:
-        """Have all that was read delivered, or in the spool, and nothing read meanwhile.
+        """Pause the sources while the context lasts, after all records that were read are delivered, or in the spool.
 
         Raises:
-            ServiceError: it was not delivered within so many seconds, or all is ending; what was read is delivered all the same.
+            ServiceError: delivery took longer than *seconds*, or the service is stopping. Either way, it delivers these records.
         """
         deadline = time.monotonic() + seconds
         if not self._turn.acquire(timeout=seconds):
@@ -458,11 +460,14 @@ class Pipeline:
 
     @property
     def setup(self) -> Setup:
-        """The one in force."""
+        """The current setup."""
         return self._setup
 
     def take(self, setup: Setup) -> None:
-        """Go on with another setup; while paused. Feeds that both have are read on; others were opened, or are closed."""
+        """Replace the setup, while the pipeline is paused.
+
+        Feeds that both setups have continue. The caller opens the new feeds before, and closes the removed ones.
+        """
         before = self._setup.feeds
         new = [feed for name, feed in setup.feeds.items() if before.get(name) is not feed]
         with self._writing:
@@ -475,7 +480,7 @@ class Pipeline:
         self._begin(self._readers(new))
 
     def _park(self, feed: Feed) -> bool:
-        """Wait while it is paused; tell whether the feed is one of the setup then."""
+        """Wait while the pipeline is paused; return whether the setup still has the feed afterwards."""
         with self._moved:
             self._parked += 1
             self._moved.notify_all()
@@ -490,14 +495,14 @@ class Pipeline:
         return not self._reading
 
     def wait(self, seconds: float) -> bool:
-        """Return whether it has ended, after so long at most."""
+        """Wait for the end of the pipeline, at most *seconds*; return whether it has ended."""
         return self._ended.wait(seconds)
 
     def replay(self, letters: Iterable[DeadLetter]) -> tuple[int, int]:
-        """Match dead letters again, deliver what they match, and drop them; in the calling thread, and not started.
+        """Match dead letters again, deliver the matches and drop the letters, in the calling thread, before the start.
 
         Returns:
-            How many were dropped, and how many could not be read again.
+            The numbers of letters that were dropped, and of those that could not be read again.
         """
         good = bad = 0
         for letter in letters:
@@ -509,10 +514,12 @@ class Pipeline:
         return good, bad
 
     def replay_beside(self, letter: DeadLetter) -> bool:
-        """Match a dead letter again while all runs; it is dropped once what it matches is held. A message goes to the spool.
+        """Match a dead letter again while the pipeline runs, and drop it once its matches are durable.
+
+        A dead letter of a message is delivered again instead, directly or by the spool.
 
         Returns:
-            Whether it could be read again, or has a sink.
+            Whether the record could be read again, or the sink accepted the message or has it in the spool.
         """
         if letter.stage == "deliver":
             with self._turn:
@@ -532,31 +539,31 @@ class Pipeline:
         return not is_bad
 
     def drop_beside(self, letter: DeadLetter) -> bool:
-        """Drop a dead letter while all runs, and the message that waits for it; tell whether it was there."""
+        """Drop a dead letter and its waiting message while the pipeline runs; return whether it existed."""
         return bool(self._spool.drop([letter]))
 
     def enable(self, sink: str) -> bool | None:
-        """Ask an endpoint again that wanted no more; tell whether it was so, or None if there is no such endpoint."""
+        """Resume delivery to a disabled endpoint; return whether it was disabled, or None if there is no such endpoint."""
         return self._spool.enable(sink) if sink in self._spool.sinks else None
 
     def forget(self, sink: str) -> int | None:
-        """Forget the messages for a sink that nothing is delivered to any more; return how many, None for any other sink."""
+        """Drop the messages for a sink that the configuration no longer has; return how many, or None for any other sink."""
         return self._spool.clear(sink)
 
     def fail(self, error: Exception) -> None:
-        """End with an error that was found elsewhere; nothing more is confirmed."""
+        """End the pipeline with an error from elsewhere, without confirming any further position."""
         self.failed = self.failed or error
         self._give_up()
 
     def _again(self, letter: DeadLetter) -> Iterator[Part]:
-        """Match the record of a letter again, and yield what it comes to part by part; the last one drops the letter.
+        """Match the record of a letter again, and yield the results part by part; the last part drops the letter.
 
-        One part is in memory at a time: a record may match so much that all of it has no room there.
+        Only one part is in memory at a time, because the matches of one record may exceed the memory.
         """
         feed = self._setup.feeds[letter.source]
         if letter.part < 0 and feed.again is not None:
             feed = replace(feed, decode=feed.again)
-        # Of no generation: it confirms nothing, and so it is nobody's whose partition that is by now.
+        # Generation 0: it confirms no position, so it is valid whichever process has the partition now.
         batch = Batch(
             letter.partition, [letter.record], partial(_always, letter.position), None, keys=[letter.record_key], generation=0
         )
@@ -582,17 +589,17 @@ class Pipeline:
         return "idle" if since is None or since >= idle else "reading"
 
     def idle_for(self, feed: str) -> float | None:
-        """Return for how many seconds nothing came of a source; None if nothing ever did."""
+        """Return the seconds since the last batch of a source; None before its first one."""
         since = self._read_at.get(feed)
         return None if since is None else time.monotonic() - since
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of messages that were made and wait for those who write them."""
+        """The bytes of messages that wait to be written."""
         return self._waiting.size
 
     def stalled_for(self) -> float:
-        """Return for how many seconds the sinks have not held what they were given; 0 where they were given nothing."""
+        """Return for how many seconds the current delivery has lasted; 0 if there is none."""
         since = self._delivering_since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -602,7 +609,7 @@ class Pipeline:
         finally:
             faults.point("source.ended")
             with self._moved:
-                # In one step: who pauses finds either a source that has ended, or one that rests here and is counted.
+                # Under one lock, so that `paused` sees each source either as ended, or as parked here and counted.
                 if self._is_paused:
                     self._park(feed)
                 if self._setup.feeds.get(feed.name) is feed:
@@ -619,7 +626,7 @@ class Pipeline:
             _LOGGER.info("%s; reading has ended", gone)
             self._give_up()
         except Exception as error:
-            # The first one is what went wrong; others may follow from it.
+            # `fail` keeps the first error; later ones may be its consequences.
             self.fail(error)
         finally:
             with self._lock:
@@ -634,7 +641,7 @@ class Pipeline:
 
 
 def _none(_: object) -> None:
-    """Leave out what was returned."""
+    """Discard a return value."""
 
 
 def _always(position: Position, _: int) -> Position:
@@ -642,7 +649,7 @@ def _always(position: Position, _: int) -> Position:
 
 
 def _last(parts: Iterable[Part]) -> list[Confirmed]:
-    """Return what is put down of each partition: the last says all that those before it say."""
+    """Return the state to store for each partition: its last one, because that includes the earlier ones."""
     found: dict[tuple[str, str, int], Confirmed] = {}
     for part in parts:
         each = part.confirmed

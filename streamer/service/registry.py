@@ -1,13 +1,13 @@
-"""A registry of schemas: the messages of Kafka that were written with them, and the calls by which schemas are read.
+"""Read Kafka messages that were written with schemas, and fetch these schemas from their registry.
 
 ```
  0 │ 0 0 0 7 │ …             the schema of id 7, in four bytes          GET /schemas/ids/7
  1 │ sixteen bytes │ …       the schema of a GUID, as newer clients write it, mostly into a header      GET /schemas/guids/GUID
-                             what a schema refers to                    GET /subjects/SUBJECT/versions/VERSION
+                             a schema that another one refers to        GET /subjects/SUBJECT/versions/VERSION
 ```
 
-Confluent's registry has this API, and so have Apicurio's (at `/apis/ccompat/v7`), Karapace and Redpanda. A schema never changes
-under its id. So each is read once, and what reads its records is kept; records of a new version bring a new id.
+Confluent's registry has this API, and so have Apicurio's (at `/apis/ccompat/v7`), Karapace and Redpanda. The schema of an id
+never changes. So each schema is fetched once, and its decoder is kept; records of a new version have a new id.
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
@@ -31,23 +31,23 @@ from streamer.errors import ConfigError, EventCode, EventError, ServiceError
 from streamer.service.protocols import Away
 from streamer.service.sinks.trust import client_context
 
-#: How long the registry may take to answer, in seconds.
+#: The timeout of a request to the registry, in seconds.
 ANSWER: Final = 10.0
-#: The registry is queried again for an id that it does not have after so long, in seconds.
+#: The time until the registry is queried again for an id that it did not have, in seconds.
 UNKNOWN: Final = 1.0
-#: No schema is longer, in bytes.
+#: The most bytes of a schema.
 _LONGEST: Final = 8 * 1024 * 1024
-#: A schema refers to at most so many others.
+#: The most schemas that a schema refers to, directly or not.
 _MOST_REFERENCES: Final = 1000
-#: Readers that are kept at most: of each schema one.
+#: The most decoders that are kept, one for each schema.
 _MOST_KEPT: Final = 10_000
 _JSON: Final = "application/vnd.schemaregistry.v1+json, application/json"
-#: What the registry calls the encodings. It names none for Avro.
+#: The registry's names of the encodings. It leaves the name out for Avro.
 _TYPES: Final[Mapping[Encoding, str]] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
 #: Statuses of requests that may succeed later: a time-out, too many requests.
 _PASSING: Final = (408, 429)
 
-#: Reads what follows the id in a message; for Protobuf it begins with the place of its type. Raises EventError.
+#: Decodes the bytes after the id of a message; for Protobuf they begin with the place of its type. Raises EventError.
 Reader: TypeAlias = Callable[[bytes], Any]
 
 
@@ -57,7 +57,7 @@ class Schema(NamedTuple):
 
     Attributes:
         type: `AVRO`, `PROTOBUF` or `JSON`.
-        references: the schemas that it names, by the names by which it does, each after those that it names itself.
+        references: the schemas that it refers to, by the names that it uses; a schema comes after those that it refers to.
     """
 
     type: str
@@ -72,7 +72,7 @@ class UnknownSchema(Exception):
 
 @final
 class Registry:
-    """The calls of one registry. Any thread may call. Raises ServiceError; Away if it does not answer now."""
+    """A client of one registry. Any thread may call it. Methods raise ServiceError: Away if the registry does not answer now."""
 
     def __init__(self, section: Section) -> None:
         assert section.url is not None
@@ -80,7 +80,7 @@ class Registry:
         self._context: ssl.SSLContext | None = None
 
     def check(self) -> None:
-        """Find out whether a registry answers, and lets us in."""
+        """Check whether the registry answers and accepts our credentials."""
         try:
             self._get("/schemas/types")
         except UnknownSchema:
@@ -158,7 +158,7 @@ class Registry:
 
 
 def _said(body: bytes) -> str:
-    """Return what a registry says of an error; nothing if what answers is none."""
+    """Return the error message of a registry; an empty text if the body is not from a registry."""
     try:
         told = json.loads(body)
     except ValueError:
@@ -180,7 +180,7 @@ class Messages:
         self._refused: dict[bytes, tuple[float, EventError]] = {}
 
     def check(self) -> None:
-        """Find out whether the registry answers. Raises ServiceError if it does not, or if a library is missing."""
+        """Check whether the registry answers. Raises ServiceError if it does not, or if a library is missing."""
         for encoding in {self._section.encoding, self._section.of_keys}:
             if encoding in _LIBRARIES:
                 try:
@@ -190,19 +190,19 @@ class Messages:
         self._registry.check()
 
     def plain(self, record: bytes) -> Any:
-        """Return what a message says, as `value` does, without a schema beside it."""
+        """Return the content of a message, as `value` does, but never with a schema."""
         encoding = self._section.encoding
         return record if encoding == "json" or is_nothing(record) else self._read(record, encoding, "the value")[0]
 
     def value(self, record: bytes) -> Any:
-        """Return what a message says: JSON text, or the value that was read of it.
+        """Return the content of a message: JSON text, or the decoded value.
 
-        If columns of a delete have defaults, their schema stands beside the value, as in Kafka Connect's JSON.
+        If columns of a delete have defaults, the result has their schema next to the value, as in Kafka Connect's JSON.
 
         Raises:
-            EventError: it is no such message, or the registry has no schema of its id.
+            EventError: the message cannot be decoded, or the registry has no schema of its id.
             Away: the registry does not answer now.
-            ServiceError: it does not let us in.
+            ServiceError: the registry refuses our credentials.
         """
         encoding = self._section.encoding
         if encoding == "json" or is_nothing(record):
@@ -214,7 +214,7 @@ class Messages:
         return {"schema": columns, "payload": value}
 
     def key(self, key: bytes | str | None) -> Any:
-        """Return what a key says; one that begins with no id as it is. Raises as `value`."""
+        """Return the content of a key; a key without an id is returned unchanged. Raises as `value`."""
         encoding = self._section.of_keys
         if encoding == "json" or not isinstance(key, bytes) or _length(key) is None:
             return key
@@ -267,7 +267,7 @@ class Messages:
 
 
 def _length(message: bytes) -> int | None:
-    """Return how long the id before a message is, with its first byte; None if there is none."""
+    """Return the length of the id in front of a message, including the first byte; None if there is no id."""
     length = {0: 5, 1: 17}.get(message[0]) if message else None
     return length if length is not None and len(message) >= length else None
 
@@ -282,7 +282,7 @@ def _identity(prefix: bytes) -> int | uuid.UUID:
 
 @final
 class _Read(NamedTuple):
-    """What reads the messages of one schema."""
+    """The decoder for the messages of one schema."""
 
     encoding: Encoding
     read: Reader
@@ -290,7 +290,7 @@ class _Read(NamedTuple):
 
 
 def _made(schema: Schema) -> _Read:
-    """Return what reads the messages of a schema. Raises ValueError if it cannot be read."""
+    """Return the decoder for the messages of a schema. Raises ValueError if the schema cannot be read."""
     try:
         match schema.type:
             case "AVRO":

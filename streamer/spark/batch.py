@@ -7,7 +7,7 @@ the workers' code is in worker.py.
 | subscriptions | broadcast | cogroup |
 |---|---|---|
 | Engine, snapshot | the snapshot travels | its texts become a DataFrame |
-| JSON lines | read by the driver | read by Spark, from where workers reach them |
+| JSON lines | read by the driver | read by Spark, from paths that workers reach |
 | DataFrame | fetched to the driver, in pieces | stays on the cluster |
 """
 

@@ -53,9 +53,9 @@ def changes_of(
 
     Args:
         feed: rows with `_change_type`, `_commit_version` and `_commit_timestamp`. Every other column is of the row.
-        key: the columns that tell rows of the table apart.
-        collection: of all events; or a column.
-        tenant: of all events, or a column; None for the engine's default.
+        key: the columns that identify a row of the table.
+        collection: one for all events, or a column.
+        tenant: one for all events, or a column; None for the engine's default.
 
     Returns:
         value, _commit_version, _commit_timestamp. An event's id is its version and its key, as `3:7`, its `ts` the time of the

@@ -2,7 +2,7 @@
 
 ```
 subscriptions ─► count by (tenant, collection) ─► split the large ones ─► one Bloom filter a part ─► a file on every machine
-events ─► locate, ask the filters of the parts that they can match ─► count by part ─► salt the hot ones
+events ─► locate, query the filters of the parts that they can match ─► count by part ─► salt the hot ones
 
 what passes       (group, 1, event) ─┐  repartition by group,   ┌──────────────── group: part and salt ───────────────┐
                                      ├─ sort by group and kind  │ 0 {"id": "a", ...}  0 {"id": "b"...  1 event  1 ... │

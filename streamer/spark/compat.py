@@ -4,7 +4,7 @@
 |---|---|---|---|
 | a file for the workers | belongs to the context (`addFile`) | to the session (`addArtifacts`) | to the session |
 | a DataFrame of Arrow | through rows | `createDataFrame` | `createDataFrame` |
-| a function of SQL | through pandas | through pandas | through Arrow |
+| an SQL function | through pandas | through pandas | through Arrow |
 | DataFrames of Spark Connect | a class of their own | a subclass of the one class | a subclass |
 | over Connect, a file for the workers of a micro-batch | impossible | of the session | of the session |
 

@@ -45,8 +45,8 @@ class Kept:
     """A file of the driver that may travel; it is deleted with the last reference to this object.
 
     Attributes:
-        path: of it, in a folder of its own.
-        name: of the file, which identifies its bytes.
+        path: its path, in a folder of its own.
+        name: its name, which identifies its bytes.
         key: hash of its bytes, and the ending of its name.
         is_gone: whether it was removed; its name is not used again.
     """

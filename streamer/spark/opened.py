@@ -34,7 +34,7 @@ class Opened:
 
     One engine contains them all, so that an event queries it once. The native core opens a section itself, with its compiled
     image in place in the file; if the process compiles everything (the reference, portable CEL), a section is added with the
-    first event of its tenant and collection. Not thread-safe; a worker runs one task at a time.
+    first event of its tenant and collection. It is not thread-safe; a worker runs one task at a time.
     """
 
     def __init__(self, path: str, functions: Carried | None = None) -> None:
@@ -104,8 +104,8 @@ class Listed:
     """A removed file.
 
     Attributes:
-        name: of the file.
-        cached: of the copy that executors of a machine share, in addition to their own.
+        name: its name.
+        cached: the name of the copy that executors of a machine share, in addition to their own.
     """
 
     name: str
@@ -117,7 +117,7 @@ def sweep(files: Iterable[Listed]) -> None:
     for listed in files:
         from pyspark import SparkFiles
 
-        # What one worker deleted another of the machine does not find.
+        # Another worker of the machine may have deleted the file already.
         with suppress(OSError):
             os.unlink(SparkFiles.get(listed.name))
         for root in filter(None, os.environ.get("SPARK_EXECUTOR_DIRS", "").split(",")):

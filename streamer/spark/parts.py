@@ -94,7 +94,7 @@ class Writer:
 
 @final
 class Parts:
-    """The file, mapped. Not thread-safe; a worker runs one task at a time."""
+    """The file, mapped. It is not thread-safe; a worker runs one task at a time."""
 
     def __init__(self, path: str) -> None:
         with pa.memory_map(path) as file:

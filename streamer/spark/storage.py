@@ -48,7 +48,7 @@ class Storage:
 
     Raises:
         ConfigError: Spark cannot use the file system, or the session is one of Spark Connect.
-        OSError: of each method, if the path cannot be read or written; FileNotFoundError if it does not exist.
+        OSError: each method raises it if the path cannot be read or written; FileNotFoundError if it does not exist.
     """
 
     def __init__(self, spark: SparkSession, text: str) -> None:

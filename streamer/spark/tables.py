@@ -235,7 +235,7 @@ def write_to_table(table: str, *, app_id: str | None = None, partition_by: Seque
             the stream, and a new checkpoint needs a new one: its batches count from 0 again, and would be mistaken for batches
             that were written.
         partition_by: columns, for a table that is created.
-        options: of the writer.
+        options: options of the writer.
 
     Raises:
         ConfigError: *table* is not a name of a table.

@@ -1,15 +1,15 @@
 """Why do events match a subscription, or why not? `Engine.explain` for the events of a DataFrame.
 
 ```
-driver    the subscriptions that are asked about, by id ─► in the plan
+driver    the chosen subscriptions, by id ─► in the plan
 workers   rows ─► mapInArrow: the reference judges each event on each of them ─► a row for each
 ```
 
-What is held of other subscriptions does not matter: one subscription's verdict depends on no other. So nothing is broadcast, and
-a DataFrame of subscriptions stays where it is but for those few.
+A subscription's verdict does not depend on other subscriptions. So no snapshot is broadcast, and of a DataFrame of subscriptions
+only the chosen ones travel.
 
-Cost: the reference, in Python, for each event and subscription: some thousand a second and core. Nothing is left out first,
-since an event that a filter would stop is just one that somebody asks about.
+Cost: the reference, in Python, judges each event on each subscription: some thousand a second and core. Filters do not drop
+events first, because an event that a filter would drop is just the kind that needs an explanation.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from streamer.core.options import Options
     from streamer.subscriptions.compile import CompiledSubscription
 
-#: So many subscriptions can be asked about at once: each of them is a row for each event.
+#: The most subscriptions of one call: each of them makes a row for each event.
 MOST: Final = 100
-#: Rows of the result that are made at once.
+#: The most rows of the result that are made at once.
 ROWS_AT_ONCE: Final = 4096
 
 COLUMNS: Final[dict[str, DataType]] = {
@@ -67,7 +67,7 @@ COLUMNS: Final[dict[str, DataType]] = {
     "note": StringType(),
 }
 _ARROW: Final[dict[DataType, pa.DataType]] = {BooleanType(): pa.bool_(), LongType(): pa.int64(), StringType(): pa.string()}
-#: An event can be nearly of a subscription only where that is asked at all.
+#: Kinds of conditions that are never a near miss: an event of another tenant or collection is not nearly a match.
 _OF_ANOTHER: Final = ("tenant", "collection")
 
 
@@ -84,14 +84,14 @@ def explain_events(
     extra: members.Extra = "warn",
     **engine_options: Any,
 ) -> DataFrame:
-    """Explain why subscriptions match the events of a DataFrame, or why not, as `Engine.explain` does of one event.
+    """Explain why subscriptions match the events of a DataFrame, or why not, as `Engine.explain` does for one event.
 
     The reference judges every event, so choose events first: `events.where(...)`, `events.limit(1000)`.
 
     Args:
         events: as of `match_events`; they may also stream.
-        subscriptions: as of `match_events`. JSON lines are read by the driver; a DataFrame stays on the cluster, but for those
-            that are asked about, and what is wrong with others is not looked at.
+        subscriptions: as of `match_events`. JSON lines are read by the driver. A DataFrame stays on the cluster, except for the
+            chosen subscriptions; errors of other subscriptions are not reported.
         subscription_id: one id, or a list of at most 100.
         event_col: as of `match_events`.
         layout: as of `match_events`.
@@ -104,15 +104,16 @@ def explain_events(
     Returns:
         A row for each event and subscription, rejected and ignored events too: event_id, tenant, collection, type,
         subscription_id, `matched`, `transition`, `certain`; the `verdict` of all conditions together (`true`, `false`, `unknown`,
-        `error`; null for a rejected event); how many conditions `failed`, where each operand of an expression's `&&` counts as
-        one; `near_miss`, whether a single one did, and neither tenant nor collection; of the first that failed `place`,
-        `condition` and `outcome` (or of the first that is unknown, where that decided), null if the event matches; `note`,
-        what decided beside the conditions, as that the event was ignored or rejected [, event] and the columns that were kept.
+        `error`; null for a rejected event); `failed`, the number of conditions that failed, counting each operand of an
+        expression's `&&`; `near_miss`, whether exactly one condition failed, other than tenant and collection; `place`,
+        `condition` and `outcome` of the first condition that failed (or of the first unknown one, if none failed), null if the
+        event matches; `note`, another cause, for example that the event was ignored or rejected [, event] and the columns that
+        were kept.
 
     Raises:
-        UnknownSubscriptionError: an id that is not there.
-        SubscriptionError: subscriptions that cannot be accepted.
-        ValueError: no id or too many, or columns that are not there.
+        UnknownSubscriptionError: an id does not exist.
+        SubscriptionError: subscriptions are invalid.
+        ValueError: the list of ids is empty or too long, or a column does not exist.
         SnapshotError, ConfigError, TypeError: as of `match_events`.
     """
     check_options(engine_options)
@@ -137,7 +138,7 @@ def explain_events(
 
 
 def _ids(given: str | Sequence[str]) -> list[str]:
-    """Return each id that is asked about once. Raises TypeError and ValueError."""
+    """Return the chosen ids without duplicates. Raises TypeError and ValueError."""
     ids = [given] if isinstance(given, str) else list(dict.fromkeys(given))
     if not all(isinstance(each, str) for each in ids):
         raise TypeError(f"subscription_id: expected an id or a list of ids, not {given!r}")
@@ -147,7 +148,7 @@ def _ids(given: str | Sequence[str]) -> list[str]:
 
 
 def _find(given: Given, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return subscriptions by their ids. Raises UnknownSubscriptionError."""
+    """Return the subscriptions of some ids. Raises UnknownSubscriptionError."""
     if is_frame(given.source):
         texts = given.source.mapInArrow(by_id(frozenset(ids), given.options, _backend.BACKEND), "text string").collect()
         engine = Engine(**given.options)
@@ -165,7 +166,7 @@ def _find(given: Given, ids: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def by_id(ids: frozenset[str], options: Mapping[str, Any], backend: _backend.Backend) -> Run:
-    """Return what `mapInArrow` runs to find the texts of subscriptions."""
+    """Return the function for `mapInArrow` that finds the texts of subscriptions."""
 
     def find_by_id(batches: Batches) -> Batches:
         names = Names(options, backend)
@@ -179,7 +180,7 @@ def by_id(ids: frozenset[str], options: Mapping[str, Any], backend: _backend.Bac
 
 
 def by_judging(asked: Pass, subscriptions: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Run:
-    """Return what `mapInArrow` runs to judge every event on each of some subscriptions."""
+    """Return the function for `mapInArrow` that judges every event on each of some subscriptions."""
 
     def explain_each(batches: Batches) -> Batches:
         asked.begin()
@@ -205,7 +206,7 @@ def by_judging(asked: Pass, subscriptions: Sequence[Mapping[str, Any]], options:
 
 
 def rows_of(event: str | bytes | None, asked: Sequence[CompiledSubscription], options: Options) -> Iterator[dict[str, Any]]:
-    """Yield what each subscription makes of an event; what is left out is null."""
+    """Yield one row for each subscription and the event; a missing column is null."""
     nothing = {"matched": False, "failed": 0, "near_miss": False}
     try:
         read = options.read(event, None, None)

@@ -1,7 +1,7 @@
-"""Questions about subscriptions and events: what matches, why, why not, and what a draft would do. Nothing is changed by any.
+"""Answer questions about subscriptions and events: what matches, why, why not, and what would a draft do? All are read-only.
 
-They are answered by engines of their own, but for what all of the subscriptions are needed for. What a question may cost is
-bounded, and the answer says where the bound was reached.
+A question gets an engine of its own, unless it needs all subscriptions. The cost of each question is bounded, and the answer
+states whether a bound was reached.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ from streamer.service.tenants import Written, claimed, inside, named, outside, w
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import EVERY, Subscription
 
-#: Lines that `lint` takes.
+#: The most lines that `lint` accepts.
 _LINTED: Final = 1000
-#: How long a draft is tried on events, in seconds; so many of them at once. Of each outcome so many events are named.
+#: For how many seconds a draft is tried on events.
 _PATIENCE: Final = 0.06
-#: Seconds of a processor for a page of what no filter can guard.
+#: The CPU time for one page of subscriptions that no filter can guard, in seconds.
 _LOOKING: Final = 0.02
+#: Events on which a draft is tried between two looks at the clock.
 _AT_ONCE: Final = 50
+#: The most example events in the answer for each outcome of a draft.
 _NAMED: Final = 10
-#: Rows that are looked at for near misses, at most, where few are of the event's collection.
+#: The most rows that are read for near misses, if few of them are of the event's collection.
 _PASSED: Final = 5_000
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
-#: What a draft without an id is called.
+#: The id of a draft that has none.
 _DRAFT: Final = "draft"
 
 
@@ -56,8 +58,8 @@ class Asking:
     """Handlers of questions.
 
     Args:
-        events: some of the last ones, which a draft is tried on.
-        default_tenant: whose an administrator's question is that names no tenant.
+        events: some of the last events, on which drafts are tried.
+        default_tenant: the tenant of an administrator's question that names none.
     """
 
     def __init__(self, engine: Engine, subscriptions: Subscriptions, events: Events, default_tenant: str | None) -> None:
@@ -66,23 +68,23 @@ class Asking:
 
     @property
     def _options(self) -> Options:
-        """Those of engines for questions, which have no filters of phase 1."""
+        """The options of the engines for questions, which have no filters of phase 1."""
         return replace(self._engine._options, bloom=BloomOptions(enabled=False))
 
     def _here(self, call: Call) -> Engine:
-        """Return the engine that holds what a tenant subscribed to. Raises Problem where another process has it."""
+        """Return the engine with a tenant's subscriptions. Raises Problem if another process has them."""
         refuse_elsewhere(self._subscriptions.shard, call.of_events)
         return self._engine
 
     def match(self, call: Call) -> Answer:
-        """See the route. What is subscribed to for every tenant is an administrator's, who alone is told of it."""
+        """See the route. Only an administrator sees the subscriptions for every tenant."""
         limit, more = call.query.get("limit", 1000), False
         found: list[dict[str, Any]] = []
         is_all = call.token.tenant is None
         event = self._records.one(call, call.body)
         if event.ignored is not None:
             return answer({"matches": [], "more": False, "ignored": event.ignored})
-        # An administrator's event may be anybody's: it says so itself.
+        # An administrator's event may be of any tenant, which the event itself names.
         matches = self._here(call).match(event.text, call.of_events)
         for each in matches:
             tenant, subscription_id = outside(each.subscription_id)
@@ -122,11 +124,11 @@ class Asking:
             each = self._held(whose, question["id"].value)
         else:
             each = claimed(named(question["subscription"].text, "given"), whose.whose)
-        # The default tenant is the subscription's. An administrator's event says itself whose it is, as for `match`.
+        # The default tenant is only for the subscription. An administrator's event names its own tenant, as in `match`.
         return answer(self._explained(each, event, call.of_events).to_dict())
 
     def _explain_all(self, call: Call, event: bytes) -> Answer:
-        """Explain what matches, of all that is held."""
+        """Explain the matches among all subscriptions."""
         limit = call.query.get("limit", 10)
         matches, more = self._here(call).match(event, call.of_events), False
         found: list[dict[str, Any]] = []
@@ -147,11 +149,11 @@ class Asking:
         return replace(explain(compiled, event, self._options, tenant), subscription_id=each.id)
 
     def _of_one(self, call: Call) -> Call:
-        """Return a call that is about one tenant."""
+        """Return the call with a tenant: its own, or the default one."""
         return call if call.tenant is not None else replace(call, tenant=self._default)
 
     def _held(self, call: Call, subscription_id: Any) -> Written:
-        """Return a subscription that is held. Raises Problem and Declined."""
+        """Return a stored subscription. Raises Problem and Declined."""
         if not isinstance(subscription_id, str) or not is_unicode(subscription_id):
             raise Problem("bad-request", "id: expected some text")
         row = self._subscriptions.get(call.whose, subscription_id)
@@ -160,7 +162,7 @@ class Asking:
         return written(row.text, call.whose)
 
     def near_misses(self, call: Call) -> Answer:
-        """See the route. They are read from the store, since an engine would make a list of all that it has."""
+        """See the route. Reads subscriptions from the store, because an engine would make a list of all of its own."""
         limit, examine = call.query.get("limit", 10), call.query.get("examine", 1000)
         none = {"near_misses": [], "examined": 0, "complete": True, "next": None}
         given = self._records.one(call, call.body)
@@ -171,7 +173,7 @@ class Asking:
         except IgnoredEvent:
             return answer(none)
         at = call.after() or inside(event.tenant, "")
-        # What is subscribed to for every tenant is an administrator's, who alone is told of it.
+        # Only an administrator sees the subscriptions for every tenant.
         tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
         among = islice(walk, examine)
@@ -189,21 +191,21 @@ class Asking:
         try:
             plan = self._engine.plan(inside(call.whose, each.id))
         except UnknownSubscriptionError:
-            # It is paused, so that no engine has it.
+            # It is paused, so the service's engine does not have it.
             aside = Engine._of(self._options)
             aside.add(each.held)
             plan = aside.plan(inside(call.whose, each.id))
         return answer({"tenant": call.whose, "id": each.id, **_told(plan.to_dict(), each.id)})
 
     def list_unguarded(self, call: Call) -> Answer:
-        """See the route. What is paused, or held by another process, is in no filter of this one."""
+        """See the route. Subscriptions that are paused or in another process are not in this process's filters."""
         limit, collection = call.query.get("limit", 50), call.query.get("collection")
         at = (call.tenant or "", "") if (after := call.after()) is None else outside(after)
         found: list[dict[str, Any]] = []
         looked_at, deadline = 0, time.thread_time() + _LOOKING
         more = None
         for row in self._subscriptions.each(call.tenant, at):
-            # Each page continues by one at least.
+            # Look at one row at least, so that each page makes progress.
             if len(found) == limit or (looked_at and time.thread_time() > deadline):
                 more = call.cursor(inside(*at))
                 break
@@ -248,20 +250,20 @@ class Asking:
         ]
         told: dict[str, Any] = {"good": True, "errors": [], "findings": findings}
         told["plan"] = _told(engine.plan(inside(call.whose, draft.id)).to_dict(), draft.id)
-        # What its events are like is for those to know who may read them.
+        # The results reveal events, so they are only for tokens that may read events.
         if call.token.may("consume"):
             told["tried"] = self._tried(call, engine, draft, draft.id if held_id is None else held_id)
         return answer(told)
 
     def _draft(self, text: str, tenant: str, subscription_id: Any) -> Written:
-        """Read a draft. Raises SubscriptionError, and JSONDecodeError of what is no JSON."""
-        with suppress(RecursionError):  # the contract's own reader says what is wrong
+        """Read a draft. Raises SubscriptionError, and JSONDecodeError if the text is not JSON."""
+        with suppress(RecursionError):  # the parser of subscriptions reports this error
             json.loads(text, parse_int=float)
         is_name = isinstance(subscription_id, str) and subscription_id and is_unicode(subscription_id)
         return claimed(named(text.encode(), subscription_id if is_name else _DRAFT), tenant)
 
     def _tried(self, call: Call, engine: Engine, draft: Written, held_id: Any) -> dict[str, Any]:
-        """Return what a draft makes of the last events, beside what is held under its id, for as long as one waits."""
+        """Match the draft with the last events until `_PATIENCE` is over, and compare with the stored subscription of its id."""
         row = self._subscriptions.get(call.whose, held_id) if isinstance(held_id, str) and is_unicode(held_id) else None
         before = None
         if row is not None:
@@ -323,11 +325,11 @@ class Asking:
 
 @final
 class _Walk:
-    """Goes through the subscriptions of some tenants for events of one collection, and over so many others at most.
+    """Iterates over the subscriptions of some tenants that may want events of one collection, reading at most `_PASSED` rows.
 
     Attributes:
-        at: the last that it came by.
-        is_at_end: whether there are no more.
+        at: the last subscription that was read.
+        is_at_end: whether all of them were read.
     """
 
     def __init__(self, subscriptions: Subscriptions, tenants: Sequence[str], collection: str | None, at: str) -> None:
@@ -355,13 +357,13 @@ class _Walk:
 
 
 def _matching(engine: Engine, some: Sequence[Seen]) -> Iterator[int]:
-    """Yield the numbers of the events that match something."""
+    """Yield the numbers of the events that have a match."""
     for at, _ in engine.match_batch([seen.text for seen in some]).matched():
         yield some[at].number
 
 
 def has_equality(text: bytes) -> bool:
-    """Return whether a filter of a subscription asks for one value, which is a key then. A plan would take ten times as long."""
+    """Return whether a filter requires one value, which makes it a key. This is ten times as fast as making a plan."""
     try:
         filters = json.loads(text).get("filters")
     except (RecursionError, ValueError):
@@ -372,12 +374,12 @@ def has_equality(text: bytes) -> bool:
 
 
 def _told(told: dict[str, Any], subscription_id: str) -> dict[str, Any]:
-    """Return what an engine tells, with the id that the tenant knows."""
+    """Return an engine's answer, with the id under which the tenant stored the subscription."""
     return told | {"subscription_id": subscription_id}
 
 
 def _located(text: str, place: str) -> dict[str, int]:
-    """Return line and column of a place in a text, which is YAML since it is JSON; nothing where it is not found."""
+    """Return line and column of a place in a JSON text, which is YAML, too; an empty dictionary if it cannot be read."""
     steps: Place = tuple(int(number) if number else name for number, name in _STEP.findall(place))
     try:
         root, _ = read_yaml(text.encode(), _DRAFT)

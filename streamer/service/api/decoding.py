@@ -1,4 +1,4 @@
-"""Records as sources have them, to be tried: decoded as a source of their format would, to the events that are matched."""
+"""Decode records for a trial, as a source of their format would, into the events that are matched."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FORMATS: Final[tuple[SourceFormat, ...]] = get_args(SourceFormat)
 FORMAT: Final = Param(
     "format", "What the event is: a record of this format, decoded as a source would.", {"type": "string", "enum": FORMATS}
 )
-#: What questions about events have, besides the event.
+#: The members and parameters of questions about events.
 _QUESTION: Final = {"event", "id", "subscription", "tenant", "format", "limit", "examine", "text", "key"}
-#: Events that a record may have here. A source takes more, but here nobody waits for a core to be done with them.
+#: The most events of a record here. A source accepts more, but an API request must not occupy a core for long.
 MOST_EVENTS: Final = 1000
 _WHY_IGNORED: Final = {
     "empty": "it is empty",
@@ -38,7 +38,7 @@ class Read(NamedTuple):
     """An event of a record.
 
     Attributes:
-        ignored: in words, what it is where it is no change; *text* is empty then.
+        ignored: a description of the record if it is not a change; *text* is empty then.
     """
 
     text: bytes
@@ -49,10 +49,10 @@ class Read(NamedTuple):
 
 @final
 class Records:
-    """What makes events of records, for an engine with some options.
+    """Makes events of records, for an engine with some options.
 
-    Its layout may be that of decoders, or the default one, which has the same parts. A layout that an operator chose has others,
-    so no decoder's event could be read by it.
+    Decoders need the layout of their events, or the default one, which has the same parts. A layout that an operator chose cannot
+    read the events of a decoder, so only `json` is possible with it.
     """
 
     def __init__(self, options: Options) -> None:
@@ -61,7 +61,7 @@ class Records:
         self.formats: tuple[SourceFormat, ...] = FORMATS if layout in (cdc.LAYOUT, EventLayout()) else ("json",)
 
     def events(self, name: SourceFormat, record: bytes, tenant: str | None, key: str | None = None) -> list[Read]:
-        """Return the events of a record; *tenant* is whose they are. Raises EventError, and Problem: none of it is read here."""
+        """Return the events of a record of a tenant. Raises EventError, and Problem if the format is not possible here."""
         if name not in self.formats:
             raise Problem("bad-request", f"format: matching.layout reads no events of {name}: expected json")
         decode = decoder(name, most=MOST_EVENTS)
@@ -75,18 +75,18 @@ class Records:
         return read or [Read(b"", ignored="a batch of no events")]
 
     def _read(self, text: bytes, key: str | None, tenant: str | None) -> Read:
-        """Return an event as far as it is one that an engine takes. Raises EventError."""
+        """Return an event, or the reason for which an engine would ignore it. Raises EventError."""
         try:
             return Read(text, self._options.read(text, tenant, None).type, key)
         except IgnoredEvent as ignored:
             return Read(b"", ignored=_WHY_IGNORED[ignored.reason.value])
 
     def _refuse_question(self, event: bytes) -> None:
-        """Refuse what has the shape of a question of `explain`: as an event it would match what wants any, and tell nobody."""
+        """Refuse a body for `explain`, which as an event would match subscriptions without conditions, and hide the mistake."""
         try:
             given = json.loads(event, parse_int=float)
         except (RecursionError, ValueError):
-            return  # who reads it says what is wrong
+            return  # reading the event reports the error
         if not isinstance(given, dict) or not isinstance(given.get("event"), dict) or not given.keys() <= _QUESTION:
             return
         pointers = [pointer for part in PARTS for pointer in self._options.layout.pointers(part)]
@@ -95,13 +95,13 @@ class Records:
             raise Problem("bad-request", f"event: {reason}", errors=[{"place": "event", "reason": reason}])
 
     def note(self, name: SourceFormat, found: list[Read]) -> str | None:
-        """Return how a source of the format would read its events otherwise; None if it would not."""
+        """Return how a source of the format would read these events differently; None if it would not."""
         if name == "json" or self._options.layout == cdc.LAYOUT or not any(each.type in ("update", "delete") for each in found):
             return None
         return "no source here has this format: to one that has it, what before lacks is unknown; here it counts as missing"
 
     def one(self, call: Call, record: bytes) -> Read:
-        """Return the event that a question is about. Raises EventError, and Problem: the record has several."""
+        """Return the event that a question is about. Raises EventError, and Problem if the record has several."""
         name = call.query.get("format")
         if name is None:
             self._refuse_question(record)
@@ -147,7 +147,7 @@ class Decoding:
             for each in found[:limit]
         )
         note = self._records.note(name, found)
-        # Numbers stay as they are written.
+        # Bytes, because numbers keep their spelling.
         return Answer(b'{"events":[%b],"count":%d,"note":%b}' % (events, len(found), _json(note)))
 
 
@@ -157,6 +157,6 @@ def _json(value: str | None) -> bytes:
 
 @cache
 def examples() -> list[dict[str, str]]:
-    """Return records to begin with: `format`, `name`, `record`, and of events as they are the preset `layout`."""
+    """Return example records: `format`, `name`, `record`, and for `json` also the preset `layout`."""
     told = tomllib.loads(files("streamer.service").joinpath("examples.toml").read_text("utf-8"))
     return list(told["example"])

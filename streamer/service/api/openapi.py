@@ -1,4 +1,4 @@
-"""The document that says what the API does (OpenAPI 3.1), made of the table of routes."""
+"""The OpenAPI 3.1 document of the API, made from the table of routes."""
 
 from __future__ import annotations
 
@@ -392,7 +392,7 @@ def _subscriptions(limits: Limits, topic_dialect: TopicDialect) -> dict[str, Any
     schema["properties"]["id"] |= {
         "description": f"unique within a tenant; of {MOST_ID:,} bytes of UTF-8 at most where it is written here."
     }
-    # The path says the id.
+    # The id is in the path.
     without = {**schema, "required": [], "title": "A subscription that is written"}
     return {"Subscription": schema, "Written": without, **parts}
 

@@ -1,7 +1,7 @@
-"""The one table of routes: what is answered is made of it, and so is the document that says so.
+"""The table of routes, from which both the API and its OpenAPI document are made.
 
-A path is matched as it was sent, before it is decoded: an id may hold what would divide a path, as `%2F`. A verb stands behind a
-colon, as in `/v1/subscriptions/big:pause`; an id that ends so is sent with `%3A`.
+A path is matched as it was sent, before it is decoded, because an id may contain a slash, as `%2F`. A verb follows a colon, as in
+`/v1/subscriptions/big:pause`. If an id ends like this, send its colon as `%3A`.
 """
 
 from __future__ import annotations
@@ -396,7 +396,7 @@ def _pattern(path: str) -> re.Pattern[bytes]:
     return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)).encode())
 
 
-#: In the order of the table: a path with a verb comes before the one that takes the verb for a part of an id.
+#: In the order of the table: a path with a verb comes before the path that would match the verb as a part of an id.
 _PATHS: Final = {
     path: (_pattern(path), {route.method: route for route in ROUTES if route.path == path})
     for path in dict.fromkeys(route.path for route in ROUTES)
@@ -404,7 +404,7 @@ _PATHS: Final = {
 
 
 def find(path: bytes) -> Found | None:
-    """Return what is at a path, as it was sent; None if nothing is."""
+    """Return the routes of a path, as it was sent; None if there are none."""
     for template, (pattern, routes) in _PATHS.items():
         if (match := pattern.fullmatch(path)) is not None:
             return Found(template, match.groupdict(), routes)

@@ -1,4 +1,4 @@
-"""Schemas of what the service tells of itself."""
+"""Schemas of the answers about the state of the service."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LAG: Final = {
     ]
 }
 _RATES: Final = ("events_read", "events_matched", "events_rejected", "matches", "matches_delivered", "matches_dead")
-#: What is told of a source, and of a sink, besides what they are.
+#: The state of a source, and of a sink, in addition to its configuration.
 OF_SOURCES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("read_per_s", "matched_per_s", "rejected_per_s"), MAYBE_NUMBER),
     "idle_s": MAYBE_NUMBER,

@@ -1,7 +1,7 @@
 """A topic of Kafka. Messages are durable once all replicas in sync have them.
 
 Contract: the messages of a key are in the topic in the order in which they were written. The producer is idempotent: brokers
-accept a message of a partition only after all that were sent before it, and accept it only once. By default librdkafka would
+accept a message of a partition only after the messages that were sent before it, and only once. By default librdkafka would
 continue after a message that brokers refuse; with `enable.gapless.guarantee` it stops there instead. Then a new producer sends
 the rest. It sends the messages of a refused batch one by one, so that the one at fault is found.
 

@@ -169,7 +169,7 @@ class FileLines:
         """See `Source`."""
 
     def progress(self) -> Progress | None:
-        """See `Source`. None for a file that was rotated away or truncated; a compressed file counts its own bytes."""
+        """See `Source`. Returns None for a file that was rotated away or truncated. A compressed file counts its own bytes."""
         try:
             reading, found = self._reading[0], os.stat(self._path)
         except (IndexError, OSError):

@@ -1,24 +1,25 @@
-"""Messages of topics of Kafka, of which each process of one consumer group has some partitions.
+"""Read messages from Kafka topics. The processes of one consumer group share the partitions.
 
 ```
             one thread, which always polls                     the pipeline's threads
  brokers ──► consume ──► [ by partition, bounded ] ──► read ──► … sinks ──► store ──► acknowledge
-                │  pause where it is full, resume                                          │
+                │  pause if it is full, then resume                                        │
                 └──◄ commit to the group, each second ◄────────────────────────────────────┘
 ```
 
-Contract: a partition is read from where the *store* has it, and the group is told later. So a process that dies between the two
-reads nothing twice. The group's offset counts where it is ahead and has our mark: another process of the group, with a store of
-its own, had all before it held. One without the mark, which somebody else has set, counts only where the store knows nothing.
+Contract: a partition is read from its offset in the *store*; the offset is committed to the group later. So a process that dies
+between the two reads no message twice. The group's offset counts if it is ahead of the store's and has our mark: then another
+process of the group, with a store of its own, has delivered all earlier messages. An offset without the mark was set by another
+program. It counts only if the store has no offset for the partition.
 
-Who does not poll for `max.poll.interval.ms` is mistaken for dead, and a rebalance waits for whoever does not poll. So a thread of
-its own polls while a sink is slow: it pauses its partitions, and continues asking for nothing.
+The group considers a process dead if it does not poll for `max.poll.interval.ms`, and a rebalance waits for each process to poll.
+So a separate thread polls even while a sink is slow: it pauses its partitions and polls on, without getting messages.
 
-A partition that is asked back is given up once all of it that was read is held, after `DRAIN` seconds at most: its next owner
-begins behind that. What was not held by then comes twice. Of a partition that was *lost* there is nothing to wait for.
+A partition that the group revokes is released once all of its messages that were read are durable, or after `DRAIN` seconds.
+The next owner begins after the durable messages and reads the others again. A *lost* partition is released at once.
 
-A partition's name has the id of its topic, where brokers have one: a topic that is made again under an old name has other
-partitions. Transactions' markers take offsets, too; so the next offset is one after the last message, and no count.
+A partition's name contains the id of its topic if the brokers have ids, because a topic that is created again under an old name
+has different partitions. Transaction markers use offsets, too: so the next offset is one after the last message, not a count.
 """
 
 from __future__ import annotations
@@ -56,30 +57,30 @@ from streamer.service.sources.kafka_partitions import (
 )
 from streamer.service.sources.lines import KEPT
 
-#: How long a partition that is asked back is waited for, in seconds, until what was read of it is held.
+#: The longest time, in seconds, that a revoked partition waits until its messages that were read are durable.
 DRAIN: Final = 10.0
-#: Brokers that do not say where partitions begin are asked again for so long, in seconds; a group waits for that.
+#: For how many seconds to retry if brokers do not return the offsets of partitions; the group waits meanwhile.
 ASSIGN: Final = 60.0
-#: The group is told how far messages are held so often, in seconds.
+#: The interval of commits to the group, in seconds.
 COMMIT: Final = 1.0
-#: So often one looks whether topics were made again, in seconds.
+#: The interval of checks whether topics were deleted and created again, in seconds.
 LOOK: Final = 30.0
-#: So many bytes wait to be read at most; partitions are paused, and resumed when there are half of them.
+#: Bytes of messages in memory above which partitions are paused. They are resumed at half of that.
 MOST_BYTES: Final = 16 * 1024 * 1024
-#: Messages that are taken from the client at once, and that are a batch at most.
+#: The most messages in one call of the client, and in one batch.
 _AT_ONCE: Final = 1000
-#: How often the client says where partitions end, in milliseconds.
+#: The interval of the client's statistics, which have the ends of partitions, in milliseconds.
 STATISTICS: Final = 5000
-#: How long the client is waited for, in seconds.
+#: The timeout of a poll, in seconds.
 _WAIT: Final = 0.1
-#: While brokers do not say where partitions begin, the log says so this often, in seconds.
+#: The interval of the warnings while brokers do not return the offsets of partitions, in seconds.
 _TELL: Final = 5.0
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
 @final
 class KafkaMessages:
-    """The values of messages, with their keys."""
+    """Read the values and keys of the messages of topics."""
 
     is_shared: Final = True
 
@@ -98,8 +99,8 @@ class KafkaMessages:
         self._failed: Exception | None = None
         self._polling: threading.Thread | None = None
         self._down_since: float | None = None
-        self._untold: str | None = None  # why the group did not take the last offsets
-        # Who waits for longer than that is mistaken for dead.
+        self._untold: str | None = None  # why the group refused the last offsets
+        # Waiting for longer would exceed the poll interval, and the group would consider this process dead.
         self._patience = min(DRAIN, float(section.options.get("max.poll.interval.ms", 300_000)) / 2000)
 
     # Opening
@@ -113,7 +114,7 @@ class KafkaMessages:
             raise ServiceError(f"no topic {', '.join(missing)} at {', '.join(self._section.brokers)}, or none that we may read")
         consumer = self._consumer()
         try:
-            # The group's coordinator answers, or says that we may not.
+            # This fails if the group's coordinator refuses access.
             kafka.committed(consumer, [TopicPartition(topic, 0) for topic in named[:1] or list(found)[:1]])
         except ServiceError as error:
             raise type(error)(f"group {self._section.group}: {error}") from None
@@ -123,7 +124,7 @@ class KafkaMessages:
             consumer.close()
 
     def _check_places(self, confirmed: Mapping[str, str], consumer: Consumer) -> None:
-        """Raise Lost where messages are gone that come after a place, unless they are to be skipped."""
+        """Raise Lost if unread messages after a confirmed offset are gone, unless the configuration skips them."""
         of_topics = {name: parts_of(name)[0].rpartition("/")[::2] for name in confirmed}
         topics = self._cluster.topics({topic for topic, _ in of_topics.values()}) if confirmed else {}
         places = {}
@@ -148,7 +149,7 @@ class KafkaMessages:
                 self._after_loss(f"{topic}/{number}", offset, first, end)
 
     def open(self, confirmed: Mapping[str, str], begin: protocols.Begin, others: protocols.Others = protocols.NO_OTHERS) -> None:
-        """See `Source`. Under another name it continues where the group is."""
+        """See `Source`. A source that was renamed continues at the group's offsets."""
         self.check()
         self._confirmed, self._begin = confirmed, begin
         self._client = self._consumer()
@@ -224,7 +225,7 @@ class KafkaMessages:
                     self._changed.notify_all()
 
     def progress(self) -> Progress | None:
-        """See `Source`: as the client said last. Asking it would wait for its polling thread, and hold up all of Python."""
+        """See `Source`. Uses the client's last statistics: a query would wait for the polling thread, and block all of Python."""
         with self._changed:
             ends = [(each.given, self._ends.get((each.topic, each.number), -1)) for each in self._ours.values()]
         if not ends or any(end < 0 for _, end in ends):
@@ -232,7 +233,7 @@ class KafkaMessages:
         return Progress(sum(given for given, _ in ends), sum(max(ends_) for ends_ in ends), "messages")
 
     def _told(self, statistics: str) -> None:
-        """Keep where the partitions end, in the thread that polls."""
+        """Store the end offsets of partitions. The polling thread calls it."""
         self._ends = {
             (name, int(number)): partition.get("hi_offset", -1)
             for name, topic in json.loads(statistics).get("topics", {}).items()
@@ -240,7 +241,7 @@ class KafkaMessages:
         }
 
     def lost(self, partition: str) -> None:
-        """See `Source`. The group will say so, too; else it is begun again after a while, since somebody must read it."""
+        """See `Source`. If the group does not revoke the partition, `_look` begins it again, because a process must read it."""
         _LOGGER.warning("%s: another process reads it now", partition)
         with self._changed:
             for each in self._ours.values():
@@ -269,7 +270,7 @@ class KafkaMessages:
             )
             told = looked = time.monotonic()
             while not self._is_closing and self._failed is None:
-                # `consume` alone would wait until so many came, or until its time is over.
+                # `consume` with a timeout would wait until all messages are there or the time is over.
                 first = self._client.poll(_WAIT)
                 if first is not None:
                     self._take([first, *self._client.consume(_AT_ONCE - 1, 0)])
@@ -285,18 +286,18 @@ class KafkaMessages:
         except Exception as error:
             self._fail(error)
         finally:
-            # Whoever takes over need not wait until we are taken for dead.
+            # Leave the group at once, so that the next owner need not wait for the session timeout.
             self._is_closing = True
             self._client.close()
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
-            # The first one is what went wrong.
+            # The first error is the cause.
             self._failed = self._failed or (ServiceError(kafka.said(error)) if isinstance(error, KafkaException) else error)
             self._changed.notify_all()
 
     def _kept(self, callback: Callable[[Consumer, Sequence[TopicPartition]], None]) -> Callable[[Consumer, Any], None]:
-        """Return a callback that keeps what it raises: the client makes another error of it."""
+        """Wrap a callback to store its exception, because the client would replace it with another error."""
 
         def called(client: Consumer, partitions: Sequence[TopicPartition]) -> None:
             try:
@@ -311,7 +312,7 @@ class KafkaMessages:
         with self._changed:
             for message in messages if not failed else [each for each in messages if each.error() is None]:
                 partition = self._ours.get((message.topic(), message.partition()))
-                # What was on its way when a partition was given up, or begun elsewhere, is no longer wanted.
+                # Drop messages that were in flight when the partition was released, or begun at another offset.
                 if partition is None or partition.is_fenced or message.offset() < partition.next:
                     continue
                 partition.next = message.offset() + 1
@@ -327,7 +328,7 @@ class KafkaMessages:
             self._meet(message.error(), message)
 
     def _breathe(self) -> None:
-        """Pause where too much waits to be read, and continue where it was."""
+        """Pause the partitions if too many bytes are in memory; resume them at half of that."""
         if self._size >= MOST_BYTES:
             wanted = [each for each in self._ours.values() if not each.is_paused]
         elif self._size <= MOST_BYTES // 2:
@@ -341,7 +342,7 @@ class KafkaMessages:
                 each.is_paused = not each.is_paused
 
     def _tell(self, partitions: Any, *, wait: bool) -> None:
-        """Tell the group how far messages are held. It is asked only where the store knows nothing, so that may fail."""
+        """Commit the durable offsets to the group. This may fail, because the store has them, too."""
         with self._changed:
             wanted = [each for each in partitions if each.held > each.told]
             offsets = [each.at(each.held, each.epoch) for each in wanted]
@@ -358,7 +359,7 @@ class KafkaMessages:
             self._learn(error.args[0], offsets)
 
     def _learn(self, error: KafkaError | None, offsets: Sequence[TopicPartition]) -> None:
-        """Learn what became of a commit; the group is told again what it did not take."""
+        """Note the result of a commit; offsets that the group refused are committed again."""
         reasons = [reason for each in offsets if (reason := each.error or error) is not None]
         told = kafka.said(reasons[0]) if reasons else None
         if told is not None and told != self._untold:
@@ -369,7 +370,7 @@ class KafkaMessages:
                 ours.told = -1
 
     def _meet(self, error: KafkaError, message: Message) -> None:
-        """Meet an error that came in the place of a message. Raises ServiceError where waiting does not help."""
+        """Handle an error that the client returned in place of a message. Raises ServiceError if it cannot be retried."""
         where = f"{message.topic()}/{message.partition()}"
         match meaning(error):
             case Meaning.LOST:
@@ -383,14 +384,14 @@ class KafkaMessages:
                 raise ServiceError(f"{where if message.topic() else f'group {self._section.group}'}: {kafka.said(error)}")
 
     def _heard(self, error: KafkaError) -> None:
-        # All else comes in place of a message, too, or is a connection that is made again.
+        # The client returns other errors in place of a message, too, or reconnects.
         if meaning(error) is Meaning.REFUSING:
             self._fail(ServiceError(kafka.said(error)))
         elif self._down_since is None and error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
             self._down_since = time.monotonic()
             _LOGGER.warning("%s; tried again until brokers answer", kafka.said(error))
 
-    # Who has which partitions
+    # Assignment of partitions
 
     def _assigned(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
         begun = self._begun_in_time([(each.topic, each.partition) for each in partitions])
@@ -401,7 +402,7 @@ class KafkaMessages:
 
     def _read(self, begun: Sequence[Partition]) -> None:
         self._client.incremental_assign([each.at(each.next, each.epoch) for each in begun])
-        # One that was paused before may still be.
+        # A partition that was paused before may still be paused.
         self._client.resume([each.at(each.next) for each in begun])
 
     def _revoked(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -418,7 +419,7 @@ class KafkaMessages:
         self._forget(ours)
 
     def _drop(self, partitions: Sequence[TopicPartition]) -> list[Partition]:
-        """Drop what came of some partitions and was not given."""
+        """Drop the messages of some partitions that the pipeline has not read; return these partitions."""
         with self._changed:
             ours = [each for key in partitions if (each := self._ours.get((key.topic, key.partition))) is not None]
             self._empty(ours)
@@ -432,7 +433,7 @@ class KafkaMessages:
                 self._ready.remove(each)
 
     def _is_drained(self, partitions: Sequence[Partition]) -> bool:
-        """Wait until all that the pipeline was given is held; tell whether it is."""
+        """Wait until all messages that the pipeline has read are durable; return whether they are."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._is_closing or self._failed is not None or all(map(is_held, partitions)), self._patience
@@ -444,10 +445,10 @@ class KafkaMessages:
                 self._ours.pop((each.topic, each.number), None)
         _LOGGER.info("%s", f"given up: {shown(partitions)}")
 
-    # Where a partition is begun
+    # The offset at which a partition begins
 
     def _begun_in_time(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[Partition]:
-        """Return partitions as `_begun` does, once brokers say where they are: amid a change of leaders they do not."""
+        """Return partitions as `_begun` does; retry while brokers do not return offsets, for example while leaders change."""
         deadline, told = time.monotonic() + ASSIGN, -inf
         while True:
             try:
@@ -461,10 +462,10 @@ class KafkaMessages:
             time.sleep(kafka.SOON)
 
     def _begun(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[Partition]:
-        """Return partitions as they are to be read: from where the store or the group has them, else from `start`.
+        """Return partitions, each at its offset in the store or the group, else at `start`.
 
         Args:
-            lost: whether the brokers say that a place is gone.
+            lost: whether the brokers report that an offset is gone.
 
         Raises:
             ServiceError: unread messages are gone, or brokers do not answer.
@@ -472,7 +473,7 @@ class KafkaMessages:
         topics = self._cluster.topics(dict.fromkeys(topic for topic, _ in wanted))
         asked = kafka.committed(self._client, [TopicPartition(*each) for each in wanted])
         of_group = {(each.topic, each.partition): each for each in asked}
-        # Behind what the group has: another process may read on meanwhile.
+        # Query the ends after the group's offsets, because another process may commit larger ones meanwhile.
         ends = self._cluster.offsets(wanted)
         known = dict(self._confirmed.items())
         names: list[str] = []
@@ -482,7 +483,7 @@ class KafkaMessages:
             identity = topics[topic].id if topic in topics else ""
             name = name_of(known, topic, number, identity)
             if name not in known:
-                # With the mark of another topic it says nothing of this one.
+                # An offset with the mark of another topic does not count for this one.
                 of_this = theirs.offset if parts_of(theirs.metadata or "")[1] in ("", identity) else -1
                 new.add((name, place_of(self._anew(topic, number, identity, known, of_this, first, end), None)))
             names.append(name)
@@ -501,12 +502,12 @@ class KafkaMessages:
         return found
 
     def _taken(self, names: Sequence[str], places: Mapping[str, str]) -> tuple[dict[str, int | None], dict[str, str]]:
-        """Have partitions be ours; return their generations, and where they are confirmed then: nobody else moves that now."""
+        """Take over partitions; return their generations and confirmed offsets, which no other process can change now."""
         generations = {name: self._begin(name, places[name]) for name in names}
         return generations, dict(self._confirmed.items())
 
     def _anew(self, topic: str, number: int, identity: str, known: Mapping[str, str], of_group: int, first: int, end: int) -> int:
-        """Return where a partition begins that the store does not know. Names that it does are *known*."""
+        """Return the first offset of a partition that the store does not have; *known* are the names that it has."""
         of_topic = [name for name in known if parts_of(name)[0].rpartition("/")[0] == topic]
         earlier = [name for name in of_topic if parts_of(name)[0] == f"{topic}/{number}"]
         if earlier:
@@ -516,12 +517,12 @@ class KafkaMessages:
             return first
         if first <= of_group <= end:
             return of_group
-        # A partition that was added to a topic is read whole: what is in it came since.
+        # Read a partition that was added to a topic from its beginning, because all of its messages are new.
         is_added = any(parts_of(name)[1] == identity for name in of_topic)
         return first if self._section.start == "earliest" or is_added else end
 
     def _after_loss(self, where: str, offset: int, first: int, end: int) -> int:
-        """Return where a partition continues whose place is gone."""
+        """Return the offset at which a partition continues, after its own offset is gone."""
         if offset < first:
             self._refuse(f"{where}: {first - offset} offsets, from {offset} on, are gone: retention was faster")
             return first
@@ -529,24 +530,24 @@ class KafkaMessages:
         return min(offset, end)
 
     def _refuse(self, reason: str) -> None:
-        """Describe what is lost. Raises ServiceError where that must not be."""
+        """Log which messages are lost. Raises Lost if the configuration does not allow it."""
         if self._section.on_lost == "fail":
             raise Lost(f"{reason}. With on_lost: skip the service continues with the remaining messages")
         _LOGGER.warning("%s; the remaining messages are read", reason)
 
     def _reopen(self, partitions: Sequence[Partition], *, lost: bool) -> None:
-        """Begin partitions of ours again, where they are to be begun now."""
+        """Begin partitions of ours again, at the offsets that apply now."""
         with self._changed:
             self._empty(partitions)
         begun = self._begun_in_time([(each.topic, each.number) for each in partitions], lost=lost)
         with self._changed:
             self._ours |= {(each.topic, each.number): each for each in begun}
-        # The client cannot seek in a partition whose position it found to be gone: it no longer reads that one.
+        # Assign them again, because the client cannot seek in a partition whose offset is gone.
         self._client.incremental_unassign([each.at(each.next) for each in begun])
         self._read(begun)
 
     def _look(self) -> None:
-        """Find topics that were made again while they were read."""
+        """Begin partitions again if their topic was created again, or if the group returns a fenced one to us."""
         with_id = {each.topic for each in self._ours.values() if "@" in each.name}
         try:
             topics = self._cluster.topics(with_id) if with_id else {}

@@ -1,4 +1,4 @@
-"""Partitions of topics: how they are called, how far each is read, and what a message of one is."""
+"""Partitions of topics: their names, their offsets, and their messages."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from confluent_kafka import TopicPartition
 
-#: A message takes so much besides its value.
+#: Bytes of memory that a message uses in addition to its key and value.
 _OVERHEAD: Final = 512
-#: Headers of a CloudEvent in binary mode begin so.
+#: The prefix of the headers of a CloudEvent in binary mode.
 _PREFIX: Final = "ce_"
-#: Of confluent_kafka: parts of one that came from a broker are never None, but for value and key.
+#: A message of confluent_kafka. If it came from a broker, only its key and value may be None.
 Message: TypeAlias = Any
 
 
 @final
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A partition that is ours. Offsets are of the message that follows.
+    """A partition that is ours. Each offset is the one after the last message.
 
     Attributes:
-        next: of all that came of it.
-        given: of what the pipeline was given.
-        held: of what the store has.
-        told: of what the group has.
-        messages: that came, and were not given.
-        is_fenced: whether another process has taken it over, as the store knows, and the group has not told us so far.
+        next: the offset after all messages from the client.
+        given: the offset after the messages that the pipeline has read.
+        held: the offset after the messages that are durable.
+        told: the offset that was committed to the group.
+        messages: those from the client that the pipeline has not read.
+        is_fenced: whether another process has taken it over in the store, before the group revoked it here.
     """
 
     name: str
@@ -45,32 +45,32 @@ class Partition:
     generation: int | None = None
 
     def at(self, offset: int, epoch: int | None = None) -> TopicPartition:
-        """Return the partition at an offset, with our mark for the group: its name, which no topic that is made again has."""
+        """Return the partition at an offset, marked with its name; a topic that is created again has different names."""
         return TopicPartition(self.topic, self.number, offset, self.name, leader_epoch=-1 if epoch is None else epoch)
 
 
 def parts_of(name: str) -> tuple[str, str]:
-    """Return what a partition's name is made of: `topic/number`, and the topic's id."""
+    """Return the two parts of a partition's name: `topic/number`, and the topic's id."""
     plain, _, identity = name.partition("@")
     return plain, identity
 
 
 def name_of(known: Mapping[str, str], topic: str, number: int, identity: str) -> str:
-    """Return the name of a partition, of those that the store knows if it is among them."""
+    """Return the name of a partition: the one in the store, if the store has it."""
     plain = f"{topic}/{number}"
     if not identity:
-        # Brokers that knew one once are asked again later.
+        # Brokers that returned an id before may return it again later, so keep the name with the id.
         return next((name for name in reversed(list(known)) if parts_of(name)[0] == plain), plain)
     return plain if plain in known else f"{plain}@{identity}"
 
 
 def place_of(offset: int, epoch: int | None) -> str:
-    """Write what the store has of a partition: the offset of the next message, and the epoch of the leader that had the last."""
+    """Return a position for the store: the offset of the next message, and the epoch of the leader that had the last one."""
     return json.dumps({"offset": offset} if epoch is None or epoch < 0 else {"offset": offset, "epoch": epoch})
 
 
 def size_of(message: Message) -> int:
-    """Return how many bytes a message takes in memory, about."""
+    """Estimate the bytes of memory that a message uses."""
     return len(message) + len(message.key() or b"") + _OVERHEAD
 
 
@@ -87,10 +87,10 @@ def attributes_of(message: Message) -> dict[str, str] | None:
 
 
 def with_schema(message: Message, part: Literal["key", "value"]) -> bytes | None:
-    """Return the key or the value of a message, with the id of its schema before it, wherever the message has that.
+    """Return the key or the value of a message with the id of its schema in front, wherever in the message that id is.
 
-    Confluent's clients have it before the value, or as the same bytes in a header; Apicurio's as a long number in a header of
-    their own.
+    Confluent's clients write the id in front of the value, or as the same bytes in a header. Apicurio's write a long integer in a
+    header of their own.
     """
     of: bytes | None = message.key() if part == "key" else message.value()
     headers = message.headers()
@@ -106,11 +106,11 @@ def with_schema(message: Message, part: Literal["key", "value"]) -> bytes | None
 
 
 def is_held(partition: Partition) -> bool:
-    """Return whether all that the pipeline was given of a partition is held, or never will be."""
+    """Return whether all messages that the pipeline has read from a partition are durable, or never will be."""
     return partition.is_fenced or partition.held >= partition.given
 
 
 def shown(partitions: Sequence[Partition]) -> str:
-    """Name some partitions."""
+    """Return the names of at most ten partitions, and the number of the others."""
     names = [f"{each.topic}/{each.number}" for each in partitions[:10]]
     return ", ".join(names) + (f" and {len(partitions) - 10} more" if len(partitions) > 10 else "") or "no partition"

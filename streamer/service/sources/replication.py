@@ -175,7 +175,7 @@ class Replication:
         return pq.Escaping(self._libpq).escape_literal(text.encode()).decode()
 
     def create(self, slot: str, plugin: str, *, export: bool) -> tuple[int, str]:
-        """Create a slot; return where its changes begin, and the name of a snapshot of all earlier rows, if it is exported."""
+        """Create a slot; return the position of its first change, and the name of the snapshot of earlier rows, if exported."""
         ((_, begin, snapshot, _),) = self.rows(
             f'CREATE_REPLICATION_SLOT "{slot}" LOGICAL "{plugin}" {"" if export else "NO"}EXPORT_SNAPSHOT'
         )

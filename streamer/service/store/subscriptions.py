@@ -1,4 +1,4 @@
-"""The table of subscriptions: what each says, where it comes from, and until when it is held."""
+"""The table of subscriptions: their texts, origins and leases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamer.service.tenants import Written
 Key: TypeAlias = tuple[str, str]
 """A tenant, and an id that it knows."""
 
-#: Rows of one query, and bytes of their texts, but for what its last row has beyond: so much is in memory at once.
+#: The most rows of one query, and the bytes of texts after which it stops: this bounds the memory of one page.
 PAGE: Final = 500
 PAGE_BYTES: Final = 4 << 20
 
@@ -27,12 +27,12 @@ class Stored:
     """A subscription in the store. Times are in milliseconds since the epoch.
 
     Attributes:
-        origin: `files`, or `api`; only from there it is changed.
-        text: as it was given.
-        version: another one after each change, of any subscription that ever had this id.
-        unindexed: whether no condition of it can be looked up, so that it may be about any event of its collection.
-        lease: how long it is held each time that it is renewed, in milliseconds; None for ever.
-        expires_at: from when on it is gone.
+        origin: `files` or `api`; only its origin may change it.
+        text: the original text.
+        version: a number that is new after each change, and differs from those of earlier subscriptions with this id.
+        unindexed: whether the index can look up none of its conditions, so that it is a candidate for all of its collection.
+        lease: the time from each renewal to its expiry, in milliseconds; None for ever.
+        expires_at: the time of its expiry.
     """
 
     tenant: str
@@ -48,28 +48,28 @@ class Stored:
     expires_at: int | None = None
 
     def is_over(self, now: int) -> bool:
-        """Return whether its lease is over."""
+        """Return whether the lease is over."""
         return self.expires_at is not None and self.expires_at <= now
 
 
 class Amount(NamedTuple):
-    """How much a tenant has, or may have: subscriptions, those of which no condition can be looked up, and bytes of texts."""
+    """The usage or the quota of a tenant: subscriptions, unindexed ones among them, and bytes of texts."""
 
     subscriptions: float = 0
     unindexed: float = 0
     texts: float = 0
 
     def with_one(self, text: bytes, *, unindexed: bool) -> Amount:
-        """Return what it is with one more."""
+        """Return the amount with one subscription more."""
         return Amount(self.subscriptions + 1, self.unindexed + unindexed, self.texts + len(text))
 
     def without(self, row: Stored) -> Amount:
-        """Return what it is without one of them."""
+        """Return the amount without one subscription."""
         return Amount(self.subscriptions - 1, self.unindexed - row.unindexed, self.texts - len(row.text))
 
 
 class Page(NamedTuple):
-    """Some rows of a list, and whether nothing follows them."""
+    """Some rows of a list, and whether they are the last ones."""
 
     rows: list[Stored]
     is_last: bool
@@ -78,11 +78,11 @@ class Page(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much a tenant may have, and is to have by a change, as far as this process knows.
+    """The quota of a tenant, and its usage after a change, as far as this process has counted.
 
     Attributes:
-        counted: up to which version this process knows what others wrote.
-        largest: bytes of a text, at most.
+        counted: the last version up to which this process has counted the writes of other processes.
+        largest: the most bytes of one text.
     """
 
     tenant: str
@@ -108,40 +108,40 @@ _DUE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE expires_at IS NOT NUL
 
 @final
 class Table:
-    """Subscriptions of a store. Lists are read on a connection of their own, so that no commit waits for them."""
+    """The subscriptions of a store. Lists use a separate connection, so that commits do not wait for them."""
 
     def __init__(self, store: Store) -> None:
         self._database = store.database
         self._reader = store.database.reader()
 
     def close(self) -> None:
-        """Close what reads; the store stays open."""
+        """Close the connection for reading; the store stays open."""
         self._reader.close()
 
     def get(self, tenant: str, subscription_id: str) -> Stored | None:
-        """Return one, also if its lease is over."""
+        """Return a subscription, even if its lease is over; None if there is none."""
         rows = self._reader.rows(_GET, tenant, subscription_id)
         return _stored(rows[0]) if rows else None
 
     def page(self, tenant: str, after: str) -> Page:
-        """Return those of a tenant in the order of their ids, from the first after one."""
+        """Return the subscriptions of a tenant after an id, in the order of ids."""
         return _page(self._reader, _PAGE, tenant, after)
 
     def walk(self, after: Key) -> Page:
-        """Return those of all tenants in the order of tenants and ids, from the first after one."""
+        """Return the subscriptions of all tenants after a key, in the order of tenants and ids."""
         return _page(self._reader, _WALK, *after)
 
     def due(self, now: int) -> Page:
-        """Return those whose lease is over, the oldest first."""
+        """Return the subscriptions whose lease is over, the oldest expiry first."""
         return _page(self._database, _DUE, now)
 
     def next_expiry(self) -> int | None:
-        """Return when the next lease is over; None if there is none."""
+        """Return the time of the next expiry; None if there is none."""
         ((first,),) = self._database.rows("SELECT min(expires_at) FROM subscriptions WHERE expires_at IS NOT NULL")
         return None if first is None else int(first)
 
     def counts(self, tenants: Collection[str] | None = None) -> dict[str, tuple[Amount, int]]:
-        """Return how much each tenant has, or each of some, and how many of these are paused."""
+        """Return the usage of each tenant, or of some tenants, and the number of its paused subscriptions."""
         some = "" if tenants is None else f" WHERE tenant IN ({', '.join('?' * len(tenants))})"
         rows = self._database.rows(
             f"SELECT tenant, {_AMOUNT}, sum(paused) FROM subscriptions{some} GROUP BY tenant", *(tenants or ())
@@ -149,7 +149,7 @@ class Table:
         return {tenant: (Amount(*map(int, amount)), int(paused)) for tenant, *amount, paused in rows}
 
     def active(self, *, but: str | None = None) -> list[tuple[str, bytes]]:
-        """Return tenant and text of those that match: neither paused nor over, and not of the origin *but*."""
+        """Return tenant and text of the active subscriptions, except those of the origin *but*: not paused, and not expired."""
         statement = (
             "SELECT tenant, body FROM subscriptions WHERE paused = 0 AND (expires_at IS NULL OR expires_at > ?)"
             " AND origin != ? ORDER BY tenant, id"
@@ -157,7 +157,7 @@ class Table:
         return self._database.rows(statement, milliseconds(), but or "")
 
     def others(self, origin: str) -> list[tuple[str, str]]:
-        """Return tenant and id of those that come from elsewhere, and whose lease is not over."""
+        """Return tenant and id of the subscriptions of other origins whose lease is not over."""
         statement = "SELECT tenant, id FROM subscriptions WHERE origin != ? AND (expires_at IS NULL OR expires_at > ?)"
         return self._database.rows(statement, origin, milliseconds())
 
@@ -170,21 +170,23 @@ class Table:
         who: str,
         room: Room | None = None,
     ) -> tuple[list[Stored], range]:
-        """Put rows in the place of those before, and take others out, in one commit.
+        """Insert or replace rows, and delete others, in one commit.
 
         Args:
-            who: as the log of changes has it.
-            room: of the tenant whose rows these are.
+            befores: the row that each row replaces; None for a new one.
+            gone: the rows to delete.
+            who: the author in the log of changes.
+            room: the quota of the rows' tenant; None to skip the check.
 
         Returns:
-            The rows with their versions, and all versions that it took.
+            The rows with their versions, and all versions that were used.
 
         Raises:
-            Moved: one has another version, or another process has taken the room.
+            Moved: a row has another version, or the writes of another process used up the quota.
         """
 
         def write(execute: Execute) -> tuple[list[Stored], range]:
-            # Whoever else writes waits from here on.
+            # Other writers wait from here on.
             count = len(rows) + len(gone)
             ((last,),) = execute("UPDATE versions SET last = last + ? RETURNING last", (count,)).fetchall()
             versions = range(last - count + 1, last + 1)
@@ -206,9 +208,9 @@ class Table:
         return self._database.change(write, tells=True)
 
     def restore(self, rows: Sequence[Stored], gone: Iterable[Key], versions: Iterable[int]) -> None:
-        """Put rows back as they were, and take others out; nothing was changed with some versions.
+        """Undo a change: restore rows, delete others, and remove some versions from the log of changes.
 
-        Rows have their versions again, but for a shared store: other processes find there what is new to them.
+        Rows get their old versions. In a shared store they get new ones, by which other processes find them.
         """
 
         def restore(execute: Execute) -> None:
@@ -229,38 +231,38 @@ class Table:
         self._database.change(restore, tells=True)
 
     def history(self, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry]:
-        """Return what was written of one, the last first, from the first before a version."""
+        """Return the changes of a subscription before a version, the latest first."""
         return changes.history(self._reader, tenant, subscription_id, before, most)
 
     def trim(self, before: int) -> None:
-        """Forget what was written before a time, in milliseconds since the epoch."""
+        """Delete the logged changes before a time, in milliseconds since the epoch."""
         while self._database.change(lambda execute: changes.trim(execute, before)):
             pass
 
     def limit(self, tenant: str, most_bytes: int, before: int) -> bool:
-        """Forget the oldest that was written for a tenant, but for what is younger; tell whether it has no more bytes then."""
+        """Delete the oldest logged changes of a tenant before a time; return whether *most_bytes* are enough for the rest."""
         while True:
             count, left = self._database.change(lambda execute: changes.limit(execute, tenant, most_bytes, before))
             if not count or left <= most_bytes:
                 return left <= most_bytes
 
-    # What other processes change
+    # Changes of other processes
 
     def last(self) -> tuple[int, int]:
-        """Return the last version that was given, and the last of what was taken out that is not known any more."""
-        # Who gives versions holds this row until the commit, so all that have one up to here are there.
+        """Return the last version, and the last version whose change may be missing from the log."""
+        # A writer locks this row until its commit, so all changes up to this version are visible.
         ((last, forgotten),) = self._database.rows("SELECT last, forgotten FROM versions")
         return last, forgotten
 
     def since(self, after: int, last: int) -> tuple[dict[Key, tuple[int, Stored | None]], int]:
-        """Return what was put in or taken out with the versions after one and up to another, and how far that is all.
+        """Return the subscriptions that changed after a version and up to another, and the version up to which they are complete.
 
         Returns:
-            For each the version of its last change, and the row; None if it was taken out.
+            For each the version of its last change, and the row; None if it was deleted.
         """
         put, is_all = _page(self._database, _SINCE, after, last)
         gone = changes.deleted(self._database, after, last, PAGE)
-        # Where there is more of one kind nothing is told of what lies behind its last.
+        # If a list is cut off, changes of the other list after its last version are left for the next call.
         ends = [] if is_all else [put[-1].version]
         ends += [gone[-1][0]] if len(gone) == PAGE else []
         bound = min([*ends, last])
@@ -270,10 +272,10 @@ class Table:
         return {key: (version, row) for version, key, row in found if version <= bound}, bound
 
     def hold(self, origin: str, subscriptions: Iterable[Written]) -> int:
-        """Make what came from somewhere exactly these; return how many were put in, replaced or taken out.
+        """Replace the subscriptions of an origin with these; return how many were inserted, replaced or deleted.
 
         Raises:
-            Moved: another process wrote one of them, or has another one for it, in this moment.
+            Moved: another process changed one of them at the same time.
         """
         wanted = {(each.tenant, each.id): each.text for each in subscriptions}
         now = milliseconds()
@@ -297,7 +299,7 @@ class Table:
 
 
 def _change(version: int, row: Stored, before: Stored | None, now: int, who: str) -> Change | None:
-    """Return what the log has of a row that was put in; None if a lease was renewed."""
+    """Return the log entry for a row that was written; None if only its lease was renewed."""
     if before is None or before.text != row.text:
         return Change(version, row.tenant, row.id, now, who, "put", None if before is None else _kept(before))
     if before.paused != row.paused:
@@ -343,8 +345,8 @@ def _stored(row: Sequence[Any]) -> Stored:
 
 
 def _check_room(execute: Execute, room: Room, last: int) -> None:
-    """Raise Moved where a tenant has too much, since other processes wrote for it, too, up to the version *last*."""
-    # Each version is one subscription more at most. So nobody counts who is far from a bound.
+    """Raise Moved if a tenant exceeds its quota, counting the writes of other processes up to the version *last*."""
+    # Each version adds one subscription at most, so a tenant that is far from its quota need not be counted.
     others = last - room.counted
     if any(others * one > most - held for one, most, held in zip((1, 1, room.largest), room.most, room.held, strict=True)):
         (found,) = execute(f"SELECT {_AMOUNT} FROM subscriptions WHERE tenant = ?", (room.tenant,)).fetchall()
@@ -353,7 +355,7 @@ def _check_room(execute: Execute, room: Room, last: int) -> None:
 
 
 def _check(execute: Execute, known: Mapping[Key, int]) -> None:
-    """Raise Moved where one has another version than is known."""
+    """Raise Moved if a row has another version than the known one."""
     keys = list(known)
     for first in range(0, len(keys), PAGE):
         some = keys[first : first + PAGE]

@@ -126,7 +126,7 @@ class Address:
 
     Attributes:
         root: scheme and authority; both empty for this machine, or for a file system that Spark treats as this machine.
-        names: of the folders down to it, and its own; names of a place that is read may be patterns.
+        names: those of the folders down to it, and its own; names of a place that is read may be patterns.
     """
 
     root: tuple[str, str]
