@@ -132,7 +132,7 @@ def _counts(told: _Told) -> str:
 
 
 def _story(cases: CaseFile, result: Result) -> Iterator[str]:
-    """Yield what there is to know of a failed case."""
+    """Yield the lines of the report of a failed case."""
     yield f"{cases.name}:{result.case.line}:{result.case.column}"
     for difference in result.differences:
         yield ""

@@ -296,7 +296,7 @@ def explain(
     if report is PlainFormat.json:
         show_json(told.to_dict())
     else:
-        # It escapes what others wrote, and only then adds colours.
+        # The text escapes foreign characters first, and then adds colours.
         print(told.text(colour=has_colour()))
 
 
@@ -375,7 +375,7 @@ def lint(
 def _not_in_events(
     engine: streamer.Engine, events: str, most: int, tenant: str | None, collection: str | None, longest: int
 ) -> tuple[list[Finding], int]:
-    """Return what subscriptions use and no event has, and how many events were bad."""
+    """Return findings about parts of subscriptions that no event has, and the number of bad events."""
     from streamer.engine.occurrences import Occurrences
 
     seen, first = Occurrences(engine), FirstEvents()
@@ -496,7 +496,7 @@ def main() -> None:
     set_up_streams()
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            # From here on it is an exception, so that the matches so far are reported.
+            # From here on Ctrl-C is an exception, so that the matches so far are reported.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             if instruction := os.environ.get(COMPLETE):
@@ -519,7 +519,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
-        # Reading or writing failed, as on a full disk. What stays unwritten must not fail again when Python ends.
+        # Reading or writing failed, for example on a full disk. The rest of the output must not fail again when Python ends.
         if not sys.stdout.closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         note(f"streamer: {error.strerror or error}")
@@ -551,7 +551,7 @@ def _event(name: str, line: int | None, longest: int) -> bytes:
 
 
 def _whole(source: BinaryIO, longest: int) -> bytes:
-    """Read a file as one event, laid out over lines or not; of one that is too long as much as the engine needs to refuse it."""
+    """Return a file as one event, on one line or several; of a file that is too long, only enough that the engine refuses it."""
     text = bytearray()
     for chunk in read_chunks(source):
         text += chunk

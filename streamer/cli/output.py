@@ -1,4 +1,4 @@
-"""What `streamer match` prints: matches, progress, the summary."""
+"""The output of `streamer match`: matches, progress, the summary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamer.terminal import json_text, printable, printable_json, quoted, show
 
 
 class Format(StrEnum):
-    """How matches are printed."""
+    """The format of printed matches."""
 
     jsonl = "jsonl"
     json = "json"
@@ -32,7 +32,7 @@ class Format(StrEnum):
 
 
 class PlainFormat(StrEnum):
-    """How one result is printed."""
+    """The format of one printed result."""
 
     text = "text"
     json = "json"
@@ -48,7 +48,7 @@ class FaultFormat(StrEnum):
 
 @dataclass(slots=True)
 class Tally:
-    """What `match` has seen so far; its text is the summary."""
+    """The counts of `match` so far; their text is the summary."""
 
     events: int = 0
     matches: int = 0
@@ -79,7 +79,7 @@ class Tally:
 
 @contextmanager
 def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callable[[], None]]:
-    """Show progress on a terminal, unless matches may come to it, too; yields what to call for each event."""
+    """Show progress on a terminal, unless matches may appear there, too; yield the function to call for each event."""
     if not shown or not sys.stderr.isatty() or _may_be_shown(sys.stdout) or os.environ.get("TERM") == "dumb":
         yield lambda: None
         return
@@ -105,7 +105,7 @@ def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callabl
 
 
 def _may_be_shown(out: TextIO) -> bool:
-    """Return whether this output reaches the terminal, or may: the reader of a pipe may print it."""
+    """Return whether this output may appear on the terminal; that includes pipes, because their reader may print it."""
     if out.closed:
         return False
     return out.isatty() or not stat.S_ISREG(os.fstat(out.fileno()).st_mode)
@@ -121,7 +121,7 @@ class _Line:
         self._shown = False
 
     def show(self, text: str) -> None:
-        """Put a text in the place of what the line shows."""
+        """Replace the text of the line."""
         self._terminal.write(self._CLEAR + text[: os.get_terminal_size(self._terminal.fileno()).columns - 1])
         self._terminal.flush()
         self._shown = True
@@ -142,7 +142,7 @@ class _Line:
 
 
 def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], None]:
-    """Return what prints the matches of one event, given the number of its line."""
+    """Return the function that prints the matches of an event, from the number of its line."""
     write = sys.stdout.write
     if chosen is Format.ids:
 
@@ -183,7 +183,7 @@ def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], 
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """Print how many: `1 event`, `2,000 events`."""
+    """Return a number with its noun: `1 event`, `2,000 events`."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 

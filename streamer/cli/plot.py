@@ -1,4 +1,4 @@
-"""The command `streamer plot`, and what draws for `streamer stats`: arguments in, a picture out."""
+"""The command `streamer plot`, and the drawing for `streamer stats`: arguments in, a picture out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamer.terminal import EXIT_CODES, fail, note
 if TYPE_CHECKING:
     from streamer.metrics.history import Sample
 
-#: What Matplotlib draws without more than itself.
+#: The formats that Matplotlib draws without further packages.
 ENDINGS = (".png", ".svg", ".pdf")
 
 

@@ -72,7 +72,7 @@ def serve(
 
 
 def _check(read: _Read, *, dev: bool) -> None:
-    """Print all errors that would keep a service from starting, and end with its code."""
+    """Print all errors that would prevent a service from starting, and end with the exit code."""
     from streamer.service import checking
 
     set_up_logging("warning")
@@ -251,13 +251,13 @@ def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None
 
 
 class _Read(Protocol):
-    """Reads the configuration, or a text as if it stood in its file."""
+    """Reads the configuration, or a text as if its file had that text."""
 
     def __call__(self, text: bytes | None = None, /) -> Loaded: ...
 
 
 def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> _Read:
-    """Return what reads the configuration, again for each reload; options override it."""
+    """Return the function that reads the configuration, now and at each reload; options override it."""
     if "-" in subscriptions:
         fail("--subscriptions: a service reads them again when it is told to, so they come from files")
 
@@ -286,7 +286,7 @@ def _service(read: _Read, *, dev: bool = False) -> Service:
     set_up_logging("warning")
 
     def in_force(loaded: Loaded) -> None:
-        # Without a set level the user wants to see what a service does.
+        # If no level is set, show the user what the service does.
         is_said = loaded.origin(("logging", "level")).source is not None
         set_up_logging(loaded.config.logging.level if is_said else "info")
 
@@ -313,7 +313,7 @@ def place(config: str | None, data_dir: Path | None) -> Path | SharedStore:
 
 
 def opened_store(place: Path | SharedStore) -> Store:
-    """Open the store that there is. Raises ServiceError."""
+    """Open an existing store. Raises ServiceError."""
     from streamer.service.store.store import Store
 
     if isinstance(place, Path) and not place.is_dir():
@@ -345,7 +345,7 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
 
 
 def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
-    """Return what reads the dead letters that are meant, and notes which there are."""
+    """Return the function that reads the chosen dead letters, and adds the number of each one to *seen*."""
     if every == bool(numbers):
         fail("which? name their numbers, or --all")
 

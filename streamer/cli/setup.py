@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streamer.config.loader import Loaded
 
 
-#: What a command is made of.
+#: The function of a command.
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -49,7 +49,7 @@ class Validation(StrEnum):
 
 
 def format_option(default: StrEnum, help: str) -> Callable[[Command], Command]:  # noqa: A002 - as click names it
-    """Return the option of how results are printed: a member of the class of *default*."""
+    """Return the option `--format`, whose values are the members of the class of *default*."""
     choice = click.Choice(type(default))
     return click.option("-f", "--format", "report", type=choice, default=default, show_default=True, help=help)
 
@@ -95,7 +95,7 @@ class Fault:
         return f"{self.file}{'' if self.line is None else f':{self.line}'}: {self.error}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the error as plain JSON."""
         told = {name: getattr(self.error, name, None) for name in ("subscription_id", "place", "reason")}
         return {"file": self.file, "line": self.line, **told, "reason": told["reason"] or str(self.error)}
 
@@ -110,12 +110,12 @@ class Setup:
 
     @property
     def names(self) -> str:
-        """The files, as messages call them."""
+        """The names of the files, for messages."""
         return ", ".join(map(shown_name, self.files))
 
     @property
     def max_event_bytes(self) -> int:
-        """How long a line of events may be."""
+        """The most bytes of an event."""
         limits: Limits = self.options["limits"]
         return limits.max_event_bytes
 
@@ -173,7 +173,7 @@ class Setup:
 
     @contextmanager
     def metrics(self, engine: streamer.Engine, *, told: bool) -> Iterator[None]:
-        """Serve the metrics of an engine meanwhile, if the configuration sets it; on an error print it and end."""
+        """Serve the metrics of an engine in the context, if the configuration enables it; end the program on an error."""
         if self.config is None or not self.config.metrics.enabled:
             yield
             return
@@ -236,7 +236,7 @@ def load(file: str) -> Loaded:
     """Read a configuration, or report a missing file and end the program. Raises BulkConfigError."""
     from streamer.config import loader
 
-    # Its logging settings are unknown before it is read, and reading may already cause a warning.
+    # The file's own logging settings are unknown before it is read, and reading may already cause a warning.
     set_up_logging("warning")
     try:
         return loader.load(file)
@@ -252,7 +252,7 @@ def refuse(bulk: BulkConfigError) -> NoReturn:
 
 
 def check_names(tenant: str | None, collection: str | None) -> None:
-    """Refuse names that stand for every one, and end."""
+    """Refuse `*`, which stands for every name, and end the program."""
     for option, name in (("--tenant", tenant), ("--collection", collection)):
         if name == "*":
             fail(f"{option}: '*' stands for every one and cannot name one; leave {option} out where the events say it")

@@ -111,14 +111,14 @@ def revoke(id: str, file: Path | None, config: str | None) -> None:  # noqa: A00
 
 
 def _undo(output: Path | None, made: int | None) -> None:
-    """Remove a file that was made for a token that there is not."""
+    """Remove the file of a token that was not created."""
     if output is not None and made is not None:
         os.close(made)
         output.unlink(missing_ok=True)
 
 
 def _file(file: Path | None, config: str | None) -> Path:
-    """Return which file is meant, or end."""
+    """Return the file of the tokens, or end the program."""
     if file is None and config is not None:
         try:
             file = load(config).config.api.tokens.file

@@ -88,7 +88,7 @@ class Broadcast:
 
     @property
     def name(self) -> str:
-        """Of its file, among those that Spark carries."""
+        """The name of its file, among the files that Spark carries."""
         return self.held.file.name
 
     def take_back(self, spark: SparkSession) -> None:
@@ -98,7 +98,7 @@ class Broadcast:
 
 #: The copies of this process, by digest: one for equal contents, for as long as it is in use.
 _HELD: Final[WeakValueDictionary[str, Held]] = WeakValueDictionary()
-#: The filters of each.
+#: The filters of each copy.
 _GUARDS: Final[WeakKeyDictionary[Held, Kept]] = WeakKeyDictionary()
 _LOCK: Final = Lock()
 

@@ -91,7 +91,7 @@ MOST_ERRORS: Final = 1000
 #: The least share of all events that must go to the parts that are matched in place. A second look at an event costs about a
 #: fourth of a shuffle of it.
 LEAST_SHARE: Final = 0.25
-#: Salts that a hot part can have, among which those are chosen whose groups go to different partitions.
+#: The number of candidate salts of a hot part. Those whose groups go to different partitions are chosen.
 TRIED: Final = 128
 
 
@@ -381,7 +381,7 @@ def _ship_parts(
     path = new_file()
     try:
         with Writer(path) as writer:
-            # One row at a time, so that the driver never has them all in memory. It fetches one partition after another; the
+            # One row at a time, so that the driver never has all rows in memory. It fetches one partition after another; the
             # shuffle before it computes them in parallel.
             for row in made.repartition(*by).toLocalIterator(prefetchPartitions=True):
                 if row["error"] is not None:
@@ -401,7 +401,7 @@ def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backe
     Raises:
         StreamerError: their number differs from *count*.
     """
-    # What the events of all workers meet has no filter before it.
+    # Without a filter, because the events of all workers use this snapshot.
     made = placed.repartition(1).mapInArrow(build_snapshot({**options, "bloom": {}}, backend), "snapshot binary")
     path = new_file()
     try:

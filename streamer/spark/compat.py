@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The oldest that there are tests with.
+#: The oldest version that is tested.
 OLDEST: Final = (3, 5)
 VERSION: Final = tuple(int(number) for number in re.findall(r"\d+", pyspark.__version__)[:2])
 #: The connector to Kafka, which comes with Spark, but apart from it. PySpark's own jars are of this Scala.
@@ -63,7 +63,7 @@ def batches_have_files() -> bool:
 
 
 def add_file(spark: SparkSession, path: str) -> None:
-    """Let a local file travel to all workers; `SparkFiles.get` finds it there by its name. Raises what Spark raises."""
+    """Send a local file to all workers, where `SparkFiles.get` finds it by its name. Raises Spark's errors."""
     if VERSION < (4, 0) and not is_connect(spark):
         spark.sparkContext.addFile(path)
     else:
@@ -137,7 +137,7 @@ def lists_udf(lists: Lists) -> Any:
 
     def series(given: Iterator[Any]) -> Iterator[Any]:
         for each in given:
-            # What stands for null depends on pandas' version.
+            # The value for null depends on the version of pandas.
             texts = pa.array([text if isinstance(text, str) else None for text in each], pa.string())
             # A series must have as many rows as its input, so the arrays are joined.
             yield pd.Series([ids for array in lists(iter([texts])) for ids in array.to_pylist()], dtype=object)
@@ -149,7 +149,7 @@ def lists_udf(lists: Lists) -> Any:
 
 
 def interrupt(spark: SparkSession) -> None:
-    """End what a session has under way."""
+    """Cancel the running jobs of a session."""
     if VERSION < (4, 0) and not is_connect(spark):
         spark.sparkContext.cancelAllJobs()
     else:
@@ -157,7 +157,7 @@ def interrupt(spark: SparkSession) -> None:
 
 
 def quieten() -> None:
-    """Keep PySpark from printing what it raises, as JSON with the stack trace."""
+    """Keep PySpark from printing its exceptions as JSON with the stack trace."""
     # PySpark 3.5 has no such loggers.
     with suppress(ImportError):
         from pyspark.logger import PySparkLogger

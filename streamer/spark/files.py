@@ -58,7 +58,7 @@ class Kept:
         self.name: Final = path.name
         self.key: Final = key
         self.is_gone = False
-        # When the process ends the whole folder goes.
+        # Not at exit, because then the whole folder is deleted.
         finalize(self, shutil.rmtree, path.parent, ignore_errors=True).atexit = False
 
 
@@ -74,11 +74,11 @@ class _Carried:
     sessions: WeakSet[Any] = field(default_factory=WeakSet)
 
 
-#: By the hash and the ending of each.
+#: The files by hash and ending.
 _KEPT: Final[WeakValueDictionary[tuple[str, str], Kept]] = WeakValueDictionary()
 #: How many files were removed so far: the number in names that are used again.
 _TAKEN_BACK: Final = [0]
-#: What each application carries, by name; weakly, so that it may end.
+#: The files of each application, by name; weakly, so that an application may end.
 _CARRIED: Final[WeakKeyDictionary[Any, dict[str, _Carried]]] = WeakKeyDictionary()
 _GONE: Final[WeakKeyDictionary[Any, deque[Listed]]] = WeakKeyDictionary()
 _LOCK: Final = Lock()
@@ -168,14 +168,14 @@ def _release(spark: SparkSession, kept: Kept) -> None:
     del carried[kept.name]
     kept.is_gone = True
     _TAKEN_BACK[0] += 1
-    # From now on equal bytes are another file.
+    # From now on, equal bytes become a new file.
     if _KEPT.get(kept.key) is kept:
         del _KEPT[kept.key]
     _GONE.setdefault(_application(spark), deque(maxlen=MOST_GONE)).append(Listed(kept.name, cached))
 
 
 def gone(spark: SparkSession) -> tuple[Listed, ...]:
-    """Return the files that were removed last: workers delete their copies."""
+    """Return the latest removed files, whose copies the workers delete."""
     with _LOCK:
         return tuple(_GONE.get(_application(spark), ()))
 

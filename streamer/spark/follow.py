@@ -45,7 +45,7 @@ def by_looking(path: str) -> Callable[[Batches], Batches]:
 
 
 def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batches], Batches]:
-    """Return what `mapInArrow` runs: each batch of events against the snapshot that its rows name."""
+    """Return the function for `mapInArrow` that matches each batch of events against the snapshot that its rows name."""
 
     def match_by_version(batches: Batches) -> Batches:
         asked.begin()

@@ -1,4 +1,4 @@
-"""The subscriptions of a call, in whatever form they came in, and the options with which their events are read."""
+"""The subscriptions of a call, in any accepted form, and the options with which their events are read."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Subscriptions: TypeAlias = "DataFrame | Engine | str | os.PathLike[str]"
 @final
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Subscriptions in the form that they came in, and the options that their engine has."""
+    """Subscriptions in the caller's form, and the options of their engine."""
 
     spark: SparkSession
-    #: A path is one of JSON lines; a DataFrame has them in a column `text`.
+    #: A path leads to JSON lines; a DataFrame has the subscriptions in a column `text`.
     source: DataFrame | Engine | broadcast.Held | Path | Storage
     options: dict[str, Any]
 
@@ -94,7 +94,7 @@ class Given:
         return row["bytes"], "the DataFrame"
 
     def engine(self) -> Engine:
-        """Load all of them on the driver; a given engine is returned as it is. Raises SubscriptionError."""
+        """Return an engine on the driver with all subscriptions, which may be the caller's own. Raises SubscriptionError."""
         source = self.source
         if isinstance(source, Engine):
             return source
@@ -113,12 +113,12 @@ class Given:
         return engine
 
     def ship(self, *, prune: bool) -> broadcast.Broadcast:
-        """Let them travel as a snapshot. Raises SubscriptionError."""
+        """Send the subscriptions to the workers as a snapshot. Raises SubscriptionError."""
         source = self.source if isinstance(self.source, broadcast.Held) else self.engine()
         return broadcast.ship(self.spark, source, prune=prune, functions=self.options.get("cel_functions"))
 
     def texts(self) -> DataFrame:
-        """Return what `cogroup.prepare` takes: a column `text`."""
+        """Return the subscriptions for `cogroup.prepare`, in a column `text`."""
         source = broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source
         if isinstance(source, Path | Storage):
             return self.spark.read.text(str(source)).where("trim(value) != ''").withColumnRenamed("value", "text")

@@ -54,7 +54,7 @@ Name = tuple[str, str]
 #: Names that stay open whatever their size: an event may match subscriptions of four (its tenant or `*`, its collection or `*`),
 #: and at the border of two collections, two more.
 LEAST_OPEN: Final = 6
-#: Parts that may be opened again before it is compared with how many there are.
+#: Parts that may be opened again before their number is compared with the number of all parts.
 AGAIN_UNASKED: Final = 100
 
 

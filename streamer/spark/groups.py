@@ -55,7 +55,7 @@ TOLD: Final = "_streamer_told"
 #: Kinds of rows in the shuffle, in the order in which a group has them.
 SUBSCRIPTION: Final = 0
 EVENT: Final = 1
-#: Only handed on: rejected events, and counts, in groups of their own.
+#: Rows that are only passed on: rejected events, and counts, in groups of their own.
 BAD_EVENT: Final = 2
 COUNT: Final = 3
 #: A row's key is its group, and its kind in the lowest bits: Spark sorts by one number without looking at the rows.
@@ -64,7 +64,7 @@ KINDS: Final = 1 << KIND_BITS
 BAD_EVENTS: Final = (-1 * SALTS, 64)
 COUNTED: Final = -2 * SALTS
 
-#: What `split_subscriptions` gives.
+#: The schema of the rows that `split_subscriptions` makes.
 SPLIT_SCHEMA: Final = "tenant string, collection string, split bigint, text string"
 #: Bytes of a snapshot in one row: Spark Connect carries messages of at most 128 MiB.
 PIECE_BYTES: Final = 8 * 1024 * 1024
@@ -88,7 +88,7 @@ def name_subscriptions(options: Options, backend: _backend.Backend) -> Run:
 
 
 def split_subscriptions(options: Options, backend: _backend.Backend, splits: Sequence[Split]) -> Run:
-    """Of texts, give those that can be named, with the split that they go to: `SPLIT_SCHEMA`."""
+    """From texts, return the valid ones, each with its split: `SPLIT_SCHEMA`."""
 
     def split_texts(batches: Batches) -> Batches:
         names, parts_of = Names(options, backend), _parts_of(splits)
@@ -123,7 +123,7 @@ def carry_subscriptions(
     salts: Salts,
     touched: bytes,
 ) -> Run:
-    """Of texts, give those that events can meet, for the groups of their part: key in the first, how many there are, `body`."""
+    """From texts, return those whose part gets events: key in the part's first group, number of groups, `body`."""
     only = range(1)
 
     def carry_texts(batches: Batches) -> Batches:
@@ -181,7 +181,7 @@ class Names:
         self._checker: Final = Engine(**options)
 
     def of(self, texts: pa.Array) -> list[pa.Array]:
-        """Return tenant, collection (`*` for every one), id and error; the error is null, or else all others are."""
+        """Return tenant, collection (`*` for every one), id and error; either the error is null, or the other three are."""
         events, rejected = self._reader.locate_arrow(texts)
         odd = set(rejected.column("row").to_pylist())
         odd.update(pc.indices_nonzero(pc.is_null(events.column("event_id"))).to_pylist())
@@ -321,12 +321,12 @@ class Router:
         self._unasked: Final = unasked
 
     def locate(self, events: pa.Array) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Return what `Engine.locate_arrow` does."""
+        """Return the result of `Engine.locate_arrow`."""
         located: tuple[pa.RecordBatch, pa.RecordBatch] = self.engine.locate_arrow(events)
         return located
 
     def route(self, events: pa.Array, located: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-        """Return pairs of a part_number and a row of the batch: each row as often as there are parts that may match it."""
+        """Return pairs of a part's number and a row of the batch: one pair for each part that may match the row."""
         given = pa.table(
             {
                 "tenant": located.column("tenant"),
@@ -341,7 +341,7 @@ class Router:
             zip(together.column("tenant").to_pylist(), together.column("collection").to_pylist(), strict=True)
         ):
             if tenant is None:
-                # Rejected or ignored.
+                # These events are rejected or ignored.
                 continue
             rows = lists[at].values
             for t in (tenant, "*"):
@@ -365,7 +365,7 @@ class Router:
 
 
 def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
-    """Return what makes the sieve of `by_snapshot`: the filters of the parts, which here are the sections of a snapshot."""
+    """Return the factory of the sieve for `by_snapshot`: the parts' filters, which here are the sections of a snapshot."""
 
     def made() -> Sift:
         router = Router(options, mapped(parts_name), prune=True)
@@ -483,23 +483,23 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Salts, *, prune
 
 
 def count_stopped(tallies: Tallies, located: pa.RecordBatch, picked: pa.Array) -> None:
-    """Count the events that can be read and go nowhere."""
+    """Count the readable events that no part gets."""
     tenants, collections = located.column("tenant"), located.column("collection")
     stopped = _stopped(located, picked)
     tallies.add("pruned", tenants.filter(stopped), collections.filter(stopped))
 
 
 def _stopped(located: pa.RecordBatch, picked: pa.Array) -> pa.BooleanArray:
-    """Return which events can be read and were not picked."""
+    """Return whether each event is readable but was not picked."""
     rows = pa.array(range(located.num_rows), pa.int64())
     return pc.and_(pc.is_valid(located.column("tenant")), pc.invert(pc.is_in(rows, value_set=pc.unique(picked))))
 
 
-# Both
+# Subscriptions and events together
 
 
 def by_groups(asked: Pass, options: Options, parts_name: str, *, as_text: bool) -> Run:
-    """Match events group by group, of rows sorted by key: the subscriptions of its part come first."""
+    """Match events group by group, from rows sorted by key: in each group the subscriptions come first."""
 
     def match_by_groups(batches: Batches) -> Batches:
         asked.begin()

@@ -34,7 +34,7 @@ EXTRAS: Final[tuple[Extra, ...]] = ("warn", "ignore", "forbid")
 
 #: Members that are not texts; a column of texts has them as JSON. A pattern is JSON text too, which the engine itself reads.
 _AS_JSON: Final = ("types", "filters", "labels")
-#: `to_json` leaves nulls out, whatever the session's settings.
+#: `to_json` leaves out nulls with any settings of the session.
 _NO_NULLS: Final = {"ignoreNullFields": "true"}
 
 logger: Final = logging.getLogger("streamer.spark")

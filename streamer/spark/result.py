@@ -110,14 +110,14 @@ class SparkMatches:
         return schema.tallies_of(self.outcomes)
 
     def persist(self, level: StorageLevel = StorageLevel.DISK_ONLY) -> Self:
-        """Compute all three in one pass, which the workers keep when the first of them is computed; returns this object."""
+        """Compute all three in one pass, which the workers keep from the first computation on; return this object."""
         if not self._persisted:
             self.outcomes.persist(level)
             self._persisted, self._matches, self._rejected = True, None, None
         return self
 
     def unpersist(self) -> Self:
-        """Free the pass that `persist` kept; returns this object."""
+        """Free the pass that `persist` kept; return this object."""
         if self._persisted:
             self.outcomes.unpersist()
             self._persisted = False

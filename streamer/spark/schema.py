@@ -41,7 +41,7 @@ _TYPES: Final[dict[str, DataType]] = {
     "position": LongType(),
     **dict.fromkeys(COUNTS, LongType()),
 }
-#: As the column of events: each row is an event, whose members are the columns.
+#: The name of the column of events for "each row is an event, with the columns as its members".
 ROW: Final = "*"
 #: Columns that every match has: Spark need not check each row for null there.
 _EVERY_MATCH_HAS: Final = frozenset({"tenant", "subscription_id", "certain"})
@@ -98,7 +98,7 @@ def _event_of(events: DataFrame, event_col: str) -> tuple[Column, DataType]:
     """Return the column of events as JSON, and its type. Raises ValueError and TypeError."""
     if event_col == ROW:
         for field in events.schema.fields:
-            # Two columns of one name would be a member that stands twice.
+            # Two columns of one name would be a duplicate member.
             field_of(events, field.name)
         return text_of(F.struct(*(column(name) for name in events.columns)), events.schema, "row"), StringType()
     field = field_of(events, event_col)
@@ -106,7 +106,7 @@ def _event_of(events: DataFrame, event_col: str) -> tuple[Column, DataType]:
     if is_object(kind):
         return text_of(value, kind, field.name), StringType()
     if isinstance(kind, StringType | BinaryType):
-        # Strings of a collation of their own come back as plain ones.
+        # Strings with a collation are returned as plain strings.
         return value, BinaryType() if isinstance(kind, BinaryType) else StringType()
     raise TypeError(
         f"column {event_col!r} is {kind.simpleString()}; an event is JSON as string or binary, a struct, a map or a variant"
@@ -119,7 +119,7 @@ def is_case_sensitive(frame: DataFrame) -> bool:
 
 
 def field_of(frame: DataFrame, name: str) -> StructField:
-    """Return the column of a whole name. Raises ValueError if it is missing or ambiguous."""
+    """Return the column of a name, dots included. Raises ValueError if it is missing or ambiguous."""
     is_exact, fields = is_case_sensitive(frame), frame.schema.fields
     found = [field for field in fields if folded(field.name, is_exact=is_exact) == folded(name, is_exact=is_exact)]
     if not found:
@@ -135,12 +135,12 @@ def folded(name: str, *, is_exact: bool) -> str:
 
 
 def column(name: str) -> Column:
-    """Return the column of this very name, which may have dots in it."""
+    """Return the column of exactly this name, which may contain dots."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
 def result(asked: Pass, chosen: Chosen, more: Sequence[StructField] = ()) -> StructType:
-    """Return the schema of what a pass gives, with *more* columns that are kept."""
+    """Return the schema of the result of a pass, with *more* kept columns."""
     types = {**_TYPES, "event": chosen.event_type}
     names = columns(asked.want, keep_event=asked.keep_event)
     never_null: frozenset[str] = _EVERY_MATCH_HAS if asked.want == "matches" else frozenset()

@@ -73,7 +73,7 @@ class Storage:
 
     @property
     def url(self) -> str:
-        """The place with its scheme and authority: one text for all spellings that Spark takes for one."""
+        """The place with its scheme and authority: the same text for all spellings of one place."""
         return str(self._path.toString()).rstrip("/")
 
     @property
@@ -94,7 +94,7 @@ class Storage:
         with self._told():
             status = self._files.getFileStatus(self._at(name))
             tag = ""
-            # What object stores have, and no others.
+            # Only object stores have a tag.
             with suppress(Exception):
                 tag = str(status.getEtag())
             return int(status.getLen()), int(status.getModificationTime()), tag
@@ -121,14 +121,14 @@ class Storage:
 
     @contextmanager
     def fetched(self) -> Iterator[Path]:
-        """Have a copy of a file on this machine for a while."""
+        """Provide a temporary copy of a file on this machine."""
         with tempfile.TemporaryDirectory(prefix="streamer-fetched-") as folder:
             path = Path(folder, self.name)
             self.fetch(path)
             yield path
 
     def add(self, source: Path, name: str) -> None:
-        """Add a file of this machine to a directory, whole or not at all; one of this name that is there already stays."""
+        """Add a file of this machine to a directory, atomically; an existing file of this name stays."""
         with self._told():
             draft, target = self._at(f".{name}.{os.getpid()}"), self._at(name)
             self._files.mkdirs(self._path)
@@ -145,7 +145,7 @@ class Storage:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Raise errors of the JVM as Python's."""
+        """Translate errors of the JVM to Python's."""
         try:
             yield
         except OSError:
@@ -239,7 +239,7 @@ def _mirrors() -> tempfile.TemporaryDirectory[str]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the JVM's message, in a line and without its stack."""
+    """Return the JVM's message on one line, without the stack trace."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() or java.getClass().getSimpleName()) if java is not None else str(error)
     return text.strip().partition("\n")[0]

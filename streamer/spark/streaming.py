@@ -166,7 +166,7 @@ class BatchWriter:
         (writer.partitionBy(*self.by) if self.by else writer).save(folder)
 
     def _is_written(self, spark: SparkSession, folder: str) -> bool:
-        """Whether this stream has written the folder whole; claims the path for the stream at first."""
+        """Return whether this stream has written the folder completely; the first call claims the path for the stream."""
         try:
             context: Any = spark.sparkContext
             query = context.getLocalProperty("sql.streaming.queryId")
@@ -174,13 +174,13 @@ class BatchWriter:
             path = jvm.org.apache.hadoop.fs.Path
             files = path(self.path).getFileSystem(context._jsc.hadoopConfiguration())
         except Exception:
-            # Spark Connect cannot show it: then the folder is written again, with the same result.
+            # Spark Connect does not return the id of the stream: then the folder is written again, with the same result.
             return False
         if query is None:
             return False
         mark = path(self.path, _OWNER)
         if not files.exists(mark):
-            # By rename, since a mark that a killed driver left half written would keep out its own stream, too.
+            # By rename, because a mark that a killed driver left incomplete would also stop its own stream.
             draft = path(self.path, f"{_OWNER}.{query}")
             written = files.create(draft, True)
             try:
@@ -282,7 +282,7 @@ class BatchMatcher:
         self.version = version
         named = functions.lit(version.digest).alias("snapshot")
         found = match_events(events, version.path, **self._options)
-        # What the batch before needed is given back only now, so that the same snapshot stays with the workers.
+        # Release the previous batch only now, so that the workers keep a snapshot that both use.
         if self._found is not None:
             self._found.close()
         self._found = found

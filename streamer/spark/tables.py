@@ -53,7 +53,7 @@ def of_path(path: str) -> str:
 
 
 def path_of(name: str) -> str | None:
-    """Return the path of a Delta table that is named by it; None for others."""
+    """Return the path in the name of a Delta table; None for other names."""
     found = _BY_PATH.fullmatch(name)
     return None if found is None else found["path"].replace("``", "`")
 
@@ -72,7 +72,7 @@ def _is_catalog(spark: SparkSession, name: str) -> bool:
 
 
 def read_table(spark: SparkSession, name: str, options: Mapping[str, str] | None = None, *, stream: bool = False) -> DataFrame:
-    """Return a table as a DataFrame. Raises what Spark raises."""
+    """Return a table as a DataFrame. Raises Spark's errors."""
     reader: Any = (spark.readStream if stream else spark.read).options(**(options or {}))
     path = path_of(name)
     frame: DataFrame = reader.table(name) if path is None else reader.format("delta").load(path)
@@ -104,7 +104,7 @@ def is_table(spark: SparkSession, name: str) -> bool:
 
 
 def format_of(spark: SparkSession, name: str) -> str:
-    """Return the format of a table that is there, as `delta`."""
+    """Return the format of an existing table, for example `delta`."""
     if path_of(name) is not None:
         return "delta"
     rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Provider'").collect()
@@ -201,12 +201,12 @@ class TableWriter:
         return found
 
     def _stream(self, spark: SparkSession) -> str:
-        """Return what names this stream as long as its checkpoint lasts."""
+        """Return a name of this stream that is valid as long as its checkpoint."""
         try:
             context: Any = spark.sparkContext
             query = context.getLocalProperty("sql.streaming.queryId")
         except Exception:
-            # Spark Connect cannot show it.
+            # Spark Connect does not return the id of the stream.
             query = None
         if query is None and self.app_id is None:
             reason = "the stream has no name by which a repeated batch is recognized; pass one, and another with a new checkpoint"

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("streamer.spark")
 
-#: How many versions of a file that is replaced are kept: batches under way may still read the one before.
+#: The number of versions that are kept of a replaced file: running batches may still read the previous one.
 KEPT: Final = 3
 _CURRENT: Final = "current"
 ENDING: Final = ".snapshot"
@@ -126,7 +126,7 @@ def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLik
 
 
 def next_name(names: Iterable[str], digest: str) -> tuple[str, bool]:
-    """Return what the newest version is called among others in a directory, and whether it is there already."""
+    """Return the name of the newest version of a directory, for this digest, and whether it exists already."""
     numbers = [(int(match[1]), each) for each in names if (match := _NUMBERED.fullmatch(each))]
     last, newest = max(numbers, default=(0, ""))
     if newest.endswith(f"-{digest[:12]}{ENDING}"):
@@ -190,7 +190,7 @@ def _keep(path: Path, identity: Identity, kept: Path) -> Path:
         kept.mkdir(exist_ok=True, mode=0o700)
         descriptor, name = tempfile.mkstemp(prefix=".keep.", dir=kept)
     except OSError as error:
-        # Then it is read in place: replacing it during a micro-batch makes Spark repeat the batch.
+        # Then the file is read in place, and Spark repeats a micro-batch during which it is replaced.
         _say(kept, f"good versions cannot be kept: {error.strerror or error}")
         verify(path)
         return path
@@ -214,7 +214,7 @@ def _keep(path: Path, identity: Identity, kept: Path) -> Path:
 
 
 def _current(kept: Path) -> tuple[list[int], str] | None:
-    """Return what the last good file was, and its digest."""
+    """Return the identity of the last good file, and its digest."""
     try:
         identity, digest = json.loads((kept / _CURRENT).read_bytes())
     except (OSError, ValueError, TypeError):
@@ -258,7 +258,7 @@ def _refuse(path: Path, identity: Identity, error: SnapshotError) -> None:
 
 
 def _say(path: Path, reason: str) -> None:
-    """Log a thing once."""
+    """Log a message about a path once."""
     if (str(path), reason) not in _said:
         _said.add((str(path), reason))
         log.warning("%s: %s", path, reason)

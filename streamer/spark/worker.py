@@ -59,7 +59,7 @@ EVENT: Final = "_streamer_event"
 #: Rows of a result that are made at once, plus the rest of the last event's. Fewer cost more, because Spark's thread and the
 #: worker then take turns on a core more often; more gain no speed.
 ROWS_AT_ONCE: Final = 65_536
-#: Bytes of texts that matches carry in one batch, about, but for those of a single row.
+#: About the most bytes of texts that the matches of one batch carry; a single row may carry more.
 BYTES_AT_ONCE: Final = 32 * 1024 * 1024
 #: The counts are emitted after this many (tenant, collection) pairs.
 MOST_TALLIES: Final = 10_000
@@ -98,14 +98,13 @@ class Pass:
     gone: tuple[Listed, ...] = ()
 
     def begin(self) -> None:
-        """Choose the backend for this task, and delete the `gone` files. Raises BackendError if the worker lacks it.
-        backend."""
+        """Choose the backend for this task, and delete the `gone` files. Raises BackendError if it is missing."""
         choose_backend(self.backend)
         sweep(self.gone)
 
 
 def columns(want: Want, *, keep_event: bool) -> tuple[str, ...]:
-    """Return the names of the columns of a pass, without those that are kept."""
+    """Return the names of the columns of a pass, without the kept columns."""
     if want == "matches":
         return (*MATCHES, "event") if keep_event else MATCHES
     if want == "rejected":
@@ -119,7 +118,7 @@ def inner(count: int) -> list[str]:
 
 
 def named(asked: Pass, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Give the columns that are kept the names that they have in the result."""
+    """Rename the kept columns to their names in the result."""
     names = dict(zip(inner(len(asked.keep)), asked.keep, strict=True))
     return batch.rename_columns([names.get(name, name) for name in batch.schema.names])
 
@@ -141,7 +140,7 @@ def choose_backend(backend: _backend.Backend) -> None:
 
 @final
 class Output:
-    """Puts columns together as Spark expects them for a pass: those that are left out are null."""
+    """Puts columns together as Spark expects them for a pass; missing columns are null."""
 
     def __init__(self, asked: Pass, given: pa.Schema) -> None:
         types = {**_ARROW, "event": given.field(asked.event_col).type}
@@ -194,7 +193,7 @@ class Tallies:
         return [[*name, *numbers] for name, numbers in counted.items()]
 
     def merge(self, row: Sequence[Any]) -> None:
-        """Add a row that `take` gave."""
+        """Add a row that `take` returned."""
         tenant, collection, *numbers = row
         held = self._counts.setdefault((tenant, collection), [0] * len(COUNTS))
         self._counts[tenant, collection] = [a + b for a, b in zip(held, numbers, strict=True)]
@@ -248,7 +247,7 @@ def _id_of(engine: Engine, event: pa.Array) -> str | None:
 
 
 def of_partition() -> str:
-    """Return the partition of the DataFrame that this task has, as text."""
+    """Return the DataFrame's partition of this task, as text."""
     try:
         from pyspark import TaskContext
     except ImportError:
@@ -286,7 +285,7 @@ def matches(asked: Pass, output: Output, batch: pa.RecordBatch, found: pa.Record
 
 
 def pieces(asked: Pass, batch: pa.RecordBatch, found: pa.RecordBatch) -> Batches:
-    """Cut matches so that what they carry is about `BYTES_AT_ONCE` in each piece."""
+    """Cut matches into pieces that each carry about `BYTES_AT_ONCE` bytes."""
     names = (*asked.keep, asked.event_col) if asked.keep_event else asked.keep
     carried = [column for column in map(batch.column, dict.fromkeys(names)) if _may_be_long(column.type)]
     if not carried:
@@ -296,14 +295,14 @@ def pieces(asked: Pass, batch: pa.RecordBatch, found: pa.RecordBatch) -> Batches
     ends = pc.cumulative_sum(reduce(pc.add, [bytes_of(column).take(rows) for column in carried]))
     start, before = 0, 0
     while start < found.num_rows:
-        # Those that end within the bound, and one at least.
+        # The matches that end within the bound, and one at least.
         end = max(bisect_right(ends, before + BYTES_AT_ONCE, lo=start, key=lambda each: each.as_py()), start + 1)
         yield found.slice(start, end - start)
         start, before = end, ends[end - 1].as_py()
 
 
 def bytes_of(column: pa.Array) -> pa.Array:
-    """Return how many bytes each value of a column takes, about, at any depth."""
+    """Estimate the bytes of each value of a column, at any depth."""
     kind = column.type
     if _is_text(kind):
         return pc.fill_null(pc.binary_length(column), 0).cast(pa.int64())

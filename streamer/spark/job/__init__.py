@@ -1,4 +1,4 @@
-"""The job: matching on Spark without a program of one's own."""
+"""The job: match on Spark without writing a program."""
 
 from streamer.extras import needed
 

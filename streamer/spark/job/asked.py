@@ -31,14 +31,14 @@ class Extra(StrEnum):
 
 
 class OnError(StrEnum):
-    """What becomes of an event that cannot be read."""
+    """How to treat an event that cannot be read."""
 
     reject = "reject"
     fail = "fail"
 
 
 class Backend(StrEnum):
-    """What evaluates in the workers."""
+    """The backend of the workers."""
 
     native = "native"
     reference = "reference"
@@ -148,7 +148,7 @@ def check(asked: Asked) -> None:
             raise Bad(f"{path}: {error.strerror or error}") from None
 
 
-#: Options whose places are Spark's: without a scheme they are in its default file system.
+#: Options whose places Spark reads or writes: without a scheme they are in its default file system.
 _OF_SPARK: Final = frozenset({"--events", "--out", "--rejected", "--checkpoint"})
 
 

@@ -60,7 +60,7 @@ _KAFKA: Final = {
 
 
 def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
-    """Return who is to blame for an error, and its message.
+    """Return whose fault an error is, and its message.
 
     Args:
         error: as Spark raised it.

@@ -258,7 +258,7 @@ def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
         note(f"and {len(bulk.errors) - bulk.SHOWN:,} more")
 
 
-# What it does, in order.
+# The steps of the job, in order.
 
 
 def _run(
@@ -281,7 +281,7 @@ def _run(
         if code in (OK, SOME_BAD):
             counts.end()
     except KeyboardInterrupt:
-        # While Spark started.
+        # The signal came while Spark started.
         code = INTERRUPTED
     except (StreamerError, OSError):
         raise
@@ -359,7 +359,7 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
 
     events = read(spark, asked.events, stream=True, keep=asked.keep, feed=bool(asked.key))
     try:
-        # What changed is made into events a micro-batch at a time; none at all have the columns, too.
+        # Changes become events one micro-batch at a time; an empty DataFrame has the same columns.
         choose(_changes(asked, spark.createDataFrame([], events.schema)) if asked.key else events, asked.event_col, asked.keep)
     except (TypeError, ValueError) as error:
         raise Bad(str(error)) from None
@@ -446,7 +446,7 @@ def _writer(target: Place, by: tuple[str, ...]) -> Write:
 
 
 def _followed(spark: SparkSession, asked: Asked, account: Account) -> str:
-    """Return a path of snapshots; JSON lines are made into one, now and once."""
+    """Return the path of a snapshot, or of versions; JSON lines are compiled into a snapshot once, at the start."""
     path = local_path(asked.subscriptions)
     if path is None:
         if snapshots_elsewhere(spark, asked.subscriptions):
@@ -469,7 +469,7 @@ def _followed(spark: SparkSession, asked: Asked, account: Account) -> str:
         engine.add_jsonl(path)
     folder = account.temporary()
     engine.save(os.path.join(folder, "subscriptions.snapshot"))
-    # They are the snapshot's now.
+    # The snapshot has these options now.
     asked.engine = {}
     return os.path.join(folder, "subscriptions.snapshot")
 

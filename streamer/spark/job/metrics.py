@@ -54,7 +54,7 @@ _FIELDS: Final = ("events", "matched", "matches", "rejected", "ignored", "pruned
 
 @final
 class Counts(Collector):
-    """What a job has counted so far. Thread-safe: it is scraped while it counts."""
+    """The counts of a job so far. It is thread-safe, because it is scraped while it counts."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -98,7 +98,7 @@ class Counts(Collector):
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
+        """For how many seconds the job has run."""
         return (time.monotonic() if self.ended is None else self.ended) - self.began
 
     @property

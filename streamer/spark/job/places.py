@@ -30,7 +30,7 @@ _KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
 #: A file of lines that is larger is not read twice: Spark starts in less time.
 _LOOKED_AT: Final = 16 * 1024 * 1024
 _MAGIC: Final = frozenset("*?[{")
-#: Names of one store.
+#: Schemes of one store, by their other names.
 _STORES: Final = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
 #: HDFS's default ports.
 _PORTS: Final = {"hdfs": ":8020"}
@@ -43,14 +43,14 @@ _FILES: Final = (".parquet", ".jsonl", ".json", ".ndjson", ".csv", ".txt", ".avr
 
 
 class Format(StrEnum):
-    """What a place is."""
+    """The kind of a place."""
 
     parquet = "parquet"
     jsonl = "jsonl"
     kafka = "kafka"
-    #: By name, whatever its format is.
+    #: A table by its name, in any format.
     table = "table"
-    #: By path.
+    #: A Delta table by its path.
     delta = "delta"
 
 
@@ -74,17 +74,17 @@ class Place:
 
     @property
     def address(self) -> str:
-        """What `Address` reads: the text, or `table:/` and the parts of a name."""
+        """The text that `Address` reads: the place's own, or `table:/` and the parts of a name."""
         return _TABLE + "/".join(parts_of(self.text)) if self.format is Format.table else self.text
 
     @property
     def table(self) -> str | None:
-        """The name of the table, if it is one."""
+        """The name of the table; None if the place is not one."""
         return self.text if self.format is Format.table else of_path(self.text) if self.format is Format.delta else None
 
     @property
     def name(self) -> str:
-        """What a table is called, without its schema."""
+        """The name of a table without its schema."""
         return parts_of(self.text)[-1] if self.format is Format.table else self.text.rstrip("/").rpartition("/")[2]
 
     @property
@@ -97,7 +97,7 @@ class Place:
 
 
 def place(text: str, format: Format | None = None, options: Mapping[str, str] | None = None) -> Place:  # noqa: A002
-    """Read a place. Raises Bad for one that cannot be."""
+    """Read a place. Raises Bad if it is invalid."""
     if not text.strip():
         raise Bad("a place with no name")
     if text.startswith("kafka:") or format is Format.kafka:
@@ -110,7 +110,7 @@ def place(text: str, format: Format | None = None, options: Mapping[str, str] | 
 
 
 def shown(address: str) -> str:
-    """Return what a user calls the place of an address."""
+    """Return the place of an address, as a user writes it."""
     return address.removeprefix(_TABLE).replace("/", ".") if address.startswith(_TABLE) else address
 
 
@@ -148,7 +148,7 @@ class Address:
     @classmethod
     def all_of(cls, pattern: str) -> set[Address]:
         """Read the text of an input place as a pattern of Hadoop's, or a wider one if Python has no such pattern."""
-        # Escaped characters are any, choices anything; braces that a slash or braces are in stand for any number of folders.
+        # An escaped character becomes any character, a choice any text; braces around a slash or braces any number of folders.
         plain = re.sub(r"\\.", "?", re.sub(r"\{[^{}/]*\}", "*", pattern)).replace("[^", "[!")
         before, brace, _ = plain.partition("{")
         given = cls.of(before + "*" if brace else before)
@@ -160,7 +160,7 @@ class Address:
     def overlap(self, other: Address) -> Literal["is", "holds", "lies in"] | None:
         """Return how this place relates to another; None if they do not overlap."""
         (scheme, authority), (other_scheme, other_authority) = self.root, other.root
-        # Without an authority it is the default one, which may be any.
+        # A missing authority means the default one, which may be equal to any other.
         if scheme != other_scheme or (authority and other_authority and authority != other_authority):
             return None
         if not all(name == each or fnmatchcase(name, each) for name, each in zip(self.names, other.names, strict=False)):
@@ -243,7 +243,7 @@ def check_subscriptions(path: str, options: Mapping[str, Any]) -> None:
     """
     local = local_path(path)
     if local is None:
-        # Spark reaches them.
+        # Spark itself checks paths of other file systems.
         return
     if os.path.isdir(local) and is_snapshot(local):
         find(local)
@@ -358,17 +358,17 @@ def check_writable(spark: SparkSession, target: Place) -> None:
     while not folder.exists():
         folder = folder.parent
     if folder.is_file() and str(folder) == uri.getPath():
-        # It is replaced, or refused since it is there.
+        # The file is replaced, or refused because it exists.
         folder = folder.parent
     try:
-        # Only a real write shows it: permissions differ from a file system's abilities, as with a read-only mount, or /proc.
+        # Only a real write shows whether it is possible: permissions do not show a read-only mount, or /proc.
         os.rmdir(tempfile.mkdtemp(prefix=".streamer-", dir=folder))
     except OSError as error:
         raise Bad(f"{target}: {folder} cannot be written: {error.strerror or error}") from None
 
 
 def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite: bool = False) -> None:
-    """Write rows to a place. Raises what Spark raises."""
+    """Write rows to a place. Raises Spark's errors."""
     if target.format is Format.kafka:
         to_kafka(frame, target)
         return

@@ -39,7 +39,7 @@ WIDTH: Final = 880
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What became of the events of one tenant and collection."""
+    """The counts of one tenant and collection."""
 
     tenant: str | None
     collection: str | None
@@ -57,7 +57,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """As a reader calls it."""
+        """The name that the report shows."""
         if self.is_unread:
             return "rejected or ignored" if self.ignored else "could not be read"
         collection = "no collection" if self.collection is None else self.collection
@@ -89,7 +89,7 @@ class Batch:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage of Spark's: how long its tasks ran in seconds (least, quartiles, most), and what they read and shuffled."""
+    """One stage of Spark's: the seconds that its tasks ran (least, quartiles, most), and the data that they read and shuffled."""
 
     id: int
     name: str
@@ -126,7 +126,7 @@ class Report:
 
     @property
     def events(self) -> int:
-        """How many there were."""
+        """The number of events."""
         return sum(part.events for part in self.parts)
 
     def total(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""A session of Spark for one job, and the wait for what it does: a signal ends it."""
+"""A session of Spark for one job, and the wait for its work, which a signal ends."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def interruptible(work: Callable[[ExitStack], int]) -> int:
 
 @contextmanager
 def session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator[SparkSession]:
-    """Return the session that is there, or make one and stop it in the end."""
+    """Return the existing session, or make one and stop it at the end."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     from pyspark.sql import SparkSession
 

@@ -35,7 +35,7 @@ EVERY: Final = 0.5
 _AHEAD: Final = 20
 #: Looking at a task costs some calls into the JVM.
 _TASKS: Final = 200
-#: Others are planned, or skipped since their output is there.
+#: Other stages are planned, or skipped because their output exists.
 _RAN: Final = ("ACTIVE", "COMPLETE", "FAILED")
 
 
@@ -99,7 +99,7 @@ class Watch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Name what runs within."""
+        """Record the stages that run within as a phase of this name."""
         self._look()
         self._phase, self._last = name, None
         try:
@@ -152,7 +152,7 @@ class Watch:
             self._shown(Progress(self._phase, tasks, done, records, rate))
 
     def _by_task(self) -> list[Point]:
-        """Return rows a second as steps, from what each task of the timed phase read and when it ran; none if it is too many."""
+        """Return rows a second as steps, from the input and the times of each task of the timed phase; none above `_TASKS`."""
         steps: dict[float, float] = {}
         for number in [each for each, name in self._phases.items() if name == self._timed]:
             data = self._data(number)
@@ -186,7 +186,7 @@ class Watch:
         try:
             return self._store.lastStageAttempt(stage)
         except Exception:
-            # There is no such stage: not yet, or not any more.
+            # The store does not have the stage yet, or not any more.
             return None
 
     def _stage(self, number: int, name: str) -> Stage | None:
