@@ -2,7 +2,7 @@
 
 ```
 sources/ ──► formats ──► the engine ──► messages ──► sinks/
-    ▲                                                  │ held
+    ▲                                                  │ durable
     └───────────── acknowledged ◄── store/ ◄───────────┘
                                        └──► the spool ──► endpoints
 ```

@@ -1,7 +1,7 @@
 """A match as a message: CloudEvents 1.0 in structured JSON, assembled around the event's own bytes.
 
 ```
-{"specversion":"1.0","id":"                32 hex digits: what is matched, and who wants it
+{"specversion":"1.0","id":"                32 hex digits, for the event and the subscription
 ","source":"/streamer/NAME","type":…       of the source and the match
 ,"subject":"SUBSCRIPTION"                  of the subscription
 ,"time":…,"partitionkey":…,"tenant":…      of the event, made once for all of its messages

@@ -421,7 +421,7 @@ class Pipeline:
         self._is_stopping = True
         self._spool.stop()
 
-    # Another setup
+    # Reload
 
     @contextmanager
     def paused(self, seconds: float) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """Replace the current configuration by another one, whole or not at all.
 
 ```
-read ─► checked ─► new sinks, endpoints, API opened ─► sources paused, what they read delivered
+read ─► checked ─► new sinks, endpoints, API opened ─► sources paused, their records delivered
                                                           │
                        in force ◄── subscriptions ◄── old sources closed, new ones opened
 ```

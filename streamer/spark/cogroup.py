@@ -34,8 +34,8 @@ events. The driver keeps a count for each part that events touch, and one row at
 and the snapshot of the hot parts.
 
 Rejected: `cogroup().applyInArrow`. It hands over both sides of a group as tables, so that all events of a group are in memory
-at once, and starts an Arrow stream for each of them. One sorted shuffle of both kinds is this join as a stream. Salts by a
-running number: they change when a task is run again.
+at once, and starts an Arrow stream for each of them. One sorted shuffle of both kinds is this join as a stream. Also
+rejected: a running number as the salt, because it changes when a task is run again.
 """
 
 from __future__ import annotations
@@ -245,10 +245,10 @@ def prepare(
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Hot:
-    """A part that more events go to than a task takes.
+    """A part with more events than one task gets.
 
     Attributes:
-        partitions: those of the shuffle that its groups with the first salts go to.
+        partitions: the partitions of the shuffle that its groups with the first salts go to.
     """
 
     events: int

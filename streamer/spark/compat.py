@@ -63,7 +63,7 @@ def batches_have_files() -> bool:
 
 
 def add_file(spark: SparkSession, path: str) -> None:
-    """Send a local file to all workers, where `SparkFiles.get` finds it by its name. Raises Spark's errors."""
+    """Send a local file to all workers; `SparkFiles.get` finds it there by its name. Raises Spark's errors."""
     if VERSION < (4, 0) and not is_connect(spark):
         spark.sparkContext.addFile(path)
     else:

@@ -1,9 +1,9 @@
 """The HTTP API of a service (docs/api.md): subscriptions, trial matches, and the state of the service.
 
 ```
-connections.py   bytes to requests, with a deadline for each part, and a bound on how many there are
+connections.py   bytes to requests, with a deadline for each part, and a bound on their number
 app.py           authentication, authorization, quotas: then a handler, in a thread of a pool
-routes.py        the one table: paths, methods, scopes, parameters ──► openapi.py, the document
+routes.py        the table of routes: paths, methods, scopes, parameters ──► openapi.py, the document
 handlers.py      the handler of each route
 streams.py       server-sent events: matches of gateways without a URL
 problems.py      responses to requests that cannot be done (RFC 9457)

@@ -3,7 +3,7 @@
 ```
 head ──────────► body ──────────► answered ──────────► idle ──► head …
 head_time        body_time        idle_time for each   idle_time
-                                  64 KiB that are taken
+                                  64 KiB that the client reads
 ```
 
 uvicorn has a deadline only for `idle`: a client that sends a byte now and then, or no byte, could stay. Here each part has one,

@@ -344,7 +344,7 @@ _BODIES: Final[Mapping[Body, Any]] = {
     "gateway": _GIVEN,
     "configuration": {"type": "string", "description": "As a file has it."},
 }
-#: What any route may answer, and one that needs a token, and one that reads a body.
+#: The problems that any route may answer, those of routes with a token, and those of routes with a body.
 _ALWAYS: Final = ("bad-request", "not-acceptable", "too-slow", "too-long", "host", "origin", "internal", "unavailable")
 _WITH_TOKEN: Final = ("no-token", "not-allowed", "too-many", "busy")
 _WITH_BODY: Final = ("media-type",)

@@ -375,11 +375,12 @@ ROUTES: Final[tuple[Route, ...]] = (
 
 
 class Found(NamedTuple):
-    """A path that there is.
+    """The routes of a path.
 
     Attributes:
-        values: what stands in place of the names in braces, as it was sent.
-        routes: by method.
+        path: the path in the table of routes.
+        values: the parts of the request's path in place of the names in braces, as they were sent.
+        routes: the routes by method.
     """
 
     path: str
@@ -388,7 +389,7 @@ class Found(NamedTuple):
 
     @property
     def methods(self) -> list[str]:
-        """Return the methods that are answered."""
+        """Return the methods that the path answers."""
         return sorted({*self.routes, "OPTIONS", *(["HEAD"] if "GET" in self.routes else [])})
 
 

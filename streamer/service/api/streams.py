@@ -1,9 +1,9 @@
 """Streams of matches: server-sent events of a gateway without a URL, resumed by `Last-Event-ID`.
 
 ```
-commit ──► history, in the store ◄── pages, read once for all who want them ◄─┐ behind
-   └─────► tail, in memory: what came lately, encoded once ◄──────────────────┤
-                                                              a stream is a cursor
+commit ──► history, in the store ◄── pages, each read once for all streams ◄─┐ behind
+   └─────► tail, in memory: the latest messages, encoded once ◄──────────────┤
+                                                             a stream is a cursor
 ```
 
 Contract: a stream sends each message of its history after its cursor, in order, once. If some of them are gone it sends an event

@@ -3,8 +3,8 @@
 ```
 /console/static/…   no session
 /console/sign-in    a token, or the code of a link ──► cookie
-/console/PAGE       cookie ──► session ──► GET: page   POST: anti-forgery value ──► what the page does ──► 303
-                       └ none, or the API says that the token is none: sign-in, and back to the page
+/console/PAGE       cookie ──► session ──► GET: page   POST: anti-forgery value ──► the action ──► 303
+                       └ no session, or an invalid token: sign-in, and back to the page
 ```
 
 The API, which runs first, has checked Host and Origin. The pages use the service only through the API.

@@ -1,9 +1,9 @@
 """A subscription in the editor: one text in JSON, and a form of its parts; edits of one update the other.
 
 ```
-text ──fields_of──► fields        both are shown; `Draft.told` says how they were shown
+text ──fields_of──► fields        both are shown; `Draft.told` has the form in which they were
   ▲                    │
-  └────── merged ──────┘          whichever was changed since is taken; were both, somebody chooses
+  └────── merged ──────┘          the one that changed since is used; if both did, the user chooses
 ```
 
 Values never change on the path: a number keeps its digits, and a row contains the type of its value. Parts that a form cannot

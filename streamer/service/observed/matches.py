@@ -1,7 +1,7 @@
 """The number of matches of each subscription, minute by minute: it shows whether a subscription matches, and since when.
 
 ```
-a thread that matched ─► begin? ─► the ids of what a batch of events matched ─► add: into the counts of this minute
+a thread that matched ─► begin? ─► the ids that a batch of events matched ─► add: into the counts of this minute
 ```
 
 A minute has counts only for the subscriptions that matched in it, so silent subscriptions cost no memory. `most` bounds the

@@ -13,7 +13,7 @@ process of the group, with a store of its own, has delivered all earlier message
 program. It counts only if the store has no offset for the partition.
 
 The group considers a process dead if it does not poll for `max.poll.interval.ms`, and a rebalance waits for each process to poll.
-So a separate thread polls even while a sink is slow: it pauses its partitions and polls on, without getting messages.
+So a separate thread polls even while a sink is slow: it pauses its partitions and keeps polling, without getting messages.
 
 A partition that the group revokes is released once all of its messages that were read are durable, or after `DRAIN` seconds.
 The next owner begins after the durable messages and reads the others again. A *lost* partition is released at once.
@@ -80,7 +80,7 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 
 @final
 class KafkaMessages:
-    """Read the values and keys of the messages of topics."""
+    """Reads the values and keys of the messages of topics."""
 
     is_shared: Final = True
 
@@ -175,7 +175,7 @@ class KafkaMessages:
             },
         )
 
-    # What the pipeline calls
+    # Called by the pipeline
 
     def read(self, wait: float) -> Batch | None:
         """See `Source`."""

@@ -1,4 +1,4 @@
-"""The spool: processes fill it, and one thread owns it. Other threads make the attempts (`attempting.py`).
+"""The spool: processes fill it, and one thread owns it. Another thread makes the attempts (`attempting.py`).
 
 If several processes share a store, each fills the spool, and one *leads*: only the leader attempts, so that a key has one attempt
 at a time. The store records the leader, for `LEASE` seconds at a time. A process that stops releases the lease. If a leader dies

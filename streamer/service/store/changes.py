@@ -4,8 +4,8 @@
 version  what                                    replaced
 17       put                                     –
 18       pause                                   –
-21       put                                     {"id": "big", …}      what 17 wrote
-25       delete                                  {"id": "big", …}      what 21 wrote
+21       put                                     {"id": "big", …}      the text of 17
+25       delete                                  {"id": "big", …}      the text of 21
 ```
 
 An entry has the text that it replaced, not the one that it wrote: that one is with the next entry, or with the subscription. So

@@ -61,7 +61,7 @@ class Inspected:
 
 
 class Reader(Protocol):
-    """A reader of committed data. Any thread may use it; calls take turns. All of them raise ServiceError."""
+    """A reader of committed data. Any thread may use it; calls take turns. Each method raises ServiceError."""
 
     def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """Return all rows of a query.

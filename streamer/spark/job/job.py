@@ -1,4 +1,4 @@
-"""A whole job: events from files or Kafka, matched against subscriptions, matches to files or Kafka, and an account of it.
+"""A whole job: events from files or Kafka, matched against subscriptions, matches to files or Kafka, and a report.
 
     python -m streamer.spark.job --events events.jsonl --subscriptions subscriptions.jsonl --out matches
 
@@ -8,8 +8,8 @@
                                                                         └─► counts       terminal, --metrics-file, --report
 ```
 
-Standard output stays empty, since results go to files; everything about them goes to standard error. Whatever a user can get
-wrong ends with one sentence and an exit code, never with a stack trace of the JVM.
+Standard output stays empty, because results go to files; reports about them go to standard error. An error that a user can
+correct ends the job with one sentence and an exit code, never with a stack trace of the JVM.
 """
 
 from __future__ import annotations

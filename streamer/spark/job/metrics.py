@@ -1,4 +1,4 @@
-"""What a job counts, and its metrics for Prometheus: served while it runs, or written as a text file for the node exporter.
+"""The counts of a job, and its metrics for Prometheus: served while it runs, or written as a text file for the node exporter.
 
 Contract: every event is counted once, so events = matched + unmatched + ignored + rejected, and each collection's add up to the
 whole. The label `collection` is bounded as an engine's is: the first and largest have series of their own and keep them, others

@@ -334,7 +334,7 @@ def exists(spark: SparkSession, target: Place) -> bool:
 
 
 def check_writable(spark: SparkSession, target: Place) -> None:
-    """Refuse a place that cannot be written, as far as that is known before something is; over Spark Connect it is not.
+    """Refuse a place that cannot be written, if that shows before the first write; over Spark Connect it does not.
 
     Raises:
         Bad: Spark has no such file system, or the folder that it would be made in cannot be written.
