@@ -178,7 +178,16 @@ def named(page: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "page", [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:] if page != TUTORIAL)], ids=named
+    "page",
+    [
+        PAGES[0],
+        *(
+            pytest.param(page, marks=[pytest.mark.slow, pytest.mark.later_on_the_reference])
+            for page in PAGES[1:]
+            if page != TUTORIAL
+        ),
+    ],
+    ids=named,
 )
 def test_the_examples_of_the_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], backend: str

@@ -116,6 +116,7 @@ def test_a_killed_worker_costs_no_match_and_doubles_none(
     die_once(spark, monkeypatch, tmp_path / "died", place, after=2)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("after", range(4))
 @pytest.mark.parametrize("place", list(PLACES))
 def test_workers_may_be_killed_anywhere(

@@ -100,8 +100,7 @@ spark.stop()
 """
 
 
-@pytest.mark.slow
-@pytest.mark.later_on_the_reference
+@pytest.mark.integration
 def test_a_task_that_runs_twice_at_once_doubles_no_match(cluster: str, tmp_path: Path, backend: str) -> None:
     """Speculation: a copy of a slow task runs on the other host; what is matched is as in the embedded engine."""
     program = tmp_path / "program.py"

@@ -134,7 +134,12 @@ fn a_list_of_millions_takes_at_most_twice_the_memory_of_its_event_and_gives_it_b
     };
     let alternating = format!("[{}0]", (0..500_000).map(|at| format!("{},", at % 1000)).collect::<String>());
     let objects = (0..300_000).map(|at| format!(r#"{{"x":1,"y":{},"id":{at}}},"#, at % 7)).collect::<String>();
+    let different =
+        |element: &dyn Fn(usize) -> String| format!("[{}]", (1_000_000..1_400_000).map(element).collect::<Vec<_>>().join(","));
     let lists = [
+        different(&|at| at.to_string()),
+        different(&|at| format!("\"v{at}\"")),
+        different(&|at| format!("{at}.5")),
         repeated("1", 4_000_000),
         repeated(r#""\u0061""#, 4_000_000),
         repeated(r#"{"x":1,"y":2}"#, 4_000_000),

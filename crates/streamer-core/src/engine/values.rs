@@ -50,7 +50,36 @@ const FEW_VALUES: usize = 1 << 12;
 /// The elements of a list whose text is shorter are as few.
 const LONG_LIST: usize = 1 << 13;
 /// So many of them are remembered, to leave out those that repeat one.
-const REMEMBERED: usize = 1 << 10;
+const REMEMBERED: usize = 1 << 14;
+
+/// All of these. They are never copied to make room for more.
+#[derive(Debug, Default)]
+struct Many {
+    chunks: Vec<Vec<OneOfMany>>,
+    length: usize,
+}
+
+const CHUNK: usize = 1 << 12;
+
+impl Many {
+    fn push(&mut self, one: OneOfMany) {
+        if self.length.is_multiple_of(CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        self.chunks[self.length / CHUNK].push(one);
+        self.length += 1;
+    }
+
+    #[inline]
+    fn get(&self, number: usize) -> OneOfMany {
+        self.chunks[number / CHUNK][number % CHUNK]
+    }
+
+    /// The one of a number that may be of none.
+    fn find(&self, number: u32) -> Option<OneOfMany> {
+        (number as usize).lt(&self.length).then(|| self.get(number as usize))
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ValuesAt {
@@ -78,7 +107,7 @@ pub struct Values<'f> {
     flat: &'f Flat<'f>,
     seed: &'f Seed,
     seen: Vec<SeenValue<'f>>,
-    many: Vec<OneOfMany>,
+    many: Many,
     apart: Vec<Leaf<'f>>,
     asked: Vec<ValuesAt>,
     stamp: u64,
@@ -112,7 +141,7 @@ impl<'f> Values<'f> {
             flat,
             seed,
             seen: recycle(std::mem::take(&mut scratch.seen)),
-            many: Vec::new(),
+            many: Many::default(),
             apart: Vec::new(),
             asked,
             stamp: scratch.stamp,
@@ -167,9 +196,9 @@ impl<'f> Values<'f> {
         let mut at = None;
         match mode {
             Mode::Scalar => self.seen.extend(flat.value(path).map(seen)),
-            Mode::AnyLeaf => match flat.many_leaves() {
-                Some(most) => at = self.read_many(most, |visit| flat.leaves(path).for_each(visit)),
-                None => self.seen.extend(flat.leaves(path).map(seen)),
+            Mode::AnyLeaf => match flat.may_have_many_leaves() {
+                true => at = self.read_many(|visit| flat.leaves(path).for_each(visit)),
+                false => self.seen.extend(flat.leaves(path).map(seen)),
             },
             Mode::Element | Mode::Member => match flat.value(path) {
                 Some(leaf) if leaf.raw().len() < LONG_LIST => {
@@ -178,8 +207,7 @@ impl<'f> Values<'f> {
                 Some(list) => {
                     let is_member = mode == Mode::Member;
                     let mut is_whole = true;
-                    let most = list.raw().len() / 2;
-                    at = self.read_many(most, |visit| is_whole = list.for_each_element(is_member, visit));
+                    at = self.read_many(|visit| is_whole = list.for_each_element(is_member, visit));
                     if !is_whole {
                         self.seen.truncate(start);
                         at = None;
@@ -204,13 +232,13 @@ impl<'f> Values<'f> {
         at
     }
 
-    /// Read what *each* visits: leaves of one path, or elements of one list, at most *most*. Of thousands only the places are kept, which
+    /// Read what *each* visits: leaves of one path, or elements of one list. Of thousands only the places are kept, which
     /// are returned; None if they are fewer, which are then behind those that were read before.
     #[cold]
-    fn read_many(&mut self, most: usize, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
+    fn read_many(&mut self, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
         let (flat, seed) = (self.flat, self.seed);
         let Values { seen, many, apart, .. } = self;
-        let (first, start) = (seen.len(), many.len());
+        let (first, start) = (seen.len(), many.length);
         let mut remembered = Vec::new();
         let mut count = 0;
         each(&mut |leaf| {
@@ -221,20 +249,18 @@ impl<'f> Values<'f> {
             }
             seen.push(value);
             if seen.len() - first == FEW_VALUES {
-                // Room that is not used takes no memory.
-                many.reserve_exact(most);
                 remembered.resize(REMEMBERED, u32::MAX);
                 seen.drain(first..).for_each(|value| add_to_many(flat, seed, many, apart, &mut remembered, &value));
             }
         });
         spend(count / 16);
-        (!remembered.is_empty()).then(|| MANY + start..MANY + many.len())
+        (!remembered.is_empty()).then(|| MANY + start..MANY + many.length)
     }
 
     /// The leaf of one of many.
     #[cold]
     fn leaf(&self, position: usize) -> Leaf<'f> {
-        leaf_of(self.flat, &self.apart, self.many[position - MANY].place)
+        leaf_of(self.flat, &self.apart, self.many.get(position - MANY).place)
     }
 
     /// Whether the document and the one before differ at a path in the mode [`Mode::Changed`].
@@ -258,7 +284,7 @@ impl<'f> Values<'f> {
     pub fn may_be(&self, position: usize, hash: u64) -> bool {
         match self.seen.get(position) {
             Some(seen) => seen.hash == hash,
-            None => self.many[position - MANY].hash == hash as u32,
+            None => self.many.get(position - MANY).hash == hash as u32,
         }
     }
 
@@ -266,7 +292,7 @@ impl<'f> Values<'f> {
     fn array_position(&self, position: usize) -> Position {
         match self.seen.get(position) {
             Some(seen) => seen.leaf.position(),
-            None => self.many[position - MANY].place.position(),
+            None => self.many.get(position - MANY).place.position(),
         }
     }
 
@@ -342,7 +368,7 @@ fn place(path: PathId, mode: Mode) -> usize {
 fn add_to_many<'f>(
     flat: &'f Flat<'f>,
     seed: &Seed,
-    many: &mut Vec<OneOfMany>,
+    many: &mut Many,
     apart: &mut Vec<Leaf<'f>>,
     remembered: &mut [u32],
     value: &SeenValue<'f>,
@@ -355,14 +381,14 @@ fn add_to_many<'f>(
     });
     if place.may_be_left_out() {
         let latest = &mut remembered[hash as usize % REMEMBERED];
-        if let Some(other) = many.get(*latest as usize).filter(|other| other.hash == hash) {
+        if let Some(other) = many.find(*latest).filter(|other| other.hash == hash) {
             let other = leaf_of(flat, apart, other.place);
             let is_same = other.kind() == value.kind && other.raw() == leaf.raw();
             if is_same && flat.array(other.position()) == flat.array(leaf.position()) {
                 return;
             }
         }
-        *latest = many.len() as u32;
+        *latest = many.length as u32;
     }
     many.push(OneOfMany { place, hash });
 }

@@ -185,11 +185,10 @@ impl<'a> Flat<'a> {
         }
     }
 
-    /// The most leaves that a path can have, if some path may have thousands.
+    /// Whether a path may have thousands of leaves.
     #[inline]
-    pub(crate) fn many_leaves(&self) -> Option<usize> {
-        let most = self.entries.all.len() + self.entries.in_runs() as usize;
-        (most > MANY_LEAVES).then_some(most)
+    pub(crate) fn may_have_many_leaves(&self) -> bool {
+        self.entries.all.len() + self.entries.in_runs() as usize > MANY_LEAVES
     }
 
     /// The leaf at a place.
