@@ -20,6 +20,7 @@ FIELDS = 12
 #: So many of a kind are ruled out together, and some more.
 COUNT, EVENTS = 1_300, 6
 NAMES = [f"v{n}" for n in range(8)]
+COUNTRIES = ["DE", "FR", "IT", "US"]
 DAYS = [f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 29)]
 
 
@@ -92,6 +93,26 @@ def cel(rng: random.Random) -> dict[str, Any]:
     return {"cel": " && ".join(parts)}
 
 
+def booleans(rng: random.Random) -> dict[str, Any]:
+    wanted = {name: rng.random() < 0.5 for name in chosen(rng, 6)}
+    match rng.randrange(3):
+        case 0:
+            return {"pattern": {"data": {name: [value] for name, value in wanted.items()}}}
+        case 1:
+            return {"cel": " && ".join(f"data.{name} == {json.dumps(value)}" for name, value in wanted.items())}
+    return {"filters": [{"field": name, "op": "==", "value": value} for name, value in wanted.items()]}
+
+
+def booleans_and_texts(rng: random.Random) -> dict[str, Any]:
+    """Equalities alone, of which no two subscriptions share many."""
+    flags = [{"field": name, "op": "==", "value": rng.random() < 0.5} for name in chosen(rng, 4)]
+    countries = [
+        {"field": "country", "op": "==", "value": rng.choice(COUNTRIES)},
+        {"field": "country", "op": "in", "value": rng.sample(COUNTRIES, 2)},
+    ]
+    return {"filters": [*flags, rng.choice(countries)]}
+
+
 KINDS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     "ranges of whole numbers": numbers,
     "ranges of numbers": fractions,
@@ -102,12 +123,14 @@ KINDS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     "numeric": numeric,
     "ranges beside a flag": beside_a_flag,
     "cel": cel,
+    "booleans": booleans,
+    "booleans and texts": booleans_and_texts,
 }
 
 
 def value(rng: random.Random, name: str) -> Any:
     """What a kind of subscriptions mostly asks for, and sometimes something else."""
-    usual: list[Any] = [rng.choice(NAMES), rng.choice(DAYS), rng.randrange(100), rng.random() * 100]
+    usual: list[Any] = [rng.choice(NAMES), rng.choice(DAYS), rng.randrange(100), rng.random() * 100, rng.random() < 0.5]
     if rng.random() < 0.85:
         at = {
             "ranges of whole numbers": 2,
@@ -116,16 +139,23 @@ def value(rng: random.Random, name: str) -> Any:
             "ranges beside a flag": 2,
             "numeric": 2,
             "cel": 2,
+            "booleans": 4,
+            "booleans and texts": 4,
         }
         return usual[at.get(name, 0)]
     some = [*usual, None, True, False, {"a": 1}, [], [3, "v1", 70], [[5], {"b": 2}], "", "v10", 1e300, -1, 7, 7.0]
     return rng.choice(some)
 
 
+def shared(rng: random.Random) -> dict[str, Any]:
+    """Fields that kinds of subscriptions share."""
+    return {"active": rng.random() < 0.5, "kind": "order", "country": rng.choice(COUNTRIES)}
+
+
 def event(rng: random.Random, name: str) -> dict[str, Any]:
     """An event of a kind, some of whose fields are missing."""
     data = {f"f{field}": value(rng, name) for field in range(FIELDS) if rng.random() < 0.95}
-    made = {"type": rng.choice(["insert", "update"]), "data": data | {"active": rng.random() < 0.5, "kind": "order"}}
+    made = {"type": rng.choice(["insert", "update"]), "data": data | shared(rng)}
     if made["type"] == "update":
         made["before"] = {f"f{field}": value(rng, name) for field in range(FIELDS)}
     return made
@@ -180,7 +210,15 @@ def test_what_is_ruled_out_together_is_what_the_reference_rules_out(
 
 
 #: Of each kind, how many are looked at for one that matches, at most: what lies near the ends of ranges is compared.
-LOOKED = {"ranges of numbers": 5, "ranges of whole numbers": 5, "not in": 1, "ranges beside a flag": 5, "ranges of texts": 5}
+LOOKED = {
+    "ranges of numbers": 5,
+    "ranges of whole numbers": 5,
+    "not in": 1,
+    "ranges beside a flag": 5,
+    "ranges of texts": 5,
+    "booleans": 1,
+    "booleans and texts": 1,
+}
 
 
 @pytest.mark.parametrize("name", LOOKED)
@@ -191,9 +229,19 @@ def test_few_are_looked_at_one_by_one(name: str) -> None:
     matches = 0
     for _ in range(100):
         data = {f"f{field}": value(random.Random(rng.random()), name) for field in range(FIELDS)}
-        matches += engine.match_count(json.dumps({"data": data | {"active": True, "kind": "order"}}).encode())
+        matches += engine.match_count(json.dumps({"data": data | shared(rng)}).encode())
     assert matches > 100
     assert engine.stats().candidates <= LOOKED[name] * matches
+
+
+def test_equalities_on_the_same_fields_are_looked_up() -> None:
+    rng = random.Random(2)
+    engine = Engine()
+    names = chosen(rng, 10)
+    filters = [[{"field": name, "op": "==", "value": rng.random() < 0.5} for name in names] for _ in range(4 * COUNT)]
+    engine.add_many([{"id": f"s{number}", "filters": some} for number, some in enumerate(filters)])
+    hooks(engine).merge()
+    assert "many values at once" not in engine.dump(4 * COUNT)
 
 
 def test_few_conditions_of_a_segment_are_no_reason_to_rule_out_together() -> None:

@@ -44,6 +44,8 @@ const SLICED: usize = if cfg!(test) { 64 } else { 1024 };
 const SELECTIVE: f64 = 1.0 / 32.0;
 /// Conjunctions ruled out together by one look at a field take as long as verifying one.
 const LOOK: f64 = 4096.0;
+/// To look up an event's value in the cells of a field takes as long as verifying so many.
+const ASK: f64 = 4.0;
 /// How many times as many have to be verified otherwise.
 const GAIN: f64 = 1.5;
 /// How much dearer an access predicate is that is no equality.
@@ -413,20 +415,32 @@ impl<'s> Builder<'s> {
         for key in keys.all.iter().filter(|key| key.class == Class::Equal) {
             *named.entry(key.path).or_default() += u64::from(key.count);
         }
-        let (mut verified, mut clauses, mut rows) = (0.0, Vec::new(), Vec::new());
+        let (mut clauses, mut shares, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut filed: HashMap<u32, f64, FastHash> = HashMap::default();
         for (at, item) in (0_u32..).zip(&*items) {
-            if let Some(share) = self.unselective(item, level, keys, &named) {
-                verified += share;
-                let start = clauses.len();
-                clauses.extend(open_clauses(store, item).map(|(_, clause)| clause.number));
-                rows.push((at, start..clauses.len()));
+            let start = clauses.len();
+            match self.unselective(item, level, keys, &named, &mut shares) {
+                Some(cheapest) => {
+                    clauses.extend(open_clauses(store, item).map(|(_, clause)| clause.number));
+                    rows.push((at, start..clauses.len()));
+                    *filed.entry(cheapest).or_default() += 1.0;
+                }
+                None => shares.truncate(start),
             }
         }
+        let levels = levels(rows.len(), filed.values());
+        let mut verified = 0.0;
+        rows.retain(|(_, row)| {
+            let looks = looks(&mut shares[row.clone()], levels);
+            verified += looks.unwrap_or(0.0);
+            looks.is_some()
+        });
+        drop(shares);
         if rows.len() < SLICED {
             return;
         }
         let Some(layout) = Layout::of(store, rows.iter().map(|(_, row)| &clauses[row.clone()])) else { return };
-        let mut left = (rows.len() * layout.fields()) as f64 / LOOK;
+        let mut left = layout.fields() as f64 * (ASK + rows.len() as f64 / LOOK);
         let mut sorted = Vec::with_capacity(rows.len());
         for (at, row) in rows {
             let mut decided = 0_u32;
@@ -458,23 +472,37 @@ impl<'s> Builder<'s> {
         self.matchers.push(Matcher::Slices(slices));
     }
 
-    /// For which share of values the most selective clause of an item holds, if that is no small one. None also where buckets answer:
-    /// where no two clauses are left beside equalities.
-    fn unselective(&self, item: &Item, level: u32, keys: &FilingKeys<'s>, named: &HashMap<u32, u64, FastHash>) -> Option<f64> {
-        let (mut least, mut others) = (1.0_f64, 0);
+    /// Append to *shares* for which share of values each open clause of an item holds; return the clause that it is filed under in buckets.
+    /// None if a clause holds for a small share: to look at what that brings up costs little.
+    fn unselective(
+        &self,
+        item: &Item,
+        level: u32,
+        keys: &FilingKeys<'s>,
+        named: &HashMap<u32, u64, FastHash>,
+        shares: &mut Vec<Share>,
+    ) -> Option<u32> {
+        let mut cheapest = (true, u64::MAX, 0);
         for (_, clause) in open_clauses(self.store, item) {
-            others += u32::from(!is_equality(clause));
+            let is_equality = is_equality(clause);
             if level > 0 && clause.count > COPIES {
                 // Its atoms were not counted.
+                shares.push(Share { is_equality: false, of: 1.0 });
                 continue;
             }
-            let share = |atom| share(keys, &keys.all[self.key(keys, clause.path, atom).0 as usize], named);
-            least = least.min(clause.atoms.map(share).sum());
-            if least < SELECTIVE {
+            let (mut of, mut count) = (0.0, 0_u64);
+            for atom in clause.atoms {
+                let key = &keys.all[self.key(keys, clause.path, atom).0 as usize];
+                of += share(keys, key, named);
+                count += u64::from(key.count);
+            }
+            if of < SELECTIVE {
                 return None;
             }
+            shares.push(Share { is_equality, of: of as f32 });
+            cheapest = cheapest.min((!is_equality, count, clause.number));
         }
-        (others > 1).then_some(least)
+        Some(cheapest.2)
     }
 
     /// Make the probe, or two, for what is filed under one path and class.
@@ -679,6 +707,32 @@ impl FilingKeys<'_> {
     fn cost_of_all(&self) -> u64 {
         self.all.len() as u64 * 4 + 1000
     }
+}
+
+/// For which share of values a clause holds.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    is_equality: bool,
+    of: f32,
+}
+
+/// How many equalities tell one of *rows* from others in buckets, if so many of them are filed under each clause.
+fn levels<'f>(rows: usize, filed: impl Iterator<Item = &'f f64>) -> usize {
+    let rows = rows as f64;
+    // As many branches of one size would be.
+    let branches = 1.0 / filed.map(|filed| (filed / rows).powi(2)).sum::<f64>();
+    ((rows / FEW as f64).ln() / branches.ln()).ceil() as usize
+}
+
+/// Return how often buckets that are *levels* deep look at a row for an event, at most once a level. None if they leave no more of it
+/// than one clause, which a matcher answers.
+fn looks(shares: &mut [Share], levels: usize) -> Option<f64> {
+    shares.sort_unstable_by(|one, other| other.is_equality.cmp(&one.is_equality).then(one.of.total_cmp(&other.of)));
+    let (equal, others) = shares.split_at(shares.partition_point(|share| share.is_equality));
+    let levels = levels.min(equal.len());
+    let equalities = equal[..levels].iter().map(|share| f64::from(share.of)).product::<f64>();
+    let other = others.first().map_or(1.0, |share| share.of.into());
+    (equal.len() > levels || others.len() > 1).then_some(levels.max(1) as f64 * equalities * other)
 }
 
 /// For which share of the values at its path an atom is expected to hold.
