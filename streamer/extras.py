@@ -1,4 +1,4 @@
-"""What a plain installation leaves out, and what is said where it is wanted and not there."""
+"""The optional dependencies, and the error that names the extra to install if one is missing."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MODULES: Final = {
 
 
 def missing(who: str, extra: str) -> str:
-    """Return what to say where an extra is not there.
+    """Return the error message for a missing extra, with the command that installs it.
 
     Args:
-        who: what needs what, as `drawing needs Matplotlib`.
+        who: the feature and the package that it needs, such as `drawing needs Matplotlib`.
         extra: a name in `MODULES`.
     """
     return f"{who}: pip install '{DISTRIBUTION}[{extra}]'"
@@ -34,10 +34,10 @@ def missing(who: str, extra: str) -> str:
 
 @contextmanager
 def needed(who: str, extra: str) -> Iterator[None]:
-    """Import what an extra brings; where it is not there, say so in the words of `missing`.
+    """Import modules of an extra in a `with` block; if one is missing, raise an error with the message of `missing`.
 
     Raises:
-        ModuleNotFoundError: it is not there. One of another module is left as it is.
+        ModuleNotFoundError: a module is missing. If it is not of this extra, the original error passes through.
     """
     try:
         yield

@@ -1,17 +1,17 @@
-"""Debezium's change events in JSON, with the `schema` and `payload` of Kafka Connect or without, and rows alone.
+"""Decode Debezium's change events in JSON, with or without the `schema` and `payload` of Kafka Connect, and plain rows.
 
 ```
 {"before": …, "after": …, "source": …, "op": "u"}      `read`
 {"id": 7, "status": "paid", "__op": "u", "__table": …}    `read_unwrapped`: ExtractNewRecordState, with add.fields=op,table
 ```
 
-The preset `debezium` reads the first shape, too, and natively. What it cannot say is said here: the key, which stands in the
-message's own key; a change of it, which is a delete and an insert; and what a `before` of PostgreSQL does not carry.
+The preset `debezium` reads the first shape natively. This decoder adds the key, which is in the message's own key; a change of
+the key, which is a delete and an insert; and the values that a `before` of PostgreSQL lacks.
 
-Contract: a value that the record does not carry is unknown, never null. It is the placeholder of a large value that was not
-changed (TOAST), also in a row whose key is new; and, of a row that PostgreSQL deletes, all but the key, unless the table has
-`REPLICA IDENTITY FULL`: Debezium writes nulls then, and defaults where null is not allowed. Nothing in the record says so. So a
-row of which all but the key is null, empty or a default counts as its key. What was known of such a row is then uncertain.
+Contract: a value that the record does not contain is unknown, never null. There are two such cases. A large value that did not
+change (TOAST) is a placeholder, also in a row with a new key. A row deleted by PostgreSQL has only its key, unless the table has
+`REPLICA IDENTITY FULL`: Debezium writes null for its other columns, or the default if null is not allowed, and does not mark
+them. So a row whose other columns are all null, empty or a default counts as only its key, and matches on it may be uncertain.
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events
 """
 
@@ -34,14 +34,14 @@ _UNWRAPPED: Final = "debezium_unwrapped"
 _PRESET: Final = EventLayout.preset("debezium")
 _TYPES: Final[Mapping[str, str]] = dict(_PRESET.type_map or ())
 _PLACEHOLDERS: Final = Placeholders(_PRESET)
-#: What the transform adds to a row stands behind this.
+#: The prefix of the members that the transform adds to a row.
 _ADDED: Final = "__"
 _NO_CHANGES: Final = {"t": "a truncate", "m": "a message"}
 TOMBSTONE: Final = "a tombstone: the record before it told of the delete"
 
 
 class _Record(NamedTuple):
-    """What a record says, whatever its shape; *key* are the members of the message's own, in their order."""
+    """The content of a record in either shape; *key* has the members of the message's key, in their order."""
 
     kind: ChangeType
     collection: str
@@ -59,15 +59,15 @@ def decode(message: Message | None, key: Message | None = None) -> list[ChangeEv
 def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     """Return the change of a record, and its key. The collection is `schema.table`, else `database.table`.
 
-    An update of the key is two: a delete and an insert. Truncates (`t`), messages (`m`), tombstones, heartbeats, transactions and
-    changes of the schema are ignored.
+    An update of the key gives two events: a delete and an insert. Truncates (`t`), messages (`m`), tombstones, heartbeats,
+    transactions and changes of the schema give events that the engine ignores.
 
     Args:
-        message: a record's value; None or nothing for a tombstone.
-        key: its key, as Kafka Connect writes it. Without one the member `id` of the row is the key, else `_id`.
+        message: a record's value; None or empty for a tombstone.
+        key: its key, as Kafka Connect writes it. Without one, the member `id` of the row is the key, else `_id`.
 
     Raises:
-        EventError: it is no such record.
+        EventError: the message is not a change event of Debezium.
     """
     body, schema = _body(message, _WHAT)
     if body is None:
@@ -88,7 +88,7 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     if before is not None and kind == "delete" and connector not in WHOLE:
         before = _carried(before, names, column_defaults(schema))
     if data is not None and connector == "yugabytedb":
-        # It writes a column that was not changed as null, and the others as objects.
+        # YugabyteDB writes an unchanged column as null, and a changed one as an object.
         data = {name: _PRESET.unknown_texts[0] if value is None else value for name, value in data.items()}
     if schema is not None:
         columns = connect.columns_of(schema)
@@ -102,14 +102,14 @@ def decode_unwrapped(message: Message | None, key: Message | None = None) -> lis
 
 
 def read_unwrapped(message: Message | None, key: Message | None = None) -> list[Keyed]:
-    """Return the change of a row that the transform ExtractNewRecordState leaves, and its key; as `read`.
+    """Return the change of a plain row, as the transform ExtractNewRecordState leaves it, and its key; see `read`.
 
-    The transform needs `add.fields=op,table`, with `schema` or `db` where tables of one name are several, and `source.ts_ms` for
-    the time; and, for deletes, `delete.tombstone.handling.mode=rewrite`. Members that begin with `__` are no columns. The row
-    before an update is unknown, and of a deleted one what may not have been carried.
+    Configure the transform with `add.fields=op,table`, and `schema` or `db` if several tables have the same name, and
+    `source.ts_ms` for the time; for deletes, also with `delete.tombstone.handling.mode=rewrite`. Members that begin with `__` do
+    not count as columns. The row before an update is unknown. In a deleted row, values that may be missing are unknown.
 
     Raises:
-        EventError: it is no such row.
+        EventError: the message is not such a row.
     """
     body, _ = _body(message, _UNWRAPPED)
     if body is None:
@@ -135,7 +135,7 @@ def read_unwrapped(message: Message | None, key: Message | None = None) -> list[
 
 
 def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None, Any]:
-    """Return what a message holds, None for a tombstone; and the schema that it has."""
+    """Return the content of a message, or None for a tombstone, and its schema, if it has one."""
     if message is None or is_nothing(message):
         return None, None
     members = read_object(message, what)
@@ -145,7 +145,7 @@ def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None,
 
 
 def is_enveloped(members: Mapping[str, Any]) -> bool:
-    """Whether an object is the envelope of Kafka Connect, and not a row that has columns of these names."""
+    """Return whether an object is the envelope of Kafka Connect, and not a row with columns of these names."""
     if len(members) != 2 or members.keys() != {"schema", "payload"}:
         return False
     schema = members["schema"]
@@ -157,7 +157,7 @@ def _ignored(what: str) -> list[Keyed]:
 
 
 def _no_change(body: Mapping[str, Any]) -> str | None:
-    """Return in words what a record without an operation tells; None if it should have one."""
+    """Return a name for a record that rightly has no operation, or None if its operation is missing."""
     if body and body.keys() <= {"ts_ms", "ts_us", "ts_ns"}:
         return "a heartbeat"
     if body.get("status") in ("BEGIN", "END") and "id" in body:
@@ -166,7 +166,7 @@ def _no_change(body: Mapping[str, Any]) -> str | None:
 
 
 def _kind(op: str, place: str, what: str) -> ChangeType | None:
-    """Return what an operation is; None if it is no change."""
+    """Return the type of change of an operation, or None if it changes no row. Raises EventError if it is unknown."""
     kind = _TYPES.get(op)
     if kind is None:
         raise EventError(EventCode.WRONG_TYPE, f"{what}: op is one of {', '.join(_TYPES)}, not {op[:40]!r}", place=place)
@@ -182,7 +182,7 @@ def _collection(source: Mapping[str, Any], before: str, what: str) -> str:
     return f"{space}.{name}" if space else str(name)
 
 
-#: The names of what names a table and where it is, as a transform adds them or not. ScyllaDB and Cassandra have keyspaces.
+#: The members with the name of a table and of its schema or database, by prefix. ScyllaDB and Cassandra have keyspaces.
 _NAMES: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     before: [
         [f"{before}{name}" for name in names]
@@ -209,7 +209,7 @@ def _first(body: Mapping[str, Any], names: Sequence[str], what: str) -> int | No
 
 
 def _row(body: Mapping[str, Any], name: str, connector: Any) -> Mapping[str, Any] | None:
-    """Return a row, or a document of MongoDB, which is Extended JSON in a string."""
+    """Return a row or, for MongoDB, a document, which Debezium writes as Extended JSON in a string."""
     row = body.get(name)
     if isinstance(row, str):
         row = parsed(row, _WHAT, f"/{name}")
@@ -221,7 +221,7 @@ def _row(body: Mapping[str, Any], name: str, connector: Any) -> Mapping[str, Any
 
 
 def _key(key: Message | None) -> Mapping[str, Any] | None:
-    """Return the members of a message's key; None if it has none. What it is otherwise names no columns."""
+    """Return the members of a message's key; None if it is not an object, because any other key names no columns."""
     try:
         members = None if key is None else parsed(key, _WHAT)
     except EventError:
@@ -232,10 +232,10 @@ def _key(key: Message | None) -> Mapping[str, Any] | None:
 
 
 def _carried(row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return of an old row what it may be trusted to carry: all of it, or what is not blank."""
+    """Return the reliable part of an old row: all of it, or only its key and the values that are not blank."""
     names = KEYS if key is None else key
     blank = {name for name, value in row.items() if is_blank(value) or (name in defaults and equals(value, defaults[name]))}
-    # With the key alone PostgreSQL sends no other column that is not blank.
+    # If PostgreSQL sends only the key, all other columns are blank. So with one that is not, the row is whole.
     if key is not None and any(name not in key and name not in blank for name in row):
         return row
     return {name: value for name, value in row.items() if name in names or name not in blank}
@@ -246,7 +246,7 @@ def _changes(record: _Record) -> list[Keyed]:
     data, missing = _known(record.data)
     before, missing_before = _known(record.before)
     if data is not None and before is not None and missing:
-        # What the old row has, and the new one says was not changed.
+        # The new row marks these values as unchanged, so take them from the old row.
         data |= {name: before[name] for name in missing if name in before}
         missing = [name for name in missing if name not in before]
     if kind == "delete":
@@ -287,7 +287,7 @@ _NO_PLACEHOLDERS: Final = (int, bool, type(None), float, Number)
 
 
 def _is_unavailable(value: Any) -> bool:
-    """Whether a value, or one inside it, is a placeholder."""
+    """Return whether a value is a placeholder or contains one."""
     if isinstance(value, str):
         return _PLACEHOLDERS.says(value)
     rest = [value]
@@ -309,12 +309,12 @@ def _is_moved(key: Collection[str], before: Mapping[str, Any], data: Mapping[str
 
 
 def _are_plain(value: Any, other: Any) -> bool:
-    """Whether values are equal if Python says so; other numbers are only if they are spelled alike."""
+    """Return whether `==` can compare two values; any other numbers must be compared by their spelling."""
     return type(value) is type(other) and type(value) in (int, str)
 
 
 def _values(key: Mapping[str, Any] | None, row: Mapping[str, Any] | None) -> Sequence[Any] | None:
-    """Return the values of a key: those of the message's own, else the row's `id` or `_id`."""
+    """Return the values of a record's key: those of the message's key, else the row's `id` or `_id`."""
     if key is not None:
         return list(key.values())
     value = next((row[name] for name in ("id", "_id") if row.get(name) is not None), None) if row is not None else None

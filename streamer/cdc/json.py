@@ -1,8 +1,8 @@
-"""JSON of records, as RFC 8259 and events have it: read in one place, so that every decoder refuses the same and says where.
+"""Read the JSON of records by RFC 8259 and the rules of events, in one place, so that all decoders report the same errors.
 
-The standard library reads what is good, since records come by the thousands. It is no judge of what is bad: it guesses the
-encoding of bytes, takes `NaN` and half a surrogate pair, and its errors change with its version. So what it refuses, and what
-looks like half a pair, is given to the reader of events, which knows.
+The standard library parses valid JSON, because it is fast. It is too lax for the rest: it guesses the encoding of bytes, accepts
+`NaN` and lone surrogates, and its errors change with its version. So a text that it refuses, or that may have a lone surrogate,
+goes to the strict parser of events, which finds the exact error.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from streamer.model import INT64_MIN, UINT64_MAX
 Message: TypeAlias = bytes | bytearray | str | Mapping[str, Any]
 """One message of a source: its JSON text, or the object that was read of it."""
 
-#: An object as Python has it. What is a dict is one at once; of another type it takes a while to tell.
+#: The types of an object. `isinstance` is fast for a dict and slow for Mapping, so dict comes first.
 OBJECT: Final = (dict, Mapping)
-#: Half of a surrogate pair, or what may be one: behind two backslashes nothing is told without reading all before them.
+#: A lone surrogate, or a possible one: after two backslashes, only a full parse can decide.
 _HALF: Final = re.compile(
     r"\\u[dD][89aAbB]..(?!\\u[dD][c-fC-F])" r"|(?<!\\u[dD][89aAbB]..)\\u[dD][c-fC-F]" r"|\\\\u[dD][89a-fA-F]"
 )
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
-#: An integer of more characters is beyond 64 bits.
+#: An integer with more characters exceeds 64 bits.
 _LONGEST_INTEGER: Final = 20
 _SPACE: Final = " \t\n\r"
-#: Of a longer text less is told: the reader of events would take a second for a million bytes.
+#: The error of a longer text has less detail: the strict parser would need a second for a million bytes.
 _EXPLAINED: Final = 65_536
 
 
 class Number(float):
-    """A number of JSON that is no integer of 64 bits. An engine reads a float64 (semantics.md 1.59); *text* has all digits."""
+    """A JSON number other than a 64-bit integer. An engine reads it as float64 (semantics.md 1.59); *text* has all digits."""
 
     __slots__ = ("text",)
     text: str
@@ -47,22 +47,22 @@ class Number(float):
 
 
 def parsed(message: Message | list[Any] | None, what: str, place: str = "") -> Any:
-    """Return the JSON value of a message, or of a text in one at a *place*; what was read before as it is.
+    """Return the JSON value of a message, or of a text at a *place* in a message. A parsed value is returned as it is.
 
     Args:
-        what: the format, for the error.
+        what: the name of the format, for the error.
 
     Raises:
-        EventError: it is no JSON in UTF-8; with the offset in the message, or with the place of the text.
+        EventError: the text is not JSON in UTF-8. It has the offset in the message, or the place of the text.
     """
     if not isinstance(message, bytes | bytearray | str):
         return message
     try:
-        # Half of a surrogate pair has no UTF-8.
+        # Encoding a str refuses lone surrogates, which UTF-8 cannot represent.
         text = (message.encode() if isinstance(message, str) else message).decode()
         value = json.loads(text, parse_int=_integer, parse_float=Number, parse_constant=_no_number)
         if "\\u" in text and _HALF.search(text) is not None:
-            # Half a pair has no UTF-8, wherever it stands.
+            # Encoding finds a lone surrogate anywhere in the value.
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except (EventError, RecursionError, ValueError):
@@ -77,15 +77,15 @@ def is_nothing(message: Message | None) -> bool:
 
 
 def too_deep(message: Message, what: str) -> EventError:
-    """Return the error of a message that nests deeper than Python follows."""
+    """Return the error for a message that is nested deeper than Python's recursion limit."""
     return _wrong(message, what, "") if isinstance(message, bytes | bytearray | str) else _unfollowed(what, "")
 
 
 def number(text: str) -> int | Number:
-    """Return the number of a text as an event's JSON would have it: what 64 bits hold is an int.
+    """Return the number in a text as parsed JSON has it: an int if it fits in 64 bits, else a `Number`.
 
     Raises:
-        ValueError: it is no number of JSON, with what was expected.
+        ValueError: the text is not a JSON number; the message names the expected form.
     """
     if _NUMBER(text) is None:
         raise ValueError(f"expected a number as JSON has it, not {text[:40]!r}")
@@ -93,10 +93,10 @@ def number(text: str) -> int | Number:
 
 
 def written(value: Any) -> str:
-    """Write a value as JSON, with its numbers as they were spelled.
+    """Return a value as JSON text, with numbers in their original spelling.
 
     Raises:
-        RecursionError: it is deeper than Python follows.
+        RecursionError: the value is nested deeper than Python's recursion limit.
     """
     out: list[str] = []
     _write(value, out.append)
@@ -104,12 +104,12 @@ def written(value: Any) -> str:
 
 
 def _write(value: Any, write: Callable[[str], None]) -> None:
-    # Not the encoder of the standard library: it writes what is a float as one, whatever its class says.
+    # The encoder of the standard library writes a subclass of float as a plain float, and so loses digits of a `Number`.
     kind = type(value)
     if kind is dict and value:
         mark = "{"
         for name, member in value.items():
-            # Most members are one of these, and records come by the thousands.
+            # Fast path: most members have one of these types.
             of = type(member)
             if of is str:
                 write(f"{mark}{encode_basestring(name)}:{encode_basestring(member)}")
@@ -152,7 +152,7 @@ _TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=
 
 
 def named(value: Any) -> str:
-    """Return what JSON calls the type of a value."""
+    """Return the name of a value's JSON type, with its article."""
     for types, name in _NAMES:
         if isinstance(value, types):
             return name
@@ -180,7 +180,7 @@ def _no_number(word: str) -> NoReturn:
 
 
 def _wrong(message: bytes | bytearray | str, what: str, place: str, *, of_deep: bool = False) -> EventError:
-    """Return what is wrong with a text that was refused; with *of_deep* it is the beginning of one that is too deep."""
+    """Return the error of an invalid text. With *of_deep*, the text is the beginning of one that is nested too deep."""
     text = message.encode("utf-8", "surrogatepass") if isinstance(message, str) else bytes(message)
     try:
         strict.parse(text, max_bytes=_EXPLAINED)
@@ -196,7 +196,7 @@ def _wrong(message: bytes | bytearray | str, what: str, place: str, *, of_deep: 
 
 
 def _briefly(text: bytes, what: str, place: str) -> EventError:
-    """Return what is wrong with a long text, as far as the standard library tells."""
+    """Return the error of a long text, with the details that the standard library reports."""
     code, offset = EventCode.MALFORMED_JSON, None
     try:
         json.loads(text.decode())
@@ -205,7 +205,7 @@ def _briefly(text: bytes, what: str, place: str) -> EventError:
     except json.JSONDecodeError as error:
         offset = len(error.doc[: error.pos].encode())
     except RecursionError:
-        # How deep it is, its beginning mostly shows.
+        # The beginning usually shows where it gets too deep.
         return _wrong(text[:_EXPLAINED], what, place, of_deep=True)
     except ValueError:
         pass

@@ -7,12 +7,13 @@ Begin   Relation orders: id int4 (key), note text   Insert   Update   Commit
                 a table: how each column is read    an event   an event; delete and insert where the key changed
 ```
 
-A message says of a column a text, null, or that a large value was not changed (TOAST). The old row of an update is the whole one
-(`REPLICA IDENTITY FULL`), the key that was, or not there. What is not carried is left out and unknown; null is never made up:
-of a key that was, all other columns are written as null, and are none.
+For each column, a message contains a text, null, or a mark that a large value did not change (TOAST). An update has the whole
+old row (`REPLICA IDENTITY FULL`), only the old key, or no old row. A value that the message does not contain is left out of the
+event and unknown. In particular, a row with only the old key has null in all other columns; those nulls are left out, too.
 
-An event is written as JSON at once, without objects of its values: numbers keep all of their digits, documents their spelling.
-Protocol versions 2 to 4 add transactions that are sent before they commit, and two-phase commit. Neither is read: ask for 1.
+The decoder writes JSON directly, without Python objects for values: numbers keep all their digits, documents their spelling.
+Protocol versions 2 to 4 add transactions that are sent before they commit, and two-phase commit. The decoder supports neither:
+request version 1.
 https://www.postgresql.org/docs/15/protocol-logicalrep-message-formats.html
 """
 
@@ -34,11 +35,11 @@ from streamer.events.layout import encode_pointer
 
 #: An event of `cdc.LAYOUT` as JSON, and its key as text; None if the table has none.
 Change: TypeAlias = tuple[bytes, str | None]
-#: From the text that PostgreSQL writes of a value to JSON. Raises ValueError, EventError.
+#: Converts the text form of a PostgreSQL value to JSON. Raises ValueError, EventError.
 Convert: TypeAlias = Callable[[str], str]
 
 _WHAT: Final = "pgoutput"
-#: 2000-01-01, which PostgreSQL counts microseconds from, in milliseconds since the epoch.
+#: 2000-01-01, from which PostgreSQL counts microseconds, in milliseconds since the Unix epoch.
 _EPOCH: Final = 946_684_800_000
 _BEGIN: Final = Struct(">QqI")
 _COMMIT: Final = Struct(">BQQq")
@@ -46,16 +47,16 @@ _RELATION: Final = Struct(">I")
 _COUNT: Final = Struct(">H")
 _TYPED: Final = Struct(">Ii")
 _IGNORED: Final = {kind: written(no_change(what)).encode() for kind, what in ((0x54, "a truncate"), (0x4D, "a message"))}
-#: What other protocol versions add.
+#: The kinds of message that other protocol versions add.
 _STREAMED: Final = b"SEcAbPKrp"
 
 
 class Begin(NamedTuple):
-    """A transaction begins.
+    """The begin of a transaction.
 
     Attributes:
-        lsn: where its commit stands in the log: no other transaction has it.
-        ts: when it was committed, in milliseconds since the epoch.
+        lsn: the position of its commit in the log, unique to the transaction.
+        ts: the time of its commit, in milliseconds since the epoch.
     """
 
     lsn: int
@@ -63,11 +64,11 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A transaction is over.
+    """The commit of a transaction.
 
     Attributes:
-        lsn: that of its `Begin`.
-        end: where its commit ends in the log; all up to there was read.
+        lsn: the `lsn` of its `Begin`.
+        end: the end of its commit in the log; everything before it has been read.
     """
 
     lsn: int
@@ -75,7 +76,7 @@ class Commit(NamedTuple):
 
 
 class _Unchanged:
-    """Stands for a value that a message does not carry."""
+    """The type of the placeholder for a value that a message does not contain."""
 
 
 _UNCHANGED: Final = _Unchanged()
@@ -86,8 +87,8 @@ class Column(NamedTuple):
     """A column of a table.
 
     Attributes:
-        convert: what makes JSON of its values.
-        is_key: whether it is part of the replica identity.
+        convert: the function that converts its values to JSON.
+        is_key: whether the column is part of the replica identity.
     """
 
     name: str
@@ -97,11 +98,11 @@ class Column(NamedTuple):
 
 @final
 class Table:
-    """What rows of a table come to.
+    """Builds the events of rows of a table.
 
     Args:
         collection: `schema.table`.
-        key: names of the columns of its key.
+        key: the names of its key columns.
     """
 
     def __init__(self, collection: str, columns: Sequence[Column], key: Sequence[str]) -> None:
@@ -110,25 +111,25 @@ class Table:
         self._collection = f'"collection":{encode_basestring(collection)},'
         self._pointers = [encode_basestring(encode_pointer(("data", column.name))) for column in columns]
         places = {column.name: at for at, column in enumerate(columns)}
-        # A key of which a column is not published is none.
+        # If a publication leaves out a key column, the table has no key.
         self._key = [places[name] for name in key] if all(name in places for name in key) else []
 
     def insert(self, row: Row, ts: str) -> Change:
-        """Return the event of a new row. *ts* is `"ts":…,` or nothing."""
+        """Return the event of a new row. *ts* is `"ts":…,` or empty."""
         text = f'{{"type":"insert",{self._collection}{ts}"data":{{{self._members(row, "data")}}}{self._unknown(row)}}}'
         return text.encode(), self._key_of(row)
 
     def delete(self, old: Row, ts: str) -> Change:
-        """Return the event of a row that is gone."""
+        """Return the event of a deleted row."""
         text = f'{{"type":"delete",{self._collection}{ts}"before":{{{self._members(old, "before")}}}}}'
         return text.encode(), self._key_of(old)
 
     def update(self, row: Row, old: Row | None, ts: str) -> list[Change]:
-        """Return the events of a changed row; without an *old* one its key is what it was."""
+        """Return the events of a changed row: a delete and an insert if the key changed. Without *old*, the key did not."""
         if old is None:
             old = [value if column.is_key else _UNCHANGED for value, column in zip(row, self.columns, strict=True)]
         elif _has_holes(row):
-            # What the old row has, and the new one says was not changed.
+            # The new row marks these values as unchanged, so take them from the old row.
             row = [before if value is _UNCHANGED else value for value, before in zip(row, old, strict=True)]
         if any(old[at] != row[at] for at in self._key):
             return [self.delete(old, ts), self.insert(row, ts)]
@@ -138,7 +139,7 @@ class Table:
         return [(text.encode(), self._key_of(row))]
 
     def carried(self, row: Row) -> Row:
-        """Return of a row that says the key alone what it says."""
+        """Return a row that contains only the key, with its other columns marked as unchanged."""
         return [value if column.is_key else _UNCHANGED for value, column in zip(row, self.columns, strict=True)]
 
     def _members(self, row: Row, side: str) -> str:
@@ -174,7 +175,7 @@ class Table:
 
 
 def _has_holes(row: Row) -> bool:
-    # Most often no value is one: a look at types costs less than comparing each text with what stands for them.
+    # Most rows have none, and collecting the types is faster than comparing each value with the placeholder.
     return _Unchanged in set(map(type, row))
 
 
@@ -183,8 +184,8 @@ class Decoder:
     """Decodes the messages of one replication slot, in their order. One thread at a time may use it.
 
     Args:
-        keys: tells the primary key of `schema.table` by its columns. It is asked for tables whose replica identity does not say
-            it: FULL and NOTHING. Without an answer a change of the key is an update.
+        keys: returns the names of the primary key's columns for a `schema.table`, or None. The decoder calls it for tables whose
+            replica identity does not name a key: FULL and NOTHING. If the key is unknown, a change of the key is an update.
     """
 
     def __init__(self, keys: Callable[[str], Sequence[str] | None] | None = None) -> None:
@@ -194,10 +195,10 @@ class Decoder:
         self._ts: str | None = None
 
     def decode(self, message: bytes) -> list[ChangeEvent]:
-        """Return the changes that a message tells of, as `read`; what is none is an event that the engine ignores.
+        """Return the changes in a message, as `read` does. Any other message gives an event that the engine ignores.
 
         Raises:
-            EventError: as `read`.
+            EventError: see `read`.
         """
         found = self.read(message)
         if isinstance(found, Begin | Commit):
@@ -207,13 +208,13 @@ class Decoder:
         return [parsed(text, _WHAT) for text, _ in found]
 
     def read(self, message: bytes) -> Begin | Commit | list[Change]:
-        """Return what a message says: the bounds of a transaction, or the events of a change as JSON.
+        """Return the content of a message: the begin or commit of a transaction, or the events of a change as JSON.
 
-        The collection is `schema.table`. Truncates and messages of `pg_logical_emit_message` are events that the engine ignores;
-        what describes tables and types is none.
+        The collection is `schema.table`. Truncates and messages of `pg_logical_emit_message` become events that the engine
+        ignores. Descriptions of tables and types give an empty list.
 
         Raises:
-            EventError: it is no message of protocol version 1.
+            EventError: the message does not follow protocol version 1.
         """
         try:
             return self._read(message)
@@ -290,7 +291,7 @@ class Decoder:
         self._tables[relation] = Table(collection, columns, key)
 
     def _type(self, message: bytes) -> None:
-        """Note a type that is not PostgreSQL's own; of a domain the message says what is below it."""
+        """Remember a type that is not built in. For a domain, the message names its base type."""
         (oid,) = _RELATION.unpack_from(message, 1)
         schema, at = _string(message, 5)
         name, _ = _string(message, at)
@@ -298,11 +299,11 @@ class Decoder:
 
 
 class _Cut(Exception):
-    """A message ends before it is over."""
+    """A message is shorter than its content requires."""
 
 
 def _string(message: bytes, at: int) -> tuple[str, int]:
-    """Return the text that ends in a null, and where the next part begins."""
+    """Return the null-terminated text at an offset, and the offset of the next part."""
     end = message.find(b"\0", at)
     if end < 0:
         raise _Cut
@@ -310,7 +311,7 @@ def _string(message: bytes, at: int) -> tuple[str, int]:
 
 
 def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
-    """Return the row that begins somewhere, and where the next part does."""
+    """Return the row at an offset, and the offset of the next part."""
     (count,) = _COUNT.unpack_from(message, at)
     if count != len(table.columns):
         reason = f"{_WHAT}: a row of {count} columns, where its table was described with {len(table.columns)}"
@@ -343,12 +344,12 @@ def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)").fullmatch
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?").fullmatch
 _ZONED: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9:]{8}(?:\.[0-9]+)?)([+-][0-9]{2})(:[0-9]{2})?").fullmatch
-#: Of an array: a bracket or comma, an element in quotes, or a plain one.
+#: A token of an array: a brace or comma, a quoted element, or a plain element.
 _TOKEN: Final = re.compile(r'([{},])|"((?:[^"\\]|\\.)*)"|([^{},"\\]+)', re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-#: JSON has no words for them, and null would say that there is no value.
+#: JSON has no such numbers, and null would mean that there is no value.
 _NO_NUMBERS: Final = {word: f'"{word}"' for word in ("NaN", "Infinity", "-Infinity")}
-#: Past so many digits before its point, a number is beyond float64.
+#: A number with more digits before its point may exceed the range of float64.
 _MOST_DIGITS: Final = 308
 
 
@@ -363,7 +364,7 @@ def _number(text: str) -> str:
         if (word := _NO_NUMBERS.get(text)) is None:
             raise ValueError(f"{text[:60]!r} is no number")
         return word
-    # An engine compares numbers as float64.
+    # An engine compares numbers as float64, so a longer number stays a string.
     return text if len(text) <= _MOST_DIGITS or len(text.partition(".")[0]) <= _MOST_DIGITS else encode_basestring(text)
 
 
@@ -374,19 +375,19 @@ def _boolean(text: str) -> str:
 
 
 def _document(text: str) -> str:
-    # Only that it is one: its spelling stays.
+    # Only checks that it is JSON: its spelling stays.
     parsed(text, _WHAT, "/")
-    # A message is one line. In JSON a line's end stands between tokens only.
+    # A message must be one line. In JSON, line breaks occur only between tokens.
     return text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text
 
 
 def _bytes(text: str) -> str:
-    # The other of the two spellings is left as it is.
+    # The other output format (`bytea_output = escape`) stays text.
     return f'"{base64.b64encode(bytes.fromhex(text[2:])).decode()}"' if text.startswith("\\x") else encode_basestring(text)
 
 
 def _zoned(text: str) -> str:
-    """Write a time with its zone as RFC 3339 does, so that CEL's `timestamp` reads it; years it cannot say stay as they are."""
+    """Return a time with its zone as RFC 3339 text, which CEL's `timestamp` reads. Years beyond its four digits stay as they are."""
     if (found := _ZONED(text)) is None:
         return encode_basestring(text)
     date, time, hours, minutes = found.groups()
@@ -396,7 +397,7 @@ def _zoned(text: str) -> str:
 
 def _array(convert: Convert) -> Convert:
     def converted(text: str) -> str:
-        # [2:4]={…}: where its numbering begins is nothing that JSON can say.
+        # [2:4]={…}: drop the bounds of the index, which JSON cannot express.
         body = text.partition("=")[2] if text.startswith("[") else text
         parts: list[str] = []
         depth, at, is_value_due = 0, 0, True
@@ -440,7 +441,7 @@ def _array_or_text(text: str) -> str:
 
 _TEXTS: Final = _array(encode_basestring)
 
-#: Types of PostgreSQL whose values are no JSON strings: name, oid, oid of its arrays, how a value is read.
+#: Types of PostgreSQL whose values do not become plain strings: name, oid, oid of its arrays, conversion.
 _BUILT_IN: Final[tuple[tuple[str, int, int, Convert], ...]] = (
     ("bool", 16, 1000, _boolean),
     ("bytea", 17, 1001, _bytes),
@@ -469,12 +470,12 @@ _BY_NAME: Final[Mapping[str, Convert]] = {
 
 
 def converter(type_oid: int) -> Convert:
-    """Return how values of a type are read; what is not known is a string, as PostgreSQL writes it."""
+    """Return the conversion of a type's values; those of an unknown type become strings, as PostgreSQL writes them."""
     return _BY_OID.get(type_oid, encode_basestring)
 
 
 def named_converter(schema: str, name: str) -> Convert:
-    """Return how values of a type that is told by name are read: a domain's base, an enum, an array of one."""
+    """Return the conversion for a type that a message names: a domain's base type, an enum, an array."""
     if schema in ("", "pg_catalog") and name in _BY_NAME:
         return _BY_NAME[name]
     return _array_or_text if name.startswith("_") else encode_basestring

@@ -1,8 +1,8 @@
-"""From a file and the environment to one `Config`, or to everything that is wrong.
+"""Read a file and the environment into one `Config`, or list every error in them.
 
 ```
 file ── yaml.py ──► nodes with marks ─┐
-                                      ├─► merged ── schema/ ────► Config, and where each value comes from
+                                      ├─► merged ── schema/ ────► Config, and the origin of each value
 environment ── pydantic-settings ─────┘                └────────► errors, each with its place
 ```
 """
@@ -32,14 +32,14 @@ from streamer.config.yaml import MAX_BYTES, Mark, Node, kind_of, read_yaml, show
 from streamer.errors import BulkConfigError, ConfigError
 from streamer.model import is_unicode
 
-#: Where a value stands in the tree: names of sections and fields, and positions in lists.
+#: The position of a value in the tree: names of sections and fields, and indexes into lists.
 Place: TypeAlias = tuple[str | int, ...]
 
-#: The one value that has names of its own.
+#: The only value with named members that is not a section.
 LAYOUT: Final = ("matching", "layout")
 PREFIX: Final = "STREAMER_"
 BETWEEN: Final = "__"
-#: Variables with the prefix that say something else (CONTRIBUTING.md).
+#: Variables with the prefix that are not part of the configuration (CONTRIBUTING.md).
 _OTHERS: Final = ("STREAMER_BACKEND", "STREAMER_BUILD_RUST")
 _SERVICE: Final = re.compile("(?:tcp|udp|sctp)://")
 _NAMES: Final = "expected a name of lower-case letters and digits, with single underscores between them, such as orders_eu"
@@ -49,7 +49,7 @@ _LOGGER: Final = logging.getLogger("streamer.config")
 @final
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value comes from: `str()` is `file:line:column`, the name of a variable, or `default`."""
+    """The origin of a value: `str()` returns `file:line:column`, the name of a variable, or `default`."""
 
     source: str | None = None
     mark: Mark | None = None
@@ -63,10 +63,10 @@ class Origin:
 @final
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration, and where each of its values comes from.
+    """A configuration with the origin of each of its values.
 
     Attributes:
-        files: what errors call the files of subscriptions: their paths as they follow from *name*, which is as it was given.
+        files: the path that errors show for each file of subscriptions: relative to *name*, as the caller wrote it.
     """
 
     config: Config
@@ -76,7 +76,7 @@ class Loaded:
     files: Mapping[Path, str] = field(default_factory=dict)
 
     def origins(self, place: Place) -> list[Origin]:
-        """Tell where the value at *place* comes from: of a layout, the file and each variable that says a part of it."""
+        """Return the origins of the value at *place*: for a layout, the file and each variable that sets a part of it."""
         whole = _variable(self.variables, place)
         above = [Origin(whole)] if whole is not None else []
         if whole is None and len(nodes := walk(self.root, place)) == len(place):
@@ -84,39 +84,39 @@ class Loaded:
         return [*above, *map(Origin, _parts(self.variables, place))] or [Origin()]
 
     def origin(self, place: Place) -> Origin:
-        """Tell where the value at *place* comes from; of several, what the others are laid over."""
+        """Return the origin of the value at *place*; if it has several, the one that the others override in part."""
         return self.origins(place)[0]
 
     def file(self, path: Path) -> str:
-        """Return what people call a file of subscriptions."""
+        """Return the path of a file of subscriptions as errors show it."""
         return self.files.get(path, str(path))
 
     def error(self, place: Place, reason: str) -> ConfigError:
-        """Make an error of the value at *place*; of one that nobody says, it names the file alone."""
+        """Make an error about the value at *place*. If the value is a default, the error names only the file."""
         origin = self.origin(place)
         line, column = (origin.mark.line, origin.mark.column) if origin.mark is not None else (None, None)
         return ConfigError(reason, place=show_place(place), source=origin.source or self.name, line=line, column=column)
 
 
 def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None, *, name: str | None = None) -> Loaded:
-    """Read a file, and the environment over it; see `Config.load`. Errors call it *name*, by default the path as it is given."""
+    """Read a file, overridden by the environment; see `Config.load`. Errors show it as *name*, by default *path*."""
     with open(path, "rb") as file:
-        # One byte more than is read tells that there are more.
+        # One byte more than the limit is enough to refuse a larger file.
         text = file.read(MAX_BYTES + 1)
     environment = os.environ if environment is None else environment
     return loads(text, os.fspath(path) if name is None else name, directory=Path(path).parent, environment=environment)
 
 
 def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, str]) -> Loaded:
-    """Read a text as `load` does a file.
+    """Read a text as `load` reads a file.
 
     Args:
-        name: the path of the text, as errors call it.
-        directory: to which the paths in it are relative.
-        environment: variables; others than those of the configuration are passed over.
+        name: the path of the text, as errors show it.
+        directory: the directory that paths in the text are relative to.
+        environment: variables; those that do not belong to the configuration are ignored.
 
     Raises:
-        BulkConfigError: all that is wrong.
+        BulkConfigError: the text or a variable is wrong; it lists every error.
     """
     root, errors = read_yaml(text, name)
     plain = root.plain()
@@ -128,7 +128,7 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
     base = _absolute(directory)
     if isinstance(files := members.get("subscriptions"), str | list):
         if isinstance(files, str):
-            # One path is short for a list of it.
+            # A single path is short for a list with one path.
             files, root.value["subscriptions"] = [files], Node([node := root.value["subscriptions"]], node.mark)
         named = {base / file: str(Path(name).parent / file) for file in files if isinstance(file, str) and file}
         members["subscriptions"] = files
@@ -156,7 +156,7 @@ def from_dict(members: Mapping[str, Any]) -> Config:
 
 
 def _rebased(kind: Any, value: Any, directory: Path) -> Any:
-    """Make paths relative to a directory, wherever the schema of a value has some; a section is changed where it is."""
+    """Prefix the paths in a value with a directory, wherever its schema has paths. Sections are changed in place."""
     if kind is Path:
         return str(directory / value) if isinstance(value, str) and value else value
     if kind is SecretValue:
@@ -179,13 +179,13 @@ def _rebased(kind: Any, value: Any, directory: Path) -> Any:
 
 
 def _absolute(directory: Path) -> Path:
-    """Write a directory in the one way that tells whether two paths are the same, wherever the process goes to later.
+    """Return a directory as an absolute path, so that paths compare equal even if the process changes its directory later.
 
-    A link to a directory is not followed: one that is set to a new version, as deployments do, is still the same place.
+    A link to a directory is not followed: if a deployment points the link at a new version, the path stays the same.
     """
     absolute = Path(os.path.abspath(directory))
     try:
-        # Behind a link, `..` is not what stands before it.
+        # After a link, `..` is the parent of its target, so dropping both names would give another directory.
         return absolute if absolute.samefile(directory) else directory.resolve()
     except OSError:
         return absolute
@@ -197,7 +197,7 @@ def _absolute(directory: Path) -> Path:
 @final
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """What is wrong at a place: its value, or its name."""
+    """An error at a place: in its value, or in its name."""
 
     place: Place
     reason: str
@@ -205,12 +205,12 @@ class _Fault:
 
 
 def _faults(invalid: ValidationError) -> Iterator[_Fault]:
-    """Yield what pydantic found."""
+    """Yield the errors that pydantic found."""
     for fault in invalid.errors(include_url=False):
         place = _as_written(fault["loc"])
         context = fault.get("ctx", {})
         if "faults" in context:
-            # Several in one value, of which pydantic knows nothing.
+            # One error of pydantic carries several of ours, each with its own place in the value.
             found = [((*place, *steps), reason) for steps, reason in context["faults"]]
         else:
             if fault["type"] == "union_tag_invalid":
@@ -225,14 +225,14 @@ def _faults(invalid: ValidationError) -> Iterator[_Fault]:
 
 
 def _as_written(place: Place) -> Place:
-    """Return a place of pydantic's as a file has it: without the kind that it was read as."""
+    """Return a place of pydantic as a file writes it: without the `type` that pydantic inserts for a tagged section."""
     if len(place) > 2 and place[2] != "[key]" and place[2] in (_kinds_at(place[:1]) or ()):
         return (*place[:2], *place[3:])
     return place[:-1] if place[-1:] == ("[key]",) else place
 
 
 def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> str:
-    """Describe what is wrong in our words; *kind* is pydantic's name for it."""
+    """Return our message for an error; *kind* is pydantic's name for it."""
     said = _shown_value(value)
     match kind:
         case "int_type" | "int_parsing" | "int_from_float" | "int_parsing_size":
@@ -285,7 +285,7 @@ def _shown_value(value: Any) -> str:
 
 
 def _nearest(place: Place) -> str:
-    """Name what was probably meant: a name beside it, or the same name elsewhere in the tree."""
+    """Return a hint with the name that was probably meant: a name in the same section, or a similar name elsewhere."""
     *above, name = place
     beside = _names(tuple(above))
     if (near := closest(str(name), beside, 0.6)) is not None:
@@ -297,7 +297,7 @@ def _nearest(place: Place) -> str:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float) -> str | None:
-    """Return the known name nearest to one; of several, one that begins as it does is nearer than one that ends so (Winkler)."""
+    """Return the known name that is nearest to *name*, or None. A common beginning counts more than a common end (Winkler)."""
 
     def nearness(other: str) -> float:
         similar = difflib.SequenceMatcher(None, other, name).ratio()
@@ -308,9 +308,9 @@ def closest(name: str, known: Iterable[str], cutoff: float) -> str | None:
 
 
 def fields_of(section: type[Section] | Section, above: Place = ()) -> Iterator[Place]:
-    """Yield the place of each field of a section, of sections in it too, from the outside in.
+    """Yield the place of each field of a section and of the sections in it, outer ones first.
 
-    Of a section that somebody wrote, what stands under names that they chose, too.
+    For an instance of a section, that includes the sections under names that the user chose, such as the sinks.
     """
     for name, info in (section if isinstance(section, type) else type(section)).model_fields.items():
         place = (*above, name)
@@ -325,13 +325,13 @@ def fields_of(section: type[Section] | Section, above: Place = ()) -> Iterator[P
 
 
 def section_of(info: FieldInfo) -> type[Section] | None:
-    """Return the section that a field is; None for a value."""
+    """Return the section class of a field, or None if the field is a plain value."""
     kind = info.annotation
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
 def kinds_of(info: FieldInfo) -> Mapping[str, type[Section]]:
-    """Return the kinds of section that may stand under names in a field, by their `type`; none for any other field."""
+    """Return the classes of the sections that users may name in a field, by their `type`; empty for any other field."""
     if get_origin(info.annotation) is not dict:
         return {}
     union, *_ = get_args(get_args(info.annotation)[1])
@@ -339,13 +339,13 @@ def kinds_of(info: FieldInfo) -> Mapping[str, type[Section]]:
 
 
 def items_of(info: FieldInfo) -> type[Section] | None:
-    """Return the section that each item of a field is; None for any other field."""
+    """Return the section class of the items of a list field, or None for any other field."""
     item = get_args(info.annotation)[0] if get_origin(info.annotation) is tuple else None
     return item if isinstance(item, type) and issubclass(item, Section) else None
 
 
 def _kinds_at(place: Place) -> Mapping[str, type[Section]] | None:
-    """Return the kinds of section that may stand under names at a place; None if names are not the user's."""
+    """Return the classes of the sections that users may name at a place, by `type`; None if the schema fixes the names."""
     *above, name = place or ("",)
     for section in _sections_at(tuple(above)):
         if name in section.model_fields and (kinds := kinds_of(section.model_fields[str(name)])):
@@ -354,7 +354,7 @@ def _kinds_at(place: Place) -> Mapping[str, type[Section]] | None:
 
 
 def _sections_at(place: Place) -> list[type[Section]]:
-    """Return the sections that may stand at a place; of several kinds, one does."""
+    """Return the section classes that a place allows; a file has one of them there."""
     here: list[type[Section]] = [Config]
     steps = iter(place)
     for name in steps:
@@ -371,24 +371,24 @@ def _sections_at(place: Place) -> list[type[Section]]:
 
 
 def _names(above: Place) -> list[str]:
-    """Return the names that may stand in a section."""
+    """Return the names that a section allows."""
     if above == LAYOUT:
         return list(LAYOUT_MEMBERS)
     return list(dict.fromkeys(name for section in _sections_at(above) for name in section.model_fields))
 
 
 def _is_tree(place: Place) -> bool:
-    """Return whether what stands at a place has names of its own, by which it is put together."""
+    """Return whether the value at a place has named members, so that values for it are merged by name."""
     return bool(_names(place)) or _kinds_at(place) is not None
 
 
 def _is_known(place: Place) -> bool:
-    """Return whether a variable may say what stands at a place."""
+    """Return whether a variable may set the value at a place."""
     return _kinds_at(place[:-1]) is not None or place[-1] in _names(place[:-1])
 
 
 def show_place(place: Iterable[str | int]) -> str:
-    """Write a place as `matching.layout.type_map`, `subscriptions[0]`."""
+    """Return a place as text, such as `matching.layout.type_map` or `subscriptions[0]`."""
     text = ""
     for step in place:
         text += f"[{step}]" if isinstance(step, int) else f"{'.' if text else ''}{shown(step)}"
@@ -396,14 +396,15 @@ def show_place(place: Iterable[str | int]) -> str:
 
 
 def _located(fault: _Fault, name: str, root: Node, variables: Mapping[Place, str]) -> ConfigError | None:
-    """Say where a fault stands; None if all that is to say was said already."""
+    """Return a fault as an error with its location, or None if the reader of the file has reported it already."""
     shown_place = show_place(fault.place)
     if (variable := _variable(variables, fault.place)) is not None:
         return ConfigError(fault.reason, place=shown_place, source=variable)
     for node in (nodes := walk(root, fault.place)):
         if node.refused:
             return None
-    # What nobody says is wrong beside what somebody does, on top of the file where both do.
+    # If the place itself is not set (a missing name), report a variable that sets another part of its section, because
+    # variables override the file.
     for length in range(len(fault.place) - 1, max(len(nodes), 1) - 1, -1):
         if parts := _parts(variables, fault.place[:length]):
             return ConfigError(fault.reason, place=shown_place, source=parts[-1])
@@ -414,12 +415,12 @@ def _located(fault: _Fault, name: str, root: Node, variables: Mapping[Place, str
 
 
 def error_at(name: str, mark: Mark, reason: str, place: str = "") -> ConfigError:
-    """Make an error of what stands at a mark in the file *name*."""
+    """Make an error about the value at a mark in the file *name*."""
     return ConfigError(reason, place=place, source=name, line=mark.line, column=mark.column)
 
 
 def walk(root: Node | None, place: Place) -> list[Node]:
-    """Return the nodes along a place, as far as there are any."""
+    """Return the nodes along a place, up to the first step that the file lacks."""
     nodes: list[Node] = []
     node = root
     for step in place:
@@ -434,12 +435,12 @@ def walk(root: Node | None, place: Place) -> list[Node]:
 
 
 def _variable(variables: Mapping[Place, str], place: Place) -> str | None:
-    """Return the variable that says what stands at a place, or above it."""
+    """Return the variable that sets a place or a section around it."""
     return next((variables[place[:length]] for length in range(len(place), 0, -1) if place[:length] in variables), None)
 
 
 def _parts(variables: Mapping[Place, str], place: Place) -> list[str]:
-    """Return the variables that say what stands below a place, each once."""
+    """Return the variables that set anything below a place, each once."""
     return list(dict.fromkeys(variable for at, variable in variables.items() if len(at) > len(place) and _is_in(at, place)))
 
 
@@ -451,14 +452,14 @@ def _is_in(place: Place, above: Place) -> bool:
 
 
 class _Settings(Config, BaseSettings):
-    """The tree as pydantic-settings reads it. Only its source is used: making a `Config` never looks at the environment."""
+    """The schema for pydantic-settings, of which only the source is used: making a `Config` never reads the environment."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter=BETWEEN)
 
 
 @final
 class _Variables(EnvSettingsSource):
-    """Reads given variables, whose lists and mappings are YAML as in a file (and so may be JSON)."""
+    """Reads a mapping of variables. Lists and mappings in them are YAML as in a file, so they may be JSON."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._given = variables
@@ -472,7 +473,7 @@ class _Variables(EnvSettingsSource):
 
 
 def _plain_value(text: str) -> Any:
-    """Read a value of a variable: YAML where it is a list or a mapping, else as it stands."""
+    """Return the value of a variable: a list or mapping is parsed as YAML, other text is used as it is."""
     return _plain_yaml(text) if text.startswith(("[", "{")) else None if text == "null" else text
 
 
@@ -484,14 +485,14 @@ def _plain_yaml(text: str) -> Any:
 
 
 def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict[str, Any], list[ConfigError]]:
-    """Return which variable says what is in force, by place; what they say; and those that say nothing sensible."""
+    """Return the variable in force for each place, the merged values of all variables, and the errors in variables."""
     variables: dict[Place, str] = {}
     errors: list[ConfigError] = []
     values: dict[str, Any] = {}
     given: dict[Place, str] = {}
-    # A section comes before what stands in it, which is laid over it.
+    # Sorted, a section comes before its fields, which override it.
     for name in sorted(environment, key=lambda name: (name.upper(), name)):
-        # An empty one is unset, as Compose and the like leave it.
+        # An empty variable counts as unset: Docker Compose and similar tools pass unset variables as empty ones.
         if not name.upper().startswith(PREFIX) or name.upper() in _OTHERS or not environment[name]:
             continue
         place = tuple(name[len(PREFIX) :].lower().split(BETWEEN))
@@ -505,13 +506,13 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
             errors.append(ConfigError(f"says the same as {given[place]}", source=name))
             continue
         if not is_unicode(environment[name]):
-            # So Python holds bytes that are no UTF-8.
+            # Python stores bytes that are not UTF-8 as lone surrogates.
             errors.append(ConfigError("no UTF-8", place=show_place(place), source=name))
             continue
         try:
             said: Mapping[str, Any]
             if place[:-1] == LAYOUT or (len(place) > 1 and _kinds_at(place[:1]) is not None):
-                # pydantic-settings does not know of what a part of the layout may be, nor of names that the user chose.
+                # pydantic-settings supports neither single members of the layout nor names that the user chose.
                 said = _plain_value(environment[name])
                 for step in reversed(place):
                     said = {step: said}
@@ -538,10 +539,11 @@ def _variable_name(place: Place) -> str:
 
 
 def _misread(name: str, value: str) -> list[str]:
-    """Return the variables that one without two underscores was probably meant for: it names all steps of a place, or its last.
+    """Return the variables that a name with single underscores probably stands for: it has all steps of a place, or the last.
 
-    It cannot be an error: not all that begins with `STREAMER_` is ours. Of a service of this name Kubernetes says
-    `STREAMER_PORT=tcp://10.0.0.1:80`, and of one of its metrics `STREAMER_METRICS_PORT=tcp://…`.
+    That is only a warning, because other programs set variables with the prefix, too. For example, Kubernetes sets
+    `STREAMER_PORT=tcp://10.0.0.1:80` for a service named `streamer`, and `STREAMER_METRICS_PORT=tcp://…` for
+    `streamer-metrics`; such values are ignored.
     """
     if _SERVICE.match(value):
         return []
@@ -555,15 +557,15 @@ def _misread(name: str, value: str) -> list[str]:
 
 @cache
 def _warn_once(text: str) -> None:
-    # A configuration is read again and again while an engine runs.
+    # Reloads read the configuration repeatedly while an engine runs.
     _LOGGER.warning("%s", text)
 
 
-# Trees. What has names of its own, a section and the layout, is put together name by name; any other value is replaced whole.
+# Trees. Sections and the layout are merged name by name; any other value is replaced as a whole.
 
 
 def _merged(below: Any, above: Any, place: Place = ()) -> Any:
-    """Put what one source says of a place over what another says of it."""
+    """Return the value of one source for a place, overridden by the value of another source."""
     if not isinstance(above, Mapping) or not _is_tree(place):
         return above
     under = as_members(below) if place == LAYOUT else below
@@ -571,14 +573,14 @@ def _merged(below: Any, above: Any, place: Place = ()) -> Any:
         under = section.written_out(under)
     if under is None:
         return above
-    # No section is what is wrong here, and nothing over it mends that.
+    # The lower value should be a section but is not. Return it, so that the schema reports it.
     if not isinstance(under, Mapping):
         return below
     return {**under, **{name: _merged(under.get(name), value, (*place, name)) for name, value in above.items()}}
 
 
 def _leaves(value: Any, place: Place = ()) -> Iterator[Place]:
-    """Yield each place of which a tree says what replaces what is below it."""
+    """Yield each place whose value in a tree replaces the lower value as a whole."""
     if isinstance(value, Mapping) and _is_tree(place):
         for name, inner in value.items():
             yield from _leaves(inner, (*place, name))

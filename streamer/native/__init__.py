@@ -1,1 +1,1 @@
-"""The native core: what Python has beside the extension module `streamer._native`."""
+"""The Python part of the native core, on top of the extension module `streamer._native`."""

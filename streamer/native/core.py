@@ -1,11 +1,11 @@
-"""The engine in native memory: what the index decides, and what it leaves to the reference.
+"""The core of the native backend: subscriptions and index are in native memory; Python does only what Rust cannot.
 
 ```
 sources ──► Draft (parsed, CEL compiled) ──► commit: the next version
 event   ──► flatten, index, CEL, sides, unknowns ──► numbers of the subscriptions that match, packed hits
 ```
 
-Methods that take an event are those of `streamer._native.Core`: no Python stands between an event and its matches.
+Methods that match an event come from `streamer._native.Core`, so no Python code runs between an event and its matches.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from streamer.core.snapshot import Head
     from streamer.subscriptions.compile import CompiledSubscription
 
-#: Sources that are parsed at once, with the GIL released.
+#: The number of sources that are parsed in one call, with the GIL released.
 CHUNK: Final = 4096
-#: So many subscriptions are kept compiled, and so many labels, of texts of so many bytes; past it all are forgotten.
+#: The most entries, and the most bytes of their keys, in the cache of compiled subscriptions and in that of labels. A full
+#: cache is cleared.
 COMPILED: Final = 20_000
 COMPILED_BYTES: Final = 8 << 20
 V = TypeVar("V")
@@ -61,7 +62,7 @@ Answer: TypeAlias = tuple[Any, Any, BaseException | None]
 
 @final
 class Sides:
-    """An event as the portable evaluator sees it, and as it was before; each read once, for all programs."""
+    """An event for the portable evaluator, with the event before the change. Each is read once for all programs."""
 
     __slots__ = ("_layout", "_old", "new")
 
@@ -80,17 +81,17 @@ class Sides:
 
 @final
 class Recent(Generic[V]):
-    """What was made of subscriptions that were asked for, also of some that are held no longer."""
+    """A cache of values made from subscriptions. It may still contain subscriptions that were removed from the engine."""
 
     def __init__(self) -> None:
         self.made: dict[bytes | int, V] = {}
         self._bytes = 0
 
     def keep(self, key: bytes | int, made: V) -> V:
-        """Keep what was made, and return it."""
+        """Store a value under *key* and return it."""
         length = len(key) if isinstance(key, bytes) else 0
         if len(self.made) >= COMPILED or self._bytes + length > COMPILED_BYTES:
-            # Another thread may still read the old ones.
+            # Replace the dict instead of clearing it: another thread may still read the old one.
             self.made, self._bytes = {}, 0
         self.made[key] = made
         self._bytes += length
@@ -99,9 +100,9 @@ class Recent(Generic[V]):
 
 @final
 class Host:
-    """What the core asks of Python: to read events that are no text, to log errors of CEL, to tell labels, and portable CEL.
+    """The Python functions that the core calls: to encode Python objects, log CEL errors, read labels, and run portable CEL.
 
-    It knows nothing of the core, so the two make no circle.
+    The host has no reference to the core, so the two form no reference cycle.
     """
 
     def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog, on_bare: OnBare | None = None) -> None:
@@ -114,21 +115,21 @@ class Host:
 
     @property
     def default(self) -> Default | None:
-        """What makes JSON values of other objects in an event."""
+        """The function that turns other objects in an event into JSON values, if there is one."""
         return self.options.default
 
     def check_names(self, tenant: str | None, collection: str | None) -> None:
-        """Describe what is wrong with what is given for the name of a tenant or a collection. Raises TypeError and EventError."""
+        """Raise TypeError or EventError if a tenant or a collection is not a valid name."""
         check_names(tenant, collection)
 
     def encode(self, event: EventSource, answers: Sequence[Answer] = ()) -> bytes:
         """Return an event as JSON text.
 
         Args:
-            answers: what `default` said already of the first values in the event that it is asked of.
+            answers: the earlier results of `default` for the first values that it converts in this event.
 
         Raises:
-            EventError: it cannot be read.
+            EventError: the event cannot be encoded.
         """
         if event is None:
             return b"null"
@@ -152,7 +153,7 @@ class Host:
         self._cel_errors.log(subscription_id, CelReason(reason), detail, errors)
 
     def bare(self, text: bytes) -> None:
-        """Take the first event in which the layout finds nothing."""
+        """Report the first event in which the layout finds no field."""
         if self._on_bare is not None:
             self._on_bare(text)
 
@@ -161,7 +162,7 @@ class Host:
         return Sides(self.options.read(text, tenant, collection), self.options.layout)
 
     def verdict(self, compiled: CompiledSubscription, event: Sides, is_old: bool) -> str:
-        """Evaluate the CEL part of a subscription, on the event as it is or as it was before."""
+        """Return the verdict of the CEL part of a subscription for the event after or, with *is_old*, before the change."""
         if compiled.cel is None:
             return Verdict.TRUE.value
         from streamer.cel_eval.program import evaluate_cel
@@ -172,7 +173,7 @@ class Host:
         return outcome.verdict.value
 
     def explained(self, error: SubscriptionError) -> SubscriptionError:
-        """Describe what only Python knows of an error that the core found."""
+        """Return an error of the core, with the details that only Python can add."""
         return self._programs.explained(error) if isinstance(error, CelError) else error
 
     def labels(self, held: Held) -> Mapping[str, Any] | None:
@@ -183,13 +184,13 @@ class Host:
         return known[held] if held in known else self._labels.keep(held, parse_subscription(held).labels)
 
     def labels_text(self, held: Held) -> str | None:
-        """Return the labels of a subscription as lines and messages carry them; None if it has none. Raises ValueError."""
+        """Return the labels of a subscription as JSON text for lines and messages; None without labels. Raises ValueError."""
         labels = self.labels(held)
         return None if labels is None else labels_text(labels)
 
     def compiled(self, held: Held) -> CompiledSubscription:
-        """Return a subscription that is held, compiled."""
-        # An object has no hash, but stays alive in what was compiled of it.
+        """Return the compiled form of a stored subscription."""
+        # A subscription cannot be hashed. Its id() stays valid, because the compiled form keeps the object alive.
         key = held if isinstance(held, bytes) else id(held)
         found = self._compiled.made.get(key)
         if found is None or (found.subscription is not held and not isinstance(held, bytes)):
@@ -214,8 +215,8 @@ class Host:
 class NativeCore(_native.Core):
     """The core of the native backend; see `streamer.core.protocol.Core` for what each method does.
 
-    Thread-safe: readers take no lock, and writers take turns. No writer runs Python code in its turn, so a signal handler or a
-    finalizer that writes comes before it or after it, and a fork does, too.
+    Thread-safe: readers use no lock, and writers run one at a time. A writer runs no Python code while it has the lock, so a
+    signal handler or finalizer that writes runs before or after it, and so does a fork.
     """
 
     _options: Options
@@ -260,7 +261,7 @@ class NativeCore(_native.Core):
             raise ConfigError(str(error), place="layout") from None
         core._options = options
         core._host = host
-        # Weakly: the core holds its host, which holds the log.
+        # A weak reference, because the core refers to its host, which refers to the log.
         this = weakref.ref(core)
         cel_errors.also(this)
         programs.also(lambda: core.programs() if (core := this()) is not None else ProgramCounts())
@@ -296,7 +297,7 @@ class NativeCore(_native.Core):
 
     def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
         if head.is_portable:
-            # What a program of cel-python reads and calls is found when it is compiled.
+            # Portable programs must be compiled to find the fields that they read and the functions that they call.
             from streamer.core.snapshot import read_named
 
             self.write(read_named(head.path, names), "add")
@@ -319,13 +320,13 @@ class NativeCore(_native.Core):
         return Changes(removed=tuple(self.discard(*_criteria(selection))))
 
     def _fill(self, draft: _native.Draft, sources: Iterable[Source | SubscriptionError]) -> dict[int, SubscriptionError]:
-        """Parse into the draft; the errors that were found here, by position. Touches nothing that others see."""
+        """Parse sources into the draft and return the errors found in Python, by position. The engine is not changed."""
         errors: dict[int, SubscriptionError] = {}
 
         def refuse(position: int, error: SubscriptionError) -> None:
-            # A traceback would keep the frames of every bad one of a million alive.
+            # Drop the traceback: with a million bad sources, it would keep the frames of each alive.
             errors[position] = error.with_traceback(None)
-            # No other subscription has an id that is no text.
+            # The core compares the id with those of other subscriptions, which are all valid Unicode.
             id_ = error.subscription_id
             draft.refuse(position, id_ if id_ is not None and is_unicode(id_) else None)
 
@@ -344,7 +345,7 @@ class NativeCore(_native.Core):
         first = 0
         while chunk := list(itertools.islice(chunks, CHUNK)):
             if set(map(type, chunk)) == {bytes}:
-                # No Python runs for each.
+                # Fast path: the core parses the chunk without Python code for each source.
                 extend(chunk)
             else:
                 texts = []
@@ -360,33 +361,33 @@ class NativeCore(_native.Core):
         return errors
 
     def _text(self, source: Source | SubscriptionError) -> bytes | tuple[bytes, bytes, Subscription]:
-        """Return the JSON text of a source; with a name and the object itself where JSON does not say all of it."""
+        """Return the JSON text of a source; if JSON cannot express it in full, also a unique name and the object itself."""
         if isinstance(source, SubscriptionError):
             raise source
         most = self._options.limits.max_subscription_bytes
         if isinstance(source, str):
-            # Half a surrogate pair is found where it is read.
+            # The parser reports a lone surrogate.
             return source.encode("utf-8", "surrogatepass")
         if isinstance(source, bytes | bytearray):
             return bytes(source)
         if type(source) in (Subscription, dict) and (text := exact_text(source, most, _native.plain_json)) is not None:
-            # What is wrong with it is found where it is read.
+            # The parser reports errors in it.
             return text
         subscription = private_copy(parse_subscription(source, default=self._options.default))
         if (text := exact_text(subscription, most, _native.plain_json)) is not None:
             return text
         check_length(subscription, self._options.limits)
-        # It may be wrong, or only odd: a pattern may be bytes, labels may be long, or hold integers beyond 64 bits.
+        # It is invalid, or valid but beyond plain JSON: a pattern of bytes, long labels, integers beyond 64 bits.
         self._host.compile(subscription)
         try:
             text = partial_text(subscription, most)
         except ValueError as error:
             raise SubscriptionError(str(error), subscription_id=subscription.id) from None
-        # No text that is JSON begins so; the number tells apart what differs in its labels alone.
+        # JSON never begins with a zero byte. The number distinguishes subscriptions that differ only in their labels.
         return text, b"\0%d" % next(_names), subscription
 
     def _keep_same(self, draft: _native.Draft) -> None:
-        """Let what says the same as what is held, in another spelling, stay as it is held."""
+        """Keep the stored subscription if the new one differs from it only in spelling."""
         for position, held, name in draft.held_otherwise():
             given = draft.source(position)
             if given is not None and same_subscription(_subscription(held), _subscription(given)):
@@ -496,7 +497,7 @@ class NativeCore(_native.Core):
         compiled = None if held is None else self._host.compiled(held)
         program = None if compiled is None else compiled.cel
         if compiled is None or program is None:
-            # It was removed meanwhile.
+            # Another thread has removed the subscription.
             return None
         if told["is_portable"]:
             with NO_FORK:
@@ -509,7 +510,7 @@ class NativeCore(_native.Core):
             return None if told is None else _as_examined(subscription_id, told, found)
         limits = self._options.limits
         if (reason := impossible(compiled, normal_form(compiled, limits), limits)) is not None:
-            # What never matches is not always there.
+            # Drop the other findings, for example that it always matches: they do not apply if it never matches.
             about_cel = (FindingCode.LITERAL_COMPARISON, FindingCode.SPELLED_ARITHMETIC)
             found = [(FindingCode.NEVER_MATCHES.value, reason), *(each for each in found if each[0] in about_cel)]
         return _as_examined(subscription_id, told, found)
@@ -522,7 +523,7 @@ class NativeCore(_native.Core):
             return None if told is None else as_plan(subscription_id, told)
         held = self.source(subscription_id)
         program = None if held is None else self._host.compiled(held).cel
-        # It may have been removed meanwhile.
+        # Another thread may have removed the subscription.
         told = None if program is None else self.plan_in_words(subscription_id, _narrowing(program))
         return None if told is None or program is None else as_plan(subscription_id, told, program.source)
 
@@ -534,7 +535,7 @@ def _as_examined(subscription_id: str, told: _Examined, found: Sequence[tuple[st
 
 
 def _going_on(answers: Sequence[Answer], default: Default | None) -> Default:
-    """Return a `default` that says again what it said, and is asked only of what comes after."""
+    """Return a `default` that replays its earlier results and calls *default* only for later values."""
     left = list(reversed(answers))
 
     def answer(value: Any) -> Any:
@@ -584,7 +585,7 @@ def _criteria(selection: Selection) -> tuple[list[str] | None, str | None, str |
 _names = itertools.count()
 
 if hasattr(os, "register_at_fork"):
-    # Functions in C, which no signal can come before.
+    # These are native functions, so no signal handler can run before them.
     os.register_at_fork(
         before=_native.before_fork, after_in_parent=_native.after_fork, after_in_child=_native.after_fork_in_child
     )

@@ -1,4 +1,4 @@
-"""How the native core finds and decides a subscription: the core says it, and this shows it."""
+"""Convert the native core's plan for a subscription, how it finds and decides it, to a `Plan`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def as_plan(subscription_id: str, told: _Plan, external: str | None = None) -> Plan:
-    """Return what the core tells of a subscription as a plan.
+    """Return the core's description of a subscription as a plan.
 
     Args:
         external: the expression that cel-python evaluates.
@@ -21,7 +21,8 @@ def as_plan(subscription_id: str, told: _Plan, external: str | None = None) -> P
     residual = tuple(f"{part}: {text}" for part, text in (("cel", cel), ("pattern", told["pattern"])) if text is not None)
     form = {(*sorted({*alternative}), *residual) for alternative in told["alternatives"]}
     keys, texts = keys_in_words(told["keys"])
-    # A collection or tenant that CEL asks for is found by the index, and is no key of a filter, which has only one of each.
+    # The index uses a collection or tenant that CEL requires. The Bloom filter does not: its keys are for one tenant and
+    # collection.
     found = None if told["access"] is None else tuple(sorted({*told["access"]}))
     then = "" if cel is None else ", then cel-python on candidates" if told["is_portable"] else ", then its CEL natively"
     return Plan(
