@@ -387,7 +387,7 @@ def _bytes(text: str) -> str:
 
 
 def _zoned(text: str) -> str:
-    """Return a time with its zone as RFC 3339 text, which CEL's `timestamp` reads. Years beyond its four digits stay as they are."""
+    """Return a time with its zone as RFC 3339 text, which CEL's `timestamp` reads; other years than 0000 to 9999 stay as text."""
     if (found := _ZONED(text)) is None:
         return encode_basestring(text)
     date, time, hours, minutes = found.groups()

@@ -1,4 +1,4 @@
-"""What a subscription asks of one value: clauses on a path, each an OR of atoms (see normal_form.py)."""
+"""The conditions of a subscription on one value: clauses on a path, each an OR of atoms (see normal_form.py)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Root(Enum):
 
 
 class Mode(Enum):
-    """What a path yields.
+    """The values that a path yields.
 
-    VALUE is the one value at it as CEL sees it, LEAF every leaf at it, through arrays, as patterns see it. MEMBER is what CEL's
-    macros go through: the elements of the list at it, or the names of the object. CHANGED is whether the value before was
-    another. Only conditions in CEL have these two, and keys of the native core the former.
+    VALUE is the one value at the path, by the rules of CEL. LEAF is every leaf at it, through arrays, by the rules of patterns.
+    MEMBER is every value that CEL's macros iterate over: the elements of a list, or the names of an object. CHANGED is whether
+    the value before the change differs. Only conditions in CEL use MEMBER and CHANGED; keys of the native core also use MEMBER.
     """
 
     VALUE = "value"
@@ -49,7 +49,7 @@ class Mode(Enum):
 
 
 class Kind(Enum):
-    """What stands at a path. BEYOND is a number that no float64 holds, or what a path asks below one: reading it is an error."""
+    """The kind of value at a path. BEYOND is a number beyond float64, or a path that goes through one: reading it is an error."""
 
     MISSING = "missing"
     NULL = "null"
@@ -138,7 +138,7 @@ class Contains:
 @final
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The value is a string in which this RE2 expression is found."""
+    """The value is a string that contains a match of this RE2 expression."""
 
     expression: str
 
@@ -149,7 +149,7 @@ class Matches:
 @final
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The value is a string of so many characters, a list of so many elements, or an object of so many members."""
+    """The value is a string, a list or an object of this size, in characters, elements or members."""
 
     least: int
     most: int
@@ -161,7 +161,7 @@ class Size:
 @final
 @dataclass(frozen=True, slots=True)
 class InTopic:
-    """The value is a topic that this pattern matches, which has a wildcard."""
+    """The value is a topic that this pattern matches; the pattern has a wildcard."""
 
     pattern: TopicPattern
 
@@ -172,7 +172,7 @@ class InTopic:
 @final
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The value is there and none of these atoms holds for it. As CEL sees it, it must also be one that can be read."""
+    """The value exists and satisfies none of these atoms. In mode VALUE, it must also be readable."""
 
     atoms: frozenset[Atom]
 
@@ -200,7 +200,7 @@ Atom: TypeAlias = (
 
 
 def _phrase(atom: Atom) -> str:
-    """Print an atom as what comes after its path."""
+    """Return an atom as text, without its path."""
     match atom:
         case Equal():
             return f"= {atom}"
@@ -213,7 +213,7 @@ def _phrase(atom: Atom) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A condition on one path: any of its atoms holds. Without atoms it never holds."""
+    """A condition on one path: any of its atoms is true. Without atoms, it is always false."""
 
     path: Path
     mode: Mode

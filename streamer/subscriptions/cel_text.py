@@ -1,4 +1,4 @@
-"""JSON values and paths as CEL reads them: what filters, and whole subscriptions, print themselves with."""
+"""Print JSON values and paths as CEL, for the CEL form of filters and subscriptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def cel_literal(value: Any) -> str:
-    """Print a JSON value as CEL; numbers read back as the same value of the same type."""
+    """Return a JSON value as CEL text; numbers read back as the same value of the same type."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -46,14 +46,14 @@ def _escape(char: str) -> str:
 
 
 def _name(name: str) -> str | None:
-    """Print a member name for use after a dot; None if not even quotes can hold it."""
+    """Return a member name for use after a dot, in quotes if necessary; None if it is not possible even with quotes."""
     if _IDENTIFIER.fullmatch(name) and name not in _RESERVED:
         return name
     return f"`{name}`" if _QUOTABLE.fullmatch(name) else None
 
 
 def cel_path(root: str, path: tuple[str, ...]) -> str:
-    """Print a path as CEL reads it, from a part of the event: ``data.user.`content-type` ``."""
+    """Return a path from a part of the event as CEL text, such as ``data.user.`content-type` ``."""
     printed = root
     for name in path:
         plain = _name(name)
@@ -62,16 +62,16 @@ def cel_path(root: str, path: tuple[str, ...]) -> str:
 
 
 def has(root: str, path: tuple[str, ...]) -> str:
-    """Print whether the last step of a path is there: an error where what it is asked of is no object."""
+    """Return a CEL test of whether the last step of a path exists; it is an error if the value before it is not an object."""
     parent, plain = cel_path(root, path[:-1]), _name(path[-1])
     if plain is not None:
         return f"has({parent}.{plain})"
-    # `in` would ask a list for an element; null makes it the error that `has` is.
+    # On a list, `in` would look for an element; with null, it is an error as `has` is.
     return f"{cel_literal(path[-1])} in (type({parent}) == map ? {parent} : null)"
 
 
 def present(root: str, path: tuple[str, ...]) -> str:
-    """Print whether every step of a path is there: false, never an error, where one is not, or stands below no object."""
+    """Return a CEL test of whether every step of a path exists; it is false, never an error, if one does not."""
     steps = []
     for i in range(len(path)):
         parent, plain = cel_path(root, path[:i]), _name(path[i])

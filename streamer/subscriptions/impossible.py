@@ -1,18 +1,18 @@
-"""Which events a CEL expression may be true for, and why it is true for none that the rest of its subscription lets through.
+"""Lower a CEL expression to clauses, and prove that a subscription never matches because of its expression.
 
     data.n > 100 && data.n < 50                        data.n > 100 and data.n < 50                    contradictory
-    data.n == 1 && (data.s == 'a' || 1 / 0 > 1)        data.n = 1 and data.s = 'a' or nothing
+    data.n == 1 && (data.s == 'a' || 1 / 0 > 1)        data.n = 1 and data.s = 'a'
 
-An expression becomes alternatives, each an AND of clauses (atoms.py), by the questions of
-crates/streamer-core/src/cel/lower/mod.rs: for which events is it TRUE, for which FALSE?
+An expression becomes alternatives, each an AND of clauses (atoms.py). As in crates/streamer-core/src/cel/lower/mod.rs, there are
+two questions for each node: for which events is it TRUE, and for which FALSE?
 
-Invariant: every event for which it is so satisfies all clauses of one alternative. There may be more such events, so what is
-contradictory is proven, and nothing else.
+Invariant: every event with the wanted value satisfies all clauses of one alternative. Other events may satisfy them, too. So if
+all alternatives are contradictory, that is a proof that no event matches; the converse proves neither.
 
-The reference looks at every expression, the native core at those that its own lowering suspects.
+The reference checks every expression, the native core only those that its own lowering suspects.
 
-Cost: a walk over the tree; alternatives multiply. Past a part of `Limits.max_conjunctions`, or past `_MAX_WORK` clauses, it
-gives up.
+Cost: a walk over the tree; alternatives multiply. The lowering stops without a result if there are more alternatives than a part
+of `Limits.max_conjunctions`, or more than `_MAX_WORK` clauses.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ _DOCUMENTS: Final[Mapping[str, Root]] = {"data": Root.DATA, "before": Root.BEFOR
 
 
 def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> str | None:
-    """Explain why no event matches, because of the expression; None if that is not proven.
+    """Return the reason why the expression prevents every match, or None if that is not proven.
 
     Args:
         form: the other parts of the subscription.
-        limits: `max_conjunctions` holds.
+        limits: only `max_conjunctions` applies.
     """
     alternatives = _lowered(compiled, form, limits)[0]
     if alternatives is None:
@@ -130,7 +130,7 @@ def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits)
 
 
 def possible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> tuple[Alternatives, bool]:
-    """Return the events for which the expression is true, and perhaps more, and whether there are no more."""
+    """Return clauses for the events for which the expression is true, and whether no other events satisfy them."""
     alternatives, is_exact = _lowered(compiled, form, limits)
     return (_ANY, False) if alternatives is None else (alternatives, is_exact)
 
@@ -145,7 +145,7 @@ def _lowered(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
 
 
 def _plain(program: Program | None, limits: Limits) -> Program | None:
-    """Return the part of an expression of which the contract alone says what it means."""
+    """Return the part of an expression that calls no Python function, or None if there is no such part."""
     if program is None or not program.is_portable:
         return program
     source = narrowing(program)
@@ -156,7 +156,7 @@ def _plain(program: Program | None, limits: Limits) -> Program | None:
 
 
 def _parts(compiled: CompiledSubscription) -> list[Clause]:
-    """Return what the partition of a subscription, and the contract, say of the parts of its events."""
+    """Return the clauses that all events satisfy, by the subscription's partition and the contract."""
     parts = [value_clause(Path(Root.TENANT), [Equal(compiled.tenant)])] if compiled.tenant != EVERY else []
     if compiled.collection is not None:
         parts.append(value_clause(Path(Root.COLLECTION), [Equal(compiled.collection)]))
@@ -168,7 +168,7 @@ def _parts(compiled: CompiledSubscription) -> list[Clause]:
 @final
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A part of the event that is a string, empty if the event has none."""
+    """A part of the event that CEL reads as a string: it is empty if the event lacks the part."""
 
     root: Root
 
@@ -176,18 +176,18 @@ class _Text:
 @final
 class _Lowering:
     def __init__(self, program: Program, limit: int) -> None:
-        # Fewer than the native core takes, which counts some alternatives that are one here.
+        # A quarter of the native core's limit, because the native core counts some alternatives twice that are one here.
         self._limit = max(limit // 4, 1)
         self.has_given_up = False
-        #: Whether there are no more events than those.
+        #: Whether only events with the wanted value satisfy the clauses.
         self.is_exact = True
-        #: Whether it is inside of a macro.
+        #: Whether the current node is inside a macro.
         self._is_inside = False
         self._work = 0
         self._constants = Constants(program)
 
     def set(self, node: Node, wanted: bool) -> Alternatives:
-        """Return the events for which a condition is *wanted*, and perhaps more. Recursive: the parser limits the depth."""
+        """Return clauses that all events satisfy for which a condition is *wanted*. Recursive: the parser limits the depth."""
         if self.has_given_up or self._work > _MAX_WORK:
             self.has_given_up = True
             return _ANY
@@ -231,7 +231,7 @@ class _Lowering:
         return found
 
     def _any_element(self, base: Node, steps: Sequence[Step], step: Macro, wanted: bool) -> Alternatives | None:
-        """Return the conditions of a macro over the elements of a list, or the names of an object, on any of them."""
+        """Return the condition of a macro as clauses on any element of a list, or any name of an object."""
         is_one = wanted if step.name in ("exists", "exists_one") else step.name == "all" and not wanted
         path = _path(base, steps)
         # A clause cannot name the elements of a list in a list.
@@ -245,7 +245,7 @@ class _Lowering:
         found = []
         for alternative in alternatives:
             of_element = [clause for clause in alternative if clause.path.root is Root.ELEMENT]
-            # Each clause may be true of another element.
+            # Clauses may be satisfied by different elements.
             self.is_exact = self.is_exact and len(of_element) == 1 and not of_element[0].path.names
             clauses = {_of_element(path, clause) for clause in of_element}
             found.append(frozenset({*(alternative - {*of_element}), *(clauses or {value_clause(path, [IsKind(_LIST | _MAP)])})}))
@@ -273,7 +273,7 @@ class _Lowering:
             if at is None:
                 both.append(alternative)
                 continue
-            # Two conditions on one value are one clause.
+            # Join two conditions on one value in one clause.
             (known,), (new,) = both[at], alternative
             both[at] = frozenset({value_clause(known.path, known.atoms | new.atoms)})
         if len(both) > self._limit:
@@ -284,7 +284,7 @@ class _Lowering:
     # Comparisons
 
     def _comparison(self, op: str, left: Node, right: Node, wanted: bool) -> Alternatives | None:
-        """Return None if clauses cannot say it."""
+        """Return the clauses of a comparison, or None if clauses cannot express it."""
         if op == "!=":
             op, wanted = "==", not wanted
         if op == "in":
@@ -317,14 +317,14 @@ class _Lowering:
         bounds: dict[str, Any] = {side: value, f"{side}_inclusive": op.endswith("=")}
         return _clause(one, [Range(kind_of(value), **bounds)])
 
-    # What an expression that comes to a value has read
+    # The fields that an expression with a value has read
 
     def _value_of(self, node: Node) -> Alternatives:
         clauses: list[Clause] = []
         return [frozenset(clauses)] if self._strict(node, READABLE, clauses) else _NONE
 
     def _strict(self, node: Node, kinds: Kinds, clauses: list[Clause]) -> bool:
-        """Note what a value has read, and of which kinds; False where it is an error for every event."""
+        """Add clauses for the fields that a value reads, with their kinds. Return False if it is an error for every event."""
         if isinstance(self._constants.value(node), Failure) or negative_index(node) is not None:
             return False
         match node:
@@ -361,7 +361,7 @@ class _Lowering:
         named = next((at for at, step in enumerate(node.steps) if _name_of(step) is None), len(node.steps))
         if named < len(node.steps):
             step = node.steps[named]
-            # Of a step into a list the native core only knows what some leaf is, so it does not suspect it.
+            # For a step into a list, the native core only has the kind of any leaf, so it does not suspect the expression.
             kinds = _TARGETS.get(step.name, READABLE) if isinstance(step, Method) else frozenset(Kind)
         path, is_good = _path(node.base, node.steps[:named]), True
         if path is not None:
@@ -405,7 +405,7 @@ def _operand_kinds(op: str) -> Kinds:
             return READABLE
 
 
-# What is read
+# Reading fields
 
 
 def _unwrap(node: Node) -> Node:
@@ -430,13 +430,13 @@ def _name_of(step: Step) -> str | None:
 
 
 def _read(node: Node) -> Path | _Text | None:
-    """Return what of the event a node is; None for a whole document, and where it is more than that."""
+    """Return the part of the event that a node reads; None for a whole document, and for any other expression."""
     found = _path(node, [])
     return found if isinstance(found, _Text) or (found is not None and (found.names or found.root is Root.ELEMENT)) else None
 
 
 def _path(base: Node, steps: Sequence[Step]) -> Path | _Text | None:
-    """Return the path to a document, or to what stands below it, or a part that is a text."""
+    """Return the path to a document or to a field in it, or a part of the event that is a text."""
     node = _unwrap(base)
     if isinstance(node, Chain):
         steps = [*node.steps, *steps]
@@ -454,7 +454,7 @@ def _path(base: Node, steps: Sequence[Step]) -> Path | _Text | None:
 
 
 def _constant(node: Node) -> Any:
-    """Return a constant that an event can hold, or OPEN."""
+    """Return the constant of a node if it can occur in an event, else OPEN."""
     match _unwrap(node):
         case Literal(value=bytes()):
             return OPEN
@@ -473,7 +473,7 @@ def _constant(node: Node) -> Any:
 
 
 def _of_element(path: Path, clause: Clause) -> Clause:
-    """Return a clause on an element of the list at *path* as one on any of them; below it, through lists."""
+    """Return a clause on one element of the list at *path* as a clause on any element; a path inside it goes through lists."""
     mode = Mode.LEAF if clause.path.names else Mode.MEMBER
     return Clause(Path(path.root, (*path.names, *clause.path.names)), mode, clause.atoms)
 
@@ -485,7 +485,7 @@ def _says_more(node: Node, found: Alternatives) -> bool:
             compared = [_constant(node.first), _constant(right)]
             if op == "in":
                 compared = compared[1] if isinstance(compared[1], list) else []
-            # All who look for an empty list look for the same, which is compared once.
+            # An empty list is exact: all comparisons with one are the same condition, which is checked once.
             return any(isinstance(value, list) and value for value in compared)
         case Call(name="matches") | Chain(steps=[*_, Method()]):
             return any(isinstance(atom, IsKind) for alternative in found for clause in alternative for atom in clause.atoms)
@@ -506,7 +506,7 @@ def _are_on_one_value(one: frozenset[Clause], other: frozenset[Clause]) -> bool:
 
 
 def _equality(read: Path | _Text | None, values: Sequence[Any], wanted: bool) -> Alternatives | None:
-    """Equal to one of *values*, or to none of them."""
+    """Return the clauses for equality with one of *values* or, if it is not *wanted*, with none of them."""
     if isinstance(read, _Text):
         texts = [Equal(value) for value in values if isinstance(value, str)]
         missing = [MISSING] if ("" in values) == wanted else []
@@ -523,7 +523,7 @@ def _equality(read: Path | _Text | None, values: Sequence[Any], wanted: bool) ->
 
 
 def _difference(one: Path, other: Path) -> Alternatives | None:
-    """Return what differs between a field of the document and of the one before, both of which are there."""
+    """Return the clauses for a field that exists before and after the change, with different values."""
     if one.names != other.names or {one.root, other.root} != {Root.DATA, Root.BEFORE}:
         return None
     changed = Clause(Path(Root.DATA, one.names), Mode.CHANGED, frozenset({Equal(True)}))
@@ -539,7 +539,7 @@ def _has(node: Has, wanted: bool) -> Alternatives | None:
 
 
 def _special(op: str, left: Node, right: Node, wanted: bool) -> Alternatives | None:
-    """`size(data.a)` beside a number, and `type(data.a)` beside a type."""
+    """Return the clauses for a comparison of `size(data.a)` with a number, or of `type(data.a)` with a type."""
     for one, other, sign in ((left, right, op), (right, left, _MIRRORED[op])):
         one, other = _unwrap(one), _unwrap(other)
         if isinstance(other, Literal) and type(other.value) is int and (path := _sized(one)) is not None:
@@ -595,7 +595,7 @@ def _chain(node: Chain, wanted: bool) -> Alternatives | None:
 
 
 def _text_test(target: Node, name: str, argument: Node, wanted: bool) -> Alternatives | None:
-    """A test of a string with a constant."""
+    """Return the clauses for a string function with a constant argument, such as `startsWith`."""
     read, text = _read(target), _constant(argument)
     if not isinstance(text, str) or read is None:
         return None
@@ -615,6 +615,6 @@ def _text_test(target: Node, name: str, argument: Node, wanted: bool) -> Alterna
             return None
     if isinstance(read, Path):
         return _clause(read, [atom])
-    # The empty text of a part that is missing has no beginning and no end but the empty one.
+    # A missing part is read as an empty text, which begins and ends only with the empty text.
     may_be_empty = not isinstance(atom, Prefix | Suffix) and not (name == "contains" and text and wanted)
     return _clause(Path(read.root), [atom, *([MISSING] if may_be_empty else [])])

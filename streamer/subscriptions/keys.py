@@ -1,13 +1,13 @@
-"""Access keys: what an event must carry, or a subscription cannot match it.
+"""Access keys: an event can match a subscription only if it contains one of the subscription's keys.
 
     {"filters": [{"field": "status", "op": "in", "value": ["paid", "open"]}]}     keys data.status = "paid", data.status = "open"
     {"data": {"status": "paid"}}                                                  carries data.status = "paid", a candidate
     {"data": {"status": "sent"}}                                                  carries data.status = "sent", not one
 
-Of each conjunction one clause is chosen all of whose atoms make keys, and all of these are keys of the subscription. Where a
-conjunction has no such clause the whole subscription is *unkeyed*: it may match an event of which nothing is known.
+From each conjunction, one clause is chosen whose atoms all have keys, and these become keys of the subscription. If a
+conjunction has no such clause, the whole subscription is *unkeyed*: it may match any event.
 
-| kind of place | condition | its keys | what an event's value is asked for |
+| kind of place | condition | its keys | probes of an event's value |
 |---|---|---|---|
 | `equal` | `==`, `in`, a topic or type in full | the value | itself |
 | `fold` | equal but for case | the text, case folded | itself, folded |
@@ -20,14 +20,14 @@ conjunction has no such clause the whole subscription is *unkeyed*: it may match
 | `words1` … `words4` | topic pattern of AMQP, NATS | its first words, up to a wildcard | its own first words |
 | `lastwords1` … `lastwords4` | topic pattern of AMQP, NATS | its last words | its own last words |
 | `levels1` … `levels4`, `lastlevels1` … | topic pattern of MQTT | its first, last levels | its own |
-| `net4-8` `-16` `-24` `-32`, `net6-16` … `-64` `-128` | CIDR | its first bits | its own, where it is an address |
+| `net4-8` `-16` `-24` `-32`, `net6-16` … `-64` `-128` | CIDR | its first bits | its own, if it is an address |
 
-An event is asked only for the kinds that a partition's keys use at a path. What prunes little stays unkeyed: negations,
-`exists`, regexps, orderings of strings and booleans, texts too short.
+An event is probed only for the kinds that a partition's keys use at a path. Conditions that exclude few events have no keys:
+negations, `exists`, regexps, orderings of strings and booleans, and very short texts.
 
-Invariant (the Bloom contract, semantics.md 9.1): an event that a keyed subscription matches, certainly or not, carries
-one of its keys, or has an unknown at a keyed path. Keys are made from the value, never from its spelling: made from the text, `1`
-and `1.0` would be two keys, and a subscription to `1` would lose the event that says `1.0`.
+Invariant (the Bloom contract, semantics.md 9.1): an event that a keyed subscription matches, certainly or not, contains
+one of its keys, or has an unknown at a keyed path. Keys are made from the value, never from its spelling. Otherwise `1` and
+`1.0` would be different keys, and a subscription to `1` would lose an event with `1.0`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LENGTHS: Final = (1, 2, 4, 8, 16)
 WORDS: Final = (1, 2, 3, 4)
 NETS: Final = {4: (8, 16, 24, 32), 6: (16, 32, 48, 64, 128)}
 GRAM: Final = 3
-#: A longer text carries too many grams to be asked for each: it may hold anything.
+#: A longer text has too many grams to probe, so it may match any key.
 LONGEST_FOR_GRAMS: Final = 64
 
 EQUAL: Final = "equal"
@@ -73,7 +73,7 @@ ELEMENT: Final = "element"
 @final
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path, how it is read, and a kind of key. An event is asked for these kinds of keys at the places of a partition."""
+    """A path, the mode to read it, and a kind of key. Events are probed at the places that the keys of a partition use."""
 
     path: Path
     mode: Mode
@@ -83,10 +83,10 @@ class Place:
 @final
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a value carries at a place.
+    """A key at a place.
 
     Attributes:
-        tag: the kind of the place, or, where scalars of every type are looked for, the type.
+        tag: the kind of the place, or the type of the value if the kind allows scalars of all types.
         value: text, or a bool, or None.
     """
 
@@ -118,7 +118,7 @@ class Key:
         return Key(place, tag, value)
 
 
-# Many keys are of one place.
+# Many keys have the same place.
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _decode: Final = json.JSONDecoder().decode
 
@@ -131,15 +131,15 @@ def _place(root: str, mode: str, names: tuple[str, ...], tag: str) -> Place:
 #: Tag and value of a key.
 Probe: TypeAlias = tuple[str, str | bool | None]
 
-#: How telling a key of each kind is, the smaller the better. A range passes what lies above it, a bool half of everything.
+#: The selectivity of keys; a smaller rank excludes more events. For example, a boolean key passes about half of all events.
 _EXACT, _NARROW, _WIDE, _HALF, _TYPE = range(5)
 
-#: Rather a field of the document than a part of the envelope.
+#: Prefers fields of the document to parts of the envelope.
 _PREFERENCE = {Root.DATA: 0, Root.EVENT: 0, Root.BEFORE: 1, Root.TOPIC: 2, Root.TYPE: 3}
 
 
 def access_keys(form: NormalForm) -> frozenset[Key] | None:
-    """Return the keys of a subscription, one of which every event that it matches carries; None if it is unkeyed."""
+    """Return the keys of a subscription, or None if it is unkeyed. Every event that it matches contains one of them."""
     keys: set[Key] = set()
     for conjunction in form.conjunctions:
         chosen = _choose(conjunction)
@@ -162,13 +162,13 @@ def _choose(conjunction: Conjunction) -> tuple[Clause, frozenset[Key]] | None:
         return None
     least = min(order for order, _, _ in candidates)
     tied = [(clause, keys) for order, clause, keys in candidates if order == least]
-    # The bytes are made only where nothing else tells: it takes longer than all the rest.
+    # Encoding keys takes longer than the rest, so it only breaks ties.
     return tied[0] if len(tied) == 1 else min(tied, key=lambda each: sorted(key.to_bytes() for key in each[1]))
 
 
 def clause_keys(clause: Clause) -> tuple[int, frozenset[Key]] | None:
-    """Return how telling a clause is and its keys; None if one of its atoms makes none."""
-    # A clause without atoms has no key to tell of its place, where an unknown makes it unknown.
+    """Return the rank and the keys of a clause, or None if one of its atoms has no keys."""
+    # A clause without atoms is false, but unknown if its path is. An empty set of keys would not record the path.
     if not clause.atoms:
         return None
     worst = _EXACT
@@ -188,7 +188,7 @@ def clause_keys(clause: Clause) -> tuple[int, frozenset[Key]] | None:
 
 
 def _atom_keys(atom: Atom) -> tuple[int, list[Probe]] | None:
-    """Return how telling an atom is and what it asks for, of which every value that it holds for carries one; or None."""
+    """Return the rank and the keys of an atom, or None if it has none. Every value that satisfies it has one of the keys."""
     match atom:
         case Equal(value):
             return _rank(value), [_scalar(value)]
@@ -271,11 +271,11 @@ def _net(version: int, width: int, length: int, address: int) -> Probe:
     return f"net{version}-{length}", str(address >> (width - length))
 
 
-# What an event carries
+# Keys of an event
 
 
 def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
-    """Return the keys that *event* carries at *places*; None if more may be there, so that nothing can be ruled out."""
+    """Return the keys of *event* at *places*, or None if it may have others, so that it must pass."""
     keys: set[Key] = set()
     unknowns = [_omit_arrays(event.raw, pointer) for pointer in event.unknown]
     kinds: dict[tuple[Path, Mode], list[Place]] = {}
@@ -297,7 +297,7 @@ def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
 
 
 def _is_error(kind: str, values: list[Any]) -> bool:
-    """Return whether a filter on the value there may be an error; beside any unknown such an error is unknown."""
+    """Return whether a filter on the value may be an error. In an event with unknowns, such an error counts as unknown."""
     if not values or isinstance(values[0], BeyondFloat64):
         return True
     (value,) = values
@@ -313,12 +313,12 @@ def _is_error(kind: str, values: list[Any]) -> bool:
 
 
 def _probes(kind: str, value: Any) -> Iterable[Probe] | None:
-    """Return what a value carries of a kind; None if that is too much to tell."""
+    """Return the probes of a kind for a value, or None if there are too many."""
     if isinstance(value, list):
         if kind != ELEMENT:
             return ()
         return [_element(item) for item in value if not isinstance(item, list | Mapping | BeyondFloat64)]
-    # No subscription asks for a number beyond float64: nothing equals it.
+    # A number beyond float64 equals no other number, so no key can match it.
     if isinstance(value, Mapping | BeyondFloat64) or kind == ELEMENT:
         return ()
     if kind == EQUAL:
@@ -343,7 +343,7 @@ def _number_prober(kind: str) -> Callable[[int | float], Iterable[Probe]]:
 
 @lru_cache(maxsize=64)
 def _text_prober(kind: str) -> _TextProber:
-    """Return what makes the probes of a kind of text."""
+    """Return the function that makes the probes of a kind for a text."""
     if kind == FOLD:
         return lambda text: ((FOLD, simple_fold(text)),)
     if kind == GRAMS:
@@ -408,7 +408,7 @@ def _meets(unknown: Pointer, place: Pointer, raw: Mapping[str, Any]) -> bool:
 
 
 def _omit_arrays(raw: Any, pointer: Pointer) -> Pointer:
-    """Return the names along a pointer without array positions, cut where the event does not carry its way any further."""
+    """Return the names in a pointer without array positions, up to the first step that the event lacks."""
     names: list[str] = []
     at = raw
     for token in pointer:
@@ -427,7 +427,7 @@ def _omit_arrays(raw: Any, pointer: Pointer) -> Pointer:
 
 
 def _values(event: Event, path: Path, mode: Mode) -> Iterator[Any]:
-    """Yield what a path yields in a mode."""
+    """Yield the values at a path in a mode."""
     start: Any = {
         Root.DATA: event.data,
         Root.BEFORE: event.before,
@@ -448,7 +448,7 @@ def _values(event: Event, path: Path, mode: Mode) -> Iterator[Any]:
             if isinstance(value, Mapping) and names[depth] in value:
                 pending.append((value[names[depth]], depth + 1))
         elif mode is Mode.MEMBER:
-            # Of a mapping, its names.
+            # Iterating over a mapping yields its names.
             yield from value if isinstance(value, list | Mapping) else ()
         elif mode is Mode.VALUE or not isinstance(value, Mapping):
             yield value
@@ -476,7 +476,7 @@ def _kind_of_tag(tag: str) -> str:
 
 
 def _phrase(key: Key) -> str:
-    """Print a key as what comes after its path."""
+    """Return a key as text, without its path."""
     shown = key.value if key.tag.endswith("number") else json.dumps(key.value, ensure_ascii=False)
     kind = key.place.kind
     if kind == EQUAL:

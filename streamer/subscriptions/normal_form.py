@@ -1,4 +1,4 @@
-"""One form for everything a user can write: an OR of conjunctions, each an AND of clauses.
+"""Lower all parts of a subscription to one form: an OR of conjunctions, each an AND of clauses.
 
     filters, pattern, topic, types          {"filters": [{"field": "status", "op": "in", "value": ["paid", "open"]}],
           │                                  "topic": "orders.#"}
@@ -7,15 +7,15 @@
                                           Clause(topic, VALUE, {topic orders.#})
                                           Residual(...)
 
-A clause asks one path and holds if any of its atoms does. What cannot be put so stays as a `Residual` of the conjunction,
-with its text.
+A clause tests the value at one path, and is true if any of its atoms is. A condition that clauses cannot express stays as a
+`Residual` of the conjunction, with its text.
 
-Invariant: an event that a subscription matches, or may match for lack of a value, satisfies every clause of one of its
-conjunctions, save where the value is not known. Where a conjunction has no residual the converse holds too: the lowering is
-exact or it says that it is not. Errors survive: a filter on a missing field is an error, so no match, and its atoms hold for
-no missing value.
+Invariant: an event that a subscription matches, or may match because a value is unknown, satisfies every clause of one of its
+conjunctions, except at unknown values. If a conjunction has no residual, the converse is true, too: the conjunction is exact.
+Errors survive: a filter on a missing field is an error and so not a match, and no atom of a filter is true for a missing value.
 
-Cost: the product of the alternatives of every `$or`, at most `Limits.max_conjunctions`; past that the `$or` stays as a residual.
+Cost: the product of the alternatives of every `$or`, at most `Limits.max_conjunctions`; beyond that, the `$or` becomes a
+residual.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Residual:
     """A condition that no clause expresses; it is evaluated as written, on candidates.
 
     Attributes:
-        part: the member of the subscription it comes from: `filters[2]`, `pattern` or `cel`.
-        text: the condition as text, the same for the same condition.
+        part: the member of the subscription that it comes from: `filters[2]`, `pattern` or `cel`.
+        text: the condition as text; equal conditions have equal texts.
     """
 
     part: str
@@ -83,7 +83,7 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
         lowered = condition.lower()
         clauses.update(lowered.clauses)
         if not lowered.is_exact:
-            # Printed only where it is needed: it may be long.
+            # Print the text only if it is needed, because it may be long.
             residuals.add(Residual("filters", condition.to_cel()))
     clauses = narrowed(clauses)
     if compiled.cel is not None:
@@ -100,16 +100,16 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
 
 
 def _topic_atom(topic: TopicPattern) -> Atom:
-    # What a pattern names is a topic of its dialect, so without a wildcard it is an equality.
+    # A pattern without a wildcard matches only the topic with the same text, so it is an equality.
     literal = topic.literal()
     return InTopic(topic) if literal is None else Equal(literal)
 
 
 def narrowed(clauses: Iterable[Clause]) -> set[Clause]:
-    """Put ranges of one value together: an index looks up what lies between two bounds, not what lies beyond each.
+    """Join ranges on one value: an index can look up one range with two bounds better than two ranges with one bound each.
 
-    Where nothing lies between them they stay as they are. An unknown value may lie in any of them, so they are not false of it;
-    and a range without values would have no keys by which to look for it.
+    If the ranges have no value in common, they stay as they are. An unknown value may lie in any of them, so the conjunction may
+    still match an event with one, and an empty range would have no keys to find it.
     """
     kept: set[Clause] = set()
     ranges: dict[tuple[Path, Kind], list[Clause]] = {}
@@ -126,8 +126,8 @@ def narrowed(clauses: Iterable[Clause]) -> set[Clause]:
 
 
 def common_range(kind: Kind, ranges: Sequence[Range]) -> Range | None:
-    """Return the range of what lies in all of them, None if that is nothing."""
-    # Of equal bounds the one that leaves the bound out is the narrower.
+    """Return the intersection of ranges, or None if it is empty."""
+    # Of two equal bounds, the exclusive one is narrower.
     lows = [(each.low, not each.low_inclusive) for each in ranges if each.low is not None]
     highs = [(each.high, each.high_inclusive) for each in ranges if each.high is not None]
     if lows and highs:
@@ -140,7 +140,7 @@ def common_range(kind: Kind, ranges: Sequence[Range]) -> Range | None:
 
 
 def _lower_pattern(pattern: Pattern, limits: Limits) -> list[Conjunction]:
-    """Lower a pattern to its alternatives, each with a residual where array consistency may decide."""
+    """Lower a pattern to its alternatives, each with a residual if array consistency may decide."""
     alternatives = distribute(pattern.root, limits.max_conjunctions)
     if alternatives is None:
         required = [_leaf_clause(part) for part in pattern.root.fields if isinstance(part, Field)]
@@ -153,7 +153,7 @@ def _lower_pattern(pattern: Pattern, limits: Limits) -> list[Conjunction]:
 
 
 def _pattern_text(root: AllOf) -> str:
-    """Print a pattern so that patterns which differ only in order print the same."""
+    """Return a pattern as text, in a canonical order: patterns that differ only in order have equal texts."""
     texts = []
     for part in root.fields:
         if isinstance(part, Field):
@@ -164,7 +164,7 @@ def _pattern_text(root: AllOf) -> str:
 
 
 def distribute(root: AllOf, limit: int) -> list[tuple[Field, ...]] | None:
-    """Multiply out every `$or`; None if more than *limit* alternatives would come of it."""
+    """Return the alternatives of a pattern with every `$or` multiplied out, or None if there are more than *limit*."""
     parts: list[list[tuple[Field, ...]]] = []
     for part in root.fields:
         if isinstance(part, Field):
@@ -188,7 +188,7 @@ def distribute(root: AllOf, limit: int) -> list[tuple[Field, ...]] | None:
 
 
 def _share_an_array(fields: Sequence[Field]) -> bool:
-    # Only an array that holds two chosen leaves can make them inconsistent, and it stands below a name that both paths have.
+    # Two leaves can be inconsistent only if they are in one array, and then both paths begin with the same name.
     firsts = [field.path[0] for field in fields if not _only_absence(field)]
     return len(firsts) != len(set(firsts))
 

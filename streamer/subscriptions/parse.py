@@ -1,7 +1,7 @@
-"""Read a subscription as a user gives it: an object, a mapping, or JSON text (semantics.md section 2).
+"""Read a subscription as a user writes it: an object, a mapping, or JSON text (semantics.md section 2).
 
-Here every member is checked for its name and type, and JSON text for duplicate names. What the members say is read where each
-has its module: `filters`, `patterns`, `topics` and CEL; `compile` puts them together.
+This module checks the name and type of every member, and JSON text for duplicate names. The modules `filters`, `patterns`,
+`topics` and those of CEL parse the values of members; `compile` combines them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
 @final
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a member of a subscription may be.
+    """The values that a member of a subscription allows.
 
     Attributes:
-        read: checks a value, given its place too, and returns it as `Subscription` holds it.
-        schema: what a JSON Schema can say of that.
+        read: checks a value and returns it as `Subscription` stores it; it gets the value's place for errors.
+        schema: the part of these rules that a JSON Schema can express.
     """
 
     read: Callable[[Any, str], Any]
@@ -40,15 +40,15 @@ class Member:
 def parse_subscription(
     source: Subscription | Mapping[str, Any] | bytes | str, *, default: Callable[[Any], Any] | None = None
 ) -> Subscription:
-    """Return the subscription that *source* holds, with its shape and its labels checked.
+    """Return the subscription in *source*, with its shape and its labels checked.
 
     Args:
-        source: a `Subscription`, a mapping, or the JSON text of one. In a mapping and in JSON a member is left out, never null.
+        source: a `Subscription`, a mapping, or the JSON text of one. In a mapping and in JSON, null is not a value of a member.
         default: converts values of filters, pattern and labels that JSON does not have, as in `json.dumps`.
 
     Raises:
-        SubscriptionError: an unknown member, a wrong type, a duplicate name; `place` says where. For a duplicate in the pattern
-            a PatternError.
+        SubscriptionError: an unknown member, a wrong type, or a duplicate name, at `place`. For a duplicate in the pattern, it
+            is a PatternError.
     """
     if isinstance(source, bytes | bytearray | str):
         source = _read_json(bytes(source) if not isinstance(source, str) else source)
@@ -67,7 +67,7 @@ def parse_subscription(
 
 
 def named(error: SubscriptionError, subscription_id: Any) -> SubscriptionError:
-    """Put the id of the subscription into an error, where it could be read."""
+    """Set the id of the subscription in an error, if it is a string, and return the error."""
     if isinstance(subscription_id, str):
         error.subscription_id = subscription_id
     return error
@@ -148,13 +148,13 @@ def _labels(value: Any, place: str) -> Mapping[str, Any]:
     return read_labels(value, place)
 
 
-#: Members that hold values of any type that JSON has.
+#: Members with values of any JSON type.
 _HAS_VALUES: Final = ("filters", "pattern", "labels")
 
 _TEXT: Final = Member(_text, {"type": "string"})
 _NAME: Final = Member(_name, {"type": "string", "minLength": 1})
 
-#: What each member may be, by its name.
+#: The rules for each member, by its name.
 READ: Final[Mapping[str, Member]] = {
     "id": _NAME,
     "gateway_id": _TEXT,
@@ -176,7 +176,7 @@ READ: Final[Mapping[str, Member]] = {
 
 def _read_json(text: bytes | str) -> Any:
     try:
-        # A str may hold half a surrogate pair; passed on as ill-formed UTF-8 it is reported with its offset.
+        # A str may contain a lone surrogate. As ill-formed UTF-8, the parser reports it with its offset.
         encoded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         tree = json.parse(encoded, pairs=True, long_integers=True)
     except EventError as error:
@@ -185,9 +185,9 @@ def _read_json(text: bytes | str) -> Any:
 
 
 def _plain(tree: Any) -> Any:
-    """Make dicts of all `json.Pairs` and numbers of all `json.LongInteger`, and refuse a name that stands twice in one object.
+    """Convert all `json.Pairs` to dicts and all `json.LongInteger` to numbers, and refuse duplicate names in an object.
 
-    A loop, not a recursion: the text may be nested as deep as events may.
+    It is a loop instead of a recursion, because the text may be nested as deep as events.
     """
     root: list[Any] = [tree]
     top = Place(None, "")
@@ -214,11 +214,11 @@ def _plain(tree: Any) -> Any:
 
 
 def _integer(literal: str) -> int | BeyondFloat64:
-    """Return an integer of a label as it is written."""
+    """Return an integer in a label with all its digits."""
     try:
         return int(literal)
     except ValueError:
-        # Python refuses more than 4,300 digits, since reading them takes their square in time.
+        # Python refuses more than 4,300 digits, because its conversion takes quadratic time.
         return BeyondFloat64(literal)
 
 

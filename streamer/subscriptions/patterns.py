@@ -7,14 +7,14 @@
                                                                    └─ AllOf ── ...
 ```
 
-Objects of the pattern dissolve into paths from the root of the event. Nothing here recurses over what a user wrote, except over
-`$or`, which nests at most `MAX_OR_DEPTH` levels; so trees may be compared, printed and pickled without care.
+Objects of the pattern become paths from the root of the event. The tree nests only at `$or`, at most `MAX_OR_DEPTH` levels, so
+you can compare, print and pickle it without exceeding Python's stack.
 
 The cost of a pattern, in *states*, is bounded by `limits.max_pattern_states`. It is the sum of
 
-- for each field the names in its path and the states of its matchers: the parts between the stars of a wildcard, the states of a
-  regexp (streamer.subscriptions.regexps), for `anything-but` the sum of what it excludes, else 1;
-- the fields of the disjunctive form, each as often as it occurs there: what a choice of alternatives can cost at most.
+- for each field, the names in its path and the states of its matchers: the parts between the stars of a wildcard, the states of
+  a regexp (streamer.subscriptions.regexps), the sum of the excluded matchers of `anything-but`, else 1;
+- the fields of the disjunctive form, each as often as it occurs there: the most that a choice of alternatives can cost.
 """
 
 from __future__ import annotations
@@ -54,28 +54,28 @@ from streamer.subscriptions.sizes import Size, SizeName
 
 MAX_OR_DEPTH = 64
 
-#: Event Ruler's reserved words (Constants.java) and the operators that it does not have. With one of them as a name, an
-#: object in `$or` is a matcher and no alternative.
+#: Event Ruler's reserved words (Constants.java) and the operators that it does not have. An object in `$or` with one of these
+#: names is a matcher, not an alternative.
 OPERATOR_NAMES = frozenset(
     "exactly equals-ignore-case prefix suffix anything-but exists wildcard numeric cidr = < <= > >= regex not-wildcard "
     "not-equals-ignore-case date-after date-on-or-after date-before date-on-or-before in-date-range ip-address-in-range "
     "ip-address-not-in-range shellstyle regexp".split()
 )
 
-#: An affix that may be empty on its own, and not in `anything-but`: there it would exclude every text.
+#: Operators whose operand may be empty, except in `anything-but`, because there it would exclude every text.
 AFFIXES = frozenset(("prefix", "suffix"))
 
-#: What an empty affix comes to.
+#: The matcher for an empty affix.
 ANY_TEXT = Wildcard(("", ""))
 
-#: In the strict dialect these stand alone in their array.
+#: In the strict dialect, each of these must be the only element of its array.
 EXCLUSIVE = frozenset(("exists", "anything-but", "regexp"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A path, as the names from the root of the event, and what may match there; with no matchers it never does."""
+    """A path, as names from the root of the event, and its matchers: one must match. Without matchers, it never matches."""
 
     path: tuple[str, ...]
     matchers: tuple[Matcher, ...]
@@ -92,7 +92,7 @@ class AnyOf:
 @final
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """What must all hold, under one choice of array elements; at least one."""
+    """Parts that must all match, under one choice of array elements; at least one."""
 
     fields: tuple[Field | AnyOf, ...]
 
@@ -102,7 +102,7 @@ class AllOf:
 class Pattern:
     """A pattern that can be accepted.
 
-    Without slots, so that an evaluator can keep what it derives beside the pattern (in `vars(pattern)`); that is not pickled.
+    It has no slots, so that an evaluator can cache derived values in `vars(pattern)`, which are not pickled.
     """
 
     root: AllOf
@@ -118,14 +118,14 @@ def parse_pattern(
     """Return the tree of a pattern.
 
     Args:
-        source: JSON text, or a mapping of what JSON has (and `Pairs`, as `streamer.events.json` reads objects).
+        source: JSON text, or a mapping of JSON values (and `Pairs`, as `streamer.events.json` reads objects).
         dialect: `strict` is Quamina's, `eventbridge` that of subscriptions.
-        limits: `max_depth`, `max_event_bytes` (of the text), `max_conditions`, `max_alternatives` and `max_pattern_states` hold.
-        place: where the pattern stands, put before the path in the pattern.
-        size: of the other parts of its subscription, to which that of the pattern is added.
+        limits: `max_depth`, `max_event_bytes` (of the text), `max_conditions`, `max_alternatives` and `max_pattern_states` apply.
+        place: the place of the pattern, for errors; the path in the pattern is appended.
+        size: the size of the subscription's other parts, to which the size of the pattern is added.
 
     Raises:
-        PatternError: with the path in the pattern, as `data.tags[0].prefix`.
+        PatternError: the pattern is wrong; it has the path in the pattern, such as `data.tags[0].prefix`.
     """
     if isinstance(source, str | bytes | bytearray | memoryview):
         source = _read(source, limits, place)
@@ -145,7 +145,7 @@ def _read(text: str | bytes | bytearray | memoryview, limits: Limits, place: str
 
 
 def is_choice(name: str, value: Any, dialect: Dialect) -> bool:
-    """Whether a member of a pattern that is an array holds alternatives, and is no ordinary field (semantics.md 5.27 to 5.30)."""
+    """Return whether an array in a pattern is a `$or` with alternatives, not an ordinary field (semantics.md 5.27 to 5.30)."""
     if name != "$or" or dialect == "strict":
         return False
     objects = [each for each in value if isinstance(each, Mapping | Pairs)]
@@ -153,7 +153,7 @@ def is_choice(name: str, value: Any, dialect: Dialect) -> bool:
 
 
 class _Path(NamedTuple):
-    """The names of a path, linked from its end: a million members below a deep path share it until each is paid for."""
+    """The names of a path, linked from its end, so that a million members below a deep path share it."""
 
     outer: _Path | None
     name: str
@@ -170,9 +170,9 @@ class _Path(NamedTuple):
 
 @dataclass(slots=True)
 class _Branch:
-    """An AllOf while it is read."""
+    """An AllOf during parsing."""
 
-    depth: int  # how many `$or` it stands in
+    depth: int  # the number of `$or` around it
     parts: list[Field | list[_Branch]] = field(default_factory=list)
 
     def freeze(self) -> AllOf:
@@ -184,7 +184,7 @@ class _Branch:
         )
 
     def disjunctive_form(self) -> tuple[int, int]:
-        """Return how many conjunctions it has and how many fields in all of them together."""
+        """Return the number of conjunctions of its disjunctive form, and the number of fields in all of them together."""
         conjunctions, fields = 1, 0
         for part in self.parts:
             if isinstance(part, Field):
@@ -199,7 +199,7 @@ class _Branch:
 
 @dataclass(slots=True)
 class _Task:
-    """A member that is still to be read."""
+    """A member that the parser has not read yet."""
 
     value: Any
     path: _Path | None  # None is the root
@@ -237,7 +237,7 @@ class _Parser:
         return Pattern(root.freeze(), self.dialect)
 
     def _members(self, task: _Task) -> list[_Task]:
-        """Check an object that names fields, and return what its members ask for."""
+        """Check an object whose members are fields, and return a task for each member."""
         if not isinstance(task.value, Mapping | Pairs):
             _fail(f"a pattern is a JSON object, not {_kind(task.value)}", task.place)
         if task.depth > self.limits.max_depth:
@@ -245,7 +245,7 @@ class _Parser:
         members = _members_of(task.value, task.place)
         if not members:
             _fail("an object must not be empty", task.place)
-        # Each has a field at least, so the members past the limit are never read.
+        # Each member has at least one field, so one member beyond the limit is enough to refuse the pattern.
         read = dict(itertools.islice(members.items(), self.limits.max_conditions + 1))
         self._take_bytes(sum(map(len, read)))
         length = 1 if task.path is None else task.path.length + 1
@@ -255,7 +255,7 @@ class _Parser:
         ]
 
     def _take_bytes(self, count: int) -> None:
-        """Count what the text of the pattern has at least: in a mapping, a long text may come again and again."""
+        """Count bytes that the text of the pattern has at least, because a mapping may repeat a long text many times."""
         self.bytes_left -= count
         if self.bytes_left < 0:
             most = self.limits.max_subscription_bytes
@@ -263,7 +263,7 @@ class _Parser:
             raise PatternError(reason, place=str(self.place))
 
     def _alternatives(self, task: _Task) -> list[_Task] | None:
-        """Return what the members of the alternatives of a `$or` ask for; None if the array belongs to an ordinary field."""
+        """Return a task for each member of the alternatives of a `$or`; None if the array belongs to an ordinary field."""
         if task.path is None or not is_choice(task.path.name, task.value, self.dialect):
             return None
         if task.branch.depth == MAX_OR_DEPTH:
@@ -487,13 +487,13 @@ class _Parser:
             return
         if not operand:
             _fail("a list must not be empty", place)
-        # The operator itself is counted in its array.
+        # The array of the operator has counted one already.
         self._grow("alternatives", len(operand) - 1, place)
         for i, item in enumerate(operand):
             yield item, Place(place, i)
 
 
-#: What an operator makes of its operand.
+#: By operator, the function that parses its operand.
 OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
     "prefix": _Parser._prefix,
     "suffix": _Parser._suffix,
@@ -508,13 +508,13 @@ OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
     "exactly": _Parser._exactly,
 }
 
-#: Quamina has no `exactly`, which is Event Ruler's.
+#: `exactly` is Event Ruler's; Quamina lacks it.
 OPERATORS_OF: Final[Mapping[Dialect, tuple[str, ...]]] = {
     "eventbridge": tuple(OPERATORS),
     "strict": tuple(name for name in OPERATORS if name != "exactly"),
 }
 
-#: Those that `anything-but` takes.
+#: The operators that `anything-but` accepts.
 EXCLUDABLE: dict[str, Callable[[_Parser, Any, Place], Prefix | Suffix | EqualsIgnoreCase | Wildcard]] = {
     "prefix": _Parser._prefix,
     "suffix": _Parser._suffix,
@@ -532,7 +532,7 @@ def _names(value: Mapping[Any, Any] | Pairs) -> Iterator[Any]:
 
 
 def _members_of(value: Mapping[Any, Any] | Pairs, place: Place) -> dict[str, Any]:
-    """Return the members of an object, all names checked."""
+    """Return the members of an object after checking their names."""
     members: dict[str, Any] = {}
     for name, member in value if isinstance(value, Pairs) else value.items():
         if not isinstance(name, str):

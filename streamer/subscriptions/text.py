@@ -1,13 +1,13 @@
-"""A subscription as JSON text, in one place: as a core keeps it, as a snapshot has it, and how long it may be.
+"""Write a subscription as JSON text for the core and for snapshots, and check its length.
 
 ```
-                 ┌─ exact_text      says all of it, or there is none        kept by the native core
- Subscription ───┼─ partial_text    without what only Python can say        looked at by the native core, beside the object
+                 ┌─ exact_text      complete, or None                       stored by the native core
+ Subscription ───┼─ partial_text    without parts that JSON lacks           parsed by the native core, stored with the object
  dict, bytes     └─ canonical_text  members in order, defaults left out     a line of a snapshot
 ```
 
-`plain_json` writes plain values and is ten times quicker; `write_json` writes all others. It is a loop, since labels are opaque
-and may be nested deeper than Python's stack, or in a circle.
+`plain_json` writes plain values and is ten times faster; `write_json` writes all others. It is a loop, because labels are opaque
+and may be nested deeper than Python's stack, or contain themselves.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unic
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import EVERY, Subscription
 
-#: What is nested deeper is not written as JSON text: nothing would read it.
+#: The nesting limit of JSON text that is written: parsers refuse deeper text.
 MAX_DEPTH: Final = 512
-#: Nor what is longer.
+#: The length limit of JSON text that is written.
 MAX_BYTES: Final = 16 * 1024 * 1024
-#: A list that holds another twice, which holds another twice, and so on, is short in memory only: so often it is written again.
+#: The most times that objects are written again. A list that contains a list twice, and so on, is short only in memory.
 MAX_REPEATED: Final = 100_000
-#: Of so many parts at most is a value that `plain_json` writes.
+#: The most parts of a value that `plain_json` writes.
 MAX_PLAIN: Final = 1_000_000
 _PLAIN = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
-#: Members of a subscription in their order, with the value that is left out.
+#: Members of a subscription in their order, with the default that is left out.
 _USUAL: Final[Mapping[str, Any]] = {
     member.name: [] if member.name == "filters" else (None if member.name == "id" else member.default)
     for member in fields(Subscription)
@@ -44,10 +44,10 @@ _USUAL: Final[Mapping[str, Any]] = {
 def exact_text(
     source: Subscription | Mapping[str, Any], most: int, plain_json: Callable[[Any, int], bytes | None]
 ) -> bytes | None:
-    """Return JSON text that says all of a subscription; None if there is none, or none of at most *most* bytes.
+    """Return JSON text that expresses a subscription in full; None if that is impossible or takes more than *most* bytes.
 
     Args:
-        plain_json: writes plain values, as the function of that name here does.
+        plain_json: writes plain values, as the function of that name in this module does.
     """
     try:
         members = source.to_dict() if isinstance(source, Subscription) else source
@@ -55,13 +55,13 @@ def exact_text(
             return plain
         text, is_exact = write_json(members, max_depth=MAX_DEPTH - 1, max_bytes=most, is_short=True)
     except (AttributeError, TypeError, ValueError, RecursionError):
-        # What is wrong with it is found where it is read.
+        # The parser reports the error.
         return None
     return text.encode() if is_exact else None
 
 
 def partial_text(subscription: Subscription, most: int | None) -> bytes:
-    """Return what JSON says of a subscription without its labels. Raises ValueError."""
+    """Return the JSON text of a subscription without its labels. Raises ValueError."""
     members = subscription.to_dict()
     members.pop("labels", None)
     if isinstance(subscription.pattern, bytes):
@@ -85,20 +85,20 @@ def check_length(source: Subscription | bytes | bytearray | str, limits: Limits)
         reason = f"more than the {most} bytes of JSON text that are allowed (limits.max_subscription_bytes)"
         raise SubscriptionError(reason, subscription_id=source.id) from None
     except ValueError:
-        pass  # what JSON cannot say is found where it is read
+        pass  # the parser reports values that JSON cannot express
 
 
 def canonical_text(source: Subscription | bytes, default_tenant: str | None) -> tuple[str, str, bytes]:
-    """Return tenant, collection and text of a subscription that was accepted: nothing stands between its members.
+    """Return the tenant, the collection and the compact text of an accepted subscription.
 
     Raises:
-        SubscriptionError: JSON does not say all of it.
+        SubscriptionError: JSON cannot express the subscription in full.
     """
     members = _canonical_members(source)
     text = plain_json(members, MAX_BYTES)
     if text is None:
         if not isinstance(source, Subscription):
-            # A number beyond float64, or more of it than the quick way takes.
+            # A number beyond float64, or a subscription that is too large for `plain_json`.
             members = _canonical_members(parse_subscription(source))
         text = _exact(members)
     return str(members.get("tenant", default_tenant)), str(members.get("collection", EVERY)), text
@@ -112,11 +112,11 @@ def _canonical_members(source: Subscription | bytes) -> dict[str, Any]:
         if isinstance(members.get("pattern"), bytes):
             members["pattern"] = members["pattern"].decode()
         return members
-    # It was accepted, so it says nothing twice, and nothing that this reads otherwise is written by `plain_json`.
+    # The text was accepted, so it has no duplicate names. `plain_json` refuses any value that `json.loads` reads differently.
     try:
         given = json.loads(source)
     except (RecursionError, ValueError):
-        # Nested deep, or an integer of more than 4,300 digits.
+        # It is nested too deep, or has an integer of more than 4,300 digits.
         return _canonical_members(parse_subscription(source))
     members = {name: given[name] for name, usual in _USUAL.items() if name in given and given[name] != usual}
     if "filters" in members:
@@ -125,7 +125,7 @@ def _canonical_members(source: Subscription | bytes) -> dict[str, Any]:
 
 
 def _canonical_filter(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `Filter.to_dict` says."""
+    """Return the members of a filter as `Filter.to_dict` does."""
     members = {"field": given["field"], "op": given["op"], "value": given.get("value")}
     if members["op"] == "changed" and members["value"] is None:
         del members["value"]
@@ -144,10 +144,11 @@ def _exact(members: Mapping[str, Any]) -> bytes:
 
 
 def plain_json(value: Any, max_bytes: int) -> bytes | None:
-    """Return what `write_json` returns as text, for a value of plain parts; None for any other, whatever is the matter, and for
-    one of more than *max_bytes*.
+    """Return the text that `write_json` returns, for a value of plain parts; None for any other value, even an invalid one,
+    and for a text of more than *max_bytes*.
 
-    Ten times quicker: the standard library's encoder is compiled, but takes what JSON cannot say for something else.
+    It is ten times faster, because it uses the compiled encoder of the standard library. It first checks each part, because
+    that encoder silently changes values that JSON cannot express.
     """
     pending = [value]
     left, text_left = MAX_PLAIN, max_bytes
@@ -181,26 +182,26 @@ def plain_json(value: Any, max_bytes: int) -> bytes | None:
 
 
 def labels_text(labels: Mapping[str, Any]) -> str:
-    """Return labels, which were checked when they were added, as compact JSON text."""
+    """Return labels as compact JSON text. They were checked when they were added."""
     plain = plain_json(labels, MAX_BYTES)
     return write_json(labels, max_bytes=None)[0] if plain is None else plain.decode()
 
 
 class TooLongError(ValueError):
-    """A value's JSON text is longer than it may be."""
+    """A value's JSON text is longer than allowed."""
 
 
 def write_json(
     value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None = MAX_BYTES, is_short: bool = False
 ) -> tuple[str, bool]:
-    """Return a value as compact JSON text, and whether that says all of it: it would be read as an equal value of equal types.
+    """Return a value as compact JSON text, and whether the text is exact: parsing it gives an equal value of equal types.
 
     Args:
-        is_short: whether integers are of 64 bits: others are read as floats, but in labels.
+        is_short: whether integers must fit in 64 bits to be exact, because larger ones are read as floats, except in labels.
 
     Raises:
-        TooLongError: its text is longer than *max_bytes*.
-        ValueError: JSON has no such value, it is nested deeper than *max_depth*, or the same objects come again too often.
+        TooLongError: the text is longer than *max_bytes*.
+        ValueError: JSON has no such value, it is nested deeper than *max_depth*, or it repeats the same objects too often.
     """
     out: list[str] = []
     is_exact = True
@@ -217,7 +218,7 @@ def write_json(
         seen.add(id(container))
 
     def put(text: str) -> None:
-        # Each by itself: where a name of a million characters comes again at each level, a few texts are too long.
+        # Check the size at every text: if a name of a million characters repeats at each level, a few texts are too long.
         nonlocal size
         size += len(text)
         if max_bytes is not None and size > max_bytes:
@@ -229,7 +230,7 @@ def write_json(
             raise TooLongError(f"longer than {max_bytes} bytes as JSON")
         put(_quoted(text))
 
-    # What is still to be written: texts as they are, and values with their depth.
+    # A stack of parts to write: finished texts, and values with their depth.
     pending: list[str | tuple[Any, int]] = [(value, 0)]
     while pending:
         next_ = pending.pop()
@@ -280,10 +281,10 @@ def write_json(
 
 
 def event_text(value: Any, max_depth: int) -> bytes:
-    """Return an event that was read as compact JSON text.
+    """Return a parsed event as compact JSON text.
 
     Args:
-        max_depth: how deep its members may be nested.
+        max_depth: the nesting limit of its members.
     """
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()

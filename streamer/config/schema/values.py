@@ -1,4 +1,4 @@
-"""What fields of every section are made of: numbers, paths, names, lists, each with its error; and a section itself."""
+"""The types of fields that all sections share (numbers, paths, names, lists), each with its errors, and the base of sections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from streamer.model import INT64_MAX
 
 
 def number(value: Any) -> Any:
-    """Refuse for a number what is none in a file: pydantic takes true for 1, and `010` of the environment for 10."""
+    """Refuse values that are not numbers in a file: pydantic accepts true as 1, and `010` in a variable as 10."""
     if isinstance(value, bool):
         raise PydanticCustomError("number", "expected a number, not {shown}", {"shown": str(value).lower()})
     if isinstance(value, str) and (reason := leading_zero(value)) is not None:
@@ -37,21 +37,21 @@ def number(value: Any) -> Any:
 
 
 def _no_number(value: Any) -> Any:
-    """Refuse a number for true or false; of the environment, `1` is text."""
+    """Refuse a number in place of true or false. In an environment variable, `1` is text and so allowed."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise PydanticCustomError("bool", "expected true or false, not {shown}", {"shown": shown(value)})
     return value
 
 
 def wrong_inside(faults: Sequence[tuple[tuple[str | int, ...], str]]) -> PydanticCustomError:
-    """Make one error of all that is wrong inside a value, each with the names that lead to it; the loader takes it apart."""
+    """Return one error for several faults inside a value, each with its path from there; the loader splits it again."""
     return PydanticCustomError(
         "inside", "{reason}", {"reason": "; ".join(reason for _, reason in faults), "faults": list(faults)}
     )
 
 
 def _files(value: Any) -> Any:
-    """Take one path for a list of it, as `STREAMER_SUBSCRIPTIONS=a.jsonl` says it, and nothing for none."""
+    """Turn a single path, as in `STREAMER_SUBSCRIPTIONS=a.jsonl`, into a list, and null into an empty list."""
     if isinstance(value, str | os.PathLike):
         return [value]
     if value is not None and not isinstance(value, list | tuple):
@@ -60,12 +60,12 @@ def _files(value: Any) -> Any:
 
 
 def as_names(value: Any) -> Any:
-    """Take nothing, as where every line of it is a comment, for no names."""
+    """Turn null, for example a mapping whose lines are all comments, into an empty mapping."""
     return {} if value is None else value
 
 
 def as_list(value: Any) -> Any:
-    """Take nothing for no list."""
+    """Turn null into an empty list."""
     return () if value is None else value
 
 
@@ -97,9 +97,9 @@ Files: TypeAlias = Annotated[tuple[File, ...], BeforeValidator(_files), WithJson
 
 
 class Section(BaseModel):
-    """A part of the tree. Unknown names are errors; null, as where every line of a section is a comment, is its defaults."""
+    """A part of the tree. Unknown names are errors. Null, for example if all its lines are comments, means its defaults."""
 
-    #: The field that a text in place of the section is short for; None if none is.
+    #: The field that is set if the section is written as a text; None if it cannot be.
     SHORT: ClassVar[str | None] = None
 
     model_config = ConfigDict(
@@ -107,7 +107,7 @@ class Section(BaseModel):
         frozen=True,
         arbitrary_types_allowed=True,
         use_attribute_docstrings=True,
-        hide_input_in_errors=True,  # it may be a secret that stands where none may
+        hide_input_in_errors=True,  # it may be a secret in a field that is not for secrets
     )
 
     @model_validator(mode="before")
@@ -117,23 +117,23 @@ class Section(BaseModel):
 
     @classmethod
     def written_out(cls, value: Any) -> Any:
-        """Return a section as names and values, where a text is short for it."""
+        """Return a section as names and values, if it is written as a text."""
         return {cls.SHORT: value} if cls.SHORT is not None and isinstance(value, str) else value
 
     def claims(self) -> Iterable[Claim]:
-        """Yield what it reads, adds to and owns outside of the process. Sections in it speak for themselves."""
+        """Yield claims for the resources that the section reads, appends to or owns, without those of the sections in it."""
         return ()
 
     def reads(self, *names: str) -> Iterator[Claim]:
-        """Yield claims of the files that are in fields, as far as they name some, and that others may read, too."""
+        """Yield a shared claim for the file in each of the named fields that is set: others may read the file, too."""
         for name in names:
             if (path := getattr(self, name)) is not None:
                 yield Claim((name,), READS, OneFile(path), f"this is {{}}.{name}")
 
     def placed(self, place: tuple[str | int, ...] = ()) -> Iterator[Placed]:
-        """Yield its claims and those of the sections in it, each with its place; those under names that users choose last.
+        """Yield the claims of the section and of the sections in it, each with its place; user-named sections come last.
 
-        A file that it has and does not claim is its own. The file of a secret is read.
+        A file in a field without a claim counts as owned, and the file of a secret as read.
         """
         claims = list(self.claims())
         yield from (Placed(place, claim) for claim in claims)
@@ -151,7 +151,7 @@ class Section(BaseModel):
 
 
 def _parts(value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield what a field has, with the steps that lead there from the field."""
+    """Yield each value in a field, with its path from the field."""
     match value:
         case Mapping():
             yield from (((name,), each) for name, each in value.items())
@@ -161,5 +161,5 @@ def _parts(value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
             yield (), value
 
 
-#: As an environment variable can say it, too: its two underscores stand between names.
+#: A name without double underscores, which separate names in environment variables.
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=63)]
