@@ -278,7 +278,7 @@ def _known(row: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, list[s
         elif _is_unavailable(value):
             missing.append(name)
         else:
-            # A decimal without a scale of its own carries the scale of each value, with a schema beside it or without.
+            # A decimal column without a fixed scale has the scale in each value, with or without a schema.
             known[name] = connect.variable_decimal(value)
     return known, missing
 

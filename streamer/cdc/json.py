@@ -205,7 +205,7 @@ def _briefly(text: bytes, what: str, place: str) -> EventError:
     except json.JSONDecodeError as error:
         offset = len(error.doc[: error.pos].encode())
     except RecursionError:
-        # The beginning usually shows where it gets too deep.
+        # The beginning is usually enough to find the position that is too deep.
         return _wrong(text[:_EXPLAINED], what, place, of_deep=True)
     except ValueError:
         pass

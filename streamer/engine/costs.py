@@ -1,7 +1,7 @@
-"""What matching costs on this machine, measured with a user's own subscriptions and events: `streamer bench`.
+"""Measure the cost of matching on this machine with a user's own subscriptions and events: `streamer bench`.
 
-Each figure is of one thread. Whatever is compared is measured by turns, and the best pass of each counts: what else the machine
-does makes a pass slower, and never quicker.
+All figures are for one thread. Alternatives are measured in turns, and the best pass of each counts, because other load on the
+machine can make a pass slower, but never faster.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from streamer.engine.engine import Engine
 from streamer.sizes import PERCENTILES
 from streamer.subscriptions.subscription import Subscription
 
-#: A pass has so many events at least: a clock is read once a pass.
+#: The fewest events of a pass, because the clock is read once per pass.
 _A_PASS: Final = 1000
 _MOST_PASSES: Final = 10_000
-#: Events on which a subscription is tried alone; so many subscriptions at most, chosen by their plans from so many.
+#: The most events for measuring a single subscription; the most subscriptions that are measured; and the most whose plans are
+#: read to choose them.
 _TRIED: Final = 200
 _ALONE: Final = 1000
 _PLANNED: Final = 100_000
-#: How long one is tried, in seconds.
+#: The time to measure a single subscription, in seconds.
 _ONE: Final = 0.002
 _COSTLIEST: Final = (Effort.EVALUATED, Effort.VERIFIED, Effort.ANSWERED)
-#: How many latencies are kept, at most: eight bytes each.
+#: The most latencies that are stored, at eight bytes each.
 MOST_LATENCIES: Final = 10_000_000
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What the events of a run took, in nanoseconds each.
+    """The durations of the events of a run, in nanoseconds.
 
     Attributes:
-        latencies: from when an event was due.
-        alone: from when its match began.
-        seconds: that the run took.
+        latencies: from the time when an event was due to the end of its match.
+        alone: from the start of the match to its end.
+        seconds: the duration of the run.
     """
 
     latencies: Sequence[int]
@@ -52,11 +53,11 @@ class Played:
 
 
 def play(match: Callable[[bytes], Sequence[str]], events: Sequence[bytes], rate: float, count: int) -> Played:
-    """Match *count* events, again and again the same, each when it is due or as soon as the one before it is done.
+    """Match *count* events, repeating *events*, each when it is due or as soon as the event before it is finished.
 
     Args:
-        match: finds the ids for an event.
-        rate: how many are due a second.
+        match: returns the ids of the subscriptions that match an event.
+        rate: the number of events that are due per second.
     """
     latencies, alone = array("q", bytes(8 * count)), array("q", bytes(8 * count))
     clock, different = time.perf_counter_ns, len(events)
@@ -64,7 +65,7 @@ def play(match: Callable[[bytes], Sequence[str]], events: Sequence[bytes], rate:
     for number in range(count):
         due = begun + int(number * 1e9 / rate)
         while (now := clock()) < due:
-            # Others may hold the GIL while nothing is due.
+            # Release the GIL for other threads until the event is due.
             time.sleep(0)
         matches += len(match(events[number % different]))
         done = clock()
@@ -73,7 +74,7 @@ def play(match: Callable[[bytes], Sequence[str]], events: Sequence[bytes], rate:
 
 
 def percentiles(nanoseconds: Sequence[int]) -> dict[str, float]:
-    """Return p50, p99, p99.9 and the slowest, in seconds."""
+    """Return the percentiles p50, p99 and p99.9, and the maximum as `slowest`, in seconds."""
     ordered = sorted(nanoseconds)
     told = {name: ordered[math.ceil(share * len(ordered)) - 1] / 1e9 for name, share in PERCENTILES.items()}
     return told | {"slowest": ordered[-1] / 1e9}
@@ -85,9 +86,9 @@ class Kind:
     """Subscriptions that have the same parts.
 
     Attributes:
-        kind: the parts, as `filters+cel`.
-        matches: an event.
-        seconds: that an event costs where these alone are held, beyond its reading.
+        kind: the parts, such as `filters+cel`.
+        matches: the number of matches per event.
+        seconds: the cost per event with only these subscriptions, without parsing.
     """
 
     kind: str
@@ -99,12 +100,12 @@ class Kind:
 @final
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A subscription by itself.
+    """The cost of a single subscription.
 
     Attributes:
         effort: the cost class of its plan.
-        matches: an event, of those that were tried.
-        seconds: that an event costs where this one alone is held, beyond its reading.
+        matches: the number of matches per event of the measurement.
+        seconds: the cost per event with only this subscription, without parsing.
     """
 
     subscription_id: str
@@ -116,18 +117,18 @@ class Alone:
 @final
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What an event costs, in seconds, with what is held.
+    """The cost of an event with the subscriptions of an engine, in seconds.
 
     Attributes:
-        events: different ones, which were matched again and again.
-        matches: an event.
-        events_per_second: that `match_ids` is through with, one after the other.
-        latency: of `match_ids`, by the names of percentiles; the clock's own time is in it.
-        reading: an event, with an engine that holds nothing.
-        finding: what matches, beyond that.
-        objects: for a `Match` with its id, of each that matches, beyond that.
-        kinds: those that are held, by their parts, the costliest first.
-        alone: single ones, the costliest first; some, where there are many.
+        events: the number of different events, which were matched repeatedly.
+        matches: the number of matches per event.
+        events_per_second: the throughput of `match_ids` in one thread.
+        latency: the duration of `match_ids`, by percentile; it includes the time to read the clock.
+        reading: the cost to parse an event, measured with an empty engine.
+        finding: the additional cost to find and count the matches.
+        objects: the additional cost to create a `Match` for each match and read its id.
+        kinds: the cost of the subscriptions by their parts, most expensive first.
+        alone: the cost of single subscriptions, most expensive first; a selection if there are many.
     """
 
     events: int
@@ -141,7 +142,7 @@ class Costs:
     alone: tuple[Alone, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the costs as plain JSON values."""
         return asdict(self)
 
 
@@ -155,15 +156,15 @@ def measure(
     collection: str | None = None,
     told: Callable[[str], None] = lambda _: None,
 ) -> Costs:
-    """Measure an engine.
+    """Return the costs of an engine.
 
     Args:
-        empty: makes one with the same options that holds nothing.
-        events: that every such engine can read, one at least; those that it is not through with in time are left out.
-        seconds: how long each part is measured: what all cost, the kinds, the single ones.
-        tenant: as `match` takes it.
-        collection: as `match` takes it.
-        told: what is measured now, in words.
+        empty: makes an empty engine with the same options.
+        events: at least one event, all valid for the engine. Events that it cannot match in time are left out.
+        seconds: the time for each part of the measurement: all subscriptions, the kinds, the single subscriptions.
+        tenant: see `Engine.match`.
+        collection: see `Engine.match`.
+        told: is called with the name of each part before it is measured.
     """
     told("what an event costs")
     measured = _Measured(empty, engine, events, seconds, (tenant, collection))
@@ -204,11 +205,11 @@ class _Measured:
             if time.perf_counter() > deadline:
                 break
         self.matches = found / len(self.events)
-        # Few events are matched several times in a pass, so that the clock is no part of it.
+        # A pass repeats a small set of events, so that reading the clock takes a negligible part of it.
         self._many = self.events * math.ceil(_A_PASS / len(self.events)) if time.perf_counter() < deadline else self.events
 
     def parts(self) -> tuple[dict[str, float], array[int]]:
-        """Return what each way of asking costs an event, and how long single ones took."""
+        """Return the cost per event of each match method, and the durations of single calls."""
         durations = array("q")
         passes = {
             "reading": lambda: self._count(self._nothing, self._many),
@@ -221,7 +222,7 @@ class _Measured:
         return {name: spent / len(self._many) for name, spent in best.items()}, durations
 
     def kinds(self) -> tuple[Kind, ...]:
-        """Return what those of each kind cost, the costliest first."""
+        """Return the cost of the subscriptions of each kind, most expensive first."""
         counted = Counter(map(_kind, self._held()))
         found = []
         for kind, held in counted.items():
@@ -232,7 +233,7 @@ class _Measured:
         return tuple(sorted(found, key=lambda each: -each.seconds))
 
     def alone(self) -> tuple[Alone, ...]:
-        """Return what single ones cost, the costliest first; those that each event evaluates are tried before others."""
+        """Return the cost of single subscriptions, most expensive first. Those that every event evaluates are measured first."""
         by_effort: defaultdict[Effort, list[str]] = defaultdict(list)
         for subscription_id in islice(self._engine, _PLANNED):
             by_effort[self._engine.plan(subscription_id).effort].append(subscription_id)
@@ -249,7 +250,7 @@ class _Measured:
         return tuple(sorted(found, key=lambda each: -each.seconds))
 
     def _beyond(self, engine: Engine, events: Sequence[bytes], seconds: float) -> tuple[float, float]:
-        """Return the matches of an event, and what it costs beyond its reading."""
+        """Return the matches per event, and the cost per event without parsing."""
         matches = sum(engine.match_count(event, *self._names) for event in events)
         spent = _by_turns(
             {"nothing": lambda: self._count(self._nothing, events), "engine": lambda: self._count(engine, events)}, seconds
@@ -257,7 +258,7 @@ class _Measured:
         return matches / len(events), max(spent["engine"] - spent["nothing"], 0.0) / len(events)
 
     def _held(self) -> Iterator[Subscription]:
-        # Of a million subscriptions no list is made.
+        # A generator, because there may be a million subscriptions.
         return (each for each in map(self._engine.get, self._engine) if each is not None)
 
     def _count(self, engine: Engine, events: Sequence[bytes]) -> None:
@@ -282,7 +283,7 @@ class _Measured:
 
 
 def _by_turns(passes: Mapping[str, Callable[[], None]], seconds: float) -> dict[str, float]:
-    """Return how long the best pass of each took; each has one more than the time allows."""
+    """Return the duration of the best of several passes of each. The last round may end after *seconds*."""
     best = dict.fromkeys(passes, math.inf)
     deadline = time.perf_counter() + seconds
     for _ in range(_MOST_PASSES):

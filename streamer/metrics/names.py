@@ -1,7 +1,7 @@
-"""Every metric: name, kind, labels, help. Units are seconds, bytes and ratios from 0 to 1, as Prometheus has them.
+"""Every metric: name, kind, labels, help. Units are those of Prometheus: seconds, bytes and ratios from 0 to 1.
 
-Each carries the label `engine` besides its own. `collection` is bounded: what comes after the first few is `other`; `tenant` is
-there where it was asked for.
+Each metric also has the label `engine`. `collection` is bounded: all collections after the first few share the value `other`.
+The label `tenant` is optional.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streamer.telemetry import BOUNDS, SIZES
 
 Kind = Literal["counter", "gauge", "histogram"]
 
-#: How several processes become one value: added up, or the largest, where each process holds the same.
+#: How to aggregate the values of several processes: the sum or, if all processes have the same value, its latest or oldest state.
 Together = Literal["sum", "max", "min"]
 
 
@@ -25,12 +25,12 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: without the ending that its kind adds to samples.
+        name: its name without the suffix that its kind adds to samples.
         labels: its labels in addition to `engine`.
-        help: what it counts, in a sentence.
-        together: what becomes of the gauges of several processes.
-        bounds: of a histogram, upper bounds of its buckets as the engine counts them.
-        unit: so many of what the engine counts are one of what is exported.
+        help: its meaning, in a sentence.
+        together: how to aggregate the gauges of several processes.
+        bounds: the upper bounds of a histogram's buckets, in the engine's unit.
+        unit: the number of the engine's units in one exported unit, for example 10**9 for nanoseconds.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Metric:
 
     @property
     def sample(self) -> str:
-        """The name to ask for in PromQL; of a histogram, that of its buckets."""
+        """The name to query in PromQL; for a histogram, the name of its buckets."""
         return self.name + {"counter": "_total", "gauge": "", "histogram": "_bucket"}[self.kind]
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """All names under which it is scraped."""
+        """All names of its samples in a scrape."""
         return tuple(self.name + end for end in ("_bucket", "_sum", "_count")) if self.kind == "histogram" else (self.sample,)
 
 

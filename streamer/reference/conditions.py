@@ -1,4 +1,4 @@
-"""What is known of each part of a subscription, for one event: together for a match, one by one for `explain`."""
+"""Evaluate the parts of a subscription for one event: together for a match, one by one for `explain`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import EVERY
 
 CEL_BUDGET = Limits().cel_budget
-#: A condition is printed with so many values at most.
+#: The most values that the text of a condition shows.
 SHOWN_VALUES: Final = 1_000
 _SPENT = "the choice of array elements for its pattern takes more than its budget"
 
@@ -37,25 +37,25 @@ OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
 
 @final
 class Values(dict[str, Any]):
-    """What a condition saw where it looks at several paths: each path as it is written, with its value or an `Absence`."""
+    """The values that a condition on several paths read: each path as text, with its value or an `Absence`."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of a subscription, as it came out for one event.
+    """One condition of a subscription, with its result for one event.
 
     Attributes:
         kind: the part of the subscription.
         text: the condition, for people.
-        place: where it stands in the subscription.
-        seen: the value that it looked at, for a pattern the list of leaves; an `Absence` where there is none; `Values` for CEL
-            and for alternatives of a pattern.
-        verdict: what is known of it.
-        reason: why, where the value seen does not tell; for an error of CEL its fixed word and what happened.
-        parts: of CEL the operands of its `&&` or `||`.
-        decided: of such an operand, that it alone would have made the whole come out as it did.
-        hint: what was probably meant, where the event has nothing at a path, or something that is not looked into.
+        place: the position of the condition in the subscription.
+        seen: the value that it read, for a pattern the list of leaves; an `Absence` if there is none; `Values` for CEL and for
+            alternatives of a pattern.
+        verdict: the result.
+        reason: the reason for the verdict, if the value does not show it; for an error of CEL its fixed word and the details.
+        parts: for CEL, the operands of its `&&` or `||`.
+        decided: for such an operand, whether it is sufficient for the verdict of the whole.
+        hint: the path that was probably meant, if the event has no value at a path, or one that is not searched.
     """
 
     kind: Literal["tenant", "collection", "types", "topic", "filter", "pattern", "cel"]
@@ -72,8 +72,8 @@ class Condition:
 def evaluate(
     compiled: CompiledSubscription, event: Event, *, budget: int = CEL_BUDGET, on_cel_error: OnCelError | None = None
 ) -> Verdict:
-    """Return what is known of all parts of a subscription together, for the event as it stands."""
-    # What this thread refused before was no part of this event: to explain one, or a `Quamina`.
+    """Return the verdict of all parts of a subscription together, for the event after the change."""
+    # Drop searches that this thread refused before, for example in `explain` or a `Quamina`: they are not about this event.
     REFUSED.take()
     verdicts = []
     for verdict in _verdicts(compiled, event, budget, on_cel_error):
@@ -87,7 +87,7 @@ def evaluate(
 
 
 def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CEL_BUDGET) -> list[Condition]:
-    """Return each condition of a subscription as it comes out for an event, in the order in which a subscription is read."""
+    """Return each condition of a subscription with its result for an event, in the order of the subscription's members."""
     REFUSED.begin()
     found = [
         Condition("tenant", f"tenant {compiled.tenant!r}", "tenant", event.tenant, _of_tenant(compiled, event)),
@@ -121,7 +121,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
 
 
 def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
-    """Return what a program comes to, with the value at each path that it reads."""
+    """Return the result of a program, with the value at each path that it reads."""
     try:
         outcome = EFFORT.evaluate_cel(program, event, budget)
     except TooCostlyError:
@@ -174,17 +174,17 @@ def _of_topic(compiled: CompiledSubscription, event: Event) -> Verdict:
     return Verdict.UNKNOWN if "topic" in event.unknown_parts else Verdict.of(topic_matches(compiled.topic, event.topic))
 
 
-# What explain() tells
+# Conditions for explain()
 
 
 def _change(condition: CompiledFilter) -> str:
-    """Say in words what the CEL of a filter that compares two documents says at length."""
+    """Return a short text for a filter that compares two documents, whose CEL is long."""
     what = "" if condition.value is None else f" {cel_literal(condition.value)}"
     return f"{cel_path('data', condition.path)} {condition.op.name.replace('_', ' ')}{what}"
 
 
 def _both(condition: CompiledFilter, event: Event) -> Values:
-    """Return what stands at the path of a filter in either document."""
+    """Return the values at the path of a filter in both documents."""
     documents = {"before": (event.before, event.before_at), "data": (event.data, event.data_at)}
     return Values(
         (cel_path(root, condition.path), read(document, condition.path, at, event.unknown).value)
@@ -206,7 +206,7 @@ def _why_refused() -> str | None:
 
 
 def _seen_by_cel(program: Program, event: Event) -> Values:
-    """Return what stands at each path that a program reads."""
+    """Return the value at each path that a program reads."""
     documents = {"data": (event.data, event.data_at), "before": (event.before, event.before_at)}
     strings = {"collection": event.collection, "tenant": event.tenant, "type": event.type, "topic": event.topic}
     seen = Values()
@@ -218,7 +218,7 @@ def _seen_by_cel(program: Program, event: Event) -> Values:
             document, at = documents[root]
             value = read(document, tuple(names), at, event.unknown).value
             if value is MISSING and not names:
-                value = None  # as CEL sees a document that is not there
+                value = None  # CEL reads a missing document as null
         elif root == "ts":
             value = None if event.ts_ns is None else format_timestamp(Timestamp(event.ts_ns))
         else:
@@ -228,7 +228,7 @@ def _seen_by_cel(program: Program, event: Event) -> Values:
 
 
 def size_of(compiled: CompiledSubscription) -> int:
-    """Return how many values a subscription asks for: what it costs to read it, or to print all of it."""
+    """Return the number of values in a subscription: the cost to read it or to print all of it."""
     lists = [len(each.value) for each in compiled.filters if isinstance(each.value, list)]
     fields = [] if compiled.pattern is None else fields_of(compiled.pattern.root)
     matchers = (matcher for each in fields for matcher in each.matchers)
@@ -236,7 +236,7 @@ def size_of(compiled: CompiledSubscription) -> int:
 
 
 def _text_of(condition: CompiledFilter) -> str:
-    """Print a filter; of a long list its first values."""
+    """Return a filter as text, with only the first values of a long list."""
     value = condition.value
     if not isinstance(value, list) or len(value) <= SHOWN_VALUES:
         return condition.to_cel()
@@ -244,7 +244,7 @@ def _text_of(condition: CompiledFilter) -> str:
 
 
 def _in_words(matchers: Sequence[Matcher]) -> str:
-    """Print what may stand at a path; of many values the first ones."""
+    """Return matchers as text, with only the first of many."""
     shown = [
         f"{replace(each, matchers=each.matchers[:SHOWN_VALUES])} {_more(len(each.matchers))}"
         if isinstance(each, AnythingBut) and len(each.matchers) > SHOWN_VALUES
@@ -266,7 +266,7 @@ def _place(root: str, path: tuple[str, ...]) -> str:
 
 
 def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
-    """Return a condition for each field and `$or` of a pattern; one for the whole where only the choice of elements fails."""
+    """Return a condition for each field and `$or` of a pattern, or one for the whole if only the choice of elements fails."""
     found = []
     for part in pattern.root.fields:
         verdict, reason = _verdict_of(replace(pattern, root=AllOf((part,))), event)
@@ -290,7 +290,7 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
 
 
 def _verdict_of(pattern: Pattern, event: Event) -> tuple[Verdict, str | None]:
-    """Return what a pattern comes to, and why, where the leaves do not tell."""
+    """Return the verdict of a pattern, and the reason if the leaves do not show it."""
     try:
         return evaluate_pattern(pattern, event.raw, event.unknown), _why_refused()
     except TooCostlyError:
@@ -298,7 +298,7 @@ def _verdict_of(pattern: Pattern, event: Event) -> tuple[Verdict, str | None]:
 
 
 def _leaves_at(path: tuple[str, ...], event: Event) -> Any:
-    """Return the leaves at a path, or why there is none to show."""
+    """Return the leaves at a path, or an `Absence`."""
     try:
         return values_at(event.raw, path) or MISSING
     except TooCostlyError:

@@ -1,4 +1,4 @@
-"""The engine in plain Python: two phases, each as naive as it can be.
+"""The engine in plain Python: two phases, each as simple as possible.
 
 ```
 event ─► version ─► partitions that it sees ─► phase 1: candidates ─► find_outcome ─► hits
@@ -6,12 +6,11 @@ event ─► version ─► partitions that it sees ─► phase 1: candidates �
 
 An event sees four partitions: its own, (its tenant, every collection), (every tenant, its collection) and (every, every).
 
-Invariant: a version is immutable (version.py). A reader takes `self._version` once; a writer, under the lock, makes a new version
+Invariant: a version is immutable (version.py). A reader reads `self._version` once; a writer, under the lock, makes a new version
 and assigns it.
 
-Cost: a match looks at every subscription of four partitions where the filter does not say NO; a write copies the partitions that
-it touches. Rejected: one dict guarded by a lock that matches take too, since a writer in the middle of a million subscriptions
-would stop them all.
+Cost: a match checks every subscription of four partitions, except those that the filter excludes; a write copies the partitions
+that it changes. Rejected: one dict with a lock for matches, too, because a write of a million subscriptions would block them.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class ReferenceHits:
 
 @final
 class ReferenceResults(list[Matches | EventError]):
-    """What several events came to; see `streamer.core.protocol.Results`."""
+    """The results of several events; see `streamer.core.protocol.Results`."""
 
     @property
     def rejected(self) -> int:
@@ -133,7 +132,7 @@ _JSON: Final = JSONEncoder(ensure_ascii=False).encode
 
 
 def _line(row: int, match: Match) -> str:
-    """Return what the native core writes, too: `crates/streamer-py/src/messages.rs`."""
+    """Return a match as a JSON line, as the native core writes it (`crates/streamer-py/src/messages.rs`)."""
     names = f'"subscription_id":{_JSON(match.subscription_id)},"gateway_id":{_JSON(match.gateway_id)}'
     how = f'"transition":{_JSON(match.transition)},"certain":{_JSON(match.certain)}'
     labels = "null" if match.labels is None else labels_text(match.labels)
@@ -143,7 +142,7 @@ def _line(row: int, match: Match) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A subscription that was accepted and has no place yet."""
+    """An accepted subscription without a position in the engine."""
 
     index: int
     compiled: CompiledSubscription
@@ -154,7 +153,7 @@ class _Draft:
 class ReferenceCore:
     """The core of the reference backend; see `streamer.core.protocol.Core` for what each method does.
 
-    Thread-safe: readers take no lock, writers take turns.
+    Thread-safe: readers use no lock, and writers run one at a time.
     """
 
     def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog, on_bare: OnBare | None = None) -> None:
@@ -207,7 +206,7 @@ class ReferenceCore:
     image_kind: Final = 0
 
     def image(self, lines: bytes, seed: int) -> None:
-        """Nothing is compiled ahead."""
+        """Do nothing: the reference compiles no image."""
 
     def canonical(self, held: Held) -> tuple[str, str, bytes]:
         return canonical_text(held, self._options.default_tenant)
@@ -220,15 +219,15 @@ class ReferenceCore:
         return self._change(without)
 
     def _change(self, make: Callable[[Version], tuple[Version, T]]) -> T:
-        """Put the version that *make* makes of the present one in its place, and return what it returns besides.
+        """Replace the current version by the one that *make* builds from it, and return the other result of *make*.
 
-        Made again where this thread has put another there in between, in a signal handler or a finalizer. Raises ReentryError.
+        Retries if a signal handler or finalizer in this thread has replaced the version meanwhile. Raises ReentryError.
         """
         with self._lock:
             for _ in range(TRIES):
                 version = self._version
                 made, result = make(version)
-                # From here to the end of the assignment Python looks for no signal.
+                # Between this check and the assignment, Python runs no signal handler.
                 if self._version is version:
                     self._version = made
                     return result
@@ -237,7 +236,7 @@ class ReferenceCore:
             )
 
     def _prepare(self, sources: Iterable[Source | SubscriptionError]) -> tuple[list[_Draft], list[SubscriptionError]]:
-        """Check and compile; touches nothing that others see."""
+        """Check and compile sources, and return the drafts and the errors. The engine is not changed."""
         drafts: list[_Draft] = []
         errors: list[SubscriptionError] = []
         seen: set[str] = set()
@@ -273,7 +272,7 @@ class ReferenceCore:
                     error.subscription_id = subscription.id
                 if error.subscription_id is not None:
                     seen.add(error.subscription_id)
-                # A traceback would keep the frames of every bad one of a million alive.
+                # Drop the traceback: with a million bad sources, it would keep the frames of each alive.
                 errors.append(error.with_traceback(None))
         return drafts, errors
 
@@ -307,7 +306,7 @@ class ReferenceCore:
         return self._next(version, [*gone, *removed], [*added, *replaced]), changes
 
     def _next(self, version: Version, gone: Sequence[Entry], new: Sequence[Entry]) -> Version:
-        """Build the next version beside the present one."""
+        """Return the next version, without the entries *gone* and with the entries *new*."""
         if not gone and not new:
             return version
         entries, partitions = version.entries, version.partitions
@@ -356,13 +355,13 @@ class ReferenceCore:
         return len(self._settled(self._version, event, tenant, collection))
 
     def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
-        # All of them, though one would do: what is counted is then what the native core counts, which finds them together.
+        # One match would be enough, but the native core finds all, and the counts of both must be equal.
         return bool(self._settled(self._version, event, tenant, collection))
 
     def match_batch(
         self, events: list[EventSource], tenant: str | None, collection: str | None, threads: int = 1
     ) -> ReferenceResults:
-        """See `Core`; *threads* makes no difference here, since the GIL lets one run at a time."""
+        """See `Core`; *threads* has no effect, because the GIL allows only one thread to run at a time."""
         version = self._version
         results = ReferenceResults()
         for index, event in enumerate(events):
@@ -381,7 +380,7 @@ class ReferenceCore:
         threads: int,
         max_matches: int | None = None,
     ) -> ArrowMatches:
-        """See `Core`; *threads* makes no difference here."""
+        """See `Core`; *threads* has no effect."""
         version = self._version
         rows = arrow.Rows()
         for text in arrow.texts(arrays):
@@ -433,7 +432,7 @@ class ReferenceCore:
         return [PartitionCounts(*name, *counted[name]) for name in present]
 
     def _settled(self, version: Version, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
-        """Match an event, and count what became of it."""
+        """Return the hits of an event, and count the result."""
         check_names(tenant, collection)
         began, cel_runs, cel_began = time.perf_counter_ns(), CEL_TIME.runs, CEL_TIME.nanoseconds
         work = Work()
@@ -463,7 +462,7 @@ class ReferenceCore:
     def _hits(
         self, version: Version, event: EventSource, tenant: str | None, collection: str | None, work: Work
     ) -> Iterator[tuple[Entry, Outcome]]:
-        """The two phases: what may match, then what does."""
+        """Yield the matches of an event: phase 1 finds candidates, phase 2 evaluates them."""
         options = self._options
         read = options.read(event, tenant, collection)
         REFUSED.begin()
@@ -523,13 +522,13 @@ class ReferenceCore:
                 for partition in held
                 for entry in (*partition.keyed.values(), *partition.unkeyed.values())
             ),
-            # CEL makes no keys here.
+            # The reference makes no keys from CEL.
             unknown_passes=False,
             fill=lambda bits: bits.fill(key.to_bytes() for key in keys),
         )
 
     def measure_filter(self, tenant: str, collection: str) -> None:
-        """Nothing waits: every event is compared with the live keys as it is matched."""
+        """Do nothing: there is no pending work, because every match compares the event with the live keys."""
 
     def plan(self, subscription_id: str) -> Plan | None:
         entry = self._version.entries.get(subscription_id)

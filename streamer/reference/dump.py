@@ -1,4 +1,4 @@
-"""What the reference holds as text: no index, so each partition with the conditions of its subscriptions."""
+"""Print the content of the reference backend: it has no index, so each partition with the conditions of its subscriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_INDEX = "the reference has no index: an event is compared with each subscript
 
 
 def dump(held: Iterable[CompiledSubscription], limits: Limits, max_subscriptions: int) -> str:
-    """Print partitions by name, with the conditions of at most so many subscriptions."""
+    """Return the partitions by name as text, with the conditions of at most *max_subscriptions* subscriptions."""
     partitions: defaultdict[tuple[str, str], list[CompiledSubscription]] = defaultdict(list)
     for each in held:
         partitions[each.tenant, "*" if each.collection is None else each.collection].append(each)

@@ -1,12 +1,12 @@
-"""What one answer to a person may cost: `explain`, `near_misses` and all that they evaluate, together.
+"""Bound the cost of one call of `explain` or `near_misses`, with everything that it evaluates.
 
 ```
 explain ─ bounded() ─► conditions ─► patterns, filters, CEL ─ spend(units) ─► more than are left: TooCostlyError, from there on
 ```
 
-A match has no such bound, and spends without end. So the bound is kept for the thread and not handed through every condition.
+A match has no such bound. So the bound is a thread-local value instead of an argument of every condition.
 
-Units are counted, not time, so that an answer is the same on every machine and every backend. One takes 2 µs at most.
+Units are counted instead of time, so that the answer is the same on every machine and every backend. A unit takes 2 µs at most.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from streamer.cel_eval.values import CelReason
 from streamer.model import TOO_COSTLY as TOO_COSTLY
 from streamer.model import Event
 
-#: Units of one answer: half a second at most.
+#: The units of one answer: half a second at most.
 UNITS: Final = 250_000
 
 
 class TooCostlyError(Exception):
-    """The answer has cost what it may."""
+    """The answer has used all its units."""
 
 
 @final
 class Effort(threading.local):
-    """What is left of an answer's units; without end outside of one."""
+    """The remaining units of the current answer in this thread; infinite outside of an answer."""
 
     left = math.inf
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing more is evaluated."""
+        """Whether the units are used up, so that evaluation stops."""
         return self.left < 0
 
     def spend(self, units: int) -> None:
-        """Count work that is about to be done. Raises TooCostlyError, and from then on always."""
+        """Count work before it is done. Raises TooCostlyError if the units do not suffice, and on every later call."""
         self.left -= units
         if self.left < 0:
             raise TooCostlyError
 
     def evaluate_cel(self, program: Program, event: Event, budget: int) -> Outcome:
-        """Evaluate a program within *budget* and within what is left. Raises TooCostlyError."""
+        """Return the outcome of a program, within *budget* and the remaining units. Raises TooCostlyError."""
         self.spend(1)
         most = min(budget, self.left)
         outcome = evaluate_cel(program, event, int(most))
         if outcome.reason is CelReason.BUDGET and most < budget:
             self.left = -1
             raise TooCostlyError
-        # What it used of its own budget was done.
+        # If it only exceeded its own budget, it may have used more than the remaining units.
         self.left = max(self.left - outcome.cost, 0)
         return outcome
 
     @contextmanager
     def bounded(self, units: float | None = None) -> Iterator[None]:
-        """Give one answer its units; an answer within an answer has those of the outer one."""
+        """Set the units of one answer in a `with` block; a nested answer shares the units of the outer one."""
         before = self.left
         if before == math.inf:
             self.left = UNITS if units is None else units

@@ -1,11 +1,11 @@
-"""Evaluate a filter directly, with the value that it saw (semantics.md sections 3, 4 and 8).
+"""Evaluate a filter directly, and return the value that it read (semantics.md sections 3, 4 and 8).
 
-Each operator says by hand what the expression printed by `CompiledFilter.to_cel()` says in CEL; a property test holds the two
-together. Reading a path gives a `Reading`: a value, or why there is none.
+Each operator implements in Python the CEL expression that `CompiledFilter.to_cel()` prints; a property test compares the two.
+Reading a path gives a `Reading`: a value, or the reason why there is none.
 
-A number that no float64 holds is there (`exists`), but to read it is an error, also on the way to a field below it. An unknown (a
-pointer in the event's `unknown`) hides what it covers. Where the document ends above an unknown, what lies on the way to it is
-unknown too. An unknown that ends in `REST` hides what the object there lacks.
+A number beyond float64 exists (`exists`), but reading it is an error, also as a step of a longer path. An unknown (a pointer in
+the event's `unknown`) hides the values at and below it. If the document lacks a value above an unknown, that value is unknown,
+too. An unknown that ends in `REST` hides the members that the object there lacks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRUE, FALSE, ERROR, UNKNOWN = Verdict.TRUE, Verdict.FALSE, Verdict.ERROR, Verdic
 
 
 class Absence(Enum):
-    """Why no value was seen."""
+    """The reason why a path has no value."""
 
     MISSING = "missing"
     UNKNOWN = "unknown"
@@ -39,12 +39,12 @@ MISSING: Final = Absence.MISSING
 @final
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What stands at a path.
+    """The result of reading a path.
 
     Attributes:
-        present: whether every step is there: TRUE, FALSE also if a step on the way is not an object, UNKNOWN, or ERROR where
-            a step on the way is a number that cannot be read.
-        value: the value; an `Absence` unless *present* is TRUE and the value is known.
+        present: whether every step exists: TRUE, FALSE (also if an earlier step is not an object), UNKNOWN, or ERROR if an
+            earlier step is a number beyond float64.
+        value: the value, or an `Absence` unless *present* is TRUE and the value is known.
         verdict: TRUE if CEL could read the value, else ERROR or UNKNOWN.
         on_the_way: whether each step but the last leads to an object.
     """
@@ -56,7 +56,7 @@ class Reading:
 
 
 def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, Any]:
-    """Return what is known of a filter for one event, and the value seen at its field (an `Absence` where there is none)."""
+    """Return the verdict of a filter for one event, and the value of its field (an `Absence` if there is none)."""
     now = read(event.data, condition.path, event.data_at, event.unknown)
     if condition.op.mentions_before:
         then = read(event.before, condition.path, event.before_at, event.unknown)
@@ -71,18 +71,18 @@ def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, A
 
 
 def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer | None, unknown: tuple[Pointer, ...]) -> Reading:
-    """Follow a path of member names into a document that stands at the pointer *at*."""
+    """Read the value at a path of member names in a document, which is at the pointer *at* of the event."""
     value: Any = MISSING if document is None else document
     for depth in range(len(path) + 1):
         place = None if at is None else at + path[:depth]
         if place is not None and any(each == place[: len(each)] for each in unknown):
-            # What is hidden is known to be present only where the source said so, and it did not.
+            # The event does not report whether a hidden value exists, so its presence is unknown, too.
             return Reading(UNKNOWN, Absence.UNKNOWN, UNKNOWN)
         has_unknown_below = place is not None and any(place == each[: len(place)] for each in unknown)
         if value is MISSING:
             if has_unknown_below or (place is not None and (*place[:-1], REST) in unknown):
                 return Reading(UNKNOWN, Absence.UNKNOWN, UNKNOWN)
-            # Without a document the first step has nothing to be asked of, as in CEL, where `data` is null then.
+            # Without a document, `data` is null in CEL, so even a test of the first step is an error.
             return Reading(FALSE, MISSING, ERROR, on_the_way=depth > 0)
         if depth == len(path):
             if isinstance(value, BeyondFloat64):
@@ -105,7 +105,7 @@ def _changed(_: CompiledFilter, now: Reading, then: Reading) -> Verdict:
 
 
 def _became(condition: CompiledFilter, side: Reading, other: Reading) -> Verdict:
-    """Whether one side has the value, and the other has it not."""
+    """Return whether *side* has the value and *other* does not."""
     return Verdict.all([_is(side, condition.value), _is(other, condition.value).negate()])
 
 
@@ -117,27 +117,27 @@ _CHANGES: Final[Mapping[str, Callable[[CompiledFilter, Reading, Reading], Verdic
 
 
 def _is(reading: Reading, value: Any) -> Verdict:
-    """Whether the value is present and equal to *value*."""
+    """Return whether the value is present and equal to *value*."""
     return Verdict.all([reading.present, equal(reading.value, value) if reading.verdict is TRUE else reading.verdict])
 
 
 def _strictly(*verdicts: Verdict) -> Verdict:
-    """What an operator makes of its operands: an unknown beats an error."""
+    """Return the verdict of an operator whose operands may be unreadable: an unknown has priority over an error."""
     return next((verdict for verdict in (UNKNOWN, ERROR) if verdict in verdicts), TRUE)
 
 
 def _member(item: Any, items: list[Any], units: int) -> Verdict:
     EFFORT.spend(units)
-    # Python's equality holds of all that are equal here, and of true and 1 besides; what is not among them is told at once.
+    # Python's `in` finds all equal values, and also equates true and 1. So it can only exclude an item, which is fast.
     if not isinstance(item, list | Mapping | BeyondFloat64) and item not in items:
         return ERROR if any(type(each) is BeyondFloat64 for each in items) else FALSE
     return Verdict.any([equal(item, candidate) for candidate in items])
 
 
 def equal(one: Any, other: Any) -> Verdict:
-    """Compare two JSON values as CEL's `==` does: by mathematical value, false between types.
+    """Return whether two JSON values are equal by the rules of CEL's `==`: by mathematical value, false between types.
 
-    An element that cannot be read makes an error, unless another pair already tells the two apart.
+    An element that cannot be read gives ERROR, unless another pair of elements differs.
     """
     verdict = TRUE
     pairs = [(one, other)]
@@ -172,7 +172,7 @@ def _kind(value: Any) -> str:
     return "list" if isinstance(value, list) else "map"
 
 
-# What each operator makes of a value that CEL can read
+# The operators, for values that CEL can read
 
 
 def _contains(condition: CompiledFilter, seen: Any) -> Verdict:
@@ -182,7 +182,7 @@ def _contains(condition: CompiledFilter, seen: Any) -> Verdict:
 
 
 def _text(holds: Callable[[str, str], bool]) -> Callable[[CompiledFilter, Any], Verdict]:
-    """Compare two texts; of anything else it is an error."""
+    """Return an operator on two texts; it gives ERROR for any other values."""
 
     def compare(condition: CompiledFilter, seen: Any) -> Verdict:
         value = condition.value
@@ -199,7 +199,7 @@ def _matches(condition: CompiledFilter, seen: Any) -> Verdict:
 
 
 def _order(holds: Callable[[Any, Any], bool]) -> Callable[[CompiledFilter, Any], Verdict]:
-    """Order two values of one kind: numbers by mathematical value, strings by code points, false before true."""
+    """Return an operator that orders two values of one kind: numbers by value, strings by code points, false before true."""
 
     def compare(condition: CompiledFilter, seen: Any) -> Verdict:
         value = condition.value
@@ -217,7 +217,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[CompiledFilter, Any], Verdict]]] = {
     ">=": _order(lambda seen, value: seen >= value),
     "<": _order(lambda seen, value: seen < value),
     "<=": _order(lambda seen, value: seen <= value),
-    # The values of a subscription are scalars, and so quickly looked through.
+    # The values of a subscription are scalars, so searching them is fast.
     "in": lambda condition, seen: _member(seen, condition.value, len(condition.value) // 16),
     "not in": lambda condition, seen: _member(seen, condition.value, len(condition.value) // 16).negate(),
     "contains": _contains,

@@ -1,10 +1,10 @@
 """Findings about one subscription: it never matches, or always matches; and the conditions by which an index would find it.
 
-Every finding is proven from the normal form: a subscription that is reported never to match matches no event at all.
-The converse does not hold: many a contradiction (between two regular expressions, say) is not looked for.
+Every finding is proven from the normal form: if a subscription is reported as never matching, then it matches no event.
+The converse is false: some contradictions, for example between two regular expressions, are not detected.
 
-The reference has no index. `found_by` returns the conditions of the native core's index, so that `lint` finds the same
-subscriptions slow on either backend. The native core decides more of a few expressions: indexes into lists, times.
+The reference has no index. `found_by` returns the conditions that the native core's index would use, so that `lint` reports the
+same subscriptions as slow on both backends. The native core decides more of some expressions: indexes into lists, times.
 
 Cost: quadratic in the conditions on one path.
 """
@@ -44,7 +44,7 @@ from streamer.subscriptions.subscription import EVERY
 
 
 def examine(compiled: CompiledSubscription, limits: Limits) -> Examined:
-    """Look at one subscription."""
+    """Return the findings about one subscription, and how an index would find it."""
     subscription = compiled.subscription
     form = normal_form(compiled, limits)
     found = tuple(_found(compiled, form, limits))
@@ -107,7 +107,7 @@ def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
 
 
 def _compares_trees(condition: CompiledFilter) -> bool:
-    # All who look for an empty one look for the same, which is compared once.
+    # An empty list or object is exact: all comparisons with one are the same condition, which is checked once.
     return (
         isinstance(condition.value, list | dict)
         and bool(condition.value)
@@ -122,7 +122,7 @@ def _is_part(atom: Atom) -> bool:
 
 def _conditions(clauses: Iterable[Clause]) -> Iterator[tuple[str, Sequence[Sought]]]:
     for clause in clauses:
-        # A clause that matches a missing value narrows no event down.
+        # A clause that matches a missing value does not reduce the candidates.
         if not any(
             isinstance(atom, Absent) or (isinstance(atom, IsKind) and Kind.MISSING in atom.kinds) for atom in clause.atoms
         ):

@@ -1,31 +1,31 @@
 """Match patterns against events: leaves, values, arrays, unknowns (semantics.md sections 5 and 8).
 
-A pattern holds if one leaf can be chosen for each field named, so that for every array instance that contains two chosen leaves
-both lie in the same element. Taken without arrays the wrong answer is easily had:
+A pattern matches if one leaf can be chosen for each of its fields, so that any two chosen leaves in the same array are in the
+same element. Ignoring arrays would give a wrong answer:
 
     event    {"a": [{"b": 1, "c": 2}, {"b": 3, "c": 4}]}        leaves  a.b = 1, 3    a.c = 2, 4
-    pattern  {"a": {"b": [1], "c": [4]}}                        1 and 4 are there, but in two elements: no match
+    pattern  {"a": {"b": [1], "c": [4]}}                        1 and 4 exist, but in two elements: no match
 
-So leaves are kept in *scopes*. The root is a scope, each element of each array is one; a leaf lies in the scope of the innermost
-element around it, and the scopes make a tree:
+So leaves are stored in *scopes*: the root is a scope, and so is each element of each array. A leaf is in the scope of the
+innermost element around it, and the scopes form a tree:
 
     root ── array a ─┬─ element 0: b = 1, c = 2
                      └─ element 1: b = 3, c = 4
 
-Invariant: within a scope, all leaves at one path lie either in the scope itself or all in a single array of it, since member
-names are unique. Hence all fields that find leaves in an array must be satisfied by one element of it. Whether they are is
-asked of each element alone. So a conjunction costs one visit to each scope, however many leaves there are.
+Invariant: within a scope, all leaves at one path are either in the scope itself or all in a single array of it, because member
+names are unique. So one element of an array must satisfy all fields that have leaves in the array. Each element can be checked
+separately, and a conjunction costs one visit to each scope, independent of the number of leaves.
 
-Fields are bits of integers. Scopes that hold the same bits are one *shape*, so 10,000 like elements cost no more than one.
-`$or` is taken apart into conjunctions, of which those are dropped on the way that no choice of elements can satisfy. To decide
-patterns with `$or` over arrays is NP-hard: they state satisfiability, with arrays as variables. So each conjunction that is
-tried costs a unit a shape, and `BUDGET` bounds these. The native core counts alike.
+Fields are bits of integers. Scopes with the same bits are one *shape*, so 10,000 equal elements cost no more than one. A `$or` is
+multiplied out into conjunctions, and those that no choice of elements can satisfy are dropped early. Deciding patterns with `$or`
+over arrays is NP-hard: they express satisfiability, with arrays as variables. So each conjunction that is tried costs one unit
+per shape, and `BUDGET` bounds the units. The native core counts the same units.
 
-An unknown is a leaf of unknown value, at each path at, above or below it, in the scope that is known so far. Being monotone, a
-pattern is true where the known leaves satisfy it; else unknown where known and unknown leaves together do; else false.
+An unknown is a leaf of unknown value, at each path at, above or below it, in the innermost known scope. Patterns are monotone:
+one is true if the known leaves satisfy it, else unknown if known and unknown leaves together do, else false.
 
 Rejected: enumerating choices of leaves, which is exponential in the fields (it is the oracle of the tests); and recursion over
-the event, which a few hundred nested arrays would crash.
+the event, which would crash on a few hundred nested arrays.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ BUDGET: Final = 1_000_000
 
 
 class _SpentError(Exception):
-    """The budget is spent."""
+    """The evaluation exceeded its budget."""
 
 
 class Leaf(NamedTuple):
     """A scalar of an event.
 
     Attributes:
-        path: the names from the root; arrays are left out.
-        arrays: for each array around it, outermost first, a number of the array that no other has, and the index in it.
+        path: the names from the root, without array positions.
+        arrays: for each array around it, outermost first, a unique number of the array, and the index in it.
     """
 
     path: tuple[str, ...]
@@ -82,7 +82,7 @@ class Leaf(NamedTuple):
 
 
 def values_at(raw: Any, path: tuple[str, ...]) -> list[Any]:
-    """Return the leaves of a JSON value at a path, in the order of the text; bounded by what the answer may cost."""
+    """Return the leaves of a JSON value at a path, in the order of the text, at the expense of the answer's budget."""
     found: list[Any] = []
     pending: list[tuple[Any, int]] = [(raw, 0)]
     while pending:
@@ -117,7 +117,7 @@ def leaves(raw: Any) -> Iterator[Leaf]:
 
 
 def matches_value(matcher: Matcher, value: Scalar) -> bool:
-    """Return whether a leaf satisfies a matcher. `Absent` is satisfied by no leaf."""
+    """Return whether a leaf satisfies a matcher; no leaf satisfies `Absent`."""
     match matcher:
         case Equal():
             return not isinstance(value, BeyondFloat64) and matcher.key == scalar_key(value)
@@ -175,7 +175,7 @@ def _matches_wildcard(pieces: tuple[str, ...], text: str) -> bool:
     end = len(text) - len(last)
     if len(first) > end or not text.startswith(first) or not text.endswith(last):
         return False
-    # The leftmost place is always a right one: it leaves the most text to the pieces that follow.
+    # The leftmost position is always correct, because it leaves the most text for the later pieces.
     at = len(first)
     for piece in middle:
         found = text.find(piece, at, end)
@@ -189,11 +189,11 @@ def _matches_wildcard(pieces: tuple[str, ...], text: str) -> bool:
 
 
 def evaluate_pattern(pattern: Pattern, raw: Any, unknown: Iterable[Pointer] = ()) -> Verdict:
-    """Return whether a pattern matches an event; an error where the choice of array elements takes more than its budget.
+    """Return whether a pattern matches an event; ERROR if choosing array elements exceeds the budget.
 
     Args:
         raw: the event, as a JSON object.
-        unknown: JSON Pointers of values that the event did not carry; what stands there in *raw* is ignored.
+        unknown: JSON Pointers to values that the event does not contain; values there in *raw* are ignored.
     """
     plan = _plan_of(pattern)
     view = _View(plan)
@@ -202,10 +202,10 @@ def evaluate_pattern(pattern: Pattern, raw: Any, unknown: Iterable[Pointer] = ()
 
 
 def evaluate_leaves(pattern: Pattern, by_path: Mapping[tuple[str, ...], Iterable[Leaf]]) -> bool:
-    """Return whether a pattern matches an event that is given as its leaves, by their paths.
+    """Return whether a pattern matches an event, represented by its leaves, by their paths.
 
     Raises:
-        EventError: bad_value, where the leaves at one path of one element lie in two places, as they cannot in JSON.
+        EventError: bad_value, if the leaves at one path of one element are in two places, which is impossible in JSON.
     """
     plan = _plan_of(pattern)
     view = _View(plan)
@@ -217,7 +217,7 @@ def evaluate_leaves(pattern: Pattern, by_path: Mapping[tuple[str, ...], Iterable
 
 @dataclass(slots=True, eq=False)
 class _Alternatives:
-    """What may stand at the path of a field. Equalities are looked up, also excluded ones: there may be many."""
+    """The matchers of a field. Equalities are looked up in a set, excluded ones too, because there may be many."""
 
     equals: frozenset[tuple[str, Scalar]]
     excluding: list[_Alternatives]
@@ -231,13 +231,13 @@ class _Alternatives:
             if isinstance(matcher, Equal):
                 equals.append(matcher.key)
             elif isinstance(matcher, AnythingBut):
-                excluding.append(cls.of(matcher.matchers))  # once: in there is no other
+                excluding.append(cls.of(matcher.matchers))  # these do not nest
             else:
                 others.append(matcher)
         return cls(frozenset(equals), excluding, others)
 
     def any_holds(self, key: tuple[str, Scalar] | None, value: Scalar) -> bool:
-        """Return whether one holds for a leaf; *key* is that of its value, None if it has none."""
+        """Return whether a leaf satisfies one of the matchers; *key* is the key of its value, or None if it has none."""
         EFFORT.spend(len(self.others) // 8)
         return (
             key in self.equals
@@ -252,11 +252,11 @@ class _Node:
 
     children: dict[str, _Node] = field(default_factory=dict)
     ends: int = 0  # fields whose path ends here
-    through: int = 0  # those, and the fields further on
+    through: int = 0  # fields whose path ends here or below
     matchers: list[tuple[int, _Alternatives]] = field(default_factory=list)
 
     def satisfied_by(self, value: Scalar) -> int:
-        """Return the fields that end here and that a leaf of this value satisfies."""
+        """Return the fields that end here and are satisfied by a leaf with this value."""
         key = None if isinstance(value, BeyondFloat64) else scalar_key(value)
         bits = 0
         for bit, alternatives in self.matchers:
@@ -267,12 +267,12 @@ class _Node:
 
 @dataclass(slots=True, eq=False)
 class _Plan:
-    """What is derived from a pattern once: the trie of its paths, and its tree over the bits of its fields."""
+    """Derived data of a pattern, computed once: the trie of its paths, and its tree over the bits of its fields."""
 
     trie: _Node
-    nodes: dict[tuple[str, ...], _Node]  # by path, of those where a field ends
-    absent: int  # fields that also hold where there is no leaf
-    never: int  # fields that hold for no leaf, known or not
+    nodes: dict[tuple[str, ...], _Node]  # the nodes at which a field ends, by path
+    absent: int  # fields that a missing leaf satisfies, too
+    never: int  # fields that no leaf satisfies, known or unknown
     tree: _And
 
 
@@ -282,7 +282,7 @@ class _And:
     any_of: list[list[_And]]
 
     def holds(self, bits: int) -> bool:
-        """Return whether these fields are enough."""
+        """Return whether the tree is true if these fields are satisfied."""
         return self.bits & ~bits == 0 and all(any(one.holds(bits) for one in alternatives) for alternatives in self.any_of)
 
 
@@ -309,7 +309,7 @@ def _make_plan(pattern: Pattern) -> _Plan:
             tree.bits |= bit
             if any(isinstance(matcher, Absent) for matcher in each.matchers):
                 absent |= bit
-            # No number beyond float64 equals anything. `all` of no matchers is true, too.
+            # A number beyond float64 equals no value. `all` is also true for a field without matchers.
             if all(isinstance(matcher, Equal) and isinstance(matcher.value, BeyondFloat64) for matcher in each.matchers):
                 never |= bit
             node = trie
@@ -329,7 +329,7 @@ def _make_plan(pattern: Pattern) -> _Plan:
 
 
 class _Unknown:
-    """A tree of JSON Pointers; at the end of each, everything is unknown."""
+    """A tree of JSON Pointers to unknown values."""
 
     __slots__ = ("below", "is_end")
 
@@ -350,7 +350,7 @@ class _Unknown:
 
 @dataclass(slots=True, eq=False)
 class _Scope:
-    """The root or an element of an array: the fields that leaves in it, outside of its arrays, satisfy."""
+    """The root or an element of an array, with the fields that the leaves in it satisfy, without those in its arrays."""
 
     sure: int = 0
     maybe: int = 0  # with unknown leaves
@@ -358,7 +358,7 @@ class _Scope:
 
 
 class _Shape(NamedTuple):
-    """What scopes that cannot be told apart have in common."""
+    """The common content of scopes that are equal for the pattern."""
 
     sure: int
     maybe: int
@@ -366,25 +366,25 @@ class _Shape(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """The fields that leaves in it, or in its arrays, may satisfy."""
+        """The fields that leaves in the scope or in its arrays may satisfy."""
         return self.maybe | _union(reach for reach, _ in self.arrays)
 
 
 class _View:
-    """An event as one pattern sees it."""
+    """The part of an event that one pattern reads."""
 
     def __init__(self, plan: _Plan) -> None:
         self.plan = plan
         self.root = _Scope()
         self.scopes = [self.root]  # outer ones first
         self.known = 0  # fields at whose path there is a known leaf
-        self.unknown = 0  # or an unknown one
-        self.places: dict[tuple[int, int], tuple[str, Hashable]] = {}  # by scope and node: in an array, or the leaf itself
+        self.unknown = 0  # fields at whose path there is an unknown leaf
+        self.places: dict[tuple[int, int], tuple[str, Hashable]] = {}  # by scope and node: the array of the leaves, or a leaf
 
     # Reading
 
     def read(self, raw: Any, unknowns: _Unknown | None) -> None:
-        """Take in what stands at the paths of the pattern."""
+        """Read the values at the paths of the pattern."""
         arrays = 0
         pending: list[tuple[Any, _Node, _Scope, _Unknown | None]] = [(raw, self.plan.trie, self.root, unknowns)]
         while pending:
@@ -406,7 +406,7 @@ class _View:
                 array, arrays = arrays, arrays + 1
                 below = {} if unknown is None else dict(unknown.below)
                 for i, item in enumerate(value):
-                    # An element is found by its index as a pointer spells it: "01" is none.
+                    # Compare the index as a pointer spells it: "01" is not an index.
                     inner = below.pop(str(i), None) if below else None
                     if inner is None and not isinstance(item, Mapping | list | tuple):
                         self._add_scalar(item, node, scope, array)
@@ -421,7 +421,7 @@ class _View:
                     self._mark_known(scope, node, value)
 
     def _add_scalar(self, value: Scalar, node: _Node, scope: _Scope, array: int) -> None:
-        """Take in a scalar element. Those that satisfy the same share a scope, for an event may hold millions of them."""
+        """Add a scalar element. Elements that satisfy the same fields share a scope, because an event may have millions."""
         if node.ends:
             self.known |= node.ends
             satisfied = node.satisfied_by(value)
@@ -430,7 +430,7 @@ class _View:
                 element.sure = element.maybe = satisfied
 
     def _read_unknown(self, unknown: _Unknown, node: _Node, scope: _Scope) -> None:
-        """Take in an unknown where the event itself has nothing, so that a number may be a name or an index."""
+        """Add an unknown below a value that the event lacks, so that a number may be a name or an index."""
         pending = [(unknown, node)]
         seen = set()
         while pending:
@@ -446,7 +446,7 @@ class _View:
                     pending.append((beyond, node))
 
     def add_leaf(self, leaf: Leaf, node: _Node) -> None:
-        """Take in a leaf of a flattener at the path of *node*."""
+        """Add a leaf from a flattener at the path of *node*."""
         scope = self.root
         for array, index in leaf.arrays:
             if self.places.setdefault((id(scope), id(node)), ("array", array)) != ("array", array):
@@ -490,7 +490,7 @@ class _View:
         for shape in shapes:
             sure |= shape.sure
             maybe |= shape.maybe
-        # These are the fields with a leaf that satisfies them: necessary, and sufficient where no array leaves a choice.
+        # Every field needs a leaf that satisfies it. That is also sufficient if no array leaves a choice.
         if not tree.holds(maybe):
             return Verdict.FALSE
         free = not any(len(elements) > 1 for shape in shapes for _, elements in shape.arrays)
@@ -505,7 +505,7 @@ class _View:
         return Verdict.FALSE
 
     def _shapes(self) -> tuple[list[_Shape], int]:
-        """Return the shapes of all scopes, those of inner scopes before those of outer ones, and which is the root's."""
+        """Return the shapes of all scopes, inner scopes before outer ones, and the index of the root's shape."""
         numbers: dict[_Shape, int] = {}
         of_scope: dict[int, int] = {}
         shapes: list[_Shape] = []
@@ -513,7 +513,7 @@ class _View:
         for scope in reversed(self.scopes):
             arrays = set()
             for elements in scope.arrays.values():
-                # An element that satisfies nothing is never a choice to make.
+                # An element that satisfies no field is never chosen.
                 inner = frozenset(
                     number for number in map(of_scope.__getitem__, map(id, elements.values())) if shapes[number].reach
                 )
@@ -528,18 +528,18 @@ class _View:
 
 
 class _Choice:
-    """Which fields can hold at once, by one choice of an element in each array."""
+    """Decides which fields can be satisfied together by choosing one element in each array."""
 
     def __init__(self, shapes: list[_Shape], root: int, satisfied: list[int], free: int) -> None:
         self.shapes = shapes
         self.root = root
         self.satisfied = satisfied  # by shape
-        self.free = free  # fields that hold without a leaf
+        self.free = free  # fields that are satisfied without a leaf
         self.possible: dict[int, bool] = {}
         self.left = BUDGET
 
     def conjunctions(self, tree: _And) -> set[int]:
-        """Return the conjunctions of the disjunctive form that hold, as bits of fields; recursive over `$or`."""
+        """Return the satisfied conjunctions of the disjunctive form, as bits of fields; recursive over `$or`."""
         found = {tree.bits & ~self.free}
         for alternatives in tree.any_of:
             inner = {bits for alternative in alternatives for bits in self.conjunctions(alternative)}
@@ -561,7 +561,7 @@ class _Choice:
         return known
 
     def _choose(self, fields: int) -> bool:
-        holds: list[bool] = []  # by shape: each of its arrays has an element with all that the array must give
+        holds: list[bool] = []  # by shape: each of its arrays has an element with all fields that the array must satisfy
         for shape in self.shapes:
             holds.append(
                 all(

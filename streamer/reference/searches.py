@@ -1,8 +1,7 @@
-"""The budgets of searches: in which texts regexps of filters and patterns are looked for, and which topic patterns are looked at
-(semantics.md sections 3 and 6).
+"""The budgets for regexps of filters and patterns, and for topic patterns (semantics.md sections 3 and 6).
 
-A byte of a text may take a step for each state of a regexp that a text keeps alive, so a large regexp in a long text may take
-minutes. Such a text is not searched, and does not match. Of topic patterns each takes little, but there may be many.
+Each byte of a text may take a step for every active state of a regexp, so searching a long text for a large regexp may take
+minutes. Such a text is not searched, and does not match. A topic pattern is cheap, but there may be many.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _MOST_TOLD: Final = 200
 
 @final
 class Refused(threading.local):
-    """The searches that this thread has refused, and what the topic patterns of its event have cost.
+    """The searches that this thread has refused, and the cost of the topic patterns for its event.
 
-    Kept for the thread and not handed up from every condition that may search, where nothing else depends on it.
+    They are thread-local, so that conditions need no extra result.
     """
 
     def __init__(self) -> None:
@@ -34,22 +33,22 @@ class Refused(threading.local):
         self._spent = 0
 
     def begin(self) -> None:
-        """Begin with another event."""
+        """Reset the state for another event."""
         self._details, self._spent = [], 0
 
     def add(self, reason: CelReason, detail: str) -> None:
-        """Keep one, in words."""
+        """Record a refused search."""
         self._details.append((reason, detail))
-        # Nobody may ever ask: a `Quamina` does not.
+        # Bound the list, because some callers, such as `Quamina`, never clear it.
         del self._details[:-1000]
 
     def take(self) -> list[tuple[CelReason, str]]:
-        """Return those since this was last called."""
+        """Return the refused searches since the last call, and clear them."""
         details, self._details = self._details, []
         return details
 
     def spend(self, units: int) -> bool:
-        """Charge a topic pattern to the event; return whether its budget allows that."""
+        """Charge a topic pattern to the event, and return whether its budget allows that."""
         allowed = self._spent + units <= TOPIC_BUDGET
         self._spent += units if allowed else 0
         return allowed
@@ -59,10 +58,10 @@ REFUSED = Refused()
 
 
 def may_search(source: str, size: int, text: bytes) -> bool:
-    """Return whether the search of a text costs at most the budget; if not, keep that in `REFUSED`.
+    """Return whether searching a text is within the budget; if not, record that in `REFUSED`.
 
     Args:
-        source: the regexp as it was given.
+        source: the regexp as the user wrote it.
         size: its size (docs/cel-cost.md).
     """
     if (len(text) + 15) // 16 * size <= BUDGET:
@@ -74,11 +73,11 @@ def may_search(source: str, size: int, text: bytes) -> bool:
 
 
 def may_look(pattern: int, key: int) -> bool:
-    """Return whether a topic pattern with `#` is looked at for a key; if not, keep that in `REFUSED`.
+    """Return whether matching a topic pattern with `#` is within the budget; if not, record that in `REFUSED`.
 
     Args:
-        pattern: how many words it has.
-        key: how many words it has.
+        pattern: the number of words of the pattern.
+        key: the number of words of the routing key.
     """
     if key > MAX_WORDS:
         detail = f"a key of more than {MAX_WORDS} words is matched by no topic pattern with '#' or '>'"

@@ -1,6 +1,6 @@
-"""How long this thread has spent in CEL programs.
+"""Measure the time that a thread spends in CEL programs.
 
-Kept for the thread and not handed down through the evaluation, where nothing else depends on it.
+The sum is thread-local, so that evaluation needs no extra argument.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import final
 
 @final
 class Stopwatch(threading.local):
-    """Adds up; whoever measures takes the difference.
+    """Sums of all runs; to measure a part, take the difference of two readings.
 
     Attributes:
-        runs: how many programs ran.
-        nanoseconds: what they took.
+        runs: the number of programs that ran.
+        nanoseconds: the time that they took.
     """
 
     runs = 0

@@ -1,12 +1,12 @@
 """Match topic patterns against routing keys, word by word (semantics.md section 6).
 
-A set of positions in the key, as the bits of an integer, moves through the pattern: bit j says that the words of the pattern
-read so far match the first j words of the key.
+A set of positions in the key, as the bits of an integer, moves through the pattern: bit j means that the words of the pattern
+so far match the first j words of the key.
 
     pattern a.#.c, key a.b.c      0001 ─a→ 0010 ─#→ 1110 ─c→ 1000      bit 3 of 3 words: a match
 
-Costs one pass over the key, and for each word of the pattern an operation on integers of as many bits as the key has words: what
-a pattern with `#` is charged. One without has as many words as the key, or does not match.
+Cost: one pass over the key, and for each word of the pattern one operation on integers with one bit per word of the key. A
+pattern with `#` is charged that cost. A pattern without `#` matches only a key with the same number of words.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from streamer.subscriptions.topics import TopicPattern, Wild, Word, count_words,
 
 
 def topic_matches(pattern: TopicPattern, key: str | None) -> bool:
-    """Return whether *pattern* matches the routing *key*; an event without a topic has None, which nothing matches.
+    """Return whether *pattern* matches the routing *key*. An event without a topic has the key None, which never matches.
 
-    It is charged to the budget of the event, and what the budget does not allow does not match.
+    The cost is charged to the budget of the event; a pattern beyond the budget does not match.
     """
     if key is None or not _may_match(pattern, key):
         return False
@@ -28,7 +28,7 @@ def topic_matches(pattern: TopicPattern, key: str | None) -> bool:
 
 
 def is_in(pattern: TopicPattern, key: str) -> bool:
-    """Return whether *pattern* matches *key*, whatever that costs."""
+    """Return whether *pattern* matches *key*, without a budget."""
     return _may_match(pattern, key) and _words_match(pattern.words, split_words(key, pattern.dialect))
 
 
@@ -39,13 +39,13 @@ def _may_match(pattern: TopicPattern, key: str) -> bool:
 
 
 def _words_match(symbols: tuple[Word, ...], words: tuple[str, ...]) -> bool:
-    """Return whether a pattern matches a key, both as words, whatever that costs."""
+    """Return whether a pattern matches a key, both as words, without a budget."""
     places = _places(words, set(symbols))
     everywhere = (1 << (len(words) + 1)) - 1
     matched = 1
     for symbol in symbols:
         if symbol is Wild.MANY:
-            # The lowest bit and all above it.
+            # Set the lowest bit of the set and all bits above it.
             matched = -(matched & -matched) & everywhere
         elif symbol is Wild.ONE:
             matched = (matched << 1) & everywhere
@@ -57,7 +57,7 @@ def _words_match(symbols: tuple[Word, ...], words: tuple[str, ...]) -> bool:
 
 
 def _places(words: tuple[str, ...], wanted: set[Word]) -> dict[str, int]:
-    """Return, for each wanted word that the key has, a bit for each place where it stands."""
+    """Return, for each wanted word that the key has, its positions in the key as bits."""
     bits: dict[str, bytearray] = {}
     for at, word in enumerate(words):
         if word in wanted:

@@ -1,8 +1,8 @@
-"""Does a subscription want an event, with which transition, and how certain is that (semantics.md sections 7 and 8)?
+"""Decide whether a subscription wants an event, with which transition, and how certain that is (semantics.md sections 7 and 8).
 
-A *side* is the subscription's condition on one document: `new` on the event as it is, `old` on the event as it was before. A
-side *wants* (`yes`), does not (`no`: false or an error), or cannot be told (`unsure`: unknown). A document that the
-`soft_delete` field flags counts as absent, so its side is `no`; where the flag is unknown, a `yes` becomes `unsure`.
+A *side* is the result of the subscription's condition on one document: `new` for the event after the change, `old` for the event
+before it. It is `yes` (true), `no` (false or an error) or `unsure` (unknown). A document that the `soft_delete` field flags
+counts as absent, so its side is `no`; if the flag is unknown, a `yes` becomes `unsure`.
 
 | event | new | old | reported |
 |---|---|---|---|
@@ -22,10 +22,10 @@ side *wants* (`yes`), does not (`no`: false or an error), or cannot be told (`un
 | update without `before`, or no type | yes | | without transition |
 | | unsure | | without transition, not certain |
 
-All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so: there
-the new document is known to match. A `delete` whose last document is flagged tells of nothing that was still there, unless it
-sets the flag itself. Where it also tells of `before`, `before` is looked at in that document's place. What looks at `before` sees
-it as the event carries it, flagged or not.
+Other combinations are not reported. A subscription with `on_unknown: skip` gets only the uncertain row marked "also to `skip`",
+because there the new document certainly matches. A `delete` whose last document is flagged is not reported, because the document
+was absent already. But the event may set the flag itself: if it has `before`, `before` is evaluated in place of that document. A
+condition on `before` reads it as the event has it, flagged or not.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from streamer.subscriptions.filters import parse_path
 @final
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """That a subscription wants an event.
+    """A match of a subscription.
 
     Attributes:
-        transition: None if the event does not tell, or the subscription mentions `before`.
-        certain: False where the event lacks a value that the match or its transition needed.
+        transition: None if the event lacks the information, or the subscription mentions `before`.
+        certain: False if the event lacks a value that the match or its transition depends on.
     """
 
     transition: Transition | None
@@ -75,14 +75,14 @@ def find_outcome(
     budget: int = CEL_BUDGET,
     on_cel_error: OnCelError | None = None,
 ) -> Outcome | None:
-    """Return how a subscription wants an event; None if it does not (the table at the top of this module).
+    """Return the match of a subscription, or None if it does not want the event (see the table at the top of this module).
 
-    Its topic is charged to the event with which `REFUSED.begin()` was called last in this thread.
+    Its topic is charged to the budget of the current event, which `REFUSED.begin()` in this thread has started.
 
     Args:
-        soft_delete: dotted path of the field of `data` that flags a document as deleted.
-        budget: cost units that one evaluation of its CEL expression may use.
-        on_cel_error: told of each error of a CEL expression, which is no match.
+        soft_delete: the dotted path of the field of `data` that flags a document as deleted.
+        budget: the cost units that one evaluation of its CEL expression may use.
+        on_cel_error: is called for each error of a CEL expression, which counts as false.
     """
     new = _side(compiled, event, soft_delete, budget, on_cel_error)
     if mentions_before(compiled, layout):
@@ -104,12 +104,12 @@ def find_outcome(
 
 
 def old_side(event: Event, layout: EventLayout) -> Event | None:
-    """Return the event as it was before an update; None if it does not tell, for no `before` and no unknown in its place."""
+    """Return the event before an update, or None if it has neither `before` nor an unknown in its place."""
     return as_before(event, layout) if event.type == "update" and event.tells_of_before else None
 
 
 def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
-    """Return whether a subscription looks at `before`: in a filter, in CEL, or in its pattern (the layout says where)."""
+    """Return whether a subscription reads `before`: in a filter, in CEL, or in its pattern, by the pointers of the layout."""
     if compiled.mentions_before or compiled.pattern is None:
         return compiled.mentions_before
     pointers = layout.pointers("before")
@@ -127,7 +127,7 @@ def _side(
 
 
 def _wants(compiled: CompiledSubscription, event: Event, budget: int, on_cel_error: OnCelError | None) -> Side:
-    """Say whether one document is wanted, whatever its flag."""
+    """Return the side of one document without regard to its soft-delete flag."""
     verdict = evaluate(compiled, event, budget=budget, on_cel_error=on_cel_error)
     return {Verdict.TRUE: Side.YES, Verdict.UNKNOWN: Side.UNSURE}.get(verdict, Side.NO)
 
@@ -146,7 +146,7 @@ def _compare(compiled: CompiledSubscription, new: Side, old: Side) -> Outcome | 
 
 
 def _is_flagged(event: Event, soft_delete: str | None) -> Verdict:
-    """Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or ""."""
+    """Return whether the document has the soft-delete flag: any value except missing, null, false, 0 or ""."""
     if soft_delete is None:
         return Verdict.FALSE
     reading = read(event.data, _path_of_flag(soft_delete), event.data_at, event.unknown)

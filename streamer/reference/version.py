@@ -1,15 +1,15 @@
-"""All that an engine of the reference holds at one moment.
+"""The complete content of a reference engine at one moment.
 
 ```
 version ─┬─ entries     id → Entry                                    for get, in, len, replace, remove
-         └─ partitions  (tenant, collection) → Partition ─┬─ filter    phase 1: NO → the keyed ones are passed over
-                                                          ├─ keyed     each of whose keys the event carries one is a candidate
+         └─ partitions  (tenant, collection) → Partition ─┬─ filter    phase 1: NO → the keyed ones are skipped
+                                                          ├─ keyed     candidates if the event has one of their keys
                                                           └─ unkeyed   always candidates
 ```
 
-Invariant: everything that a version reaches is immutable, with one exception. The bits of a filter may be set for a later
-version, which turns a NO into a MAYBE and never the other way. The maps are persistent (`rpds`), so a version costs what changed,
-not what is held.
+Invariant: everything that a version refers to is immutable, with one exception. Bits of a filter may be set for a later version,
+which turns a NO into a MAYBE, never the reverse. The maps are persistent (`rpds`), so the cost of a new version depends on the
+size of the change, not of the engine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.keys import Key, Place
 from streamer.telemetry import Name
 
-#: A filter of fewer subscriptions is built in the time of a write.
+#: The filter of fewer subscriptions is built as part of a write.
 SMALL: Final = 64
 
 PartitionName: TypeAlias = tuple[str, str | None]
@@ -42,11 +42,11 @@ PartitionName: TypeAlias = tuple[str, str | None]
 @final
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A subscription that is held.
+    """A stored subscription.
 
     Attributes:
-        order: position in the order of adding.
-        keys: values of which every event that it matches carries one; None if it is unkeyed.
+        order: its position in the order of adding.
+        keys: its access keys; every event that it matches has one of them. None if it is unkeyed.
     """
 
     order: int
@@ -65,11 +65,11 @@ class Entry:
 @final
 @dataclass(slots=True)
 class Work:
-    """What one event came to.
+    """Measurements of one match.
 
     Attributes:
-        partitions: tenant and collection of each that it saw, with the entries evaluated there and those that matched.
-        bloom: nanoseconds spent on filters, None if there was none to ask.
+        partitions: for each partition that was searched, by tenant and collection, the numbers of candidates and of matches.
+        bloom: nanoseconds spent on filters, None if no partition had one.
         is_bare: see `streamer.events.reading.is_bare`.
     """
 
@@ -84,9 +84,9 @@ class Partition:
     """The subscriptions of one (tenant, collection); its filter guards the keyed ones.
 
     Attributes:
-        places: where the keys of the keyed ones stand, and perhaps those of some that were removed.
-        filter: None if nothing was ever keyed, and where the engine has no phase 1.
-        stale: keys in the filter, or at the places, of subscriptions that were removed.
+        places: the places of the keys of its subscriptions, and perhaps of some that were removed.
+        filter: None if the partition never had a keyed subscription, or if the engine has no phase 1.
+        stale: the number of keys in the filter, or at the places, of subscriptions that were removed.
     """
 
     keyed: Mapping[str, Entry] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Partition:
         return len(self.keyed) + len(self.unkeyed)
 
     def live_keys(self) -> frozenset[Key]:
-        """Return the live keys."""
+        """Return the keys of all subscriptions in the partition."""
         return frozenset(key for entry in self.keyed.values() for key in entry.keys or ())
 
     def changed(self, removed: Iterable[str], added: Iterable[Entry], bloom: BloomOptions) -> Partition:
@@ -120,12 +120,12 @@ class Partition:
                 new_keys |= entry.keys
         places = self.places | {key.place for key in new_keys}
         if not bloom.enabled:
-            # Nothing rebuilds what is not there, so that places without keys are dropped here.
+            # The manager rebuilds only filters. Without one, drop places without keys here.
             after = Partition(keyed, unkeyed, places, None, stale)
             live = after.live_keys() if stale > len(keyed) else None
             return after if live is None else replace(after, places=frozenset(key.place for key in live), stale=0)
         guard = self.filter
-        # Where it costs no more than the write itself the writer builds again; the manager sees to all else.
+        # The writer rebuilds a filter if that costs no more than the write itself; the manager rebuilds all others.
         is_small = len(keyed) < SMALL and (stale > len(keyed) or (guard is not None and not guard.has_room_for(len(new_keys))))
         is_new = guard is None or (not guard.has_room_for(len(new_keys)) and len(new_keys) > len(guard.bits))
         if guard is None or is_small or is_new:
@@ -142,13 +142,13 @@ class Partition:
         return Partition(self.keyed, self.unkeyed, guard.places, guard)
 
     def switched(self, bloom: BloomOptions) -> Partition:
-        """Return the partition with a filter or without, as *bloom* has it now."""
+        """Return the partition with or without a filter, by the new options *bloom*."""
         if not bloom.enabled:
             return replace(self, filter=None)
         return self.rebuilt(bloom.initial_capacity, key_fp_rate(bloom.fp_rate, len(self.places)), None) if self.keyed else self
 
     def candidates(self, sides: Sequence[Event], work: Work) -> Iterator[Entry]:
-        """Phase 1: yield what the event may match."""
+        """Yield the candidates for an event (phase 1)."""
         yield from self.unkeyed.values()
         if not self.keyed:
             return
@@ -168,7 +168,7 @@ class Partition:
             self.filter.tally.count_false_positive()
 
     def state(self, name: PartitionName) -> FilterState | None:
-        """Return what there is to know of the filter; None if there is none."""
+        """Return the state of the filter, or None if there is none."""
         if self.filter is None:
             return None
         bits, tally = self.filter.bits, self.filter.tally
@@ -196,7 +196,7 @@ class Partition:
 @final
 @dataclass(frozen=True, slots=True)
 class Version:
-    """All that an engine holds at one moment."""
+    """The complete content of an engine at one moment."""
 
     entries: HashTrieMap[str, Entry]
     partitions: HashTrieMap[PartitionName, Partition]

@@ -2,7 +2,7 @@
 
 ```
                  ┌─ exact_text      complete, or None                       stored by the native core
- Subscription ───┼─ partial_text    without parts that JSON lacks           parsed by the native core, stored with the object
+ Subscription ───┼─ partial_text    without parts that JSON lacks           parsed by the native core, next to the object
  dict, bytes     └─ canonical_text  members in order, defaults left out     a line of a snapshot
 ```
 
