@@ -1,16 +1,16 @@
-"""Avro as JSON values: of a schema one reader is made, which then reads every record that was written with it.
+"""Read Avro as JSON values. A reader is made once per schema, and then reads every record that was written with it.
 
 ```
  schema ──► plain schema ──► fastavro ──► values as they are in the bytes ──► conversions ──► values of an event
-       └──────────────────── what `streamer.cdc.connect` makes of each named type ───┘
+       └──────────────────── conversion of each named type, from `streamer.cdc.connect` ───┘
 ```
 
-The plain schema has the same bytes, and less to say: names that cannot clash, and no logical types, since fastavro's lose digits
-and years. Only members that need a conversion are looked at again, in place. A union of several types is read as records of one
-member each, whose bytes are the same: so the value tells of which type it is.
+The plain schema describes the same bytes with names that cannot clash, and without logical types, because fastavro's lose digits
+and years. Only members that need a conversion are visited again, and converted in place. A union of several types is read as
+records of one member each, which have the same bytes, so that the value shows its type.
 
-Decimals, dates and times are as `connect` has them, by the name of Kafka Connect or Avro's own logical type. Bytes become base64
-text; an infinite number, or none, becomes text, as Kafka Connect's JSON has it; a number of 32 bits has the digits that it needs.
+`connect` converts decimals, dates and times, by the name of Kafka Connect or Avro's own logical type. Bytes become base64 text.
+Infinity and NaN become text, as in Kafka Connect's JSON. A 32-bit float has the fewest digits that identify it.
 https://avro.apache.org/docs/1.12.0/specification/
 """
 
@@ -27,8 +27,7 @@ from streamer.cdc.values import double, single, text
 from streamer.errors import EventCode, EventError
 from streamer.extras import needed
 
-#: Avro's own logical types, by the types of Kafka Connect and Debezium that mean the same. A local time is one of UTC, as
-#: Debezium has it.
+#: Avro's own logical types, with the equivalent types of Kafka Connect and Debezium. A local time counts as UTC, as in Debezium.
 _LOGICAL: Final = {
     "date": "org.apache.kafka.connect.data.Date",
     "decimal": connect.DECIMAL,
@@ -42,26 +41,26 @@ _LOGICAL: Final = {
     "timestamp-nanos": "io.debezium.time.NanoTimestamp",
 }
 _PRIMITIVE: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
-#: No schema of a table nests as deep.
+#: The nesting limit of a schema, more than any table needs.
 _DEEPEST: Final = 100
-#: So Kafka Connect names an entry of a map whose keys are no texts.
+#: Kafka Connect's name for an entry of a map whose keys are not strings.
 _ENTRY: Final = "MapEntry"
-#: What takes a value to one of an event; None if it stays as it is. It is never given null.
+#: Converts a value to a value of an event; None if it stays as it is. It is never called with null.
 _Conversion: TypeAlias = connect.Conversion | None
 
 
 def reader(schema: str, references: Sequence[str] = ()) -> tuple[Callable[[bytes], Any], Mapping[str, Any] | None]:
-    """Return what reads records that were written with a schema, and the schema of a change record's columns.
+    """Return a function that reads records of a schema, and the schema of a change record's columns.
 
-    The second says, as Kafka Connect's JSON does, what Debezium writes for a column of an old row that it does not have: the
-    column's default. It is None if no column has one.
+    The second result has the form of a schema in Kafka Connect's JSON. It contains the defaults of columns, which Debezium writes
+    for columns that an old row lacks. It is None if no column has a default.
 
     Args:
         references: schemas that define types which the schema names.
 
     Raises:
         ModuleNotFoundError: fastavro is not installed.
-        ValueError: it is no schema that can be read.
+        ValueError: the schema cannot be read.
     """
     fastavro = library()
     try:
@@ -75,7 +74,7 @@ def reader(schema: str, references: Sequence[str] = ()) -> tuple[Callable[[bytes
 
     read_with = fastavro.schemaless_reader
     if compiling.is_recursive:
-        # The compiled reader follows a record as deep as it is, and the process ends with its stack.
+        # The compiled reader recurses without a limit, so a deep record would overflow the stack and crash the process.
         from fastavro._read_py import schemaless_reader as read_with
 
     def read(record: bytes) -> Any:
@@ -95,7 +94,7 @@ def reader(schema: str, references: Sequence[str] = ()) -> tuple[Callable[[bytes
 
 
 def library() -> Any:
-    """Return fastavro. Raises ModuleNotFoundError, which says what brings it, if it is not installed."""
+    """Return fastavro. Raises ModuleNotFoundError, with the command that installs it, if it is missing."""
     with needed("reading Avro needs fastavro", "registry"):
         import fastavro
     return fastavro
@@ -110,21 +109,21 @@ def _said(error: Exception) -> str:
 @final
 @dataclass(slots=True)
 class _Named:
-    """A named type: what it is called in the plain schema, and its conversion once that is known."""
+    """A named type: its name in the plain schema, and its conversion once that is known."""
 
     name: str
     is_whole: bool = False
     convert: _Conversion = None
 
     def converted(self, value: Any) -> Any:
-        """Convert a value of a type that is in itself."""
+        """Return the converted value of a recursive type."""
         return value if self.convert is None else self.convert(value)
 
 
 @final
 @dataclass(slots=True)
 class _Compiling:
-    """Makes plain schemas, and conversions."""
+    """Builds plain schemas and conversions."""
 
     defined: Mapping[str, tuple[Any, str]]
     named: dict[str, _Named] = field(default_factory=dict)
@@ -133,7 +132,7 @@ class _Compiling:
     is_recursive: bool = False
 
     def compile(self, schema: Any, space: str) -> tuple[Any, _Conversion]:
-        """Return a schema made plain, and the conversion of what it reads; *space* is the namespace in which it stands."""
+        """Return the plain form of a schema, and the conversion of its values; *space* is the namespace around it."""
         self.depth += 1
         if self.depth > _DEEPEST:
             raise ValueError("no schema of Avro: nested too deep")
@@ -214,7 +213,7 @@ class _Compiling:
         return plain, convert
 
     def columns(self, schema: Any) -> Mapping[str, Any] | None:
-        """Return what stands in the old row of a change record for columns that it does not have, as a schema of Connect."""
+        """Return the defaults of the columns of a change record, as a schema of Kafka Connect, or None without any."""
         before = next((each for each in _fields(schema) if each.get("name") == "before"), None)
         if before is None:
             return None
@@ -235,7 +234,7 @@ class _Compiling:
 
 
 def _defined(schema: Any, space: str) -> Iterator[tuple[str, tuple[Any, str]]]:
-    """Yield each named type in a schema, with its definition and the namespace in which that stands."""
+    """Yield the name of each named type in a schema, with its definition and the namespace around it."""
     if isinstance(schema, list):
         for each in schema:
             yield from _defined(each, space)
@@ -273,13 +272,13 @@ def _is_scalar(schema: Any) -> bool:
 
 
 def _fields(schema: Any) -> Sequence[Mapping[str, Any]]:
-    """Return the fields of a record, of which a union may have one and null."""
+    """Return the fields of a record, or of the record in a union with null."""
     found = next((each for each in _branches(schema) if isinstance(each, Mapping) and "fields" in each), {})
     return tuple(found.get("fields", ()))
 
 
 def _is_empty(plain: Any) -> bool:
-    """Whether values of a plain schema have no bytes."""
+    """Return whether values of a plain schema have no bytes."""
     if isinstance(plain, Mapping):
         return plain.get("size") == 0 or all(_is_empty(each["type"]) for each in plain.get("fields", ({"type": ""},)))
     return bool(plain == "null")
@@ -289,7 +288,7 @@ def _is_empty(plain: Any) -> bool:
 
 
 def _converting(kind: str, schema: Mapping[str, Any]) -> _Conversion:
-    """Return the conversion of a type that has no other in it."""
+    """Return the conversion of a type that contains no other type."""
     parameters = schema.get("connect.parameters")
     found = connect.conversion(schema.get("connect.name"), parameters)
     if found is None and isinstance(logical := schema.get("logicalType"), str) and logical in _LOGICAL:
@@ -333,7 +332,7 @@ def _each(of: _Conversion, schema: Mapping[str, Any]) -> _Conversion:
 
 
 def _is_entry(items: Any) -> bool:
-    """Whether an array is a map of Kafka Connect, whose keys are no texts."""
+    """Return whether an array represents a map of Kafka Connect whose keys are not strings."""
     if not isinstance(items, Mapping) or [each.get("name") for each in _fields(items)] != ["key", "value"]:
         return False
     return items.get("connect.internal.type") == _ENTRY or str(items.get("name", "")).rpartition(".")[2] == _ENTRY

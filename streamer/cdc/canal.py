@@ -1,8 +1,7 @@
 """Canal's flat messages of MySQL (`flatMessage=true`).
 
-A message has several rows, whose values are all text. `sqlType` says which of them are numbers, by the constants of
-java.sql.Types, and `mysqlType` which are JSON. `old` has only the changed columns: a row before its change is the row with these
-put in.
+A message has several rows, whose values are all text. `sqlType` marks numbers, by the constants of java.sql.Types, and
+`mysqlType` marks JSON. `old` has only the changed columns: the row before the change is the row with these values put in.
 https://github.com/alibaba/canal/wiki
 """
 
@@ -32,10 +31,10 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     """Return the change of each row, in order, with the values of its `pkNames`. The collection is `database.table`.
 
     Args:
-        most: rows that a message may have; None for any number.
+        most: the most rows that a message may have; None for any number.
 
     Raises:
-        EventError: it is no flat message, or has more rows.
+        EventError: the message is not a flat message, or has more rows.
     """
     members = read_object(message, _WHAT)
     word = needed(members, "type", str, _WHAT)
@@ -58,14 +57,14 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     events: list[Keyed] = []
     for at, given in enumerate(rows):
         row = _row(given, types, columns, f"/data/{at}")
-        # With binlog_row_image=MINIMAL a row has its key, and what was changed.
+        # With binlog_row_image=MINIMAL, a row has only its key and the changed columns.
         lacking = [name for name in dict.fromkeys((*types, *columns)) if name not in row]
         if kind == "delete":
             event = change(kind, collection, before=row, ts=ts)
         elif kind == "insert":
             event = change(kind, collection, data=row, unknown=lacking, ts=ts)
         else:
-            # Without `old` nothing is known of the row before.
+            # Without `old`, the row before the change is unknown.
             old = _row(olds[at], types, columns, f"/old/{at}") if at < len(olds) and olds[at] is not None else None
             event = change(kind, collection, data=row, before=None if old is None else row | old, unknown=lacking, ts=ts)
             if old is not None and (untold := [name for name in lacking if name not in old]):
@@ -75,7 +74,7 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
 
 
 def _key(names: Any, row: Mapping[str, Any]) -> Sequence[Any] | None:
-    """Return the values of a key as they are written: a text names the same row however its column is typed."""
+    """Return the values of a key as texts, which identify the row independent of the types of its columns."""
     return [row.get(name) for name in names if isinstance(name, str)] if isinstance(names, list) else None
 
 

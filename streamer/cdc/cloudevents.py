@@ -1,8 +1,8 @@
-"""CloudEvents 1.0 in structured JSON: one event, or a batch of them in an array.
+"""Decode CloudEvents 1.0 in structured JSON: one event, or a batch of them in an array.
 
-The preset `cloudevents` reads one event, natively. This reads batches, `data_base64`, and the key: the extension `partitionkey`.
-In binary mode the attributes stand in the headers of HTTP or Kafka, and not in what is decoded here: who has the headers makes
-such an event a structured one first.
+The preset `cloudevents` reads one event natively. This decoder also reads batches, `data_base64`, and the key, which is the
+extension `partitionkey`. In binary mode, the attributes are in the headers of HTTP or Kafka instead of the message: use
+`structured` first, with the headers.
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
 """
 
@@ -23,21 +23,21 @@ _WHAT: Final = "cloudevents"
 
 
 def decode(message: Message | list[Any]) -> list[ChangeEvent]:
-    """Return the event of a message, or those of a batch, as `read` does, without keys."""
+    """Return the event in a message, or the events in a batch, as `read` does, without keys."""
     return [event for event, _ in read(message)]
 
 
 def read(message: Message | list[Any], *, most: int | None = None) -> list[Keyed]:
-    """Return the event of a message, or those of a batch in their order, each with its `partitionkey`.
+    """Return the event in a message, or the events in a batch in their order, each with its `partitionkey`.
 
-    The collection is `source`, the topic is `type`, and there is no insert, update or delete. `data` is the
-    document if it is an object; `data_base64` is, if `datacontenttype` says JSON. Other data is no document.
+    The collection is `source`, and the topic is `type`. The event has no type such as insert, update or delete. The document is
+    `data` if that is an object, or `data_base64` if `datacontenttype` is JSON. With any other data, the event has no document.
 
     Args:
-        most: events that a batch may have; None for any number.
+        most: the most events that a batch may have; None for any number.
 
     Raises:
-        EventError: it is no such event, or the batch has more; none of it is taken then.
+        EventError: the message is not a CloudEvent, or the batch has more events. An error refuses the whole batch.
     """
     value = parsed(message, _WHAT)
     if isinstance(value, list):
@@ -47,11 +47,11 @@ def read(message: Message | list[Any], *, most: int | None = None) -> list[Keyed
 
 
 def structured(attributes: Mapping[str, str], data: bytes | None) -> bytes:
-    """Return an event of binary mode in structured mode, as `read` reads it.
+    """Return an event of binary mode in structured mode, for `read`.
 
     Args:
-        attributes: what its headers say, without the prefix that the protocol gives them; `datacontenttype` among them.
-        data: what its body says.
+        attributes: the attributes from its headers, without the prefix of the protocol, including `datacontenttype`.
+        data: its body.
     """
     encoded = {} if not data else {"data_base64": base64.b64encode(data).decode()}
     return json.dumps({**attributes, **encoded}).encode()
@@ -95,7 +95,7 @@ def _data(members: Mapping[str, Any], at: str) -> Any:
         if data is not None:
             raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: data and data_base64 exclude each other", place=place)
         data = _decoded(encoded, members, at, place)
-    # Data may be anything; a document is an object.
+    # Data may have any type, but a document is an object.
     return data if isinstance(data, Mapping) else None
 
 
@@ -105,5 +105,5 @@ def _decoded(encoded: str, members: Mapping[str, Any], at: str, place: str) -> A
         raw = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: data_base64 is no base64", place=place) from None
-    # Data of another type is carried, and is no document.
+    # Data of another content type does not become a document.
     return parsed(raw, _WHAT, place) if kind.endswith(("/json", "+json")) else None

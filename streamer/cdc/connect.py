@@ -1,4 +1,4 @@
-"""Values as the schema of Kafka Connect types them, which its JSON converter writes next to the payload.
+"""Convert values by their schema of Kafka Connect, which its JSON converter writes next to the payload.
 
 ```
 {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}   "YbI="    250.10
@@ -6,11 +6,11 @@
 {"type": "string", "name": "io.debezium.data.Json"}                                                "{…}"     the JSON in it
 ```
 
-Decimals become exact numbers of any size, dates and times become text as RFC 3339 has it, JSON becomes JSON. Bytes stay base64,
-and every other value stays as it is. So does a value that is not what its schema says.
+Decimals become exact numbers of any size, dates and times become RFC 3339 text, and JSON text becomes its value. Bytes stay
+base64. Every other value stays as it is, including a value that does not fit its schema.
 
-Avro, Protobuf and JSON Schema carry the same types by the same names. Their readers take the conversion of a type from the one
-table here, by `conversion`; bytes come raw from them.
+Avro, Protobuf and JSON Schema use the same names for the same types. Their readers get the conversion of a type from the table
+in this module, by `conversion`. They pass raw bytes instead of base64.
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
 """
 
@@ -27,16 +27,16 @@ from streamer.cdc.json import Number, number, parsed
 from streamer.errors import EventError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: A number with a larger scale is longer than any database writes it.
+#: The limit of a decimal's scale, more than any database writes.
 _LARGEST_SCALE: Final = 20_000
-#: No value of a database nests as deep.
+#: The nesting limit, more than any database value needs.
 _DEEPEST: Final = 64
-#: Makes the value of an event of one that is not null.
+#: Converts a value other than null to a value of an event.
 Conversion: TypeAlias = Callable[[Any], Any]
 
 
 def row(value: Any, schema: Any) -> Any:
-    """Return a row with the values of its columns as a schema types them; the row itself if there is no schema."""
+    """Return a row with its columns converted by a schema, or the row itself without a schema."""
     columns = columns_of(schema)
     if not columns or not isinstance(value, Mapping):
         return value
@@ -44,7 +44,7 @@ def row(value: Any, schema: Any) -> Any:
 
 
 def columns_of(schema: Any) -> dict[str, Mapping[str, Any]]:
-    """Return the schemas of the members of a struct, by name; empty for what is no struct."""
+    """Return the schemas of the members of a struct, by name; empty for any other schema."""
     fields = schema.get("fields") if isinstance(schema, Mapping) else None
     if not isinstance(fields, list):
         return {}
@@ -52,7 +52,7 @@ def columns_of(schema: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def typed(value: Any, schema: Mapping[str, Any], depth: int = 0) -> Any:
-    """Return a value as its schema types it."""
+    """Return a value converted by its schema."""
     if value is None or depth > _DEEPEST:
         return value
     if (convert := conversion(schema.get("name"), schema.get("parameters"))) is not None:
@@ -69,10 +69,10 @@ def typed(value: Any, schema: Mapping[str, Any], depth: int = 0) -> Any:
 
 
 def conversion(name: Any, parameters: Any = None) -> Conversion | None:
-    """Return what makes the value of an event of one whose schema has a name; None if the value stays as it is.
+    """Return the conversion for the name of a schema, or None if values stay as they are.
 
     Args:
-        parameters: of the schema: a decimal's has the scale.
+        parameters: the parameters of the schema; those of a decimal contain the scale.
     """
     if name == DECIMAL:
         scale = _scale(parameters.get("scale") if isinstance(parameters, Mapping) else None)
@@ -81,14 +81,14 @@ def conversion(name: Any, parameters: Any = None) -> Conversion | None:
 
 
 def decimal(encoded: Any, scale: Any) -> Any:
-    """Return the number of a decimal, a big-endian integer in two's complement, raw or in base64; None if it is none."""
+    """Return the number in a decimal, a big-endian integer in two's complement, raw or in base64; None if it is invalid."""
     if not isinstance(encoded, str | bytes) or not isinstance(scale, int) or not -_LARGEST_SCALE <= scale <= _LARGEST_SCALE:
         return None
     try:
         raw = base64.b64decode(encoded, validate=True) if isinstance(encoded, str) else encoded
         unscaled = int.from_bytes(raw, "big", signed=True)
         digits = str(abs(unscaled))
-    except (binascii.Error, ValueError):  # no base64, or more digits than Python writes
+    except (binascii.Error, ValueError):  # invalid base64, or more digits than Python prints
         return None
     if scale > 0:
         digits = digits.rjust(scale + 1, "0")
@@ -99,12 +99,12 @@ def decimal(encoded: Any, scale: Any) -> Any:
 
 
 def _scale(scale: Any) -> Any:
-    """Return a scale as a number, as which the parameters of a schema have it in a text."""
+    """Return a scale as a number; the parameters of a schema have it as text."""
     return int(scale) if isinstance(scale, str) and scale.lstrip("-").isdecimal() else scale
 
 
 def variable_decimal(value: Any) -> Any:
-    """Return the number of a decimal that carries its scale, as `{"scale": 1, "value": "AQ=="}`; any other value as it is."""
+    """Return the number in a decimal with its scale, such as `{"scale": 1, "value": "AQ=="}`; any other value as it is."""
     if (
         isinstance(value, str)
         or not isinstance(value, Mapping)
@@ -166,13 +166,13 @@ def _timestamp(units: int) -> Callable[[int], str]:
 
 
 def _fraction(rest: int, units: int) -> str:
-    # One digit more than the fraction has, which is cut off.
+    # Adding *units* makes a leading 1, which is cut off, so that leading zeros stay.
     return f".{str(units + rest)[1:].rstrip('0')}" if rest else ""
 
 
 _THOUSANDTHS, _MILLIONTHS, _BILLIONTHS = 10**3, 10**6, 10**9
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
-#: By the name of a schema, what makes the value of an event; a decimal's depends on its scale as well.
+#: The conversions by the name of a schema, except the one of decimals, which depends on the scale.
 LOGICAL: Final[Mapping[str, Conversion]] = {
     "io.debezium.data.VariableScaleDecimal": variable_decimal,
     "io.debezium.data.Json": _json,

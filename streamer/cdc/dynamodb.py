@@ -1,7 +1,7 @@
 """Records of Amazon DynamoDB Streams, as Lambda functions and GetRecords get them, and of Kinesis Data Streams for DynamoDB.
 
-A value stands in an object whose one member says its type, as `{"N": "42"}`. Which of the images a record has is told by the
-StreamViewType of the table: what it has not is unknown.
+A value is an object whose only member names its type, such as `{"N": "42"}`. The StreamViewType of the table decides which images
+a record has; a missing image is unknown.
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_Record.html
 """
 
@@ -20,7 +20,7 @@ from streamer.events.layout import encode_pointer
 
 _TYPES: Final[dict[str, ChangeType]] = {"INSERT": "insert", "MODIFY": "update", "REMOVE": "delete"}
 _WHAT: Final = "dynamodb"
-#: As deep as DynamoDB nests, and as this recurses.
+#: The nesting limit, above DynamoDB's own; it bounds the recursion.
 _MAX_DEPTH: Final = 40
 
 
@@ -36,10 +36,10 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     values of `Keys`, in the order of their names.
 
     Args:
-        most: records that a batch may have; None for any number.
+        most: the most records that a batch may have; None for any number.
 
     Raises:
-        EventError: it is no such record, or the batch has more.
+        EventError: the message is not such a record or batch, or the batch has more records.
     """
     members = read_object(message, _WHAT)
     records = part(members, "Records", list, _WHAT)
@@ -55,7 +55,7 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
 def _decode(record: Mapping[str, Any], at: str) -> Keyed:
     event = _change(record, at)
     keys = record["dynamodb"].get("Keys") or {}
-    # {"id": {"N": "42"}}: values say their type, and stand as they are written.
+    # {"id": {"N": "42"}}: drop the type of each value, and keep its text.
     return event, [next(iter(keys[name].values())) for name in sorted(keys)]
 
 
@@ -71,7 +71,7 @@ def _change(record: Mapping[str, Any], at: str) -> ChangeEvent:
     new, old, keys = (_image(change_of, name, f"{at}/dynamodb") for name in ("NewImage", "OldImage", "Keys"))
     ts, event_id = _milliseconds(change_of), part(record, "eventID", str, _WHAT, at)
     if kind == "delete":
-        # With KEYS_ONLY there is no image of the item, or an empty one. An image has the key, too.
+        # With KEYS_ONLY, the image of the item is missing or empty. An image includes the key.
         return change(kind, collection, before={**(keys or {}), **(old or {})} or None, ts=ts, event_id=event_id)
     if not new:
         return without_document(kind, collection, before=old or None, ts=ts, event_id=event_id)
@@ -99,7 +99,7 @@ def _milliseconds(change_of: Mapping[str, Any]) -> int | None:
     try:
         return int(given * unit)
     except (OverflowError, ValueError):
-        return None  # no number of milliseconds
+        return None  # not a number of milliseconds
 
 
 def _image(change_of: Mapping[str, Any], name: str, at: str) -> dict[str, Any] | None:
@@ -110,7 +110,7 @@ def _image(change_of: Mapping[str, Any], name: str, at: str) -> dict[str, Any] |
 
 
 def _bytes(value: Any) -> str:
-    # GetRecords of boto3 gives bytes, JSON gives their base64.
+    # GetRecords of boto3 returns bytes; JSON has their base64.
     return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else _text(value)
 
 

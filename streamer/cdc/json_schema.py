@@ -1,11 +1,11 @@
-"""JSON that was written with a JSON Schema: values as the schema types them, where Kafka Connect wrote both.
+"""Read JSON that was written with a JSON Schema, and convert values of the types of Kafka Connect.
 
 ```
 {"title": "org.apache.kafka.connect.data.Decimal", "type": "number", "connect.parameters": {"scale": "2"}, …}
 ```
 
-The JSON stays as it is, but for values whose schema has the name of a type of `connect` as its title. Records are not validated:
-what wrote them did that, and Confluent's reader does not either by default.
+Only values whose schema has the name of a type of `connect` as its title are converted. Records are not validated: their producer
+did that, and Confluent's deserializer does not validate by default, either.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _Conversion: TypeAlias = connect.Conversion | None
 
 
 def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]:
-    """Return what reads records that were written with a schema: their JSON, as bytes if nothing in it needs a conversion.
+    """Return a function that reads records of a schema. It returns their JSON, as bytes if no value needs a conversion.
 
     Args:
-        references: schemas that the schema refers to, by the names by which it does.
+        references: the schemas that the schema refers to, by their names in its references.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: the schema or a reference is not JSON.
     """
     try:
         root = json.loads(schema)
@@ -48,8 +48,8 @@ def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]
 
 
 def _conversion(schema: Any, root: Any, others: Mapping[str, Any], depth: int) -> _Conversion:
-    """Return what makes values of an event of those of a schema; None if they stay as they are."""
-    # A schema that refers to itself ends here: no value of a database nests as deep.
+    """Return the conversion of a schema's values to values of an event, or None if they stay as they are."""
+    # The depth limit also ends schemas that refer to themselves; database values are never as deep.
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return None
     if (found := connect.conversion(schema.get("title"), schema.get("connect.parameters"))) is not None:
@@ -76,7 +76,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def _referred(pointer: str, root: Any, others: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the schema that a reference leads to, and the one in which it stands."""
+    """Return the schema that a reference points to, and the schema document around it."""
     name, _, path = pointer.partition("#")
     found = inside = others.get(name) if name else root
     for step in path.split("/")[1:]:

@@ -1,4 +1,4 @@
-"""What all decoders share: how a message is read, and what an event is made of."""
+"""Functions that all decoders share: read a message, and build an event."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ document before a change leaves the rest unknown."""
 
 
 def read(message: Message, what: str, place: str = "") -> Mapping[str, Any]:
-    """Return a message, or one in another at a *place*, as an object.
+    """Return a message as an object; *place* is its place if it is inside another message.
 
     Args:
-        what: the format, for the error.
+        what: the name of the format, for the error.
 
     Raises:
-        EventError: it is no JSON object.
+        EventError: the message is not a JSON object.
     """
     value = parsed(message, what)
     if not isinstance(value, OBJECT):
@@ -42,7 +42,7 @@ _WORDS: Final[dict[type, str]] = {Mapping: "an object", list: "an array", str: "
 
 
 def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: str = "") -> Any:
-    """Return a member of a message, None if it is null or missing. Raises EventError where it is of another type."""
+    """Return a member of a message, or None if it is null or missing. Raises EventError if it has another type than *kind*."""
     value = message.get(name)
     if value is not None and not isinstance(value, OBJECT if kind is Mapping else kind):
         reason = f"{what}: {name} is {_WORDS[kind]}, not {named(value)}"
@@ -51,7 +51,7 @@ def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: st
 
 
 def needed(message: Mapping[str, Any], name: str, kind: type, what: str, place: str = "") -> Any:
-    """Return a member that must be there, as `part` does."""
+    """Return a member of a message, as `part` does. Raises EventError also if it is missing."""
     value = part(message, name, kind, what, place)
     if value is None:
         raise EventError(EventCode.WRONG_TYPE, f"{what}: {name} is missing", place=f"{place}/{name}")
@@ -71,7 +71,7 @@ def change(
     """Return an event; parts that are None are left out.
 
     Args:
-        unknown: members of `data` that the message does not carry.
+        unknown: the names of members of `data` that the message does not contain.
         ts: milliseconds since the epoch.
     """
     parts = {"id": event_id, "type": kind, "collection": collection, "ts": ts, "data": data, "before": before}
@@ -88,17 +88,17 @@ def without_document(
     ts: int | None = None,
     event_id: str | None = None,
 ) -> ChangeEvent:
-    """Return an event of which the message does not say what the document is now."""
+    """Return an event whose document after the change is unknown."""
     return change(kind, collection, before=before, ts=ts, event_id=event_id) | {"unknown": ["/data"]}
 
 
 def no_change(what: str) -> ChangeEvent:
-    """Return an event that the engine ignores, and counts as ignored by its type; *what* it is in words, as `a truncate`."""
+    """Return an event that the engine ignores and counts; *what* describes the message, such as `a truncate`."""
     return {"type": IGNORE, "ignored": what}
 
 
 def within(rows: Sequence[Any], most: int | None, what: str, place: str) -> None:
-    """Raise EventError where a message has more events than one wants to wait for; *place* is that of its *rows*."""
+    """Raise EventError if a message has more than *most* events; *place* is the place of its *rows*."""
     if most is not None and len(rows) > most:
         reason = f"{what}: the record has {len(rows):,} events: expected at most {most:,}"
         raise EventError(EventCode.TOO_LONG, reason, place=place)

@@ -1,8 +1,8 @@
 """Events of MongoDB's change streams, as Extended JSON (`bson.json_util.dumps` of what `watch` yields).
 
-An update carries the whole document only where the stream was opened with `full_document`, and the one before only with
-`full_document_before_change`. What it does not carry is unknown. `updateLookup` reads the document as it is when the event is
-read, which may be later than the change; `required` and `whenAvailable` give the one of the change.
+An update has the whole document only if the stream was opened with `full_document`, and the document before the change only with
+`full_document_before_change`. Otherwise, they are unknown. `updateLookup` reads the document when the event is read, which may be
+later than the change; `required` and `whenAvailable` return the document right after the change.
 https://www.mongodb.com/docs/manual/reference/change-events/
 """
 
@@ -26,23 +26,23 @@ from streamer.events.reading import parse_rfc3339
 _TYPES: Final[dict[str, ChangeType]] = {"insert": "insert", "update": "update", "replace": "update", "delete": "delete"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WHAT: Final = "mongodb"
-#: As deep as MongoDB nests, and as this recurses.
+#: The nesting limit of MongoDB; it bounds the recursion.
 _MAX_DEPTH: Final = 100
 
 
 def decode(message: Message) -> list[ChangeEvent]:
-    """Return the change that an event tells of, as `read` does, without its key."""
+    """Return the change of an event, as `read` does, without its key."""
     return [event for event, _ in read(message)]
 
 
 def read(message: Message) -> list[Keyed]:
-    """Return the change that an event tells of, and the values of its `documentKey`. The collection is `database.collection`.
+    """Return the change of an event, and the values of its `documentKey`. The collection is `database.collection`.
 
-    Of Extended JSON, object ids and UUIDs become text, numbers become numbers, dates become text as RFC 3339 has it. Other types,
-    such as regular expressions, stay the objects that they are.
+    In Extended JSON, object ids and UUIDs become text, numbers become numbers, and dates become RFC 3339 text. Other types, such
+    as regular expressions, stay objects.
 
     Raises:
-        EventError: it is no such event.
+        EventError: the message is not an event of a change stream.
     """
     members = read_object(message, _WHAT)
     word = needed(members, "operationType", str, _WHAT)
@@ -115,7 +115,7 @@ def _value(given: Any, place: str, depth: int, what: str) -> Any:
 
 def _number(text: str, place: str, what: str) -> int | Number | str:
     if text in ("NaN", "Infinity", "-Infinity"):
-        # JSON has no such number; the word is all that can be said.
+        # JSON has no such number, so the value stays text.
         return text
     try:
         return number(text)
@@ -124,7 +124,7 @@ def _number(text: str, place: str, what: str) -> int | Number | str:
 
 
 def _date(value: Any, given: Any, place: str) -> Any:
-    """Return a date as text. One outside the years 1 to 9999, which MongoDB stores too, stays the object that it is."""
+    """Return a date as text. A date outside the years 1 to 9999, which MongoDB allows, stays an object."""
     inner = value.get("$numberLong") if isinstance(value, Mapping) else value
     if isinstance(inner, int | str) and not isinstance(inner, bool):
         try:
@@ -141,7 +141,7 @@ _FAR_DATE: Final = re.compile(r"-?[1-9][0-9]{11,19}|[+-]?(?:[0-9]{5,}|[+-][0-9]{
 
 
 def _uuid(value: Any) -> str | None:
-    """Return the UUID of a binary value, as Extended JSON writes one of subtype 4; None for any other."""
+    """Return the UUID in a binary value of subtype 4 in Extended JSON; None for any other value."""
     if not isinstance(value, Mapping) or str(value.get("subType")).lstrip("0") != "4" or not isinstance(value.get("base64"), str):
         return None
     try:

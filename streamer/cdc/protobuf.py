@@ -1,17 +1,17 @@
-"""Protobuf as JSON values: of a schema one reader is made, which reads every message of every type in it.
+"""Read Protobuf as JSON values. A reader is made once per schema, and reads messages of all types in it.
 
 ```
  schema ──► protoc, or as it is ──► descriptors ──► for each message type a list of (name, field, conversion)
  message ──► indexes: which type of the schema ──► google.protobuf ──► values of an event
 ```
 
-A schema is the text of a .proto file, or its descriptor in base64, as Confluent's Python client writes it. A member has the name
-that the schema has for it. One that was not set is null if the schema tells that apart (`optional`, messages, `oneof`), else its
+A schema is the text of a .proto file, or its descriptor in base64, as Confluent's Python client writes it. Members have their
+names in the schema. A member that was not set is null if the schema tracks that (`optional`, messages, `oneof`), else its
 default.
 
-Decimals, dates and times are as `connect` has them, of the types that Kafka Connect uses: `confluent.type.Decimal`,
-`google.type.Date`, `google.type.TimeOfDay`, `google.protobuf.Timestamp`. Wrappers are their values, `Struct` and its kind are
-JSON, an enum is the name.
+`connect` converts decimals, dates and times of the types that Kafka Connect uses: `confluent.type.Decimal`, `google.type.Date`,
+`google.type.TimeOfDay`, `google.protobuf.Timestamp`. Wrappers become their values, `Struct` and related types become JSON, and an
+enum becomes its name.
 https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -32,11 +32,11 @@ from streamer.cdc.values import double, single, text
 from streamer.errors import EventCode, EventError
 from streamer.extras import needed
 
-#: What the file of a schema is called that has no name itself.
+#: The file name of a schema without a name.
 _MAIN: Final = "schema.proto"
-#: How long protoc may take, in seconds.
+#: The timeout of protoc, in seconds.
 _PATIENCE: Final = 60
-#: Files that schemas of Kafka Connect import, and that a registry of Confluent's has without having them.
+#: Files that schemas of Kafka Connect import, and that Confluent's registry knows without storing them.
 _BROUGHT: Final = {
     "confluent/meta.proto": """syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
         message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
@@ -54,12 +54,12 @@ _BROUGHT: Final = {
 }
 _BROUGHT["confluent/types/decimal.proto"] = _BROUGHT["confluent/type/decimal.proto"]
 _NO_INDEXES: Final = "protobuf: expected the indexes of a message's type behind the id of its schema"
-#: A message as a value of an event.
+#: Converts a message to a value of an event.
 _Conversion: TypeAlias = connect.Conversion
 
 
 def library() -> Any:
-    """Return protobuf. Raises ModuleNotFoundError, which says what brings it, if it or its compiler is not installed."""
+    """Return protobuf. Raises ModuleNotFoundError, with the command that installs it, if it or its compiler is missing."""
     with needed("reading Protobuf needs protobuf and grpcio-tools", "registry"):
         from google import protobuf
 
@@ -69,14 +69,14 @@ def library() -> Any:
 
 
 def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]:
-    """Return what reads messages that were written with a schema. A message begins with the indexes of its type.
+    """Return a function that reads messages of a schema. A message begins with the indexes of its type.
 
     Args:
-        references: schemas that the schema imports, by the names under which it does.
+        references: the schemas that the schema imports, by their names in its imports.
 
     Raises:
         ModuleNotFoundError: protobuf or its compiler is not installed.
-        ValueError: it is no schema that can be read.
+        ValueError: the schema cannot be read.
     """
     library()
     from google.protobuf.descriptor_pool import DescriptorPool
@@ -124,7 +124,7 @@ def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]
 
 
 def _indexes(record: bytes) -> tuple[tuple[int, ...], int]:
-    """Return the indexes of a message's type in its schema, and where the message begins."""
+    """Return the indexes of a message's type in its schema, and the offset of the message."""
     if record[:1] == b"\0":
         return (0,), 1
     count, at = _varint(record, 0)
@@ -138,7 +138,7 @@ def _indexes(record: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _varint(record: bytes, at: int) -> tuple[int, int]:
-    """Read a number in zigzag; return where it ends, too."""
+    """Return a number in zigzag encoding, and the offset of its end."""
     value = shift = 0
     while at < len(record) and shift < 35:
         value |= (record[at] & 0x7F) << shift
@@ -152,14 +152,14 @@ def _varint(record: bytes, at: int) -> tuple[int, int]:
 
 
 def _files(schema: str, references: Mapping[str, str]) -> Sequence[Any]:
-    """Return the descriptors of a schema and of what it imports, each after those that it imports itself."""
+    """Return the descriptors of a schema and of its imports, each after its own imports."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
     described = {name: _described(each) for name, each in {_MAIN: schema, **references}.items()}
     if described[_MAIN] is None:
         sources = {**_BROUGHT, **references, _MAIN: schema}
         return list(FileDescriptorSet.FromString(_compiled(sources, described)).file)
-    # A descriptor has been compiled: only what it imports may be text.
+    # The schema itself is a descriptor, so only its imports may need compiling.
     main = described[_MAIN]
     assert main is not None
     imported = {name: text_ for name, text_ in {**_BROUGHT, **references}.items() if name != main.name}
@@ -169,7 +169,7 @@ def _files(schema: str, references: Mapping[str, str]) -> Sequence[Any]:
 
 
 def _described(schema: str) -> Any:
-    """Return the descriptor that a schema is in base64; None if it is text."""
+    """Return the descriptor that a schema in base64 contains, or None if the schema is text."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -181,7 +181,7 @@ def _described(schema: str) -> Any:
 
 
 def _compiled(sources: Mapping[str, str], described: Mapping[str, Any]) -> bytes:
-    """Return the descriptors of some files, as protoc writes them."""
+    """Return the descriptors of *sources*, compiled by protoc."""
     if clear := [name for name, each in described.items() if each is not None and name != _MAIN]:
         raise ValueError(f"no schema of Protobuf: {clear[0]} is a descriptor; expected the text of a .proto file")
     with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
@@ -210,13 +210,13 @@ def _compiled(sources: Mapping[str, str], described: Mapping[str, Any]) -> bytes
 
 @final
 class _Messages:
-    """Makes the conversions of message types, each once: a type may have members of itself."""
+    """Builds the conversion of each message type once, because a type may have members of its own type."""
 
     def __init__(self) -> None:
         self._made: dict[str, list[tuple[str, bool, Callable[[Any], Any]]]] = {}
 
     def conversion(self, descriptor: Any) -> _Conversion:
-        """Return what makes a value of a message."""
+        """Return the conversion of messages of a type."""
         if (known := _KNOWN.get(descriptor.full_name)) is not None:
             return known
         name = descriptor.full_name
@@ -271,7 +271,7 @@ def _json(message: Any) -> Any:
 _NANOS: Final = 10**9
 _moment: Final = connect.LOGICAL["io.debezium.time.NanoTimestamp"]
 _time: Final = connect.LOGICAL["io.debezium.time.NanoTime"]
-#: By the name of a message type, what makes a value of one.
+#: The conversions of well-known message types, by name.
 _KNOWN: Final[Mapping[str, _Conversion]] = {
     "confluent.type.Decimal": _decimal,
     "google.protobuf.Duration": lambda message: message.ToJsonString(),

@@ -1,8 +1,8 @@
-"""Messages of PostgreSQL's output plugin wal2json, format version 2: one for each change, with lists of columns.
+"""Decode messages of PostgreSQL's output plugin wal2json, format version 2: one for each change, with lists of columns.
 
-An update leaves out a large value that it did not change (TOAST), and nothing in it says so. So the decoder remembers which
-columns a table has: from each insert, which always has all of them, or as it was told. A column that an update lacks is unknown;
-of a table whose columns are not known, the whole document is.
+An update leaves out, without a mark, large values that did not change (TOAST). So the decoder remembers the columns of each
+table, from inserts, which always have all columns, or from the argument `columns`. A column that an update lacks is unknown. If
+the columns of a table are not known, the whole document is unknown.
 https://github.com/eulerto/wal2json
 """
 
@@ -49,23 +49,23 @@ class Decoder:
     """Decodes the messages of one replication slot, in their order. One thread at a time may use it.
 
     Args:
-        columns: what columns tables have, by `schema.table`, where that is known beforehand.
+        columns: the names of the columns of tables, by `schema.table`, for tables whose columns you know beforehand.
     """
 
     def __init__(self, columns: Mapping[str, Iterable[str]] | None = None) -> None:
         self._columns = {table: frozenset(names) for table, names in (columns or {}).items()}
 
     def decode(self, message: Message) -> list[ChangeEvent]:
-        """Return the change that a message tells of, as `read` does, without its key."""
+        """Return the change in a message, as `read` does, without its key."""
         return [event for event, _ in self.read(message)]
 
     def read(self, message: Message) -> list[Keyed]:
-        """Return the change that a message tells of. The collection is `schema.table`; JSON columns are read as JSON.
+        """Return the change in a message, and its key. The collection is `schema.table`; JSON columns are parsed.
 
-        The key has the values of `pk`, which is there with wal2json's option `include-pk`; `ts` is with `include-timestamp`.
+        The key has the values of `pk`, which requires wal2json's option `include-pk`; `ts` requires `include-timestamp`.
 
         Raises:
-            EventError: it is no message of format version 2.
+            EventError: the message does not have format version 2.
         """
         members = read_object(message, _WHAT)
         action = needed(members, "action", str, _WHAT)
@@ -98,7 +98,7 @@ class Decoder:
         known = self._columns.get(table)
         if known is None and identity.keys() <= row.keys():
             return without_document("update", table, before=identity, ts=ts)
-        # What the old row has and the new one lacks was not changed.
+        # A value that the old row has and the new row lacks did not change.
         row = identity | row
         columns = (known or frozenset()) | row.keys()
         if known is not None:
@@ -120,10 +120,10 @@ def _row(members: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _typed(text: str, type_: str, place: str) -> Any:
-    """Return the value of a text: JSON of a JSON column, a number of one of numbers (`numeric-data-types-as-string`)."""
+    """Return the value of a text: parsed for a JSON column, a number for a numeric one (`numeric-data-types-as-string`)."""
     if type_ in ("json", "jsonb"):
         return parsed(text, _WHAT, place)
-    # numeric(10,2), and what has no number in JSON, such as NaN, stays text.
+    # The type may be numeric(10,2). NaN and the like have no number in JSON and stay text.
     if type_.partition("(")[0].strip() in _NUMBERS:
         try:
             return number(text)
@@ -133,7 +133,7 @@ def _typed(text: str, type_: str, place: str) -> Any:
 
 
 def _key(columns: Any, row: Mapping[str, Any]) -> Sequence[Any] | None:
-    # An identity may be the whole row, so it does not say the key.
+    # The identity may be the whole row, so it does not identify the key.
     return [row.get(name) for name in _names(columns)] if isinstance(columns, list) else None
 
 

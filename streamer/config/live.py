@@ -1,4 +1,4 @@
-"""What of a configuration may change while an engine runs, and what while a service does."""
+"""The settings that may change while an engine or a service runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIVE: Final[tuple[Place, ...]] = (
     ("matching", "cel", "evaluation_timeout"),
     ("logging",),
 )
-#: Those that a service may also change: an engine does not use them.
+#: Settings that may also change while a service runs, because an engine does not use them.
 SERVED: Final[tuple[Place, ...]] = (
     ("subscriptions",),
     ("sources",),

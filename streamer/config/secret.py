@@ -29,8 +29,8 @@ class SecretValue:
     """The location of a secret.
 
     Attributes:
-        kind: whether it is in a variable of the environment, or in a file.
-        name: of the variable, or the path.
+        kind: `env` for an environment variable, `file` for a file.
+        name: the name of the variable, or the path.
     """
 
     kind: Literal["env", "file"]
@@ -65,7 +65,7 @@ class SecretValue:
         return text
 
     def members(self) -> dict[str, str]:
-        """Return it as a file has it."""
+        """Return the location as a mapping, as a configuration file has it."""
         return {self.kind: self.name}
 
 

@@ -24,17 +24,17 @@ from streamer.events.schema import DRAFT
 _PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off|\.\.\.)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")
 
 _ALIGNED: Final = 48
-#: Stands for the value of a place that has places below.
+#: The placeholder value of a place that has places below.
 SECTION: Final = object()
 
 
 def show(loaded: Loaded) -> str:
-    """Write the configuration in force as YAML that can be loaded again, with the origin of each value as a comment."""
+    """Return the configuration in force as YAML that can be loaded again, with the origin of each value as a comment."""
     lines = [
         (f"{'  ' * (len(place) - 1)}{place[-1]}:{'' if value is SECTION else ' ' + _value(value)}", ", ".join(origins))
         for place, value, origins in values(loaded)
     ]
-    # One long path or layout does not push all origins off the screen.
+    # Ignore long lines, so that one long path or layout does not push all origins off the screen.
     width = max(len(text) for text, _ in lines if len(text) <= _ALIGNED)
     return "\n".join(f"{text:<{width}}  # {origin}" if origin else text for text, origin in lines) + "\n"
 
@@ -60,7 +60,7 @@ def _values(loaded: Loaded, section: Section, found: Mapping[str, Any], above: P
 
 
 def _value(value: Any) -> str:
-    """Write a value as YAML, on one line: as plain text if YAML reads it as text, else as JSON, which is YAML too."""
+    """Return a value as YAML on one line: as plain text if YAML reads it as text, else as JSON, which is YAML, too."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and read_yaml(value.encode(), "")[0].value == value:
         return value
     return json.dumps(value, ensure_ascii=True)
@@ -79,7 +79,7 @@ class _Schema(GenerateJsonSchema):
 
 
 def json_schema() -> str:
-    """Write the JSON Schema of a configuration file, for editors."""
+    """Return the JSON Schema of a configuration file, for editors."""
     schema = Config.model_json_schema(mode="validation", schema_generator=_Schema)
     described = {
         "$schema": DRAFT,
@@ -90,7 +90,7 @@ def json_schema() -> str:
 
 
 def table() -> str:
-    """Write all fields as a Markdown table for each section."""
+    """Return all fields as a Markdown table for each section."""
     return "\n".join(_tables(Config, (), Config().model_dump(mode="json")))
 
 

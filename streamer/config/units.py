@@ -36,7 +36,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) *([kmg]?)(i?)b?", re.
 
 
 def parse_duration(text: object) -> timedelta:
-    """Read a duration: positive, and whole microseconds.
+    """Return the duration in a text: positive, in whole microseconds.
 
     Args:
         text: numbers with units, from the largest to the smallest, or ISO 8601.
@@ -85,7 +85,7 @@ def _with_units(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration so that `parse_duration` reads it back."""
+    """Return a duration as text that `parse_duration` reads back."""
     rest = duration // timedelta(microseconds=1)
     parts = []
     # Days and weeks are for reading only: 24h is what people write.
@@ -97,13 +97,13 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_size(value: object) -> int:
-    """Read a size in bytes.
+    """Return a size in bytes.
 
     Args:
         value: a number of bytes, or a number with a unit: k, M, G are powers of 1,000 and Ki, Mi, Gi of 1,024, `B` may follow.
 
     Raises:
-        ValueError: it is none.
+        ValueError: *value* is not a size.
     """
     expected = "expected a size such as 16MiB, 64kB or a number of bytes (k = 1,000, Ki = 1,024)"
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -126,7 +126,7 @@ def parse_size(value: object) -> int:
 
 
 def format_size(size: int) -> str | int:
-    """Write a size so that `parse_size` reads it back: in the largest unit that it is a whole number of."""
+    """Return a size as `parse_size` reads it back: in the largest unit that divides it."""
     return next((f"{size // scale}{unit}" for unit, scale in _SIZES.items() if size % scale == 0), size)
 
 

@@ -4,9 +4,9 @@
       bloom: {fp_rate: 0.01}       (2, 11) matching.bloom.fp_rate → 0.01 at (2, 20)
 
 PyYAML's parser in Python reads the text, event by event; nodes are neither composed nor constructed, so a tag never makes an
-object and an alias never a copy. Input that costs more than its length is refused where it begins. Depth is refused during
-scanning, before a parser keeps state for it: 200,000 nested lists end the process in the C parser. Aliases, tags, merge keys and
-further documents are refused at their position.
+object and an alias never a copy. Input that would cost more than its length is refused at its beginning. Depth is refused during
+scanning, before the parser stores state for it: 200,000 nested lists would crash the process in the C parser. Aliases, tags,
+merge keys and further documents are refused at their position.
 
 Plain words are read as YAML 1.2 (its core schema) reads them, not as 1.1 does: `no`, `on` and `22:22` are text, `1e3` is a
 number. A number with a leading zero, octal in 1.1 and decimal in 1.2, is refused.
@@ -27,7 +27,7 @@ import yaml
 from streamer.errors import BulkConfigError, ConfigError
 from streamer.model import is_unicode
 
-#: Limit of a file. The settings of an engine fit many times.
+#: Limit of a file, many times the size of all settings.
 MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 32
 MAX_VALUES: Final = 2_000
@@ -40,7 +40,7 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,25}|0o[0-7]{1,25}|0x[0-9a-fA-F]{1,25
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NO_NUMBER: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9_]+")
-# What YAML calls printable, with DEL, C1 controls and halves of surrogate pairs left out; a BOM is printable inside a text.
+# Matches characters that YAML does not call printable, and DEL, C1 controls and surrogates; a BOM is allowed inside a text.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _OTHER_ENCODINGS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
@@ -48,7 +48,7 @@ _OTHER_ENCODINGS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 @final
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much of a text is read; the defaults are those of a configuration."""
+    """The limits of a text; the defaults are those of a configuration."""
 
     max_bytes: int = MAX_BYTES
     max_values: int = MAX_VALUES
@@ -71,7 +71,7 @@ class Node:
 
     Attributes:
         value: None, bool, int, float or str; a list of nodes; or nodes by name.
-        mark: where it begins.
+        mark: its first character.
         names: the position of each member's name.
         refused: an error for it exists already, so further checks skip it.
     """
@@ -82,7 +82,7 @@ class Node:
     refused: bool = False
 
     def plain(self) -> Any:
-        """Return the value without marks. It recurses, since nodes are at most `MAX_DEPTH` deep."""
+        """Return the value without marks. It may recurse, because nodes are at most `MAX_DEPTH` deep."""
         if isinstance(self.value, dict):
             return {name: node.plain() for name, node in self.value.items()}
         if isinstance(self.value, list):
@@ -122,10 +122,10 @@ def _decoded(text: bytes, max_bytes: int) -> str:
         if text.startswith(begin):
             raise _RefusedError(f"{encoding}; expected UTF-8", Mark(1, 1))
     try:
-        # A byte order mark is what some editors begin a file with.
+        # Some editors write a byte order mark at the beginning.
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # The codec counts from behind a byte order mark.
+        # The codec counts from the end of a byte order mark.
         good = text.removeprefix(b"\xef\xbb\xbf")[: error.start].decode()
         raise _RefusedError(f"no UTF-8: {error.reason}", _place_of(good, len(good))) from None
     if forbidden := _FORBIDDEN.search(decoded):
@@ -140,7 +140,7 @@ def _place_of(text: str, at: int) -> Mark:
 
 
 class _RefusedError(Exception):
-    """What ends the reading."""
+    """An error after which the rest cannot be read."""
 
     def __init__(self, reason: str, mark: Mark) -> None:
         super().__init__(reason)
@@ -221,7 +221,7 @@ class _Reader:
             parser.dispose()
 
     def _put(self, into: _Open, node: Node) -> None:
-        """Put a finished node into the list or mapping that is open; in a mapping, name and value take turns."""
+        """Add a complete node to the open list or mapping; in a mapping, names and values alternate."""
         value = into.node.value
         if isinstance(value, list):
             value.append(node)
@@ -290,7 +290,7 @@ class _Reader:
         return text
 
     def _check_properties(self, event: Any, node: Node) -> bool:
-        """Refuse a tag; an anchor without alias does no harm, but would be there for one."""
+        """Refuse tags and anchors. An anchor without an alias is harmless, but pointless."""
         if event.tag is not None:
             reason = f"the tag {shown(event.tag)}: tags are not read; for text use quotes"
         elif event.anchor is not None:
@@ -310,14 +310,14 @@ class _Reader:
 @final
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not come; of a mapping, the name whose value has not come."""
+    """A list or mapping without its end so far; in a mapping, also the name without its value so far."""
 
     node: Node
     key: Node | None = None
 
 
 def leading_zero(text: str) -> str | None:
-    """Return why a number with a leading zero is refused; None for any other text."""
+    """Return the reason for refusing a number with a leading zero, or None for any other text."""
     if not _LEADING_ZERO.fullmatch(text):
         return None
     digits = text.lstrip("+-0").replace("_", "") or "0"
@@ -326,7 +326,7 @@ def leading_zero(text: str) -> str | None:
 
 
 def kind_of(value: Any) -> str:
-    """Name the kind of a YAML value, as people do."""
+    """Return the kind of a YAML value in words, for errors."""
     kinds = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
     return kinds.get(type(value), "nothing (null)")
 
@@ -336,7 +336,7 @@ def _mark(mark: Any) -> Mark:
 
 
 def shown(text: object) -> str:
-    """Shorten and escape text of a file, so that it neither floods nor controls a terminal."""
+    """Return text of a file, shortened and escaped, so that it cannot flood or control a terminal."""
     short = str(text)
     if len(short) > 60:
         short = f"{short[:40]}...{short[-10:]}"

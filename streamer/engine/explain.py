@@ -1,4 +1,4 @@
-"""Why does a subscription match an event, or why not? Told by the reference, whichever backend runs."""
+"""Explain why a subscription matches an event or not. The reference evaluates it on either backend."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Explanation:
     Attributes:
         subscription_id: the subscription.
         matched: whether a match is reported.
-        transition: that of the match.
-        certain: False if the event lacks a value that the decision needed.
+        transition: the transition of the match, if there is one.
+        certain: False if the event lacks a value that the decision depends on.
         verdict: the result of all conditions together.
         conditions: each condition with the value of the event.
         before: each condition on the document before the update, if that decides the transition; else empty.
@@ -67,11 +67,11 @@ class Explanation:
         return self.text()
 
     def text(self, *, colour: bool = False) -> str:
-        """Print the explanation in lines of at most 80 columns, as far as words allow; *colour* is for a terminal."""
+        """Return the explanation as text in lines of at most 80 columns, unless a word is longer; *colour* is for terminals."""
         return write(self, colour=colour)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the explanation as plain JSON values."""
         return as_json(self)
 
 
@@ -82,7 +82,7 @@ def explain(
     tenant: str | None = None,
     collection: str | None = None,
 ) -> Explanation:
-    """Evaluate one subscription on one event and keep each step. Raises EventError."""
+    """Return the result of one subscription for one event, with each step. Raises EventError."""
     try:
         read = options.read(event, tenant, collection)
     except IgnoredEvent as ignored:
@@ -123,12 +123,12 @@ def note_of_ignored(ignored: IgnoredEvent) -> str:
 
 
 def decide(compiled: CompiledSubscription, event: Event, options: Options) -> tuple[Outcome | None, Verdict, str | None]:
-    """Return how a subscription wants an event, the result of all its conditions together, and another reason if there is
+    """Return the match of a subscription, if there is one; the verdict of all its conditions; and another reason, if there is
     one."""
     budget = options.limits.cel_budget
     REFUSED.begin()
     try:
-        # To read it took as much.
+        # Parsing the subscription has cost as much.
         EFFORT.spend(size_of(compiled))
         outcome = find_outcome(compiled, event, options.layout, options.soft_delete, budget=budget)
         verdict = evaluate(compiled, event, budget=budget)
@@ -141,7 +141,7 @@ def decide(compiled: CompiledSubscription, event: Event, options: Options) -> tu
 
 
 def _conditions(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[Condition]:
-    """Yield each condition with what helps to understand it: operands that decided, what was probably meant."""
+    """Yield each condition with details: the operands that decided it, and a hint at the probable intention."""
     for condition in conditions(compiled, event, budget=budget):
         if condition.kind == "cel" and compiled.cel is not None:
             condition = replace(condition, parts=parts_of(compiled.cel, condition.verdict, event, budget))
@@ -149,7 +149,7 @@ def _conditions(compiled: CompiledSubscription, event: Event, budget: int) -> It
 
 
 def _would_leave(compiled: CompiledSubscription, event: Event, options: Options) -> bool:
-    """Return whether a subscription to transitions would have been told of a leave."""
+    """Return whether the subscription would have got a leave if it had `transitions`."""
     if compiled.subscription.transitions or event.type != "update":
         return False
     asking = replace(compiled, subscription=replace(compiled.subscription, transitions=True))
@@ -162,7 +162,7 @@ def _would_leave(compiled: CompiledSubscription, event: Event, options: Options)
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
     try:
-        # It is read again, and printed.
+        # The subscription is parsed again and printed.
         EFFORT.spend(2 * size_of(compiled))
         return subscription_to_cel(
             compiled.subscription, layout=options.layout, topic_dialect=options.topic_dialect, limits=options.limits

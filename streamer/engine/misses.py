@@ -1,9 +1,9 @@
-"""Near misses: subscriptions that an event fails by one condition, and over many events which condition fails one of them.
+"""Find near misses: the subscriptions that an event fails by one condition, and the conditions that fail for many events.
 
-Told by the reference, whichever backend runs. An expression that joins operands by `&&` counts as so many conditions.
+The reference evaluates them on either backend. Each operand of `&&` in an expression counts as a condition.
 
-Cost: of one event, the conditions of each subscription that is examined, and their number is bounded. Over many events, those of
-one subscription for each event, in constant memory.
+Cost: for one event, the conditions of each examined subscription, whose number is bounded. For many events, the conditions of one
+subscription for each event, in constant memory.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from streamer.subscriptions.subscription import EVERY
 if TYPE_CHECKING:
     from streamer.engine.engine import Engine
 
-#: Of a list of values so many are compared, and of a text so many characters.
+#: The most values of a list, and the most characters of a text, that are compared.
 _VALUES, _CHARACTERS = 100, 200
-#: As far away as anything can be.
+#: The largest distance.
 _FAR: Final = 1.0
-#: What a condition that keeps a subscription from matching comes to.
+#: The verdicts of a condition that prevents a match.
 FAILS: Final = (Verdict.FALSE, Verdict.ERROR)
 
 
@@ -52,9 +52,9 @@ class NearMiss:
     """A subscription that an event fails by one condition; `str()` prints it.
 
     Attributes:
-        condition: the one that failed, with the value of the event.
-        held: how many others there are, all of which are true or unknown.
-        distance: how far the value is from one that would match: from 0, and 1 if that is unknown.
+        condition: the condition that failed, with the value of the event.
+        held: the number of other conditions, which are all true or unknown.
+        distance: the distance from the value to one that would match, from 0 to 1; 1 also if it is unknown.
     """
 
     subscription_id: str
@@ -63,7 +63,7 @@ class NearMiss:
     distance: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON; values are short texts, as they are printed."""
+        """Return the near miss as plain JSON values; event values are shortened texts, as `str()` prints them."""
         return {
             "subscription_id": self.subscription_id,
             "condition": row_as_json(self.condition),
@@ -77,11 +77,11 @@ class NearMiss:
 
 @final
 class NearMisses(Sequence[NearMiss]):
-    """The nearest misses of one event, the nearest first.
+    """The nearest misses of one event, nearest first.
 
     Attributes:
-        examined: how many subscriptions were examined.
-        complete: whether these were all of the event's tenant and collection.
+        examined: the number of examined subscriptions.
+        complete: whether all subscriptions for the event's tenant and collection were examined.
     """
 
     def __init__(self, found: Sequence[NearMiss] = (), examined: int = 0, *, complete: bool = True) -> None:
@@ -113,11 +113,10 @@ def near_misses(
     max_subscriptions: int,
     among: Iterator[str] | None = None,
 ) -> NearMisses:
-    """See `Engine.near_misses`.
+    """Return the near misses of an event; see `Engine.near_misses`.
 
     Args:
-        among: ids of those to examine, all of the event's tenant and collection; by default all that the engine has, of which
-            it makes a list first.
+        among: the ids of the subscriptions to examine, all for the event's tenant and collection; by default all of the engine.
     """
     options = engine._options
     try:
@@ -136,7 +135,7 @@ def _near_misses(engine: Engine, read: Event, n: int, max_subscriptions: int, he
         subscription = engine.get(subscription_id)
         if subscription is None:
             examined += 1
-            continue  # removed meanwhile
+            continue  # another thread has removed it
         compiled = engine._compile(subscription)
         try:
             EFFORT.spend(size_of(compiled))
@@ -156,14 +155,14 @@ def _near_misses(engine: Engine, read: Event, n: int, max_subscriptions: int, he
 
 
 def _ids(engine: Engine, event: Event) -> Iterator[str]:
-    """Yield the ids of all that an event of this tenant and collection may match."""
+    """Yield the ids of all subscriptions for the tenant and the collection of an event."""
     for tenant in (event.tenant, EVERY):
         for collection in dict.fromkeys((event.collection or EVERY, EVERY)):
             yield from engine._core.ids(Selection(tenant=tenant, collection=collection))
 
 
 def judged(compiled: CompiledSubscription, event: Event, options: Options) -> Iterator[tuple[Condition, Program | None]]:
-    """Yield the outcome of each condition for an event, and the program of one that is CEL."""
+    """Yield each condition with its result for an event, and its program if it is a condition in CEL."""
     budget = options.limits.cel_budget
     for condition in conditions(compiled, event, budget=budget):
         if condition.kind != "cel" or compiled.cel is None:
@@ -177,7 +176,7 @@ def judged(compiled: CompiledSubscription, event: Event, options: Options) -> It
 
 
 def hinted(condition: Condition, program: Program | None, compiled: CompiledSubscription, event: Event) -> Condition:
-    """Return the outcomes of `judged` with the probable intention; for CEL the operands have it."""
+    """Return a condition of `judged` with a hint at the probable intention, unless it is one in CEL."""
     return replace(condition, hint=hint(condition, compiled, event)) if program is None else condition
 
 
@@ -213,7 +212,7 @@ def _distance(
 
 
 def _apart(seen: Any, wanted: Any) -> float:
-    """Describe how far apart two values are, from 0 to 1: numbers by their size, texts by their spelling."""
+    """Return the distance of two values, from 0 to 1: for numbers by their size, for texts by their spelling."""
     if isinstance(wanted, list):
         return min((_apart(seen, each) for each in wanted[:_VALUES]), default=_FAR)
     if isinstance(seen, bool) or isinstance(wanted, bool):
@@ -231,11 +230,11 @@ def _apart(seen: Any, wanted: Any) -> float:
 
 @dataclass(slots=True)
 class Row:
-    """The outcomes of a condition of the subscription.
+    """The results of a condition for many events.
 
     Attributes:
-        alone: how often it was the only one that failed.
-        verdicts: how often each outcome occurred.
+        alone: the number of events for which it was the only failed condition.
+        verdicts: the number of events by verdict.
     """
 
     condition: Condition
@@ -248,7 +247,7 @@ class Row:
 
     @property
     def failed(self) -> int:
-        """How often it was false or an error."""
+        """The number of events for which it was false or an error."""
         return sum(self.verdicts[verdict] for verdict in FAILS)
 
     @property
@@ -262,8 +261,8 @@ class Nearest:
     """An event that does not match, with the conditions that failed and their values.
 
     Attributes:
-        number: which event it is.
-        distance: that of a `NearMiss`, of all that failed together.
+        number: the number of the event, as passed to `see`.
+        distance: the sum of the distances of the failed conditions; see `NearMiss`.
     """
 
     number: int
@@ -273,23 +272,23 @@ class Nearest:
 
 @final
 class Survey:
-    """The results of one subscription for many events, one after the other. For one thread.
+    """Collects the results of one subscription for many events. Not thread-safe.
 
     Attributes:
-        rows: the conditions, in the order in which a subscription is read.
-        nearest: the events that were nearest to a match, at most `SHOWN`, the nearest first.
-        seen: how many events were read.
-        matched: how many of them matched.
-        costly: how many of them were too costly to evaluate.
-        ignored: how many of them were ignored, because they are not changes.
+        rows: the conditions, in the order of the subscription's members.
+        nearest: the events that were nearest to a match, at most `SHOWN`, nearest first.
+        seen: the number of events that were read.
+        matched: the number of events that matched.
+        costly: the number of events that were too costly to evaluate.
+        ignored: the number of events that were ignored, because they are not changes.
     """
 
     SHOWN: Final = 3
-    #: Units of each event, however many there are; what takes more shares those of one answer.
+    #: The units that each event may use; events that need more share the units of one answer.
     EACH: Final = 500
 
     def __init__(self, engine: Engine, subscription_id: str) -> None:
-        """Begin one. Raises UnknownSubscriptionError."""
+        """Start a survey of a subscription. Raises UnknownSubscriptionError."""
         subscription = engine.get(subscription_id)
         if subscription is None:
             raise UnknownSubscriptionError(subscription_id)
@@ -344,7 +343,7 @@ class Survey:
             self.nearest = sorted([*self.nearest, near], key=lambda each: (len(each.failed), each.distance))[: self.SHOWN]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the survey as plain JSON values."""
         return {
             "subscription_id": self.id,
             "events": self.seen,

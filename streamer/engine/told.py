@@ -1,4 +1,4 @@
-"""How an explanation is printed: a row for each condition, in lines that fit a terminal."""
+"""Print an explanation: a row for each condition, in lines that fit a terminal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from streamer.terminal import WIDTH
 if TYPE_CHECKING:
     from streamer.engine.explain import Explanation
 
-#: Longer values are cut when they are printed, and so are longer lists of paths.
+#: The most characters of a value, and the most paths of a list, that are printed.
 SHOWN, SHOWN_PATHS = 60, 8
-#: An expression is cut after so many lines.
+#: The most lines of an expression that are printed.
 _MAX_LINES: Final = 6
 
 _SIGNS: Final = {Verdict.TRUE: "✓", Verdict.FALSE: "✗", Verdict.ERROR: "!", Verdict.UNKNOWN: "?"}
@@ -26,7 +26,7 @@ _COLOURS: Final = {Verdict.TRUE: 32, Verdict.FALSE: 31, Verdict.ERROR: 33, Verdi
 
 
 def write(told: Explanation, *, colour: bool) -> str:
-    """Print an explanation."""
+    """Return an explanation as text."""
     headline = told.headline
     lines = [f"\x1b[1m{headline}\x1b[0m" if colour else headline]
     rows = _Rows([*told.conditions, *told.before], colour=colour)
@@ -39,7 +39,7 @@ def write(told: Explanation, *, colour: bool) -> str:
 
 
 class _Rows:
-    """Prints conditions in columns: sign, place, condition, outcome. What does not fit on its line continues below."""
+    """Formats conditions in columns: sign, place, condition, outcome. Longer text continues on the lines below."""
 
     def __init__(self, rows: Sequence[Condition], *, colour: bool) -> None:
         self._colour = colour
@@ -74,7 +74,7 @@ class _Rows:
             yield self._painted(first, row.verdict, _SIGNS[row.verdict]) + self._painted(outcome, row.verdict, row.verdict.value)
             return
         wrapped = _wrapped(text, WIDTH - len(margin), _MAX_LINES)
-        # A long place stands on a line of its own.
+        # A long place gets its own line.
         first = start + wrapped.pop(0) if len(start) <= len(margin) else start.rstrip()
         yield self._painted(first, row.verdict, _SIGNS[row.verdict])
         yield from (margin + line for line in wrapped)
@@ -83,15 +83,15 @@ class _Rows:
         yield from (margin + line for line in more)
 
     def _painted(self, text: str, verdict: Verdict, word: str) -> str:
-        """Give a word in a text, at its first place, the colour of a verdict."""
+        """Return a text with the first occurrence of a word in the colour of a verdict."""
         return text.replace(word, f"\x1b[{_COLOURS[verdict]}m{word}\x1b[0m", 1) if self._colour else text
 
 
 def outcome_of(row: Condition) -> str:
-    """Describe what a condition came to, with what it saw and what was probably meant."""
+    """Return the result of a condition as text, with the value that it read and a hint at the probable intention."""
     reason = f" ({on_one_line(row.reason)})" if row.reason and not (row.hint and row.kind == "filter") else ""
     decided = ", which decides" if row.decided else ""
-    # The operands say what each saw.
+    # If there are operands, their rows show the values.
     shown = "" if row.parts else on_one_line(_seen(row))
     meant = f"; {on_one_line(row.hint)}" if row.hint and not row.parts else ""
     return f"{row.verdict.value}{reason}{decided}{f', {shown}' if shown else ''}{meant}"
@@ -110,13 +110,13 @@ def _seen(row: Condition) -> str:
 
 
 def _wrapped(text: str, width: int, lines: int) -> list[str]:
-    # What is far beyond the last line is not split into words first.
+    # Cut text far beyond the last line before it is split into words.
     text = text[: 20 * WIDTH * lines]
     return textwrap.wrap(text, max(width, 20), max_lines=lines, placeholder=" ...", break_on_hyphens=False) or [""]
 
 
 def on_one_line(text: str) -> str:
-    """Escape what would disturb a line or a terminal; the line breaks of an expression become spaces."""
+    """Return a text with control characters escaped; the line breaks of an expression become spaces."""
     text = text.strip()
     if text.isprintable():
         return text
@@ -125,17 +125,17 @@ def on_one_line(text: str) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Print a value seen as short JSON, or as `<missing>` or `<unknown>`."""
+    """Return a value of an event as short JSON, or as `<missing>` or `<unknown>`."""
     if isinstance(value, Absence):
         return repr(value)
     return _shortened(json.dumps(_first_of(value, [SHOWN]), ensure_ascii=False, default=_spelled), SHOWN)
 
 
 def _first_of(value: Any, left: list[int]) -> Any:
-    """Return as much of a value as can be shown: the value itself may be as long as an event.
+    """Return the beginning of a value that is enough to show: the value itself may be as long as an event.
 
     Args:
-        left: how many characters are left at least; each value takes one or more, so the depth is bounded, too.
+        left: the number of values that may still be added. Each takes at least one character, so that also bounds the depth.
     """
     left[0] -= 1
     if isinstance(value, str):
@@ -166,7 +166,7 @@ def _spelled(value: Any) -> Any:
 
 
 def as_json(told: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain JSON; values are short texts, as they are printed."""
+    """Return an explanation as plain JSON values; event values are shortened texts, as they are printed."""
     return {
         "subscription_id": told.subscription_id,
         "matched": told.matched,
@@ -181,7 +181,7 @@ def as_json(told: Explanation) -> dict[str, Any]:
 
 
 def row_as_json(row: Condition) -> dict[str, Any]:
-    """Return a condition as plain JSON."""
+    """Return a condition as plain JSON values."""
     seen = row.seen
     members: dict[str, Any] = {
         "kind": row.kind,

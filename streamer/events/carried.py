@@ -1,7 +1,7 @@
-"""Values that a record of a wire format does not carry, although it has no placeholder (semantics.md section 1, "Formats").
+"""Find values that a record of a wire format lacks without a placeholder (semantics.md section 1, "Formats").
 
-Contract: a value that the record may not carry is unknown, never null and never missing. Only what the record itself shows makes
-a blank value known.
+Contract: a value that the record may lack is unknown, never null and never missing. A blank value counts as known only if the
+record itself shows that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_KEY_COLUMNS: Final = 16
 
 
 class Record(NamedTuple):
-    """A record as its layout reads it; *held* are the members of `before` as the record has them."""
+    """A record read with its layout; *held* has the members of `before` in the record itself."""
 
     raw: Mapping[str, Any]
     type: str | None
@@ -39,14 +39,14 @@ class Record(NamedTuple):
 
 
 def not_carried(format_: str | None, record: Record) -> Iterator[Pointer]:
-    """Yield what a record of a format may not carry, from the event's root; a pointer may end in `REST`."""
+    """Yield pointers from the event's root to the values that a record may lack; a pointer may end in `REST`."""
     rule = _RULES.get((format_, record.type))
     if rule is not None:
         yield from rule(record)
 
 
 def is_blank(value: Any) -> bool:
-    """Whether a value is what Debezium writes for one that it does not have."""
+    """Return whether a value may be Debezium's replacement for a missing value."""
     pending = [value]
     while pending:
         value = pending.pop()
@@ -69,7 +69,7 @@ def _fields(schema: Any) -> list[Mapping[str, Any]]:
 
 
 def _debezium_delete(record: Record) -> Iterator[Pointer]:
-    """Yield what PostgreSQL sends only with REPLICA IDENTITY FULL. Debezium fills the columns up that it does not have."""
+    """Yield columns that PostgreSQL sends only with REPLICA IDENTITY FULL. Debezium fills the missing columns."""
     if record.before is None or record.before_at is None or _connector(record, record.before_at) in WHOLE:
         return
     defaults = column_defaults(record.raw.get("schema"))
@@ -94,7 +94,7 @@ def _connector(record: Record, document_at: Pointer) -> Any:
 
 
 def _dms_delete(record: Record) -> Iterator[Pointer]:
-    """Yield the members that AWS DMS may not carry of a deleted row: it writes the key, and null or no value for the rest."""
+    """Yield the members of a deleted row that AWS DMS may lack: it writes the key, and null or no value for the rest."""
     if record.before is None or record.before_at is None:
         if record.data is not None and record.data_at is not None:
             yield from ((*record.data_at, name) for name, value in record.data.items() if value is None)
@@ -103,7 +103,7 @@ def _dms_delete(record: Record) -> Iterator[Pointer]:
     written = {name for name, value in (record.data or {}).items() if value is not None}
     if record.data_at is not None:
         yield record.data_at
-    # An image that has more than the key is of the whole row.
+    # An image with more than the key has the whole row.
     if not any(value is not None and name not in written for name, value in record.before.items()):
         yield from ((*record.before_at, name) for name, value in record.before.items() if value is None)
 
@@ -121,7 +121,7 @@ def _maxwell_delete(record: Record) -> Iterator[Pointer]:
 
 
 def _has_all_columns(record: Record, unchanged: list[str]) -> bool:
-    """Whether a row shows that it has all columns, and not only those that `binlog_row_image=MINIMAL` writes: key and changes."""
+    """Return whether a row certainly has all columns, not only those of `binlog_row_image=MINIMAL`: the key and the changes."""
     assert record.data is not None
     # Columns of a key are never null, a document, or true or false.
     if len(unchanged) > _MOST_KEY_COLUMNS or any(
@@ -133,7 +133,7 @@ def _has_all_columns(record: Record, unchanged: list[str]) -> bool:
 
 
 def _supabase(record: Record) -> Iterator[Pointer]:
-    """Yield the columns that Realtime lists and leaves out: they are too large, or this reader may not see them."""
+    """Yield the columns that Realtime lists but leaves out: they are too large, or the client may not read them."""
     listed = record.raw.get("columns")
     columns = [column.get("name") for column in listed if isinstance(column, Mapping)] if isinstance(listed, list) else []
     names = [name for name in columns if isinstance(name, str)]
@@ -148,7 +148,7 @@ def _supabase(record: Record) -> Iterator[Pointer]:
 
 
 def equals(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: numbers by value, and true is not 1."""
+    """Return whether two JSON values are equal: numbers by value, and true is not 1."""
     return type(one) is type(other) and one == other if isinstance(one, bool) or isinstance(other, bool) else one == other
 
 

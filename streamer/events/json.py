@@ -1,13 +1,13 @@
-"""Read JSON strictly (RFC 8259), with the byte offset of whatever is wrong.
+"""Parse JSON strictly (RFC 8259), and report the byte offset of an error.
 
-The standard library's reader is not strict enough to be the contract: it takes `NaN`, lone surrogates and a byte order mark,
-recurses, and refuses integers of more than 4,300 digits. This one is a loop over an explicit stack, so that depth is a limit
-and not a crash, and takes time linear in the text.
+The standard library's parser is not strict enough: it accepts `NaN`, lone surrogates and a byte order mark, recurses, and refuses
+integers of more than 4,300 digits. This parser is a loop over an explicit stack, so that deep nesting is an error instead of a
+crash, and its time is linear in the text.
 
-What stands below a watched place, nearly all of a long event, is read by the standard library first, ten times as fast. Where
-that finds anything odd, this one reads it and says what.
+Values below the watched places, nearly all of a long event, are first parsed by the standard library, which is ten times faster.
+If it refuses a value or may differ for it, this parser reads the value again and finds the error.
 
-Errors are reported in order of their offset; `testdata/README.md` says which offset belongs to which code.
+Errors are reported in order of their offset; `testdata/README.md` lists the offset that belongs to each code.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ class Pairs(list[tuple[str, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class LongInteger:
-    """An integer literal beyond 64 bits, as it is written; see `parse`."""
+    """An integer literal beyond 64 bits in its original spelling; see `parse`."""
 
     text: str
 
 
 @dataclass(slots=True)
 class Document:
-    """A parsed text with what was seen at the watched places.
+    """A parsed text with the positions of its watched values.
 
     Attributes:
         value: the value of the whole text.
-        offsets: byte offset of the first byte of each watched value that is there.
-        duplicate: pointer and byte offset of the first name that repeats a watched member; None if there is none.
+        offsets: the byte offset of the first byte of each watched value that exists.
+        duplicate: the pointer and the byte offset of the first name that repeats a watched member; None if there is none.
     """
 
     value: Any
@@ -84,9 +84,10 @@ def parse(
 ) -> Any:
     """Return the value of a JSON text.
 
-    An integer literal in int64 or uint64 is an int, any other number a float, or a `BeyondFloat64` where no float64 holds it.
-    Of duplicate names the last wins, in the place of the first. With *pairs*, objects come as `Pairs`, which keep them all.
-    With *long_integers*, an integer literal beyond 64 bits comes as a `LongInteger`, which `number` reads.
+    An integer literal in the range of int64 or uint64 becomes an int. Any other number becomes a float, or a `BeyondFloat64` if
+    it exceeds float64. The last of duplicate names wins, at the position of the first. With *pairs*, objects become `Pairs`,
+    which keep duplicates. With *long_integers*, an integer literal beyond 64 bits becomes a `LongInteger`, which `number`
+    converts.
 
     Raises:
         EventError: malformed_json, bad_utf8, lone_surrogate, too_deep or too_long, with the byte offset.
@@ -95,7 +96,7 @@ def parse(
 
 
 def number(literal: str) -> float | BeyondFloat64:
-    """Return what a literal is that is no integer of 64 bits."""
+    """Return the value of a number literal other than a 64-bit integer."""
     value = float(literal)
     return value if math.isfinite(value) else BeyondFloat64(literal)
 
@@ -109,14 +110,14 @@ def read(
     watch: Watch | None = None,
     long_integers: bool = False,
 ) -> Document:
-    """Parse a JSON text as `parse` does, and note the positions and duplicates of the *watch*ed members."""
+    """Parse a JSON text as `parse` does, and record the positions and duplicates of the *watch*ed members."""
     if len(text) > max_bytes:
         raise EventError(EventCode.TOO_LONG, f"{len(text)} bytes, at most {max_bytes} are allowed", offset=max_bytes)
     try:
         return _Reader(text.decode(), max_depth, pairs, long_integers).read(watch)
     except UnicodeDecodeError as bad:
         ill_formed = EventError(EventCode.BAD_UTF8, "not well-formed UTF-8", offset=bad.start)
-    # An error before the ill-formed sequence comes first; one at the end of what was cut off is the ill-formed sequence itself.
+    # An error before the ill-formed sequence comes first. An error at the end of the text before it is the sequence itself.
     try:
         _Reader(text[: ill_formed.offset].decode(), max_depth, pairs, long_integers).read(watch)
     except EventError as error:
@@ -127,11 +128,11 @@ def read(
 
 @dataclass(slots=True)
 class _Frame:
-    """A container that is still open."""
+    """An open container."""
 
     value: dict[str, Any] | Pairs | list[Any]
-    watch: Watch | None  # what is watched below it
-    name: str = ""  # of an object: the member whose value is read now
+    watch: Watch | None  # the watched places below it
+    name: str = ""  # in an object, the member whose value is read now
 
 
 class _Reader:
@@ -143,7 +144,7 @@ class _Reader:
         self.max_depth = max_depth
         self.pairs = pairs
         self.long_integers = long_integers
-        self.slow_until = 0  # up to here nothing is read quickly
+        self.slow_until = 0  # before this offset, `_quick` does not try again
         self.stack: list[_Frame] = []
         self.positions: dict[Pointer, int] = {}
         self.duplicate: tuple[Pointer, int] | None = None
@@ -157,7 +158,7 @@ class _Reader:
     def _document(self, watch: Watch | None) -> Any:
         below = watch
         while True:
-            # Here a value begins. A scalar or an empty container is complete at once, another container opens a frame.
+            # A value begins here. A scalar or an empty container is complete at once; any other container opens a frame.
             char = self._next()
             if below is not None:
                 self.positions.setdefault(self._path(), self.at)
@@ -174,7 +175,7 @@ class _Reader:
                 value = frame.value
             else:
                 value = self._scalar(char)
-            # Here a value is complete: put it where it belongs and close what ends with it.
+            # A value is complete here: add it to its container, and close the containers that end with it.
             while self.stack:
                 frame = self.stack[-1]
                 self._put(frame, value)
@@ -194,7 +195,7 @@ class _Reader:
                 return value
 
     def _quick(self) -> tuple[Any] | tuple[()]:
-        """Return the container that begins here as the standard library reads it; nothing where this reader may differ."""
+        """Return the container that begins here, as the standard library parses it; empty if this parser may differ."""
         if self.at < self.slow_until:
             return ()
         try:
@@ -204,12 +205,12 @@ class _Reader:
         else:
             is_odd = _LONG_DIGITS.search(self.text, self.at, end) or _SURROGATE_ESCAPE.search(self.text, self.at, end)
             most = self.max_depth - len(self.stack)
-            # What has few brackets is not deep, however long it is.
+            # Counting brackets is fast: a text with few of them cannot be deep.
             is_flat = self.text.count("[", self.at, end) + self.text.count("{", self.at, end) <= most
             if not is_odd and (is_flat or _depth(value, most) is not None):
                 self.at = end
                 return (value,)
-        # Once for all of it, not again at each level.
+        # Do not try again at each level inside the container.
         self.slow_until = end
         return ()
 
@@ -231,7 +232,7 @@ class _Reader:
             container.append(value)
 
     def _name(self, frame: _Frame) -> Watch | None:
-        """Read a member's name and its colon; return what is watched below it."""
+        """Read a member's name and its colon, and return the watched places below it."""
         if self._next() != '"':
             raise self._malformed("expected a member name in double quotes")
         at = self.at
@@ -250,7 +251,7 @@ class _Reader:
         return None if frame.watch is None else frame.watch.get(str(len(frame.value)))
 
     def _path(self) -> Pointer:
-        """Where the value that begins here stands; called at watched places only."""
+        """Return the pointer to the value that begins here; it is called only at watched places."""
         return tuple(str(len(f.value)) if type(f.value) is list else f.name for f in self.stack)
 
     def _scalar(self, char: str) -> Any:
@@ -323,7 +324,7 @@ class _Reader:
         return chr(0x10000 + ((unit - 0xD800) << 10) + (int(low[1], 16) - 0xDC00))
 
     def _next(self) -> str:
-        """Skip white space and return the character there, empty at the end."""
+        """Skip white space and return the next character, or an empty string at the end."""
         char = self.text[self.at : self.at + 1]
         if char > " ":
             return char
@@ -364,7 +365,7 @@ _QUICK_PAIRS = JSONDecoder(parse_float=_float, parse_constant=_no_constant, obje
 
 
 def _depth(value: Any, most: int) -> int | None:
-    """Return how deep containers are nested in a container, itself counted; None if that is more than *most*."""
+    """Return the nesting depth of a container, from 1, or None if it is more than *most*."""
     level, depth = [value], 0
     while level:
         depth += 1

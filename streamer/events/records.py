@@ -1,6 +1,6 @@
-"""What change records leave out or wrap: JSON in a string, values that were not carried, a `before` that is no whole document.
+"""Handle the peculiarities of change records: JSON in a string, placeholders for missing values, a partial `before`.
 
-A layout says which of these a source does (semantics.md sections 1 and 8).
+A layout names the peculiarities of its source (semantics.md sections 1 and 8).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streamer.model import Pointer
 
 
 def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> json.Document:
-    """Return the event with what is encoded in `data` and `before` in the place of its text. Raises EventError."""
+    """Return the event with `data` and `before` parsed if they are JSON in a string. Raises EventError."""
     value, offsets = document.value, dict(document.offsets)
     duplicates: list[tuple[int | None, Pointer]] = []
     for part in ("data", "before"):
@@ -27,7 +27,7 @@ def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> jso
                 offset = document.offsets.get(pointer)
                 inner = _decode(part, text, pointer, offset, layout, max_depth - len(pointer))
                 value = substitute(value, pointer, inner.value)
-                # A part inside has the place of the text that it was in.
+                # Parts inside have the offset of the string that contains them.
                 offsets |= {pointer + below: offset for below in inner.offsets if offset is not None}
                 if inner.duplicate is not None:
                     duplicates.append((offset, pointer + inner.duplicate[0]))
@@ -40,13 +40,13 @@ def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> jso
 
 
 def duplicate_member(pointer: Pointer, offset: int | None) -> EventError:
-    """Return the error of a member of the envelope that stands twice."""
+    """Return the error for a duplicate member of the envelope."""
     reason = "a member of the envelope stands twice"
     return EventError(EventCode.DUPLICATE_MEMBER, reason, offset=offset, place=encode_pointer(pointer))
 
 
 def _decode(part: str, text: str, at: Pointer, offset: int | None, layout: EventLayout, max_depth: int) -> json.Document:
-    # It is shorter than the event, so that only its depth is left to be bounded.
+    # The string is shorter than the event, so only its depth needs a check.
     try:
         return json.read(text.encode(), max_depth=max_depth, max_bytes=len(text) * 4, watch=_watch_below(layout, at))
     except EventError as error:
@@ -66,7 +66,7 @@ def _watch_below(layout: EventLayout, at: Pointer) -> json.Watch:
 
 
 def completed(document: json.Document, layout: EventLayout) -> json.Document:
-    """Return the event with every member of `data` that `before` lacks in it, too."""
+    """Return the event with `before` completed by the members of `data` that it lacks."""
     _, data = _found(document.value, layout, "data")
     before_at, before = _found(document.value, layout, "before")
     if not isinstance(data, dict) or not isinstance(before, dict):
@@ -78,7 +78,7 @@ def completed(document: json.Document, layout: EventLayout) -> json.Document:
         for at in layout.all_pointers()
         if is_prefix(before_at, at) and at[len(before_at) :][:1] and at[len(before_at)] in missing
     )
-    # A part that is put in has the place of the document that it is put in.
+    # An added part has the offset of `before`.
     offsets = {at: offset for at in added if offset is not None}
     return json.Document(substitute(document.value, before_at, {**before, **missing}), {**document.offsets, **offsets})
 
@@ -89,7 +89,7 @@ def _found(value: Any, layout: EventLayout, part: str) -> tuple[Pointer, Any]:
 
 
 def members_of_before(document: json.Document, layout: EventLayout) -> frozenset[str]:
-    """Return the names of what the event holds in `before`."""
+    """Return the names of the members of `before`."""
     before = _found(document.value, layout, "before")[1]
     return frozenset(before) if isinstance(before, dict) else frozenset()
 
@@ -101,7 +101,7 @@ def unknowns(
     before_at: Pointer | None,
     before: dict[str, Any] | None,
 ) -> Iterator[Pointer]:
-    """Yield the unknowns that the layout tells of in what the documents hold, or of two do not."""
+    """Yield pointers to the unknown values of both documents, by the layout: placeholders, and members that `before` lacks."""
     if layout.unknown_texts:
         for at, document in ((data_at, data), (before_at, before)):
             if at is not None and document is not None:
@@ -111,7 +111,7 @@ def unknowns(
 
 
 def _written_unknown(document: Any, placeholders: Placeholders) -> Iterator[Pointer]:
-    """Yield where a document says that a value is unknown; of one inside another only the outer. A way is made only of these."""
+    """Yield a pointer to each placeholder in a document, without those inside another one. A loop, so depth is not a problem."""
     way: list[str | int] = []
     open_: list[Iterator[tuple[str | int, Any]]] = [iter([("", document)])]
     while open_:
@@ -129,14 +129,14 @@ def _written_unknown(document: Any, placeholders: Placeholders) -> Iterator[Poin
             open_.append(enumerate(value))
 
 
-#: What Debezium writes for a geometry, a geography and a point that it does not carry: their bytes in base64.
+#: Debezium's placeholders for a geometry, a geography and a point: their bytes in base64.
 PLACES: Final = frozenset(
     ("AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==", "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==", "AQEAAAAAAAD8g9eXwQAAAPyD15fB")
 )
 
 
 class Placeholders:
-    """What a source writes in the place of a value that it does not carry."""
+    """The placeholders that a source writes for values that it does not have."""
 
     def __init__(self, layout: EventLayout) -> None:
         self.texts = frozenset(layout.unknown_texts)
@@ -144,11 +144,11 @@ class Placeholders:
         self.is_debezium = layout.format == "debezium"
 
     def says(self, value: Any) -> bool:
-        """Whether a value says of itself that it is unknown."""
+        """Return whether a value is a placeholder."""
         if isinstance(value, str):
             if len(value) < self.shortest:
                 return False
-            # A document in a text, as hstore is one under `hstore.handling.mode=json`.
+            # A text may be a document with a placeholder in it, for example hstore with `hstore.handling.mode=json`.
             return value in self.texts or (self.is_debezium and any(f'"{text}"' in value for text in self.texts))
         if isinstance(value, Mapping):
             return any(name in self.texts for name in value) or (self.is_debezium and _is_place(value))
@@ -159,7 +159,7 @@ class Placeholders:
         return False
 
     def _spells(self, numbers: list[Any]) -> bool:
-        """Whether an array of numbers has the bytes of a placeholder, as one of integers has them."""
+        """Return whether an array of numbers spells the bytes of a placeholder, which Debezium writes for arrays of integers."""
         if not all(type(number) in (int, float) and 0 <= number < 256 and number == int(number) for number in numbers):
             return False
         return bytes(map(int, numbers)).decode(errors="replace") in self.texts
@@ -172,7 +172,7 @@ def _is_place(value: Mapping[str, Any]) -> bool:
 def unchanged_unknowns(
     unknown: tuple[Pointer, ...], data_at: Pointer, before_at: Pointer, before: frozenset[str]
 ) -> Iterator[Pointer]:
-    """Yield the unknowns that `before` has since it is as `data` in what it does not hold."""
+    """Yield the unknowns of `before` that it shares with `data`, because members that it lacks did not change."""
     for each in unknown:
         if is_prefix(each, data_at):
             yield before_at

@@ -15,7 +15,7 @@ from streamer.telemetry import BOUNDS, SIZES
 
 Kind = Literal["counter", "gauge", "histogram"]
 
-#: How to aggregate the values of several processes: the sum or, if all processes have the same value, its latest or oldest state.
+#: How to aggregate the values of several processes: their sum, or the largest or smallest if they describe the same thing.
 Together = Literal["sum", "max", "min"]
 
 

@@ -1,1 +1,1 @@
-"""The semantics in plain, naive Python: the oracle of every test, what `explain` tells, and the backend without native core."""
+"""The semantics in plain, simple Python: the oracle of every test, the base of `explain`, and a backend without native code."""

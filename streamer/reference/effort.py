@@ -55,7 +55,7 @@ class Effort(threading.local):
         if outcome.reason is CelReason.BUDGET and most < budget:
             self.left = -1
             raise TooCostlyError
-        # If it only exceeded its own budget, it may have used more than the remaining units.
+        # The evaluation is finished, so a cost beyond the remaining units is not an error.
         self.left = max(self.left - outcome.cost, 0)
         return outcome
 

@@ -43,7 +43,7 @@ def parse_subscription(
     """Return the subscription in *source*, with its shape and its labels checked.
 
     Args:
-        source: a `Subscription`, a mapping, or the JSON text of one. Mappings and JSON may leave out members, not set them to null.
+        source: a `Subscription`, a mapping, or the JSON text of one. A mapping or JSON omits an absent member; null is an error.
         default: converts values of filters, pattern and labels that JSON does not have, as in `json.dumps`.
 
     Raises:

@@ -3,11 +3,11 @@
 ```
 Config ─┬─ matching ─┬─ bloom    phase 1
         │            ├─ cel      phase 2b
-        │            └─ limits   what subscriptions and events may cost
+        │            └─ limits   limits of subscriptions and events
         ├─ subscriptions
-        ├─ sources ─── NAME: what `type` makes of it ─┐
-        ├─ sinks ───── NAME: what `type` makes of it ─┤
-        ├─ routes      which sink gets what           ├─ the service
+        ├─ sources ─── NAME: a section by its `type` ─┐
+        ├─ sinks ───── NAME: a section by its `type` ─┤
+        ├─ routes      the sink of each gateway       ├─ the service
         ├─ delivery                                   │
         ├─ service                                    │
         ├─ api ───── tokens, tls, limits, quotas ─────┘
@@ -15,9 +15,8 @@ Config ─┬─ matching ─┬─ bloom    phase 1
         └─ logging
 ```
 
-A section under a name that the user chose is one of several kinds; its `type` selects the kind. A kind is here once it exists.
+A section under a name that the user chose is one of several kinds; its `type` selects the kind.
 
-The docstring of a field is its text in docs/configuration.md, in the JSON Schema and so in editors. What the engine checks
-itself is checked by the engine's own types (`EventLayout`, `Limits`, `BloomOptions`): a configuration that loads is one that an
-engine takes.
+The docstring of a field is its text in docs/configuration.md, in the JSON Schema and so in editors. The engine's own types
+(`EventLayout`, `Limits`, `BloomOptions`) check its options, so the engine accepts any configuration that loads.
 """

@@ -4,9 +4,9 @@
 each section ──► claims() ──► one list ──► conflicts(): each claim against all before it
 ```
 
-A sink that writes the file that a source reads feeds its own matches back, and cuts the last line off. The code has no list of
-such pairs: a section declares the things that it uses, and every two claims of different sections are compared. So a new kind of
-sink takes part as soon as it is declared. A path that a section has and does not claim counts as owned, which is the strictest.
+For example, a sink must not write a file that a source reads: it would feed its own matches back, and cut off the last line. The
+code has no list of such pairs: a section declares the things that it uses, and any two claims of different sections are compared.
+So a new kind of sink only needs to declare its claims. A path in a section without a claim counts as owned, the strictest use.
 
 One thing may have several names. A file is compared by its path, by the targets of links, and by its inode; a set of files by its
 directory and by the names in it.
@@ -31,7 +31,7 @@ _LOCAL: Final = frozenset({"127.0.0.1", "::1"})
 
 
 class Thing(ABC):
-    """Something outside of the process that sections may share, or may not."""
+    """A resource outside of the process that sections may use."""
 
     @abstractmethod
     def meets(self, other: Thing) -> bool:
@@ -57,7 +57,7 @@ class Claim:
 
     Attributes:
         field: the setting that names it, relative to the section; empty for the section as a whole.
-        says: the error for another section that uses the thing, too; `{}` is replaced by the name of this one.
+        says: the error for another section that uses the thing, too; `{}` is replaced by the name of this section.
     """
 
     field: _Steps
@@ -74,7 +74,7 @@ class Claim:
 @final
 @dataclass(frozen=True)
 class Placed:
-    """A claim of the section that stands at a place."""
+    """A claim with the place of its section."""
 
     section: _Steps
     claim: Claim
@@ -86,7 +86,7 @@ class Placed:
 
 
 def conflicts(claims: Iterable[Placed]) -> Iterator[tuple[_Steps, str]]:
-    """Yield each claim that does not go with an earlier one of another section: its place, and why. One reason a place."""
+    """Yield each claim that conflicts with an earlier claim of another section: its place and one reason."""
     before: list[Placed] = []
     wrong: set[_Steps] = set()
     for each in claims:
@@ -98,7 +98,7 @@ def conflicts(claims: Iterable[Placed]) -> Iterator[tuple[_Steps, str]]:
 
 
 def shown(place: _Steps) -> str:
-    """Write a place as `sinks.hook.secret[0]`."""
+    """Return a place as text, such as `sinks.hook.secret[0]`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
 
 
@@ -108,13 +108,13 @@ def shown(place: _Steps) -> str:
 @final
 @dataclass(frozen=True)
 class File(Thing):
-    """One file, which need not be there yet."""
+    """One file, which may not exist yet."""
 
     path: Path
 
     @cached_property
     def names(self) -> frozenset[tuple[object, str]]:
-        """The directories and names under which it is found, links followed."""
+        """The directories and names of the file, before and after following links."""
         return frozenset((_directory(path.parent), path.name) for path in (self.path, _resolved(self.path)))
 
     @cached_property
@@ -170,7 +170,7 @@ class Files(Thing):
 @final
 @dataclass(frozen=True)
 class Port(Thing):
-    """A port of this machine that is listened at."""
+    """A port of this machine that a server listens on."""
 
     address: str
     number: int

@@ -1,4 +1,4 @@
-"""What the messages of a source are: their format, and the registry of the schemas that they were written with."""
+"""The format of a source's messages, and the registry of their schemas."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streamer.config.schema.sinks import checked_url
 from streamer.config.schema.values import File, Section, wrong_inside
 from streamer.config.secret import Secret
 
-#: `json` is read by `matching.layout`; a decoder of `streamer.cdc` makes events of all others.
+#: `matching.layout` applies to `json`; a decoder of `streamer.cdc` reads all other formats.
 SourceFormat: TypeAlias = Literal[
     "json", "canal", "cloudevents", "debezium", "debezium_unwrapped", "dynamodb", "mongodb", "wal2json"
 ]
-#: What the bytes of a message are.
+#: The encoding of a message.
 Encoding: TypeAlias = Literal["json", "avro", "protobuf", "json_schema"]
 
 
@@ -90,7 +90,7 @@ class Format(Section):
 
     @property
     def of_keys(self) -> Encoding:
-        """How keys are written."""
+        """The encoding of keys."""
         return self.encoding if self.key_encoding is None else self.key_encoding
 
     @property
@@ -101,7 +101,7 @@ class Format(Section):
 
 @final
 class _OrName:
-    """Allows in place of a format its name alone."""
+    """Accepts the name of a format in place of a format."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -28,7 +28,7 @@ def _broker(text: str) -> str:
 
 
 def _several(value: Any) -> Any:
-    """Take one text for a list of it, and one with commas for several; there is one at least."""
+    """Turn a text into a list, split at commas, and refuse an empty list."""
     listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else as_list(value)
     if not listed:
         raise PydanticCustomError("several", "expected one, or a list of some", {})
@@ -36,7 +36,7 @@ def _several(value: Any) -> Any:
 
 
 def checked_topic(text: str) -> str:
-    """Take the name of a topic."""
+    """Return the name of a topic, or refuse it if Kafka would."""
     if not _TOPIC.fullmatch(text) or text in (".", ".."):
         expected = "expected a topic of Kafka: up to 249 letters, digits, '.', '_' and '-'"
         raise PydanticCustomError("topic", "{reason}", {"reason": f"{shown(text)!r}: {expected}"})
@@ -116,7 +116,7 @@ class Kafka(Section):
     options: Annotated[dict[str, str | int | float | bool], BeforeValidator(as_names)] = Field(default_factory=dict)
     """Settings of librdkafka, by their names (docs/service.md lists them)."""
 
-    #: Which options there may be.
+    #: The options that `options` allows.
     ALLOWED: ClassVar[frozenset[str]] = OF_CLIENTS
 
     @model_validator(mode="after")

@@ -33,7 +33,7 @@ MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def as_members(layout: Any) -> Any:
-    """Return a layout as a mapping, of which the name of a preset is short for one that names nothing else."""
+    """Return a layout as a mapping; the name of a preset is short for a mapping with only this preset."""
     return {"preset": layout} if isinstance(layout, str) else layout
 
 
@@ -42,13 +42,13 @@ def _layout(value: Any) -> EventLayout:
         return value
     members = as_members(value)
     if found := faults(members):
-        # The name of a preset stands where the layout does.
+        # If the layout is the name of a preset, the error is at the layout itself.
         raise wrong_inside([(() if isinstance(value, str) else steps, reason) for steps, reason in found])
     return EventLayout.from_dict(members)
 
 
 def shown_layout(layout: EventLayout) -> str | dict[str, Any]:
-    """Return a layout as one would write it: the name of a preset, or the nearest one and what differs from it."""
+    """Return a layout as a user would write it: the name of a preset, or the nearest preset with the parts that differ."""
     members = layout.to_dict()
     differing: dict[str, dict[str, Any]] = {}
     for name in EventLayout.PRESETS:
@@ -57,7 +57,7 @@ def shown_layout(layout: EventLayout) -> str | dict[str, Any]:
     nearest = min(differing, key=lambda name: len(differing[name]))
     if not differing[nearest]:
         return nearest
-    # A mapping that names no preset is one over `change`.
+    # A mapping without a preset is based on `change`.
     return {**({} if nearest == "change" else {"preset": nearest}), **differing[nearest]}
 
 
@@ -144,7 +144,7 @@ class Bloom(Section):
         return self
 
     def options(self) -> BloomOptions:
-        """Return them as the engine takes them."""
+        """Return the options of the engine."""
         return BloomOptions(**{name: getattr(self, name) for name in type(self).model_fields})
 
 

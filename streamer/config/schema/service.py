@@ -21,10 +21,10 @@ from streamer.config.schema.values import Bool, File, Section, number
 from streamer.config.secret import Secret
 from streamer.config.units import Duration, Size
 
-#: Files of an embedded store in its directory: its lock, and its database with what belongs to that.
+#: Files of an embedded store in its directory: its lock, and its database with the files that belong to it.
 LOCK: Final = "lock"
 DATABASE: Final = "store.db"
-#: How the names of files end that are read in a directory that is watched.
+#: The endings of the names of files that are read in the watched directory.
 _WATCHED: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _DATA_DIR: Final = Path("streamer-data")
 #: The most shards.
@@ -156,11 +156,11 @@ class Service(Section):
 
     @property
     def directory(self) -> Path:
-        """Return the directory of the store, unless several processes share one."""
+        """The directory of the store, unless several processes share one."""
         return self.data_dir or _DATA_DIR
 
     def watched(self) -> list[Files]:
-        """Return the files that are read in the directory that is watched, if there is one."""
+        """Return the files that are read in the watched directory, if there is one."""
         return [] if self.watch is None else [Files(self.watch, end=end) for end in _WATCHED]
 
     def claims(self) -> Iterator[Claim]:

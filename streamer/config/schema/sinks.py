@@ -38,9 +38,9 @@ class Spooled:
     """How the spool delivers to a sink.
 
     Attributes:
-        target: what tells one endpoint from another.
-        concurrency: requests at once.
-        batch, batch_bytes: messages of a request at most, and their bytes.
+        target: the identity of the endpoint.
+        concurrency: the most concurrent requests.
+        batch, batch_bytes: the most messages of a request, and the most bytes of them.
     """
 
     target: str
@@ -61,16 +61,16 @@ class Sink(Section):
 
     @abstractmethod
     def claims(self) -> Iterable[Claim]:
-        """Yield what it writes. `streamer.config.schema.claims` compares it with what all others read and write."""
+        """Yield claims for the things that the sink writes. `streamer.config.schema.claims` compares those of all sections."""
 
     @property
     def spooled(self) -> Spooled | None:
-        """How the spool delivers to it, if its messages wait there; None if they are written to it at once."""
+        """Return how the spool delivers to the sink, or None if messages are written to it directly."""
         return None
 
     @property
     def caution(self) -> str | None:
-        """What the log warns of when it is opened, though it may be meant so."""
+        """Return a warning for the log about risky settings that may be intended, or None."""
         return None
 
 
@@ -103,10 +103,10 @@ class StdoutSink(Sink):
 
 
 def checked_url(url: str, instead: str = "requests are signed with `secret`") -> str:
-    """Check a URL. What is wrong is said without it: it may hold a secret.
+    """Return a URL, or refuse it. The error does not contain the URL, because it may have a secret.
 
     Args:
-        instead: what there is in place of a user and a password in it.
+        instead: the alternative to a user and a password in the URL, for the error.
     """
     reason = None
     try:
@@ -131,7 +131,7 @@ def checked_url(url: str, instead: str = "requests are signed with `secret`") ->
 
 
 def _secrets(value: Any) -> Any:
-    """Take one secret for a list of it, and nothing for none. What else stands here may be the secret itself."""
+    """Turn a single secret into a list, and null into an empty list. Any other value may be the secret itself."""
     if value is None or isinstance(value, list | tuple):
         return value or ()
     return [value]
@@ -209,7 +209,7 @@ class WebhookSink(Sink):
         return self
 
     def claims(self) -> Iterator[Claim]:
-        """See `Sink`. Who may post to one endpoint is for the endpoint to say."""
+        """See `Sink`. The URL is not claimed, because several senders may post to one endpoint."""
         return self.reads("ca")
 
     @property
@@ -224,10 +224,10 @@ class WebhookSink(Sink):
 
 
 def refused(url: str, ports: Sequence[int] | None, *, allow_http: bool) -> str | None:
-    """Return why a URL may not be posted to; None if it may.
+    """Return the reason why messages may not be posted to a URL, or None if they may.
 
     Args:
-        ports: that it may name; None for any.
+        ports: the allowed ports; None for any.
     """
     parts = urlsplit(url)
     is_tls = parts.scheme == "https"

@@ -29,26 +29,26 @@ class Source(Section):
 
     @abstractmethod
     def claims(self) -> Iterable[Claim]:
-        """Yield what it reads, and what no other may. `streamer.config.schema.claims` compares it with all others."""
+        """Yield claims for the things that the source uses. `streamer.config.schema.claims` compares those of all sections."""
 
     @property
     def record_format(self) -> SourceFormat:
-        """What a record is that the source gives out: an event, or a message for a decoder of `streamer.cdc`."""
+        """The format of the source's records: `json` for events, else the format of a decoder of `streamer.cdc`."""
         return "json"
 
     @property
     def shown_format(self) -> str:
-        """What people are told that it reads."""
+        """The format that is shown to users."""
         return self.record_format
 
     @property
     def decoded_by(self) -> str | None:
-        """The field that says that a decoder of `streamer.cdc` makes its events, which have one layout; None if none does."""
+        """The setting that selects a decoder of `streamer.cdc`, whose events have a fixed layout; None without a decoder."""
         return None if self.record_format == "json" else "format"
 
 
 class LinesSource(Source):
-    """Where lines come from."""
+    """A source of lines."""
 
     format: SourceFormat = "json"
     """The format of a line: `json` is an event in `matching.layout`; the others are messages for a decoder (docs/sources.md)."""
@@ -73,7 +73,7 @@ class FileSource(LinesSource):
     """Time between two looks for new lines at the end of the file."""
 
     def claims(self) -> Iterator[Claim]:
-        """See `Source`. Under the names that begin as its own it looks for a file that was rotated."""
+        """See `Source`. The source also reads rotated files, whose names begin with its own."""
         yield Claim(("path",), READS, OneFile(self.path), "{} reads this file")
         rotated = "{} reads files whose names begin as that of its own, since rotation may give them such; choose another name"
         yield Claim(("path",), READS, Files(self.path.parent, self.path.name), rotated)
