@@ -25,11 +25,11 @@ CHOICES: Final = ("auto", "native", "reference")
 
 
 class ReferenceBackendWarning(RuntimeWarning):
-    """The reference serves, which is exact but slow, because no native core is installed."""
+    """The slow but exact reference backend is used, because no native core is installed."""
 
 
 def check_interpreter() -> None:
-    """Refuse a sub-interpreter: what the native core calls Python by waits for ever there. Raises ImportError."""
+    """Raise ImportError in a sub-interpreter, because calls from the native core into Python would deadlock there."""
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
             interpreters = importlib.import_module(name)
@@ -45,7 +45,7 @@ def check_interpreter() -> None:
 
 
 def native_core() -> ModuleType | None:
-    """Import the native core; None if it was not built.
+    """Return the native core, or None if it was not built.
 
     Any other failure to import it (a missing shared library, a wrong architecture) is raised: falling back would hide it.
     """
@@ -86,7 +86,7 @@ def choose(choice: str) -> Backend:
 
 
 def _check_reference() -> None:
-    """Find out at once that the reference could not run: wheels with a native core do not bring what it stands on."""
+    """Raise BackendError if the packages of the reference are missing; wheels with a native core do not install them."""
     try:
         with needed("the reference backend needs rpds-py and pybloom-live", "portable"):
             for name in ("rpds", "bitarray", "pybloom_live"):

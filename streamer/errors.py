@@ -11,7 +11,7 @@ StreamerError
 ├── EventError                   an event that cannot be read; code, byte offset, reason
 ├── InputError                   input of another format, or compressed and damaged or cut off; also an OSError
 ├── ShippedFilterError           an exported Bloom filter that is damaged or of an unknown format
-│   └── LeaseError               one whose lease is over
+│   └── LeaseError               an exported Bloom filter whose lease has expired
 ├── SnapshotError                a snapshot that is damaged, cut off, or of a later version; names the place
 ├── ConfigError                  an invalid option; `place` names it
 │   └── BulkConfigError          all faults of a configuration; from `Config.load`, `Engine.from_config`, `Engine.reload`
@@ -40,7 +40,7 @@ class SubscriptionError(StreamerError):
 
     Attributes:
         reason: the fault and the expected input, without the place.
-        place: the member at fault, as `filters[0].op` or `pattern.data.tags[0].prefix`; empty for the whole.
+        place: the member at fault, such as `filters[0].op` or `pattern.data.tags[0].prefix`; empty for the whole.
         subscription_id: the id of the subscription, if it could be read.
         index: position in the sequence (or line in the file, from 0) given to `add_many` or `add_jsonl`.
     """
@@ -208,7 +208,7 @@ class ShippedFilterError(StreamerError):
 
 
 class LeaseError(ShippedFilterError):
-    """An exported Bloom filter whose lease is over: it may lack newer subscriptions."""
+    """An exported Bloom filter whose lease has expired: it may lack newer subscriptions."""
 
 
 class SnapshotError(StreamerError):
@@ -238,7 +238,7 @@ class ConfigError(StreamerError):
 
     Attributes:
         reason: the fault and the expected input, without the place.
-        place: the member at fault, as `layout.ts`; empty for the whole.
+        place: the member at fault, such as `layout.ts`; empty for the whole.
         source: the file, or the environment variable, that sets it; None if a program does.
         line: line in the file, from 1; None without a line.
         column: column in the file in characters, from 1; None without a column.
@@ -307,7 +307,7 @@ class InternalError(StreamerError):
 
 
 def shortened(text: Any) -> Any:
-    """Leave out the middle of a text that a hostile name made long; the attributes keep it whole."""
+    """Return a text without its middle if it is long, because names may be hostile; the attributes keep it whole."""
     return f"{text[:200]} ... {text[-80:]}" if isinstance(text, str) and len(text) > 300 else text
 
 

@@ -30,7 +30,7 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     Raises:
         OSError: the target exists and is not a regular file, or its directory does not exist.
     """
-    # The links of /proc lead to no name: what they lead to is looked at first.
+    # Links in /proc may not lead to a name, so check the kind of their target first.
     with suppress(FileNotFoundError):
         kind = stat.S_IFMT(os.stat(path).st_mode)
         if kind != stat.S_IFREG:
@@ -46,10 +46,10 @@ def check_target(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, is_private: bool = False) -> Iterator[IO[bytes]]:
-    """Open a file to be written, which replaces the target of *path* when it is whole and on the disk.
+    """Yield a new file to write to, which replaces the target of *path* after it is complete and synced to disk.
 
     Args:
-        is_private: only its owner may read it, unless it replaces a file that others may read.
+        is_private: whether only its owner may read it, unless it replaces a file that others may read.
 
     Raises:
         OSError: the file cannot be written, or the target is not a regular file; an existing file stays.
@@ -69,7 +69,7 @@ def replacing(path: str | os.PathLike[str], *, is_private: bool = False) -> Iter
         with suppress(OSError):
             os.unlink(draft)
         raise
-    # So that the name, too, survives a power cut; if a directory cannot be opened, the system decides.
+    # Sync the directory, so that the name, too, survives a power loss; not all systems allow that.
     with suppress(OSError):
         directory = os.open(target.parent, os.O_RDONLY)
         try:
@@ -79,7 +79,7 @@ def replacing(path: str | os.PathLike[str], *, is_private: bool = False) -> Iter
 
 
 def _like(target: Path, draft: Path, new: os.stat_result) -> None:
-    """Give a new file the owner and the mode of the replaced one: its readers may read the new one."""
+    """Set the owner and the mode of a new file to those of the replaced one, so that the same users may read it."""
     try:
         old = os.stat(target)
     except FileNotFoundError:

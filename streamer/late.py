@@ -10,11 +10,11 @@ from typing import Any
 def late(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a `__getattr__` for a package.
 
-    Inside of Streamer a name is imported from its home: an import that waits for another through a package may wait for ever.
+    Code inside Streamer imports a name from its own module instead, because imports through a package may deadlock.
 
     Args:
-        package: its `__name__`.
-        homes: the module of each name, as it is called in the package.
+        package: the `__name__` of the package.
+        homes: for each name, its module, relative to the package.
     """
 
     def getattribute(name: str) -> Any:

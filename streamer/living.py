@@ -1,4 +1,4 @@
-"""Objects that can be found for as long as they live."""
+"""A set of objects that does not keep them alive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar, final
 
 T = TypeVar("T")
 
-#: The set is this large before dead members are removed.
+#: The smallest size at which dead members are removed.
 FEWEST: Final = 64
 
 
@@ -17,14 +17,14 @@ FEWEST: Final = 64
 class Living(Generic[T]):
     """A set of weak references, by identity. Thread-safe, without a lock that a forked child could inherit locked.
 
-    Invariant: no code runs when a member dies. The garbage collector may run anywhere, also a frame below the recursion limit;
-    there the callback of a `weakref.WeakSet` fails, and is printed as an ignored exception.
+    Invariant: no code runs when a member dies. The garbage collector may run anywhere, even just below the recursion limit.
+    There, the callback of a `weakref.WeakSet` would fail, and Python would print an ignored exception.
 
-    Cost: a weak reference for each member, and for at most as many dead ones, or `FEWEST`.
+    Cost: a weak reference for each member, and for at most the same number of dead members, or `FEWEST`.
     """
 
     def __init__(self) -> None:
-        # A number is used once, so that removing a dead member cannot remove its successor.
+        # Numbers are unique, so removing a dead member cannot remove another member.
         self._numbers: Final = itertools.count()
         self._held: Final[dict[int, weakref.ref[T]]] = {}
         self._most = FEWEST
@@ -39,7 +39,7 @@ class Living(Generic[T]):
             self._most = max(FEWEST, 2 * len(self._held))
 
     def __iter__(self) -> Iterator[T]:
-        """Go through those that live, oldest first."""
+        """Yield the living members, oldest first."""
         for reference in self._held.copy().values():
             member = reference()
             if member is not None:

@@ -1,7 +1,7 @@
-"""The types that pass between the rooms. All are immutable.
+"""The types that all packages share. All are immutable.
 
-A JSON value is a Python value: None, bool, int, float, str, list, dict, with two rules. An int stands for an integer literal in
-int64 or, from 2^63 on, in uint64; any other literal is a float. A literal beyond float64 is a `BeyondFloat64`.
+A JSON value is a Python value: None, bool, int, float, str, list, dict, with two rules. An int represents an integer literal in
+the range of int64 or uint64; any other literal is a float. A literal beyond float64 is a `BeyondFloat64`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Pointer: TypeAlias = tuple[str, ...]
 REST: Final = "\ud800"
 """In place of an unknown's last token: each member that the object there lacks. No member has this name, half of a character."""
 
-# The words that a user writes. The tables of the parsers are these words or have a row for each; tests hold it.
+# The words that a user writes. The tables of the parsers are made of these words or have a row for each; tests check that.
 EventType = Literal["insert", "update", "delete"]
 Transition = Literal["enter", "stay", "leave"]
 FilterOperator = Literal[
@@ -49,12 +49,12 @@ INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 MAX_CEL_DEPTH = 64
 
-#: What an answer to a person says of what it leaves out, since it would take too long.
+#: The reason in an explanation for a condition that would take too long to evaluate.
 TOO_COSTLY: Final = "not evaluated: too costly"
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text can be written in UTF-8: half of a surrogate pair cannot."""
+    """Return whether UTF-8 can encode a text: it cannot if the text has a lone surrogate."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -64,7 +64,7 @@ def is_text(value: object) -> TypeGuard[str]:
 
 
 def type_of(value: object) -> str:
-    """Name the type of a Python value, with its module: `numpy.bool` is not `bool`."""
+    """Return the name of a Python value's type, with its module: `numpy.bool` is not `bool`."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -91,7 +91,7 @@ class Verdict(Enum):
 
     @staticmethod
     def all(verdicts: Sequence[Verdict]) -> Verdict:
-        """Combine by `&&`: false absorbs, then unknown beats error."""
+        """Return the result of `&&`: false if any is false, else unknown, else error, else true."""
         for decisive in (Verdict.FALSE, Verdict.UNKNOWN, Verdict.ERROR):
             if decisive in verdicts:
                 return decisive
@@ -99,35 +99,35 @@ class Verdict(Enum):
 
     @staticmethod
     def any(verdicts: Sequence[Verdict]) -> Verdict:
-        """Combine by `||`: true absorbs, then unknown beats error."""
+        """Return the result of `||`: true if any is true, else unknown, else error, else false."""
         for decisive in (Verdict.TRUE, Verdict.UNKNOWN, Verdict.ERROR):
             if decisive in verdicts:
                 return decisive
         return Verdict.FALSE
 
     def negate(self) -> Verdict:
-        """Negate; an error and an unknown stay unchanged."""
+        """Return the negated verdict; an error and an unknown stay unchanged."""
         return {Verdict.TRUE: Verdict.FALSE, Verdict.FALSE: Verdict.TRUE}.get(self, self)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on the cost of a user or an event. Every one is checked before the cost is paid.
+    """Limits of the cost of a subscription or an event. Each is checked before the cost arises.
 
     Attributes:
-        allow_unindexed: False refuses subscriptions of which no condition can be looked up, so that they may be about any event
-            of their partition: their `plan` shows the cost `unkeyed`.
-        max_subscription_bytes: how long the JSON text of a subscription may be; labels of one that is given as an object are
-            left out.
-        max_conditions: how many filters and fields of its pattern a subscription may have.
-        max_alternatives: how many values in lists of its filters `in` and `not in`, in arrays of its pattern and in lists of
-            `anything-but`.
-        max_regexp_size: how many states a regexp of a filter or a pattern may have. It is searched in texts of up to 16 MB
-            divided by its size (docs/cel-cost.md).
+        allow_unindexed: False refuses subscriptions without a condition that the index can look up: they must be checked for
+            every event of their partition, and their `plan` shows the cost `unkeyed`.
+        max_subscription_bytes: the most bytes of a subscription's JSON text; labels of a subscription object are not counted.
+        max_conditions: the most filters and fields of its pattern that a subscription may have, together.
+        max_alternatives: the most values in lists of its filters `in` and `not in`, in arrays of its pattern and in lists of
+            `anything-but`, together.
+        max_regexp_size: the most states of a regexp in a filter or a pattern. It is searched in texts of up to 16 MB divided by
+            its size (docs/cel-cost.md).
 
     Raises:
-        ConfigError: one is not a positive integer, or `max_cel_depth` is above 64, because expressions are walked by recursion.
+        ConfigError: a limit is not a positive integer, or `max_cel_depth` is above 64, because expressions are evaluated by
+            recursion.
     """
 
     max_depth: int = 512
@@ -152,14 +152,14 @@ class Limits:
                 continue
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ConfigError(f"expected an integer, not {type(value).__name__}", place=f"limits.{limit.name}")
-            # Ten units a microsecond have to fit as well.
+            # The budget, ten units per microsecond, must fit in 64 bits, too.
             most = {"max_cel_depth": MAX_CEL_DEPTH, "evaluation_timeout_us": INT64_MAX // 10}.get(limit.name, INT64_MAX)
             if not 1 <= value <= most:
                 raise ConfigError(f"expected an integer from 1 to {most}", place=f"limits.{limit.name}")
 
     @property
     def cel_budget(self) -> int:
-        """Cost units that one evaluation of a CEL program may use: ten a microsecond."""
+        """The cost units that one evaluation of a CEL program may use: ten per microsecond."""
         return self.evaluation_timeout_us * 10
 
 
@@ -182,13 +182,13 @@ class Event:
     before: Mapping[str, Any] | None = None
     unknown: tuple[Pointer, ...] = ()  # from the event's root; the last step may be `REST`
     unknown_parts: frozenset[str] = frozenset()  # those of `type`, `ts` and `topic` that a pointer in `unknown` covers
-    data_at: Pointer | None = None  # where `data` and `before` were found in `raw`, or would stand
+    data_at: Pointer | None = None  # the pointers to `data` and `before` in `raw`, even if they are missing there
     before_at: Pointer | None = None
-    untold: bool = False  # an update that carries no `before`, where the layout has it partial
+    untold: bool = False  # an update without `before`, if `before` is partial in the layout
 
     @property
     def tells_of_before(self) -> bool:
-        """Whether the event carries `before`, or lists it or a part of it as unknown."""
+        """Whether the event has `before`, or lists it or a part of it as unknown."""
         at = self.before_at
         if self.untold:
             return False
@@ -200,12 +200,12 @@ class Event:
 @final
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A subscription that wants an event (semantics.md section 7).
+    """A subscription that matches an event (semantics.md section 7).
 
     Attributes:
         event: the event as you passed it to the engine.
         transition: `enter`, `stay` or `leave`; None if the event has none.
-        certain: False if the event lacks a value that the decision needed.
+        certain: False if the event lacks a value that the decision depends on.
     """
 
     subscription_id: str

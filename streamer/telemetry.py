@@ -1,8 +1,8 @@
 """The counters of a core, and their implementation for the reference.
 
-Each event that matching began is settled once: matched, unmatched, ignored or rejected. The number of events is the sum of the
-four, never a separate counter, so it is right in every reading, also while events are matched. The native core counts in its own
-memory (`crates/streamer-core/src/engine/telemetry.rs`).
+Each event whose matching has begun is counted once: as matched, unmatched, ignored or rejected. The number of events is the sum
+of the four, never a separate counter, so it is always consistent, also while events are matched. The native core counts in its
+own memory (`crates/streamer-core/src/engine/telemetry.rs`).
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ Name: TypeAlias = tuple[str, str]
 #: At most this many partitions are counted separately, those that events saw first; this bounds the memory.
 MOST_PARTITIONS: Final = 4096
 
-#: Why events are rejected: the codes of `EventError`, and `internal` for an error of the engine itself, an interrupt included.
+#: The reasons for rejections: the codes of `EventError`, and `internal` for an error of the engine itself, such as an interrupt.
 REJECTIONS: Final = (*(code.value for code in EventCode), "internal")
 
-#: Why events are ignored, which is not an error.
+#: The reasons for ignoring an event, which is not an error.
 IGNORED: Final = tuple(reason.value for reason in Ignored)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How long something took in nanoseconds, or how many there were of something, in buckets.
+    """A histogram of durations in nanoseconds, or of sizes.
 
     Attributes:
-        counts: how many fell into each bucket of `BOUNDS` or `SIZES`, and last those above all.
-        total: the sum of all.
+        counts: the number of values in each bucket of `BOUNDS` or `SIZES`, and last the number above all bounds.
+        total: the sum of all values.
     """
 
     counts: tuple[int, ...]
@@ -58,11 +58,11 @@ class Distribution:
 
     @property
     def count(self) -> int:
-        """How many were counted."""
+        """The number of values."""
         return sum(self.counts)
 
     def quantile(self, share: float, bounds: tuple[int, ...]) -> float | None:
-        """Return the value that *share* (0 to 1) of all do not exceed; None without values.
+        """Return the value that a share (0 to 1) of all values do not exceed, or None without values.
 
         Values within a bucket of *bounds* count as evenly spread, as in Prometheus; for values above all bounds the result is the
         last bound.
@@ -89,7 +89,7 @@ class PartitionSize(NamedTuple):
 
 @final
 class PartitionCounts(NamedTuple):
-    """Events that saw a partition, and of these events the candidates and the matches there."""
+    """The number of events that were matched against a partition, and their candidates and matches there."""
 
     tenant: str
     collection: str
@@ -101,13 +101,13 @@ class PartitionCounts(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """The counters since the engine was made, and its present size.
+    """The counters since the engine was made, and its current size.
 
-    Latencies are those of a sample: the native core times one event in 16 on average, drawn at random, the reference all.
+    Latencies are those of a sample: the native core times one event in 16 on average, drawn at random; the reference times all.
 
     Attributes:
-        ignored: events that have no matches whatever is subscribed, by reason (`Ignored`).
-        rejected: events that could not be read, by code, with `internal` for those at which the engine failed.
+        ignored: events that cannot match any subscription, by reason (`Ignored`).
+        rejected: events that could not be read, by code, with `internal` for failures of the engine.
         bare: matched and unmatched events in which the layout finds no collection, type or document.
         matches_by_event: number of subscriptions that an event matched, whichever method was called.
         uncertain: matches that are not certain.
@@ -152,7 +152,7 @@ class Telemetry:
 
     @property
     def matched(self) -> int:
-        """Events that matched anything."""
+        """Events with at least one match."""
         return sum(self.matches_by_event.counts[1:])
 
     @property
@@ -162,18 +162,18 @@ class Telemetry:
 
     @property
     def candidates(self) -> int:
-        """What the exact phase looked at, summed over events."""
+        """Candidates that the exact phase examined, summed over events."""
         return self.candidates_by_event.total
 
     @property
     def events(self) -> int:
-        """How many events came in and were settled."""
+        """All events: matched, unmatched, ignored and rejected."""
         return self.matched + self.unmatched + sum(self.ignored.values()) + sum(self.rejected.values())
 
 
 @final
 class Buckets:
-    """Counts durations, or numbers of things; the owner must lock."""
+    """Counts durations or sizes in buckets. Not thread-safe: the owner must lock."""
 
     def __init__(self, bounds: tuple[int, ...]) -> None:
         self._bounds = bounds
@@ -192,7 +192,7 @@ class Buckets:
 
 @final
 class Recorder:
-    """Counts for the reference. Safe for threads; its lock is kept for a few additions, never during an evaluation."""
+    """The counters of the reference. Thread-safe: its lock protects a few additions, never an evaluation."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -219,8 +219,8 @@ class Recorder:
         """Count an event that was matched.
 
         Args:
-            partitions: the partitions that it saw, with their candidates and matches.
-            total: nanoseconds; so are *bloom* and *cel*, which are None for a phase that did not run.
+            partitions: the partitions that were searched, with their candidates and matches.
+            total: nanoseconds, as are *bloom* and *cel*, which are None for a phase that did not run.
         """
         if not self.is_on:
             return
@@ -243,7 +243,7 @@ class Recorder:
                 self._cel.add(cel)
 
     def partitions(self) -> dict[Name, tuple[int, int, int]]:
-        """Return how many events each partition saw, and what it evaluated and matched."""
+        """Return the number of events, candidates and matches of each partition."""
         with self._lock:
             partitions = self._partitions.copy()
             return {name: (events, candidates, matches) for name, (events, candidates, matches) in partitions.items()}
@@ -261,7 +261,7 @@ class Recorder:
                 self._rejected[code] += 1
 
     def read(self, *, subscriptions: int, partitions: int) -> Telemetry:
-        """Return the counts, all of one moment."""
+        """Return all counts, from one moment."""
         with self._lock:
             return Telemetry(
                 ignored=dict(self._ignored),

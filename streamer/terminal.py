@@ -27,14 +27,14 @@ EXIT_CODES: Final = (
     "If the reader of the output goes away, it ends quietly by SIGPIPE."
 )
 
-#: Of commands that use the store of a service, or what it reads and writes.
+#: The exit codes of commands that use the store of a service, its sources or its sinks.
 SERVICE_EXIT_CODES: Final = EXIT_CODES.replace(
     "; 130",
     "; 3 unread data is lost; 4 a temporary failure: a server that does not answer, a full disk, a store or a port that "
     "another process uses, a crash; 130",
 )
 
-#: Deeper than labels may be.
+#: The nesting limit, more than labels may have.
 _MAX_DEPTH: Final = 1024
 
 # JSON has such characters in strings only, so each may be written as an escape.
@@ -49,7 +49,7 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def json_text(value: Any) -> str:
-    """Write a value as JSON, labels included, on one line, with unprintable characters escaped as in JSON.
+    """Return a value, such as labels, as JSON on one line, with unprintable characters escaped as in JSON.
 
     It reads back as the same value, and may be as deep as a subscription.
     """
@@ -78,13 +78,13 @@ def _tell(text: str) -> None:
     try:
         print(text, file=sys.stderr)
     except OSError:
-        # As on a full disk. The results do not depend on these messages; unwritten ones are dropped.
+        # For example, the disk is full. The results do not depend on these messages, so drop them from now on.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the program runs
 
 
 @final
 class _ClosedOutput(io.TextIOBase):
-    """Standard output that was closed when the program began (`>&-`): what writes to it fails."""
+    """Standard output that was closed when the program started (`>&-`): writing to it fails."""
 
     @property
     def closed(self) -> bool:
@@ -94,7 +94,7 @@ class _ClosedOutput(io.TextIOBase):
         raise OSError(errno.EBADF, "standard output is closed")
 
     def flush(self) -> None:
-        """Do nothing: this stream has no buffer."""
+        """Ignore the call: this stream has no buffer."""
 
     def isatty(self) -> bool:
         return False
@@ -114,7 +114,7 @@ def set_up_streams() -> None:
         sys.stdout = _ClosedOutput()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the program runs
-    # Python would turn a reader that went away into a traceback; a filter ends quietly, by the signal.
+    # If the reader of a pipe ends, end quietly by the signal, as filters do, instead of a traceback.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""Arrow arrays of events in, Arrow batches of matches out: the columns, and what of them is the same on every backend.
+"""Match Arrow arrays of events into Arrow batches: the columns, and the code that both backends share.
 
 ```
 pyarrow Array, ChunkedArray, polars ...  ──►  arrays of texts  ──►  core.match_arrow  ──►  ArrowMatches
@@ -6,7 +6,7 @@ pyarrow Array, ChunkedArray, polars ...  ──►  arrays of texts  ──►  
                                                                     reference: a Python object for each row
 ```
 
-pyarrow is imported when it is first needed: `pip install 'streamer-engine[arrow]'` brings it.
+pyarrow is imported on first use; to install it: `pip install 'streamer-engine[arrow]'`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streamer.model import Event, Match
 
-#: A column of more bytes than this is a `large_string`, since the offsets of a `string` are of 32 bits.
+#: A column with more bytes is a `large_string`, because the offsets of a `string` have 32 bits.
 TEXT_LIMIT: Final = 2**31 - 1
 
 MATCHES: Final = ("row", "subscription_id", "gateway_id", "transition", "certain")
@@ -39,7 +39,7 @@ Batch: TypeAlias = tuple[int, Sequence[Column]]
 
 
 class ArrowExportable(Protocol):
-    """What offers itself through Arrow's PyCapsule interface; an `__arrow_c_stream__` will do as well."""
+    """An object with Arrow's PyCapsule interface; one with `__arrow_c_stream__` is accepted, too."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
@@ -68,7 +68,7 @@ class ArrowMatches:
 
 
 def import_pyarrow() -> Any:
-    """Import pyarrow. Raises ModuleNotFoundError that names the package to install."""
+    """Return pyarrow. Raises ModuleNotFoundError, which names the package to install."""
     with needed("events from Arrow need pyarrow", "arrow"):
         import pyarrow
     return pyarrow
@@ -80,7 +80,7 @@ def read_arrays(events: pa.Array | pa.ChunkedArray | ArrowExportable) -> list[pa
     Views and dictionaries are converted to plain texts; other arrays are not copied.
 
     Raises:
-        TypeError: *events* is not an Arrow array, or one of another type than texts.
+        TypeError: *events* is not an Arrow array of texts.
         ValueError: an array to be converted is invalid.
     """
     pa = import_pyarrow()
@@ -140,7 +140,7 @@ class Chunk(NamedTuple):
 
 @final
 class Columns(NamedTuple):
-    """What the events of an array came to, as buffers; see `ArrowMatches`."""
+    """The results for the events of an array, as buffers; see `ArrowMatches`."""
 
     matches: Batch
     events: Batch
@@ -151,7 +151,7 @@ class Columns(NamedTuple):
 
 
 def lend(arrays: Sequence[pa.Array]) -> list[Chunk]:
-    """Return for each array what the native core reads."""
+    """Return each array in the form that the native core reads."""
     types = import_pyarrow().types
 
     def is_large(array: Any) -> bool:
@@ -165,7 +165,7 @@ def lend(arrays: Sequence[pa.Array]) -> list[Chunk]:
 
 
 def make_batches(*given: tuple[Sequence[str], Batch]) -> list[pa.RecordBatch]:
-    """Wrap the buffers of columns, without copying them: a batch for each pair of names and columns."""
+    """Return a batch for each pair of names and columns, without copying the columns' buffers."""
     pa = import_pyarrow()
     return [_batch(pa, names, *batch) for names, batch in given]
 
@@ -184,12 +184,12 @@ def texts(arrays: Sequence[pa.Array]) -> Iterator[bytes | None]:
     """Yield each row as bytes.
 
     Raises:
-        ValueError: an array whose buffers are not those of a valid one.
+        ValueError: an array has invalid buffers.
     """
     pa = import_pyarrow()
     for array in arrays:
         is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-        # UTF-8 is checked for each event.
+        # As binary, because UTF-8 is checked for each event.
         plain = array.view(pa.large_binary() if is_large else pa.binary())
         plain.validate(full=True)
         yield from (value.as_py() for value in plain)
@@ -198,7 +198,7 @@ def texts(arrays: Sequence[pa.Array]) -> Iterator[bytes | None]:
 @final
 @dataclass(slots=True)
 class Rows:
-    """Batches that are filled a row at a time."""
+    """Builds batches row by row."""
 
     matches: list[tuple[Any, ...]] = field(default_factory=list)
     events: list[tuple[Any, ...]] = field(default_factory=list)
@@ -206,19 +206,19 @@ class Rows:
     ignored: list[tuple[Any, ...]] = field(default_factory=list)
 
     def add(self, event: Event, matches: Sequence[Match]) -> None:
-        """Add an event that was read, and what it matched."""
+        """Add a valid event and its matches."""
         row = len(self.events)
         self.events.append((None if event.id is None else str(event.id), event.tenant, event.collection, event.type))
         self.matches += [(row, each.subscription_id, each.gateway_id, each.transition, each.certain) for each in matches]
 
     def reject(self, error: EventError) -> None:
-        """Add an event that was not."""
+        """Add a rejected event."""
         place = f"{shortened(error.place)}: " if error.place else ""
         self.rejected.append((len(self.events), error.code.value, place + error.reason, error.offset))
         self.events.append((None,) * len(EVENTS))
 
     def ignore(self, reason: Ignored) -> None:
-        """Add an event that was ignored."""
+        """Add an ignored event."""
         self.ignored.append((len(self.events), reason.value))
         self.events.append((None,) * len(EVENTS))
 

@@ -1,13 +1,13 @@
-"""The cost of a subscription for an event, estimated from its index: the one source for `lint`, `plan`, the API and the console.
+"""Estimate the cost of a subscription for an event from its index, for `lint`, `plan`, the API and the console.
 
     country == "DE" && amount == 7              answered     the index decides it
     user == "u7" && net - tax > 50              verified     the arithmetic is evaluated for the events of one user
-    country == "DE" && net - tax > 50           evaluated    so it is for most events, if most subscriptions want "DE"
+    country == "DE" && net - tax > 50           evaluated    the same for most events, if most subscriptions want "DE"
 
 Each core reports the conditions by which its index finds an alternative, and the remaining work (`Found`). The estimate cannot
 see events, so it assumes that their values are distributed like those in subscriptions: a condition that at least half of the
-others at its place share does not narrow events down. A place with few conditions is no evidence, so a condition there counts as
-selective.
+others at its place share does not narrow events down. A place with few conditions is too small a sample, so a condition there
+counts as selective.
 
 `!=`, `exists` and the like are true of every event that has the field. Most events have each field, unless many subscriptions
 have a field of their own.
@@ -35,16 +35,16 @@ Rest: TypeAlias = Literal["nothing", "choice", "evaluation"]
 #: An alternative: the rest, and places of an event, each with the values that match there; all places must match.
 Found: TypeAlias = tuple[Rest, Sequence[tuple[str, Sequence[Sought]]]]
 
-#: More subscriptions than this must share a condition to be evidence of events; the index verifies this many one by one.
+#: More subscriptions than this must share a condition for it to count as unselective; the index verifies up to this many singly.
 _FEW: Final = 8
-#: More places at which few look, each, than a document has fields.
+#: A number of places, each used by few subscriptions, that exceeds the fields of a document.
 _MANY_PLACES: Final = 64
 #: A condition that is true of this share of events does not narrow them down.
 _MOST: Final = 0.5
 
 
 class Effort(StrEnum):
-    """What an event costs for a subscription, by class."""
+    """The class of the cost of an event for a subscription."""
 
     ANSWERED = "answered"
     VERIFIED = "verified"
@@ -69,8 +69,8 @@ class _Place:
     """The values that subscriptions look for at one place.
 
     Attributes:
-        alternatives: that look there.
-        ends: of ranges, in order once *is_sorted*.
+        alternatives: the number of alternatives with a condition at the place.
+        ends: the ends of ranges, in order once *is_sorted*.
     """
 
     alternatives: int = 0
@@ -88,7 +88,7 @@ class _Place:
                 self.ends.extend(end for end in each if abs(end) != float("inf"))
 
     def share(self, each: str | tuple[float, float]) -> float:
-        """Return the share of a value, or a range, in all of this place."""
+        """Return the share of the alternatives at this place that a value, or a range, has."""
         if isinstance(each, str):
             return self.values[each] / self.alternatives
         if not self.is_sorted:
@@ -107,14 +107,14 @@ class Estimate:
         self._are_fields_rare: bool | None = None
 
     def add(self, alternatives: Iterable[Found]) -> None:
-        """Count what a subscription looks for."""
+        """Count the conditions of a subscription."""
         self._are_fields_rare = None
         for _, conditions in alternatives:
             for place, sought in conditions:
                 self._places[place].add(sought)
 
     def effort(self, alternatives: Iterable[Found]) -> Effort:
-        """Return the effort of a subscription that was added: that of its worst alternative."""
+        """Return the effort of an added subscription: the one of its worst alternative."""
         efforts = {self._effort(*each) for each in alternatives}
         return next((each for each in (Effort.EVALUATED, Effort.VERIFIED) if each in efforts), Effort.ANSWERED)
 
@@ -126,7 +126,7 @@ class Estimate:
         return Effort.EVALUATED
 
     def _is_selective(self, name: str, sought: Sequence[Sought]) -> bool:
-        """Return whether a condition is true of less than most events."""
+        """Return whether a condition is true for fewer than `_MOST` of all events."""
         place = self._places[name]
         if None in sought:
             return place.alternatives <= _FEW and self._has_rare_fields()

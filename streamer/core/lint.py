@@ -1,8 +1,7 @@
-"""What is suspicious about a set of subscriptions: what can never match, always matches, is there twice, or is slow.
+"""Find suspicious subscriptions: those that never match, always match, are duplicates, or are slow.
 
-A core looks at one subscription after the other, by its own normal form. What asks for the same, and what each event evaluates
-(estimate.py), is found here, since it depends on the others. The last two codes are found by the engine
-(streamer/engine/lint.py), whichever core runs.
+A core examines each subscription by its own normal form. This module finds duplicates and slow subscriptions (estimate.py),
+because they depend on the other subscriptions. The engine finds the last two codes on either core (streamer/engine/lint.py).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class FindingCode(StrEnum):
     NOT_IN_EVENTS = "not_in_events"
 
 
-#: What nobody means; the rest may be meant as it is.
+#: Findings that are certainly unintended; the others may be intended.
 MISTAKES: Final = frozenset({FindingCode.NEVER_MATCHES, FindingCode.PROBABLE_MISTAKE})
 
 
@@ -58,7 +57,7 @@ class Finding:
         return f"{self.subscription_id}: {self.code.value}: {self.reason}{others}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the finding as plain JSON values."""
         return {
             "subscription_id": self.subscription_id,
             "code": self.code.value,
@@ -103,7 +102,7 @@ def findings_of(examined: Iterable[Examined]) -> list[Finding]:
         if first != each.subscription_id:
             reason = "asks for the same as another subscription of its gateway"
             findings.append(Finding(FindingCode.DUPLICATE, each.subscription_id, reason, (first,)))
-        # Most are answered by the index, and there may be millions.
+        # Only keep these: the index answers most subscriptions, and there may be millions.
         if findings or any(rest == "evaluation" for rest, _ in each.found_by):
             each_found.append((each, findings))
     return [finding for each, findings in each_found for finding in (*_slow(each, estimates[each.partition]), *findings)]

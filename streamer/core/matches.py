@@ -98,13 +98,13 @@ class LineResult(NamedTuple):
         result: `Matches`, or the `EventError` in a bad line's place.
     """
 
-    # A tuple, since one is made for each line: a frozen dataclass takes four times as long to make.
+    # A tuple, because one is made for each line, and a frozen dataclass takes four times as long.
     line: int
     result: Matches | EventError
 
     @property
     def error(self) -> EventError | None:
-        """Why the line is bad; None for a good one."""
+        """The error of a bad line; None for a good line."""
         return self.result if isinstance(self.result, EventError) else None
 
     @property

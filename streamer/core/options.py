@@ -1,4 +1,4 @@
-"""How an engine reads events and evaluates: what a user may choose, checked once."""
+"""The options for reading and evaluating events, checked once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Options:
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
         **others: Any,
     ) -> Self:
-        """Return options that were given as `Engine` takes them. Raises ConfigError for one that cannot be."""
+        """Return options from the arguments of `Engine`. Raises ConfigError for an invalid one."""
         if isinstance(layout, str):
             layout = EventLayout.preset(layout)
         elif not isinstance(layout, EventLayout):

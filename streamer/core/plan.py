@@ -1,4 +1,4 @@
-"""How an engine finds and decides a subscription: what its author can do to make it cheap."""
+"""Show how an engine finds and decides a subscription, so that its author can make it cheaper."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from streamer.model import TOO_COSTLY, CelEvaluator
 
 CostClass = Literal["keyed", "indexed", "unkeyed"]
 
-#: More than this many of anything are counted, not printed; a condition is cut after some lines.
+#: The most items of a list that are printed, and the most lines of a condition.
 SHOWN, LINES = 8, 3
-#: Of more keys the rest have no text.
+#: The most keys that are shown as text.
 MOST_KEYS: Final = 10_000
 WIDTH = 80
 _MARGIN = " " * 15
@@ -37,10 +37,11 @@ class Plan:
         subscription_id: the subscription.
         tenant: a name, or `"*"` for every tenant.
         collection: a name, or `"*"` for every collection.
-        normal_form: its conjunctions, each as its conditions in words of the backend; all of any conjunction make it match.
-        access_keys: values of which every matching event carries one, as text; None if there are none. Of more than
+        normal_form: its conjunctions, each as its conditions in words of the backend. It matches if all conditions of one
+            conjunction are true.
+        access_keys: values as text, of which every matching event has one; None if there are none. If there are more than
             10,000, the first ones and the number of the others.
-        bloom_keys: the same as the bytes in the collection's filter, all of them; empty if it is unkeyed.
+        bloom_keys: all of these keys, as the bytes in the collection's filter; empty if the subscription is unkeyed.
         cel: the CEL program that runs on candidates, as written; None without one, or if clauses express all of it (native
             only).
         evaluator: its evaluator; None if *cel* is None.
@@ -101,7 +102,7 @@ class Plan:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the plan as plain JSON values."""
         return {
             "subscription_id": self.subscription_id,
             "tenant": self.tenant,
@@ -119,10 +120,10 @@ class Plan:
 
 
 def keys_in_words(encoded: Iterable[bytes]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
-    """Return keys in the order in which a plan has them, and their texts; of many keys the first texts."""
+    """Return keys in the order of a plan, and their texts; if there are many keys, only the first texts."""
     from streamer.subscriptions.keys import Key
 
-    # Bytes are in order at once, texts only when they are made.
+    # Sort by bytes first, because making texts is slow.
     keys = sorted(encoded)
     made = sorted((str(Key.from_bytes(key)), key) for key in keys[:MOST_KEYS])
     texts = [text for text, _ in made]
@@ -132,8 +133,8 @@ def keys_in_words(encoded: Iterable[bytes]) -> tuple[tuple[bytes, ...], tuple[st
 
 
 def _in_words(encoded: Sequence[bytes]) -> Iterator[str]:
-    """Yield what keys ask for as a user would say it: the values at one path together, the buckets of a range as the range."""
-    # It stands on much that a plan of the native core does not need.
+    """Yield keys as text for users: all values at one path together, and the buckets of a range as the range."""
+    # Imported on use, because a plan of the native core does not need the reference's dependencies.
     from streamer.subscriptions.keys import EQUAL, Key
 
     values: defaultdict[str, list[str]] = defaultdict(list)
@@ -168,7 +169,7 @@ def _order(text: str) -> tuple[bool, float, str]:
 
 
 def _joined(spans: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Yield the ranges of numbers that buckets make together."""
+    """Yield the ranges of numbers that adjacent buckets form."""
     from streamer.subscriptions.buckets import bounds
 
     joined: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""What can be listened at: an IPv4 or IPv6 address, or the name of a host. Whether this machine has it shows when it is tried."""
+"""Check an address to listen on: an IPv4 or IPv6 address, or a host name. Listening shows whether this machine has it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST: Final = 253
 
 
 def parse_address(text: str) -> str:
-    """Check an address to listen at, and return it.
+    """Return an address to listen on, after checking its form.
 
     Raises:
         TypeError: *text* is not a string.
@@ -32,7 +32,7 @@ def parse_address(text: str) -> str:
         return _checked(text)
     labels = text.removesuffix(".").split(".")
     if labels[-1].isdecimal():
-        # As browsers and RFC 3493 have it, a name cannot end so; `127.1` is 127.0.0.1 to some and a name to others.
+        # A host name cannot end in a number, as in browsers and RFC 3493: some programs read `127.1` as 127.0.0.1.
         return _checked(text)
     if len(text) > _LONGEST or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("neither an IP address nor the name of a host: letters, digits and hyphens, with single dots between")

@@ -1,4 +1,4 @@
-"""Engines on a registry: read during a scrape, so that no code runs between scrapes.
+"""Register engines: they are read during a scrape, so that no code runs between scrapes.
 
 One collector serves all engines of a registry, because each metric may appear in a scrape once. It refers to engines weakly: a
 dropped engine disappears from the next scrape.
@@ -25,7 +25,7 @@ from streamer.telemetry import Distribution
 if TYPE_CHECKING:
     from streamer.metrics.measured import Measured
 
-#: How many collections have series of their own.
+#: The number of collections with their own series.
 COLLECTIONS: Final = 20
 
 
@@ -42,7 +42,7 @@ class Registration:
     """
 
     def __init__(self, engine: Measured, name: str, labels: Labels) -> None:
-        # Found only when it is scraped, it would fail every scrape of the registry.
+        # Check the name here: an invalid name would make every scrape of the registry fail.
         if not isinstance(name, str):
             raise TypeError(f"name is a string, not {type(name).__name__}")
         if not is_unicode(name):
@@ -53,17 +53,17 @@ class Registration:
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is something to read."""
+        """Whether the engine still exists and is registered."""
         return self._engine() is not None
 
     def read(self) -> Iterator[Sample]:
-        """Read the engine; yields no samples if it was dropped."""
+        """Yield the samples of the engine, or none if it was dropped."""
         engine = self._engine()
         if engine is not None:
             yield from read(engine, self.labels)
 
     def close(self) -> None:
-        """Take the engine off the registry."""
+        """Remove the engine from the registry."""
         self._engine = lambda: None
 
     def __enter__(self) -> Registration:
@@ -152,7 +152,7 @@ def register(
     collections: int = COLLECTIONS,
     tenants: bool = False,
 ) -> Registration:
-    """Put an engine on a registry; see `EngineMetrics.register`."""
+    """Register an engine; see `EngineMetrics.register`."""
     with _lock:
         collector = _collectors.get(registry)
         if collector is None:

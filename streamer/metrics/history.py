@@ -1,17 +1,17 @@
-"""An engine's filters over time: samples of them, as JSON lines, and never more than a few hundred.
+"""Record samples of an engine's filters over time, at most a few hundred, as JSON lines.
 
 ```
 sample  {"at": 12.0, "events": …, "filters": [{"tenant": …, "collection": …, "asked": …, "no": …, …}], "rebuilds": […]}
    │
-   ▼      full: every second one is dropped, and the next are taken half as often
+   ▼      if full, every second sample is dropped, and the interval doubles
 [ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ]  ──►  [ ▪   ▪   ▪   ▪ ]  ──►  …
 ```
 
-Samples contain counters that only grow, rebuilds by reason among them. The activity between two samples is their difference. So
-dropping a sample loses only the exact moment. A sample costs a pass over the filters' keys, to settle their measurements; the
-file is written in one go.
+Samples contain counters that only grow, such as rebuilds by reason. The activity between two samples is their difference, so
+dropping a sample only loses precision in time. A sample costs a pass over the filters' keys, to complete their measurements; the
+file is written at once.
 
-Rejected: a thread that samples. The matching program can choose the time, and an unused history should cost nothing.
+Rejected: a thread that samples. The program that matches can choose the time, and an unused history should be free.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 T = TypeVar("T", FilterState, "Rebuilds", "Sample")
 
 _TEXTS: Final = frozenset(("tenant", "collection", "layout", "reason"))
-#: Filters of a sample: those that most events queried. An engine may have very many.
+#: The most filters in a sample, chosen by the number of queries, because an engine may have very many.
 MOST_FILTERS: Final = 20
 MOST_SAMPLES: Final = 500
-#: Seconds between two samples, to begin with.
+#: The initial interval between samples, in seconds.
 EVERY: Final = 0.25
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Rebuilds:
-    """How many rebuilds of a filter there were for a reason."""
+    """The number of rebuilds of a filter for one reason."""
 
     tenant: str
     collection: str
@@ -58,12 +58,13 @@ class Sample:
 
     Attributes:
         at: seconds since the first sample.
-        events: all events so far, ignored and rejected ones too. The counters of `filters` and `rebuilds` start at the same time.
-        subscriptions: number of subscriptions.
-        fp_rate: the filters' target rate at that time, as of `BloomOptions`.
-        threshold: the measured rate from which one is rebuilt.
-        filters: those that were queried most.
-        rebuilds: of all filters.
+        events: all events so far, including ignored and rejected ones. The counters of `filters` and `rebuilds` start at the same
+            time.
+        subscriptions: the number of subscriptions.
+        fp_rate: the filters' target rate at that time; see `BloomOptions`.
+        threshold: the measured rate at which a filter is rebuilt.
+        filters: the filters with the most queries.
+        rebuilds: the rebuilds of all filters.
     """
 
     at: float
@@ -76,12 +77,12 @@ class Sample:
     rebuilds: tuple[Rebuilds, ...]
 
     def to_json(self) -> str:
-        """Return it as one line."""
+        """Return the sample as one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @staticmethod
     def from_json(line: str) -> Sample:
-        """Read what `to_json` wrote. Raises ValueError."""
+        """Return the sample in a line that `to_json` wrote. Raises ValueError."""
         try:
             read: dict[str, Any] = json.loads(line)
             filters = tuple(_read(FilterState, each) for each in read.pop("filters"))
@@ -102,12 +103,12 @@ def _read(kind: type[T], members: dict[str, Any]) -> T:
 
 @final
 class History:
-    """Samples of one engine's filters, thinned out as they accumulate. Not thread-safe: one thread samples.
+    """Samples of one engine's filters, thinned out as they accumulate. Only one thread may use it.
 
     Args:
         most: the most samples that are kept.
-        every: seconds between two at the beginning; doubled whenever they are thinned out.
-        clock: monotonic seconds.
+        every: the initial interval in seconds; it doubles whenever samples are thinned out.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class History:
 
     @property
     def samples(self) -> list[Sample]:
-        """Those that are kept, the oldest first."""
+        """The samples, oldest first."""
         return list(self._samples)
 
     def tick(self) -> None:
@@ -171,7 +172,7 @@ class History:
         )
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw them into a file, whose ending chooses the format; see `streamer.metrics.plot.plot`."""
+        """Draw the samples into a file, whose suffix selects the format; see `streamer.metrics.plot.plot`."""
         from streamer.metrics.plot import plot
 
         plot(self._samples, path)
@@ -183,7 +184,7 @@ class History:
 
 
 def read_history(path: str | os.PathLike[str]) -> list[Sample]:
-    """Read a file that `History.write` wrote.
+    """Return the samples in a file that `History.write` wrote.
 
     Raises:
         ValueError: the file is not a history; the text states the position.

@@ -1,4 +1,4 @@
-"""What metrics and histories read of an engine, so that they need not know the engine itself."""
+"""The part of an engine that metrics and histories read, as protocols, so that they need not import the engine."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ class Filters(Protocol):
     """The state of an engine's Bloom filters."""
 
     def filters(self) -> Sequence[FilterState]:
-        """Return the state of each."""
+        """Return the state of each filter."""
 
     @property
     def options(self) -> BloomOptions:
-        """What they are kept by."""
+        """The options of the filters."""
 
     @property
     def rebuilds(self) -> Mapping[tuple[Name, Reason], int]:
-        """How many rebuilds there were."""
+        """The number of rebuilds, by filter and reason."""
 
     @property
     def failures(self) -> Mapping[Name, int]:
-        """How many of them failed."""
+        """The number of failed rebuilds, by filter."""
 
     @property
     def saturated(self) -> frozenset[Name]:
-        """Those that pass too much at any size."""
+        """The filters that pass too many events at any size."""
 
 
 class Reloaded(Protocol):
-    """How the last attempt to take a configuration went."""
+    """The result of the last attempt to apply a configuration."""
 
     @property
     def good(self) -> bool:
@@ -44,11 +44,11 @@ class Reloaded(Protocol):
 
     @property
     def good_at(self) -> float:
-        """Time of the last successful attempt, in seconds since the epoch."""
+        """The time of the last successful attempt, in seconds since the epoch."""
 
 
 class Measured(Protocol):
-    """An engine, of which `streamer.Engine` is the one there is."""
+    """An engine; `streamer.Engine` is the only implementation."""
 
     _cel_errors: ErrorLog
     _core: Core
@@ -60,4 +60,4 @@ class Measured(Protocol):
 
     @property
     def last_reload(self) -> Reloaded | None:
-        """How the last attempt to take a configuration went; None for one made without."""
+        """The result of the last attempt to apply a configuration; None for an engine without one."""

@@ -1,11 +1,11 @@
-"""One service, several processes: prometheus_client's multiprocess mode.
+"""Export the metrics of a service with several processes: prometheus_client's multiprocess mode.
 
 In this mode each process keeps its numbers in files, and a scrape of any process reads all of them. A collector that is read
 during the scrape would report only its own process, so a thread copies an engine's numbers into such files, once a second and at
 exit.
 
-Counters and histograms of processes are added up, also those of ended processes. For gauges of living processes, sizes in bytes
-are added up, and of all others the largest is used, because each process has the same subscriptions.
+Counters and histograms are summed over all processes, including ended ones. Gauges are aggregated over living processes only:
+sizes in bytes are summed; all others use the largest value, because each process has the same subscriptions.
 
 A forked child begins at 0: its parent's numbers include the engine's counts before the fork.
 """
@@ -59,7 +59,7 @@ class Mirror:
         self._thread.start()
 
     def flush(self) -> None:
-        """Copy now."""
+        """Copy the current numbers to the files."""
         with self._lock:
             for sample in self._registration.read():
                 more = self._registration.labels.more if "collection" in sample.metric.labels else ()
@@ -84,7 +84,7 @@ class Mirror:
             held.set(value if metric.kind == "gauge" else value - self._before.get((name, labels), 0.0))
 
     def close(self) -> None:
-        """Copy a last time, and stop."""
+        """Copy the numbers a last time, and stop."""
         self._stop.set()
         self.flush()
         _mirrors.discard(self)
@@ -128,12 +128,12 @@ def _at_exit() -> None:
 
 
 def _finish(_: object = None) -> None:
-    """Let this process copy a last time when it ends. A child of multiprocessing skips `atexit`, but finalizers it runs."""
+    """Copy the numbers a last time when this process ends. A child of multiprocessing skips `atexit`, but runs finalizers."""
     util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _after_fork() -> None:
-    # A finalizer is for the process that made it.
+    # A finalizer only runs in the process that made it.
     _finish()
     for mirror in list(_mirrors):
         mirror._forked()

@@ -9,7 +9,7 @@ Each of the most queried filters has one column:
                                      ┆ rebuilds, with their reason, run through all three
 ```
 
-Matplotlib is imported on use, and never its global state (`pyplot`): an embedding program has its own.
+Matplotlib is imported on use, and never its global state (`pyplot`), which belongs to the embedding program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Columns at most: more cannot be read.
+#: The most columns that are readable.
 MOST_COLUMNS: Final = 3
 #: Fewer samples are not significant for a rate.
 LEAST: Final = 200
@@ -54,14 +54,14 @@ Name = tuple[str, str]
 @final
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A rebuild: when, at the latest, and for what reason."""
+    """A rebuild: its latest possible time, and its reason."""
 
     at: float
     reason: str
 
 
 def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
-    """Draw samples into a file; its ending chooses the format: `.png`, `.svg`, `.pdf`.
+    """Draw samples into a file; its suffix selects the format: `.png`, `.svg`, `.pdf`.
 
     Raises:
         ModuleNotFoundError: Matplotlib is not installed; it is the extra `plot`.
@@ -88,7 +88,7 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
         raise ValueError(str(error).split(" (")[0]) from None
 
 
-#: Equal samples draw equal files.
+#: Leave out dates, so that equal samples give equal files.
 _UNDATED: Final[dict[str, dict[str, Any]]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
@@ -102,10 +102,10 @@ def names(samples: Sequence[Sample]) -> list[Name]:
 
 
 def marks(samples: Sequence[Sample], name: Name) -> Iterator[Mark]:
-    """Yield the rebuilds of a filter: wherever a count by reason grew between two samples, or its version by more than that."""
+    """Yield the rebuilds of a filter: each growth of a count by reason between two samples, and further new versions."""
     before: dict[str, int] = {}
     version: int | None = None
-    #: When a version came that no reason was counted for: by a write, or the count is in the next sample.
+    #: The time of a new version without a counted reason: a write made it, or the count is in the next sample.
     unexplained: float | None = None
     for sample in samples:
         counts = {each.reason: each.count for each in sample.rebuilds if (each.tenant, each.collection) == name}
@@ -182,7 +182,7 @@ def _draw_rate(axes: Axes, history: Sequence[tuple[float, FilterState]], samples
     version = None
     for at, state in history:
         if version is not None and state.version != version:
-            # A fresh filter is measured afresh.
+            # The measurements of a new filter start from zero.
             for each in (middle, low, high):
                 each.append(float("nan"))
             times.append(at)
@@ -263,7 +263,7 @@ def _draw_legend(figure: Figure, rate: Axes, keys: Axes, drawn: set[str]) -> Non
         Line2D([], [], color=REASONS.get(reason, "#000000"), marker="v", markersize=7, linewidth=1, label=_told(reason))
         for reason in ordered
     ]
-    # Read column by column: what the rates are, what the keys are, why there were rebuilds.
+    # The columns of the legend: rates, keys, reasons of rebuilds.
     columns = [rate.get_legend_handles_labels()[0], keys.get_legend_handles_labels()[0], lines[:4], lines[4:]]
     rows = max(map(len, columns))
     handles = [handle for column in columns if column for handle in [*column, *[Line2D([], [], alpha=0)] * (rows - len(column))]]

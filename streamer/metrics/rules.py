@@ -12,7 +12,7 @@ from streamer.metrics.names import Metric
 @final
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A rule that records an expression under a name, as `level:metric:operations`."""
+    """A rule that records an expression under a name of the form `level:metric:operations`."""
 
     record: str
     expr: str
@@ -37,7 +37,7 @@ class Alert:
 
     @property
     def runbook(self) -> str:
-        """Return its place in the runbook, in the project's folder."""
+        """The path and anchor of its runbook, relative to the project's folder."""
         return f"{RUNBOOK}#{self.name.lower()}"
 
 
@@ -45,9 +45,9 @@ RUNBOOK: Final = "docs/metrics.md"
 
 
 def rate(metric: Metric, *without: str) -> str:
-    """Write the rate of a counter, or of a histogram's buckets, for each engine of each target.
+    """Return the rate of a counter, or of a histogram's buckets, for each engine of each target.
 
-    Only labels of ours are added up: an engine's name is one in its process, and two processes may have given the same.
+    Only our own labels are summed over, because an engine's name is unique only within its process.
     """
     each = f"rate({metric.sample}[5m])"
     return f"sum without ({', '.join(without)}) ({each})" if without else each
@@ -80,7 +80,7 @@ _WHERE: Final = f"{_WHO}, collection {{{{ $labels.collection }}}}"
 ALERTS: Final = (
     Alert(
         "StreamerIsDown",
-        # Whatever the names of the jobs: a target that exported engine metrics within a day.
+        # Independent of job names: any target that exported engine metrics within a day.
         f"up == 0 and on (job, instance) present_over_time({names.BUILD.sample}[1d])",
         "5m",
         "critical",

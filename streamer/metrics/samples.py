@@ -44,15 +44,15 @@ class Sample:
 
 @final
 class Labels:
-    """Which filters share a series. Once a collection has a series of its own it keeps it, so that no counter ever falls.
+    """Decides which filters share a series. A collection keeps its own series once it has one, so that counters never decrease.
 
     Args:
-        collections: how many have one; the largest of those seen first. All others are `other`.
-        tenants: whether the tenant is a label too; then pairs of tenant and collection are counted.
+        collections: the most collections with their own series: the largest when they are first read. All others share `other`.
+        tenants: whether the tenant is a label, too; then *collections* counts pairs of tenant and collection.
 
     Raises:
-        TypeError: not an integer, not a bool.
-        ValueError: fewer than one collection.
+        TypeError: *collections* is not an integer, or *tenants* is not a bool.
+        ValueError: *collections* is less than 1.
     """
 
     def __init__(self, collections: int, *, tenants: bool) -> None:
@@ -71,7 +71,7 @@ class Labels:
 
     @property
     def more(self) -> tuple[str, ...]:
-        """Labels that filters have in addition to their metric's."""
+        """The labels of filters in addition to those of their metric."""
         return ("tenant",) if self._tenants else ()
 
     def _of(self, name: Name) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ class Labels:
         rebuilds: Mapping[tuple[Name, Reason], int],
         failures: Mapping[Name, int],
     ) -> Iterator[Sample]:
-        """Yield the samples of filters, grouped."""
+        """Yield the samples of filters, grouped by series."""
         held = sorted(states, key=lambda state: state.keyed, reverse=True)
         with self._lock:
             for state in held:
@@ -122,7 +122,7 @@ class Labels:
         before: Mapping[tuple[Metric, Name, str], float],
         summed: Mapping[tuple[Metric, tuple[str, ...]], float],
     ) -> tuple[dict[tuple[Metric, Name, str], float], dict[tuple[Metric, tuple[str, ...]], float]]:
-        """Add the change since the last reading: a removed filter's counts stay, and one that comes back begins at 0."""
+        """Add the changes since the last reading. The counts of a removed filter stay, and a new one for it begins at 0."""
         seen: dict[tuple[Metric, Name, str], float] = {}
         sums = dict(summed)
         for metric, name, more, value in counted:
@@ -151,7 +151,7 @@ def _gauges(group: list[FilterState], saturated: set[Name]) -> Iterator[tuple[Me
 
 
 def read(engine: Measured, labels: Labels) -> Iterator[Sample]:
-    """Read an engine. The counts of its events are of one moment and add up."""
+    """Yield the samples of an engine. The counts of its events are from one moment and add up."""
     told = engine._core.telemetry()
     one: list[tuple[Metric, float | Distribution]] = [
         (names.EVENTS, told.events),
@@ -184,7 +184,7 @@ def read(engine: Measured, labels: Labels) -> Iterator[Sample]:
     yield from (Sample(names.IGNORED, (reason,), count) for reason, count in told.ignored.items())
     yield from (Sample(names.REJECTED, (code,), count) for code, count in told.rejected.items())
     errors = engine._cel_errors.counts
-    # Those that have not happened too, since a rate needs a value before the first.
+    # Also zeros for errors that have not occurred, because a rate needs a value before the first.
     yield from (Sample(names.CEL_ERRORS, (reason.value,), errors.get(reason, 0)) for reason in CelReason)
     bloom = engine.bloom
     yield from labels.read(bloom.filters(), bloom.saturated, bloom.rebuilds, bloom.failures)

@@ -1,4 +1,4 @@
-"""An HTTP server of metrics and of a page for probes, in a thread of its own."""
+"""An HTTP server for metrics and health probes, in its own thread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Server:
 
     Attributes:
         port: the port that it listens on.
-        url: address of the metrics.
+        url: the URL of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry, port: int, addr: str, close: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class Server:
         self.url = f"http://{f'[{addr}]' if ':' in addr else addr}:{self.port}/metrics"
 
     def close(self) -> None:
-        """Stop listening, and wait until that is so."""
+        """Stop listening, and wait for the server to end."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -60,7 +60,7 @@ class Server:
 
 @final
 class _HttpServer(ThreadingMixIn, WSGIServer):
-    """Answers each request in a thread of its own, so that no probe waits for a scrape."""
+    """Handles each request in its own thread, so that a probe never waits for a scrape."""
 
     daemon_threads = True
 
@@ -79,7 +79,7 @@ class _Handler(WSGIRequestHandler):
 
 
 def _pages(metrics: WSGIApplication) -> WSGIApplication:
-    """Return the pages by their paths; `prometheus_client` gives metrics at every path, which would be good health."""
+    """Return an application with the two pages. `prometheus_client` would return metrics for every path, also for probes."""
 
     def respond(environ: WSGIEnvironment) -> Response:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
@@ -119,14 +119,14 @@ def serve(
     try:
         parse_address(addr)
     except ValueError as error:
-        # Python's own would be a UnicodeError, or speak of a service that is not known.
+        # Python's own error would be a UnicodeError, or about an unknown service.
         raise OSError(f"cannot listen at {addr!r}: {error}") from None
     if registry is None:
         registry = CollectorRegistry()
         if not is_on():
             ProcessCollector(registry=registry)
     if is_on():
-        # Any process reports all of them.
+        # Every process reports the metrics of all processes.
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         close = mirror(engine, name=name, collections=collections, tenants=tenants).close
     else:

@@ -206,7 +206,7 @@ class ReferenceCore:
     image_kind: Final = 0
 
     def image(self, lines: bytes, seed: int) -> None:
-        """Do nothing: the reference compiles no image."""
+        """Return None: the reference compiles no image."""
 
     def canonical(self, held: Held) -> tuple[str, str, bytes]:
         return canonical_text(held, self._options.default_tenant)
@@ -528,7 +528,7 @@ class ReferenceCore:
         )
 
     def measure_filter(self, tenant: str, collection: str) -> None:
-        """Do nothing: there is no pending work, because every match compares the event with the live keys."""
+        """Ignore the call: there is no pending work, because every match compares the event with the live keys."""
 
     def plan(self, subscription_id: str) -> Plan | None:
         entry = self._version.entries.get(subscription_id)

@@ -1,4 +1,4 @@
-"""Numbers in buckets: a range becomes a few buckets, a number lies in one bucket of each size.
+"""Put numbers in buckets: a range becomes a few buckets, and a number is in one bucket of each size.
 
 ```
 float64 as 64 bits in the order of numbers      sign | exponent 11 bits | mantissa 52 bits
@@ -9,16 +9,16 @@ shift 48   16 parts of that, 100 to 104                       range48
 shift 44, 40, 36                                              1/256, 1/4096, 1/65536 of a power of two
 
 data.amount > 100    range48 100..104 … 124..128, range52 128..256 … , range56 2^16..2^32 … , range60 2^256.. …
-amount 5000          carries range48 4864..5120, range52 4096..8192, range56 2..2^16, range60 2..2^256
+amount 5000          is in range48 4864..5120, range52 4096..8192, range56 2..2^16, range60 2..2^256
 ```
 
 Invariant: the order of two numbers is never reversed, whether they are int, uint or float. An integer is rounded to the nearest
-float64. That may make two numbers equal, and so a bucket too large, but never puts a number on the other's wrong side. So a
-number within the bounds lies in one of the buckets, and a number outside of all of them is not within the bounds.
+float64. That may make two numbers equal, and so a bucket too large, but never reverses their order. So a number within the bounds
+is in one of the buckets, and a number outside of all buckets is not within the bounds.
 
 Cost: at most seven probes for a number, mostly two to four, because only sizes in use are probed. A range has 10 to 40 buckets,
-most of them shared with other ranges of its field. Rejected: one bucket of the range's own size, which for a range with one bound
-covers all numbers; a table of the bounds in use, which each filter would have to carry.
+most of them shared with other ranges of its field. Rejected: one bucket of the range's own size, which covers all numbers for a
+range with one bound; a table of the bounds in use, which each filter would have to contain.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ import math
 import struct
 from collections.abc import Iterator
 
-#: Sizes of buckets, as how many of the 64 bits are cut off; each is 16 times the one before.
+#: The sizes of buckets, as the number of the 64 bits that are cut off; each size is 16 times the one before.
 SHIFTS = (36, 40, 44, 48, 52, 56, 60)
-#: The ends of a range that spans many times its own size are rounded to a sixteenth of a power of two.
+#: The ends of a wide range are rounded to a sixteenth of a power of two.
 _COARSEST_EDGE = 48
 #: The most buckets of a range, in the finest size that serves it.
 _PARTS = 16
@@ -39,20 +39,20 @@ _ALL = (1 << 64) - 1
 
 
 def code(number: int | float) -> int:
-    """Return 64 bits that order numbers as their values do; the same for equal numbers, `-0.0` and `0` among them."""
+    """Return 64 bits in the order of the numbers' values; equal numbers, such as `-0.0` and `0`, have equal bits."""
     bits: int
-    # Adding zero makes -0.0 a 0.0.
+    # Adding zero turns -0.0 into 0.0.
     (bits,) = struct.unpack(">Q", struct.pack(">d", float(number) + 0.0))
     return bits ^ _ALL if bits & _SIGN else bits | _SIGN
 
 
 def bucket(number: int | float, shift: int) -> int:
-    """Return the bucket of this size in which a number lies."""
+    """Return the bucket of this size that contains a number."""
     return code(number) >> shift
 
 
 def buckets(low: int | float | None, high: int | float | None) -> Iterator[tuple[int, int]]:
-    """Yield pairs of shift and bucket that together contain every number between two bounds; None is an open one."""
+    """Yield pairs of shift and bucket that together contain every number between two bounds; None is an open bound."""
     first = 0 if low is None else code(low)
     last = _ALL if high is None else code(high)
     if first > last:
@@ -74,12 +74,12 @@ def buckets(low: int | float | None, high: int | float | None) -> Iterator[tuple
 
 
 def bounds(number: int, shift: int) -> tuple[float, float]:
-    """Return the least and the greatest number of a bucket, for people."""
+    """Return the smallest and the largest number of a bucket, to show them."""
     return _number(number << shift), _number(((number + 1) << shift) - 1)
 
 
 def _number(ordered: int) -> float:
     bits = ordered & ~_SIGN if ordered & _SIGN else ordered ^ _ALL
     (number,) = struct.unpack(">d", struct.pack(">Q", bits))
-    # Beyond the greatest number the bits are an infinity or none.
+    # Beyond the largest number, the bits are infinity or NaN.
     return math.copysign(math.inf, number) if math.isnan(number) else number

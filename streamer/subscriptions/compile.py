@@ -1,4 +1,4 @@
-"""Put the parts of a subscription together, each parsed by its own module and ready to be evaluated or lowered."""
+"""Compile a subscription: each part is parsed by its own module, and then ready to be evaluated or lowered."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ _LIMITS = Limits()
 @final
 @dataclass(frozen=True, slots=True)
 class CompiledSubscription:
-    """A subscription that was checked, with its parts parsed.
+    """A checked subscription with its parts parsed.
 
     Attributes:
-        subscription: as it was given, with its shape checked. tenant: a name, or `"*"` for every tenant. collection: a name;
-        None for every collection. types: None for all. mentions_before: whether a filter or the CEL expression looks at
-        `before`, so that it is evaluated once (semantics.md 7.13).
-            What a pattern mentions depends on the layout: see `streamer.reference.transition.mentions_before`.
+        subscription: the subscription as the user wrote it, with its shape checked.
+        tenant: a name, or `"*"` for every tenant.
+        collection: a name; None for every collection.
+        types: the accepted types; None for all.
+        mentions_before: whether a filter or the CEL expression reads `before`, so that it is evaluated once (semantics.md 7.13).
+            For a pattern, that depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
 
     subscription: Subscription
@@ -55,12 +57,12 @@ def compile_subscription(
     programs: ProgramCache,
     default: Callable[[Any], Any] | None = None,
 ) -> CompiledSubscription:
-    """Check a subscription in full and parse all its parts.
+    """Return a subscription with all its parts parsed, after checking it in full.
 
     Args:
         source: a `Subscription`, a mapping, or the JSON text of one.
-        default_tenant: tenant of a subscription that names none; None if it must name one.
-        topic_dialect: dialect of a topic pattern that does not name one.
+        default_tenant: the tenant of a subscription without one; None if it must have one.
+        topic_dialect: the dialect of a topic pattern that does not name one.
         limits: bounds on its regexps, its pattern and its CEL expression.
         programs: compiles equal CEL expressions once and shares them; it has the functions and the evaluator of the engine.
         default: converts values that JSON does not have, as in `json.dumps`.

@@ -1,7 +1,7 @@
 """Find out why a conjunction of clauses can never be satisfied.
 
-Reported contradictions are proven; the converse is false: many a contradiction (between two regular expressions, for example) is
-not searched for. Patterns are excluded: their paths go through arrays, where two elements may satisfy two clauses.
+Reported contradictions are proven. The converse is false: some contradictions, for example between two regular expressions, are
+not detected. Patterns are excluded: their paths go through arrays, so two elements may satisfy two clauses.
 
 Cost: quadratic in the conditions on one path.
 """
@@ -43,11 +43,11 @@ def contradiction(clauses: Iterable[Clause]) -> str | None:
             on_path[clause.path].append(_with_bools(clause))
     for path, on_it in list(on_path.items()):
         if any(Kind.MISSING not in _kinds_of_clause(clause) for clause in on_it):
-            # What stands below a name stands in an object.
+            # If a path has a value, then each of its prefixes is an object.
             for length in range(1, len(path.names)):
                 parent = Path(path.root, path.names[:length])
                 on_path[parent].append(value_clause(parent, [_MAP]))
-    # Sorted, so that one of several contradictions is always the same.
+    # Sorted, so that the same one of several contradictions is always reported.
     for path, on_it in sorted(on_path.items(), key=lambda item: (item[0].root.value, item[0].names)):
         reason = _conflict(on_it)
         if reason:
@@ -56,7 +56,7 @@ def contradiction(clauses: Iterable[Clause]) -> str | None:
 
 
 def _with_bools(clause: Clause) -> Clause:
-    """Return the clause with the bools that lie in a range of them in its place."""
+    """Return the clause with each range of bools replaced by the bools in it."""
     bools = {atom for atom in clause.atoms if isinstance(atom, Range) and atom.kind is Kind.BOOL}
     within = {Equal(value) for atom in bools for value in (False, True) if _holds(atom, Equal(value))}
     return Clause(clause.path, clause.mode, clause.atoms - bools | within)

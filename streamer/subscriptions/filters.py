@@ -1,4 +1,4 @@
-"""Filters: conditions on one field of `data` (semantics.md section 3). What each operator takes and means: operators.py."""
+"""Parse filters: conditions on one field of `data` (semantics.md section 3). See operators.py for each operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamer.subscriptions.operands import NOTHING, REGEXP, check_text, compile
 from streamer.subscriptions.operators import OPERATORS, Lowered, Operator
 from streamer.subscriptions.subscription import Filter
 
-#: A filter on a path prints as CEL that names each step again for every step below it: quadratic in the steps.
+#: The CEL of a filter repeats each step of its path for every step below it, so its length is quadratic in the steps.
 MAX_FIELD_BYTES: Final = 4096
 MAX_FIELD_STEPS: Final = 512
 
@@ -26,13 +26,13 @@ _SLIPS = {"=": "==", "===": "==", "<>": "!=", "!==": "!="}
 @final
 @dataclass(frozen=True, slots=True)
 class CompiledFilter:
-    """A filter that was checked.
+    """A checked filter.
 
     Attributes:
         path: member names from `data` down, at least one.
         op: the operator.
         value: None for `changed`; a list for `in` and `not in`; a bool for `exists`.
-        place: its place in the subscription, as `filters[0]`.
+        place: its place in the subscription, such as `filters[0]`.
         regexp: the compiled RE2 expression of `matches`; else None.
         size: size of the regexp (docs/cel-cost.md).
     """
@@ -45,23 +45,23 @@ class CompiledFilter:
     size: int = field(default=0, compare=False, repr=False)
 
     def to_cel(self) -> str:
-        """Print the CEL expression that this filter means exactly."""
+        """Return the CEL expression with exactly the meaning of this filter."""
         return self.op.cel(self.path, self.value)
 
     def lower(self) -> Lowered:
-        """Return the clauses that an index may use instead."""
+        """Return the clauses that an index can use for the filter."""
         return self.op.lower(self.path, self.value)
 
 
 def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]") -> Filter:
-    """Check the members of a filter, their types, and that a value exists if the operator needs one.
+    """Return a filter after checking its members, their types, and that it has a value if the operator needs one.
 
     Raises:
-        SubscriptionError: with the place of the member at fault.
+        SubscriptionError: a member is wrong; `place` names it.
     """
     if isinstance(source, Filter):
         members: Mapping[str, Any] = {"field": source.field, "op": source.op}
-        # One that takes no value has none, whatever the object's default is.
+        # The object's default value of None means no value, if the operator takes none.
         if not _takes_nothing(source.op) or source.value is not None:
             members = {**members, "value": source.value}
     elif isinstance(source, Mapping):
@@ -94,10 +94,10 @@ def _takes_nothing(op: object) -> bool:
 def parse_filter(
     source: Filter | Mapping[str, Any], *, place: str = "filters[0]", limits: Limits | None = None
 ) -> CompiledFilter:
-    """Check a filter in full and return it ready to be evaluated or lowered.
+    """Return a filter that is ready to be evaluated or lowered, after checking it in full.
 
     Raises:
-        SubscriptionError: with the place of the fault, as `filters[0].value[3]`.
+        SubscriptionError: the filter is wrong; `place` is the place of the fault, such as `filters[0].value[3]`.
     """
     given = read_filter(source, place=place)
     path = parse_path(given.field, place=f"{place}.field")
@@ -109,9 +109,9 @@ def parse_filter(
 
 
 def parse_path(text: str, *, place: str = "filters[0].field") -> tuple[str, ...]:
-    """Split a dotted path (`user.country`) or a JSON Pointer (`/a.b/c`) into member names.
+    """Return the member names in a dotted path (`user.country`) or a JSON Pointer (`/a.b/c`).
 
-    Only a pointer can name a member `""`, as RFC 6901 has it; in a dotted path an empty step is a slip.
+    Only a pointer can name a member `""` (RFC 6901); an empty step in a dotted path is an error.
     """
     check_text(text, place=place)
     size = len(text.encode())

@@ -1,6 +1,6 @@
-"""The parts of a subscription that are given as Python objects: labels as JSON, and other types by way of `default=`.
+"""Read the parts of a subscription that are Python objects: labels, and other types by way of `default=`.
 
-Both are loops, because the objects may be nested deeper than Python's stack, or in a circle.
+Both functions are loops, because the objects may be nested deeper than Python's stack, or contain themselves.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from streamer.subscriptions.operands import MAX_VALUES, check_text, no_json
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import Filter
 
-#: The deepest nesting in a subscription, itself included: the same as in its JSON text.
+#: The deepest nesting in a subscription, from 1 for the subscription itself: the same as in its JSON text.
 MAX_DEPTH: Final = Limits().max_depth
-#: How long the JSON text of labels may be.
+#: The most bytes of the JSON text of labels.
 MAX_LABELS_BYTES: Final = 16 * 1024 * 1024
-#: Longer integers are kept as digits: Python takes the square of their number in time to read them, and refuses to.
+#: Longer integers are kept as text, because Python's conversion takes quadratic time and so refuses them.
 MAX_DIGITS: Final = 4300
 _READABLE: Final = 10**MAX_DIGITS
 #: After this many lists and objects, check whether they are the same ones repeated.
@@ -30,11 +30,11 @@ _MANY: Final = 10_000
 
 
 def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return a private copy of labels, made of JSON values: they are written into matches, messages and snapshots.
+    """Return a private copy of labels, made of JSON values, for matches, messages and snapshots.
 
     Raises:
-        SubscriptionError: a number is not finite, a type is unknown, a string has half a surrogate pair, a name is not a string,
-            or the labels are nested deeper than `MAX_DEPTH` or in themselves, or longer than `MAX_LABELS_BYTES`; with its place.
+        SubscriptionError: a number is not finite, a type is unknown, a string has a lone surrogate, a name is not a string, or
+            the labels are nested deeper than `MAX_DEPTH`, contain themselves, or are longer than `MAX_LABELS_BYTES`.
     """
     result: dict[str, Any] = {}
     size, containers, is_checked = 0, 1, False
@@ -77,10 +77,10 @@ def read_labels(labels: Mapping[str, Any], place: str) -> dict[str, Any]:
 def _check_shared(labels: Mapping[str, Any], place: str) -> None:
     """Refuse labels that contain themselves, or whose JSON text is too long even without its strings and long numbers.
 
-    Each list and object is visited once: one may contain another twice, which contains another twice, and so on.
+    Each list and object is visited once, because a list may contain a list twice, which contains a list twice, and so on.
     Raises SubscriptionError.
     """
-    # With the original, so that its id is not reused while this runs; 0 until the lengths of its members are known.
+    # Keeps the original, so that its id is not reused meanwhile. The length is 0 until those of its members are known.
     lengths: dict[int, tuple[Any, int]] = {}
     pending: list[tuple[Any, list[Any] | None]] = [(labels, None)]
     while pending and len(lengths) * 2 <= MAX_LABELS_BYTES:
@@ -121,7 +121,7 @@ def _label(value: Any, where: Place) -> tuple[Any, int]:
 
 
 def _integer(value: int, where: Place) -> tuple[int | BeyondFloat64, int]:
-    # Log10 of 2 is a little more than 0.301.
+    # log10(2) is slightly more than 0.301.
     if (digits := value.bit_length() * 301 // 1000) > MAX_LABELS_BYTES:
         raise SubscriptionError(f"more than {MAX_LABELS_BYTES} bytes of JSON text", place=str(where))
     if abs(value) < _READABLE:
@@ -135,10 +135,10 @@ def _length(text: str) -> int:
 
 
 def converted(value: Any, default: Callable[[Any], Any], place: str) -> Any:
-    """Return a copy in which *default* has converted values that JSON lacks; all other values are checked when they are read.
+    """Return a copy in which *default* has converted values that JSON lacks. All other values are checked later, by the parser.
 
     Raises:
-        SubscriptionError: *default* raises, or does not terminate; with the place.
+        SubscriptionError: *default* raises an error, or returns values to convert without end; `place` names the value.
     """
     copies: dict[int, tuple[Any, Any]] = {}
     pending: list[tuple[Any, Any, Place, int]] = []
@@ -159,16 +159,16 @@ def converted(value: Any, default: Callable[[Any], Any], place: str) -> Any:
             if isinstance(item, Mapping | list | tuple):
                 if id(item) not in copies:
                     made: Any = {} if isinstance(item, Mapping) else []
-                    # With the original, so that no other object gets its id while this runs.
+                    # Keeps the original, so that its id is not reused meanwhile.
                     copies[id(item)] = (item, made)
                     pending.append((item, made, where, depth))
                 return copies[id(item)][1]
             if depth == 0 and isinstance(item, bytes):
-                return item  # a pattern may be given as text
+                return item  # a pattern may be text
             try:
                 item = default(item)
             except Exception as error:
-                # A caller's function may raise anything.
+                # The caller's function may raise any exception.
                 raise SubscriptionError(f"default() refused {type_of(item)}: {error}", place=str(where)) from error
         raise SubscriptionError("default() does not come to an end", place=str(where))
 

@@ -67,7 +67,7 @@ class Suffix:
 @final
 @dataclass(frozen=True, slots=True)
 class EqualsIgnoreCase:
-    """String leaves that are *text* after simple case folding."""
+    """String leaves that equal *text* after simple case folding."""
 
     text: str
 
@@ -78,9 +78,9 @@ class EqualsIgnoreCase:
 @final
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """String leaves that are these *pieces* with any characters between them; a single piece is the whole string.
+    """String leaves that consist of these *pieces* with any characters between them; a single piece is the whole string.
 
-    `shellstyle` makes the same: the two differ in how they are spelled.
+    `wildcard` and `shellstyle` both make this matcher; they differ only in their syntax.
     """
 
     pieces: tuple[str, ...]
@@ -95,7 +95,7 @@ class Regexp:
     """String leaves that an I-Regexp matches as a whole.
 
     Attributes:
-        re2: the same in RE2's syntax.
+        re2: the regexp in RE2's syntax.
         size: its number of states.
     """
 
@@ -158,7 +158,7 @@ class Absent:
 @final
 @dataclass(frozen=True, slots=True)
 class AnythingBut:
-    """A leaf of any type that none of these matches; they are of one kind, and of those that a leaf can match or not."""
+    """A leaf of any type that matches none of *matchers*, which all have the same kind."""
 
     matchers: tuple[Equal | Prefix | Suffix | EqualsIgnoreCase | Wildcard, ...]
 
@@ -176,7 +176,7 @@ Matcher: TypeAlias = (
 
 
 def scalar_key(value: Scalar) -> tuple[str, Scalar]:
-    """Return what a scalar is looked up by: hashable, and the same for numbers of the same value."""
+    """Return a hashable key for a scalar; numbers of the same value have equal keys."""
     if value is None:
         return "null", None
     if isinstance(value, bool):
@@ -187,7 +187,7 @@ def scalar_key(value: Scalar) -> tuple[str, Scalar]:
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the address that *text* is: without zone id, without leading zeros in IPv4; None if it is not an address."""
+    """Return the IP address in *text*, or None if it is invalid, has a zone id, or has leading zeros in IPv4."""
     if len(text) > 45 or "%" in text:
         return None
     try:
@@ -197,7 +197,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def parse_network(text: str) -> Network | None:
-    """Return the network that *text* is in CIDR notation. Bits of the host may be set. None if it is not a network."""
+    """Return the network in *text* in CIDR notation, or None if it is invalid. Bits of the host may be set."""
     base, slash, length = text.partition("/")
     address = parse_address(base)
     if address is None or not slash or re.fullmatch("0|[1-9][0-9]{0,2}", length, re.ASCII) is None:

@@ -1,8 +1,8 @@
 """Probable mistakes: a subscription is valid, but its meaning most likely differs from the author's intent.
 
 For example, a field is written as in another language, a pattern begins inside of the document, or a name contains a star. All of
-these are allowed, and a document may have such names. So a finding is a hint, and only a form that is hardly ever meant is
-reported. If you mean a field as written, write it as a JSON Pointer: pointers are never reported.
+these are allowed, and a document may have such names. So a finding is a hint, and only forms that are hardly ever intended are
+reported. If you want a field exactly as written, write it as a JSON Pointer: pointers are never reported.
 
 Findings depend only on the text of the subscription and the layout, so one implementation serves both backends. Cost: linear in
 the text, some microseconds for most.
@@ -25,14 +25,14 @@ from streamer.subscriptions.slips import slip_of_filter, slip_of_pattern, slips_
 from streamer.subscriptions.subscription import EVERY
 from streamer.subscriptions.topics import SYNTAX, parse_topic
 
-#: Longer texts are not repeated.
+#: Longer texts are left out of messages.
 _LONGEST: Final = 200
 
-#: In place of a name: any element of a list. An integer is a certain one.
+#: A step to any element of a list, in place of a name. Any other integer is the index of an element.
 _ANY: Final = -1
 _Steps = Sequence[str | int]
 
-#: A name, with what stands in brackets behind it; a number of up to two digits between dots is rarely a name.
+#: A name, with brackets after it; a number of up to two digits between dots is rarely a name.
 _STEP: Final = re.compile(r"""([^.\[\]]*)((?:\[(?:[0-9]{1,9}|\*|'[^'\[\]]*'|"[^"\[\]]*")?\])*)(?:\.|$)""")
 _BRACKETS: Final = re.compile(r"\[([^\]]*)\]")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]?")
@@ -50,9 +50,9 @@ def probable_mistakes(members: Mapping[str, Any], layout: EventLayout, topic_dia
     """Yield for each probable mistake its place, the odd form, and the probable meaning.
 
     Args:
-        members: of a valid subscription, as its JSON text has them.
-        layout: of the events.
-        topic_dialect: for a topic pattern without a dialect.
+        members: the members of a valid subscription, as in its JSON text.
+        layout: the layout of the events.
+        topic_dialect: the dialect of a topic pattern without one.
     """
     for index, given in enumerate(members.get("filters", ())):
         if (said := _of_filter(given, layout)) is not None:
@@ -91,9 +91,9 @@ def _of_filter(given: Mapping[str, Any], layout: EventLayout) -> str | None:
 
 
 def _below_root(steps: list[str | int], layout: EventLayout) -> tuple[str, list[str | int]]:
-    """Return which document a path is in, and the path there, of one that probably begins at the event or at CEL's variable."""
+    """Return the document and the path in it for a path that probably begins at the event or at a variable of CEL."""
     if () in layout.pointers("data"):
-        # The document is all of the event, and may be an envelope that the layout does not know.
+        # The document is the whole event, and may be an envelope that the layout does not describe.
         return "data", steps
     for root in ("data", "before"):
         ways = {way for pointer in layout.pointers(root) for way in (pointer, pointer[-1:])} | {(root,)}
@@ -131,7 +131,7 @@ def _meant(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
 
 
 def _cel(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
-    """Print a filter with indexes in its path as CEL; for operators that CEL lacks, and for long values, print only the path."""
+    """Return a filter with indexes in its path as CEL; for operators that CEL lacks, and for long values, only the path."""
     opening, path, lists = "", cel_path(root, ()), 0
     for step in steps:
         if isinstance(step, str):
@@ -160,7 +160,7 @@ def _condition(path: str, given: Mapping[str, Any]) -> str:
 
 
 def _of_pattern(pattern: Any, dialect: Dialect, layout: EventLayout) -> Iterator[str]:
-    """Yield the first mistake of a pattern; its cure shows the next."""
+    """Yield the first mistake of a pattern; after correcting it, the author sees the next."""
     if isinstance(pattern, str | bytes):
         try:
             pattern = json.loads(pattern)
@@ -201,13 +201,13 @@ def _top_names(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[str]:
 
 
 def _envelope(layout: EventLayout) -> frozenset[str]:
-    """Return the names that the top of an event of this layout is known to have."""
+    """Return the names that an event of this layout may have at its top."""
     tops = frozenset(pointer[0] for part in PARTS for pointer in layout.pointers(part) if pointer)
     return tops if layout == _CHANGE else tops | _BESIDE
 
 
 def _below(at: Pointer, pattern: Any) -> str:
-    """Print a pattern as it is written below a place."""
+    """Return the text of a pattern nested below a place."""
     short = "{...}" if isinstance(pattern, Mapping) else "[...]"
     try:
         text = json.dumps(pattern, ensure_ascii=False, allow_nan=False)
@@ -276,7 +276,7 @@ def _of_name(part: str, name: str) -> str | None:
 
 
 def _like(part: str, glob: str) -> str:
-    """Print what a name with stars means in a shell, as a member of a subscription."""
+    """Return the meaning of a name with stars in a shell, as the text of a member of a subscription."""
     pieces = glob.split("*")
     texts = [piece for piece in pieces if piece]
     if len(texts) == 1:

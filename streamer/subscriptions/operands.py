@@ -1,4 +1,4 @@
-"""What the value of a filter may be: plain JSON first, and of that what its operator takes."""
+"""Check the value of a filter: it must be plain JSON, and of a type that its operator accepts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from streamer.cel_eval.regexps import MAX_SIZE, compile_regexp, regexp_error, re
 from streamer.errors import SubscriptionError
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unicode, type_of
 
-#: Lists and objects in a value may be nested so deep; CEL reads 64 levels of brackets, and a filter is printed as CEL.
+#: The deepest nesting of lists and objects in a value. A filter is printed as CEL, which reads 64 levels of brackets.
 MAX_VALUE_DEPTH: Final = 32
 
-#: As long as a CEL expression may be, so that a filter may be written as one.
+#: The limit of a CEL expression, so that a filter can be written as one.
 MAX_REGEXP_BYTES: Final = 16 * 1024
 
-#: More values than 16 MiB of JSON text can contain: a list may contain another twice, which contains another twice, and so on.
+#: The most values, more than 16 MiB of JSON text can contain. Objects may contain a list twice, which contains a list twice, etc.
 MAX_VALUES: Final = 8 * 1024 * 1024
 
 
@@ -52,16 +52,16 @@ NOTHING: Final = Operand("no value", ("null",))
 ANYTHING: Final = Operand("a value", ("string", "number", "boolean", "null", "array", "object"))
 BOOLEAN: Final = Operand("true or false", ("boolean",))
 TEXT: Final = Operand("a string", ("string",))
-#: A text that is compiled: see `compile_operand`.
+#: A regexp: see `compile_operand`.
 REGEXP: Final = Operand("a string", ("string",))
 ORDERED: Final = Operand("a string, a number or a boolean", ("string", "number", "boolean"))
 SCALAR: Final = Operand("a string, a number, a boolean or null", (*ORDERED.types, "null"))
-#: Each of them is an alternative of the subscription.
+#: A list; each element is an alternative of the subscription.
 SCALARS: Final = Operand("a list of strings, numbers, booleans or nulls", ("array",), SCALAR)
 
 
 def _json_type(value: Any) -> str:
-    """Return the type of a value that `json_value` made."""
+    """Return the JSON type of a value from `json_value`."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -74,11 +74,11 @@ def _json_type(value: Any) -> str:
 
 
 def json_value(value: Any, *, place: str) -> Any:
-    """Return a copy of a JSON value, built of dict, list and scalars only, and check it.
+    """Return a copy of a JSON value, made of dict, list and scalars only, after checking it.
 
     Raises:
-        SubscriptionError: a number outside float64 or 64 bits, a lone surrogate, another type, deeper than `MAX_VALUE_DEPTH`, or
-            more than `MAX_VALUES`.
+        SubscriptionError: a number exceeds float64 or 64 bits, a string has a lone surrogate, a type is not JSON, or the value is
+            nested deeper than `MAX_VALUE_DEPTH` or has more than `MAX_VALUES` values.
     """
     return _json_value(value, place, 0, count())
 
@@ -120,13 +120,13 @@ def no_json(value: object) -> str:
 
 
 def check_text(text: str, *, place: str) -> None:
-    """Refuse half a surrogate pair, which UTF-8 cannot encode."""
+    """Refuse a text with a lone surrogate, which UTF-8 cannot encode."""
     if not is_unicode(text):
         raise SubscriptionError("a lone surrogate in a string", place=place)
 
 
 def type_name(value: Any) -> str:
-    """Name the JSON type of a value, for messages."""
+    """Return the name of a value's JSON type, for messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -141,7 +141,7 @@ def type_name(value: Any) -> str:
 
 
 def compile_operand(source: str, place: str, limits: Limits | None = None) -> tuple[Any, int]:
-    """Compile the RE2 expression of a filter; return it and its size. Raises SubscriptionError."""
+    """Return the compiled RE2 expression of a filter, and its size. Raises SubscriptionError."""
     most = MAX_SIZE if limits is None else limits.max_regexp_size
     length = len(source.encode())
     if length > MAX_REGEXP_BYTES:

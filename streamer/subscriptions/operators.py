@@ -1,7 +1,8 @@
 """The operators of filters: the operand of each, its meaning in CEL, and its clauses in an index.
 
-A row of `OPERATORS` is this package's whole definition of an operator; `streamer.reference.filters` states the effect on a value
-a second time, by hand. With `P(x)` for `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, those on `a.b` mean:
+A row of `OPERATORS` is this package's complete definition of an operator; `streamer.reference.filters` implements its effect on a
+value a second time, by hand. With `P(x)` for `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, operators on `a.b`
+mean:
 
 | op | CEL |
 |---|---|
@@ -111,7 +112,7 @@ def _changed(path: Steps, _: Any) -> str:
 
 
 def _became(side: str, other: str) -> Callable[[Steps, Any], str]:
-    """Print that one side has the value, and the other has it not."""
+    """Return a function that prints that one side has the value and the other does not."""
 
     def cel(path: Steps, value: Any) -> str:
         has_it, has_it_not = (
@@ -126,7 +127,7 @@ def _became(side: str, other: str) -> Callable[[Steps, Any], str]:
 
 
 def value_is(*makers: Callable[[Any], Atom]) -> Callable[[Steps, Any], Lowered]:
-    """The value at the path satisfies one of the atoms that are made of the operand."""
+    """Return a function that makes a clause: the value at the path satisfies one of the atoms that *makers* make."""
     return lambda path, value: Lowered((clause(Path(Root.DATA, path), [make(value) for make in makers]),))
 
 

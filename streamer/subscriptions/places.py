@@ -12,7 +12,7 @@ _IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 class Place(NamedTuple):
     """A path of names and indexes, linked from its end; the first step is the text of a place, often empty.
 
-    It is spelled only for an error: a million members below a long name cost no time.
+    The text is made only for an error, so a million members below a long name are cheap.
     """
 
     outer: Place | None
@@ -32,5 +32,5 @@ class Place(NamedTuple):
                 text += f".{step}" if text else step
             else:
                 text += f"[{json.dumps(step, ensure_ascii=False)}]"
-        # A name may contain half a surrogate pair, and an error must be printable.
+        # A name may contain a lone surrogate, and an error must be printable.
         return text.encode(errors="backslashreplace").decode()

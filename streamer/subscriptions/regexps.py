@@ -46,7 +46,7 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class RegexpError(ValueError):
-    """A regexp that cannot be accepted, and the position in it, in characters from 0."""
+    """An invalid regexp, with the position of the error in characters from 0."""
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(f"{reason}, at character {position} of the regexp")
@@ -65,27 +65,27 @@ class Translated:
 
 @lru_cache(maxsize=4096)
 def compile_re2(translated: str) -> re2._Regexp[bytes]:
-    """Compile what `translate` made; it matches UTF-8 by `fullmatch`."""
+    """Return the compiled result of `translate`; use its `fullmatch` on UTF-8 bytes."""
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
-    # 10,000 states are up to 130,000 instructions, which just do not fit RE2's 8 MiB.
+    # 10,000 states are up to 130,000 instructions, slightly too many for RE2's default of 8 MiB.
     options.max_mem = 32 << 20
     return re2.compile(translated.encode(), options)
 
 
 def translate(source: str, dialect: Dialect) -> Translated:
-    """Parse a regexp and return it in RE2's syntax.
+    """Return a regexp in RE2's syntax.
 
     Raises:
-        RegexpError: it is not an I-Regexp, or it is too large.
+        RegexpError: the regexp is not an I-Regexp, or it is too large.
     """
     return _Parser(source, strict=dialect == "strict").parse()
 
 
 @dataclass(slots=True)
 class _Group:
-    """Brackets that are still open."""
+    """An open pair of brackets."""
 
     at: int
     text: list[str] = field(default_factory=list)  # RE2 syntax, an element for each piece
@@ -159,7 +159,7 @@ class _Parser:
         group.last = None
 
     def _range(self) -> tuple[str, int]:
-        """Read `{n}`, `{n,}` or `{n,m}`; return it and by how much it multiplies."""
+        """Read `{n}`, `{n,}` or `{n,m}`, and return its text and its multiplier."""
         at = self.at
         self.at += 1
         low = self._count()
@@ -207,7 +207,7 @@ class _Parser:
         return _literal(char), 1
 
     def _escaped(self) -> str:
-        """Read an escape that stands for one character."""
+        """Read an escape for one character."""
         char = self.source[self.at + 1 : self.at + 2]
         if not char:
             self._fail(f"{self.escape!r} at the end")
@@ -217,7 +217,7 @@ class _Parser:
         return _CONTROLS.get(char, char)
 
     def _category(self) -> str | None:
-        """Read `p{..}` or `P{..}`, if it stands here, and return items of an RE2 class."""
+        """Read `p{..}` or `P{..}`, if there is one here, and return items of an RE2 class."""
         kind = self.source[self.at + 1 : self.at + 2]
         if kind not in ("p", "P"):
             return None
@@ -301,8 +301,8 @@ def _literal(char: str) -> str:
 def _unassigned(with_other_controls: bool, negated: bool) -> str:
     """Return category C or Cn, or its complement, as items of a class.
 
-    RE2 cannot name unassigned code points, and it has no difference of classes, but its matches show them: the result belongs to
-    its version of Unicode. Takes a fifth of a second, once.
+    RE2 can neither name unassigned code points nor subtract classes. So match every code point against the assigned categories:
+    the result fits RE2's version of Unicode. That takes a fifth of a second, once.
     """
     assigned = r"\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}" + ("" if with_other_controls else r"\p{Cc}\p{Cf}\p{Co}\p{Cs}")
     every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))

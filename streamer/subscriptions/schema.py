@@ -34,7 +34,7 @@ _AFFIX: Final[Schema] = {
 _WILDCARD: Final[Schema] = {"type": "string", "pattern": r"^([^*\\]|\\[*\\]|[*](?![*]))*$"}
 _EXCLUDED: Final[Mapping[str, Schema]] = {"prefix": _SOME_TEXT, "suffix": _SOME_TEXT, "wildcard": _WILDCARD}
 
-#: What each operator of a pattern takes, and in words what it finds. A schema has those that the parser has.
+#: The operand of each operator of a pattern, and its meaning in words. A schema has the operators that the parser has.
 _MATCHERS: Final[Mapping[str, Schema]] = {
     "prefix": {"description": "A text that begins so.", **_AFFIX},
     "suffix": {"description": "A text that ends so.", **_AFFIX},
@@ -75,7 +75,7 @@ _MATCHERS: Final[Mapping[str, Schema]] = {
 }
 
 
-#: What a topic pattern is in a dialect, but for the number of its words.
+#: The rules of a topic pattern by dialect, except the number of its words.
 _TOPICS: Final[Mapping[TopicDialect, Schema]] = {
     "amqp": {},
     "mqtt": {
@@ -92,14 +92,14 @@ def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialec
     """Return the JSON Schema of a subscription.
 
     Args:
-        limits: of the engine that will accept it; by default the default limits of an engine.
-        topic_dialect: of this engine.
+        limits: the limits of the engine that will accept it; by default the default limits of an engine.
+        topic_dialect: the `topic_dialect` of this engine.
     """
     limits = Limits() if limits is None else limits
     words = arguments(Subscription)
     members = {name: {"description": words.get(name, ""), **member.schema} for name, member in READ.items()}
     members["filters"] |= {"items": {"$ref": "#/$defs/filter"}, "maxItems": limits.max_conditions}
-    # Both limits are in bytes; a text has at least as many of them as it has characters.
+    # Both limits are in bytes, and a text has at least one byte per character.
     members["cel"]["maxLength"] = limits.max_cel_bytes
     return {
         "$schema": DRAFT,
@@ -180,7 +180,7 @@ def _operand(operand: Operand, limits: Limits) -> Schema:
 
 
 def _of_topic(dialect: TopicDialect, is_default: bool) -> Schema:
-    """Return the rules for subscriptions whose topic pattern is of a dialect."""
+    """Return the rules for subscriptions whose topic pattern has a dialect."""
     asked = {"properties": {"topic_dialect": {"const": dialect}}}
     return {
         "if": asked if is_default else {**asked, "required": ["topic_dialect"]},
@@ -189,7 +189,7 @@ def _of_topic(dialect: TopicDialect, is_default: bool) -> Schema:
 
 
 def _pattern(dialect: Dialect) -> Schema:
-    """Describe an object of a pattern, whose members are arrays of values and objects."""
+    """Return the schema of an object in a pattern, whose members are arrays of values and objects."""
     below = {
         "type": ["array", "object"],
         "if": {"type": "array"},
@@ -198,7 +198,7 @@ def _pattern(dialect: Dialect) -> Schema:
     }
     schema: Schema = {"minProperties": 1, "additionalProperties": below}
     if dialect != "strict":
-        # With the name of an operator in it, `$or` is a field like others.
+        # If an object in it has the name of an operator, `$or` is an ordinary field.
         alternatives = {
             "type": "array",
             "contains": {"type": "object"},

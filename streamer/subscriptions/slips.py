@@ -2,10 +2,10 @@
 
     {"data": {"status": {"$in": ["paid"]}}}      a name of MongoDB, which a document may have
     {"field": "name", "op": "==", "value": "pa*"}    a text with a star in it
-    timestamp('2026-01-01')                      a text that is no timestamp: an error for every event
+    timestamp('2026-01-01')                      a text that is not a timestamp: an error for every event
 
-A slip in a pattern is reported with the whole pattern as it was probably meant. Findings depend only on the subscription, like
-all of mistakes.py, whose list includes them. Cost: linear in the subscription; CEL is parsed only if its text is odd.
+A slip in a pattern is reported with the whole pattern as it was probably meant. Findings depend only on the subscription, as in
+mistakes.py, whose list includes them. Cost: linear in the subscription; CEL is parsed only if its text looks odd.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.patterns import is_choice, parse_pattern
 from streamer.subscriptions.places import Place
 
-#: Longer texts are not repeated.
+#: Longer texts are left out of messages.
 _LONGEST: Final = 200
 
 # Texts
 
 #: A star at the beginning or end of a name, or next to a separator; `A*`, `5*` and `**bold**` are texts.
 _STARRED: Final = re.compile(r"^\*[./:_@-]?\w\w|\w\w[./:_@-]?\*$|[./:_-]\*[./:_-]")
-#: As in SQL's LIKE; `100%` is a text.
+#: Wildcards of SQL's LIKE; `100%` is a text.
 _LIKE: Final = re.compile(r"%?[^\W\d]{2,}%|%[^\W\d]{2,}%?")
 
 
@@ -84,7 +84,7 @@ _AS_IT_STANDS: Final = "is taken as it stands, and no letter of it is a wildcard
 
 # Filters
 
-#: MongoDB's operators, and what a filter has in their place.
+#: MongoDB's operators, with the equivalent operators of filters.
 _MONGO: Final[Mapping[str, FilterOperator]] = {
     "$eq": "==",
     "$ne": "!=",
@@ -127,7 +127,7 @@ def slip_of_filter(given: Mapping[str, Any], path: Sequence[str]) -> str | None:
 
 
 def _bare(op: str, glob: str) -> str:
-    """Return a text without the stars at the ends at which an operator looks for any characters anyway."""
+    """Return a text without stars at the ends at which the operator allows any characters anyway."""
     at_start, at_end = _ENDS[op]
     text = glob.removeprefix("*") if at_start else glob
     return text.removesuffix("*") if at_end else text
@@ -135,9 +135,9 @@ def _bare(op: str, glob: str) -> str:
 
 # Patterns
 
-#: What an array of values is that MongoDB's operator has.
+#: MongoDB's comparisons, with the equivalent operators in an array of values.
 _AS_ELEMENTS: Final[Mapping[str, str]] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<=", "$eq": "="}
-#: Names of MongoDB that stand for no value of a document, as `$oid` and `$date` do.
+#: Operators of MongoDB that cannot be part of a document, unlike `$oid` and `$date`.
 _NOT_OF_DOCUMENTS: Final = frozenset({*_MONGO, "$and", "$nor", "$not", "$elemMatch", "$all", "$size", "$type", "$or"})
 _DOTTED: Final = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)+")
 #: A step into a list, as other languages write it.
@@ -182,7 +182,7 @@ def _place(path: Steps) -> Place:
 
 
 def _odd_name(node: Mapping[str, Any], name: str, dialect: Dialect) -> tuple[str, Any] | None:
-    """Return the oddity of a name, and the replacement of its object; None as a replacement that cannot be derived."""
+    """Return the oddity of a name and the replacement of its object, which is None if it cannot be derived."""
     value, alone = node[name], len(node) == 1
     if name in _NOT_OF_DOCUMENTS:
         if name == "$or" and dialect != "strict":
@@ -213,7 +213,7 @@ def _renamed(node: Mapping[str, Any], name: str, names: tuple[str, ...]) -> Any:
 
 
 def _of_mongo(name: str, value: Any) -> Any:
-    """Return the array of values that an operator of MongoDB comes to; None for one that it does not."""
+    """Return the array of values that is equivalent to an operator of MongoDB, or None if there is none."""
     if not isinstance(value, list):
         return None
     if name in ("$in", "$eq", "$all"):
@@ -260,7 +260,7 @@ def _odd_values(values: Any) -> tuple[str, Any] | None:
 
 
 def _meant(pattern: Mapping[str, Any], path: Steps, new: Any, dialect: Dialect) -> str:
-    """Print a pattern with another value at a path; abbreviated if it is long, or would be invalid."""
+    """Return the text of a pattern with another value at a path, abbreviated if it is long or would be invalid."""
     short = "{...}"
     if new is None or len(path) > 32:
         return short
@@ -284,7 +284,7 @@ def _meant(pattern: Mapping[str, Any], path: Steps, new: Any, dialect: Dialect) 
 # CEL
 
 _TYPES: Final = get_args(EventType)
-#: Texts that may have a slip. Other texts are never parsed; for these, the tree decides.
+#: Expressions that may have a slip: only these are parsed, and then the tree decides.
 _ODD_CEL: Final = re.compile(
     r"""
     \[\s*-                                                              # an index before the first
@@ -307,7 +307,7 @@ def slips_of_cel(source: str) -> Iterator[str]:
     try:
         program = compile_cel(source, Limits())
     except (CelError, RecursionError):
-        # It has functions of its engine, or is longer than most.
+        # The expression calls functions of its engine, or exceeds the default limits.
         return
     constants = Constants(program)
     pending: list[Node | Step] = [program.tree]

@@ -12,7 +12,7 @@ from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, OnU
 if TYPE_CHECKING:
     from streamer.events.layout import EventLayout
 
-#: As a tenant or collection: every one of them.
+#: The tenant or collection that stands for all.
 EVERY: Final = "*"
 
 
@@ -32,7 +32,7 @@ class Filter:
     value: Any = None
 
     def to_cel(self) -> str:
-        """Print the CEL expression that this filter means exactly."""
+        """Return the CEL expression with exactly the meaning of this filter."""
         from streamer.subscriptions.filters import parse_filter
 
         return parse_filter(self).to_cel()
@@ -50,7 +50,7 @@ class Filter:
 class Subscription:
     """A subscription: an event matches if all given parts are true; an omitted part is true (semantics.md section 2).
 
-    It is checked when it is added to an engine, or by `streamer.subscriptions.compile.compile_subscription`.
+    The check happens when you add it to an engine, or in `streamer.subscriptions.compile.compile_subscription`.
 
     Args:
         id: unique within an engine.
@@ -64,8 +64,8 @@ class Subscription:
             functions that are registered in Python (docs/cel.md); if omitted, the engine's `cel_evaluator`.
         pattern: a Quamina/EventBridge pattern, as a mapping or as JSON text.
         topic: a topic pattern.
-        topic_dialect: of the topic pattern: `amqp`, `mqtt` or `nats`; if omitted, the engine's `topic_dialect`.
-        dialect: of the pattern.
+        topic_dialect: the dialect of the topic pattern: `amqp`, `mqtt` or `nats`; if omitted, the engine's `topic_dialect`.
+        dialect: the dialect of the pattern.
         on_unknown: the result if the event does not carry enough to decide.
         transitions: also report that a document stops matching.
         labels: JSON that is returned with each match and not interpreted.
@@ -90,14 +90,14 @@ class Subscription:
     def to_cel(
         self, *, layout: EventLayout | None = None, array_depth: int | None = None, topic_dialect: TopicDialect = "amqp"
     ) -> str:
-        """Print the whole subscription except its tenant as one CEL expression, which is true for the same events
+        """Return the whole subscription except its tenant as one CEL expression, which is true for the same events
         (docs/cel.md).
 
         Args:
-            layout: of the events, for paths of the pattern; by default `change`.
-            array_depth: how many arrays may be nested directly in one another in the events. A pattern needs it, because CEL does
-                not recurse; for an event with deeper arrays the expression may have another result.
-            topic_dialect: of a topic pattern that does not name one.
+            layout: the layout of the events, for paths of the pattern; by default `change`.
+            array_depth: the most arrays that are nested directly in one another in the events. A pattern needs it, because CEL
+                does not recurse; for an event with deeper arrays, the expression may have another result.
+            topic_dialect: the dialect of a topic pattern that does not name one.
 
         Raises:
             SubscriptionError: CEL cannot express a part, or the part is invalid; `place` names it.
@@ -127,7 +127,7 @@ _VALUES: Final = attrgetter(*_NAMES)
 
 
 class FilterDict(TypedDict, total=False):
-    """The type of a filter that is written as a mapping, for type checkers."""
+    """The type of a filter in the form of a mapping, for type checkers."""
 
     field: Required[str]
     op: Required[FilterOperator]
@@ -135,7 +135,7 @@ class FilterDict(TypedDict, total=False):
 
 
 class SubscriptionDict(TypedDict, total=False):
-    """The type of a subscription that is written as a mapping, for type checkers; `Subscription` documents each member."""
+    """The type of a subscription in the form of a mapping, for type checkers; `Subscription` documents each member."""
 
     id: Required[str]
     gateway_id: str

@@ -63,7 +63,7 @@ def subscription_to_cel(
     topic_dialect: TopicDialect = "amqp",
     limits: Limits | None = None,
 ) -> str:
-    """Print all conditions of a subscription; see `Subscription.to_cel`."""
+    """Return all conditions of a subscription as CEL; see `Subscription.to_cel`."""
     limits = limits if limits is not None else Limits()
     subscription = parse_subscription(subscription)
     try:
@@ -103,12 +103,12 @@ def _has_types(layout: EventLayout) -> bool:
 
 def _topic(pattern: TopicPattern) -> str:
     if pattern.dialect == "amqp" and all(word is Wild.MANY for word in pattern.words):
-        # In CEL a topic that is missing is the empty text.
+        # In CEL, a missing topic is the empty text.
         raise SubscriptionError("it takes the empty key, which CEL does not tell from no topic at all", place="topic")
     literal = pattern.literal()
     if literal is not None:
         return f"topic == {cel_literal(literal)}"
-    # Each word with a separator after it, so that '#' is any number of these.
+    # Add a separator after each word, so that '#' is any number of such pairs.
     separator, word = SYNTAX[pattern.dialect].separator, _WORD[pattern.dialect]
     end = _quoted(separator)
     wild = {Wild.ONE: f"{word}{end}", Wild.MANY: f"(?:{word}{end})*"}
@@ -136,7 +136,7 @@ class _Printer:
         self._numbers = itertools.count(1)
 
     def conjunction(self, fields: Sequence[Field]) -> str:
-        """Print fields that must all be true, under one choice of array elements."""
+        """Return the CEL of fields that must all be true, under one choice of array elements."""
         roots: dict[str, _Node] = {}
         for each in fields:
             document, names = self._place(each)
@@ -147,7 +147,7 @@ class _Printer:
         return " && ".join(self._below(document, node) for document, node in roots.items())
 
     def _place(self, asked: Field) -> tuple[str, tuple[str, ...]]:
-        """Return the document in which a field lies, and its path there."""
+        """Return the document that contains a field, and its path there."""
         if self._array_depth is None:
             raise _refusal("CEL does not recurse, and arrays nest to any depth; array_depth says how deep they do", asked.path)
         for document in _DOCUMENTS:
@@ -161,7 +161,7 @@ class _Printer:
         raise _refusal("CEL sees only what lies in data or before", asked.path)
 
     def _below(self, value: str, node: _Node) -> str:
-        """Print what the members of an object must satisfy."""
+        """Return the conditions on the members of an object as CEL."""
         steps = []
         for name, child in node.children.items():
             member = cel_path(value, (name,))
@@ -169,7 +169,7 @@ class _Printer:
         return " && ".join(steps)
 
     def _elements(self, value: str, node: _Node, depth: int) -> str:
-        """Print the condition on a value, or on an element of it if it is an array."""
+        """Return the condition on a value, or on an element of it if it is an array, as CEL."""
         if depth == 0:
             conditions = [self._leaf(value, asked) for asked in node.fields]
             return " && ".join([*conditions, *([self._below(value, node)] if node.children else [])])

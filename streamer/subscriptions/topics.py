@@ -4,7 +4,7 @@
     mqtt   orders/+/paid/#    levels at `/`      no topic: the empty text, or one with `+`, `#` or U+0000
     nats   orders.*.paid.>    tokens at `.`      no topic: one with an empty token, white space, U+0000, or a token `*` or `>`
 
-All are parsed to one sequence of words, in which a wildcard is a `Wild`; they differ in how a topic is split.
+All dialects are parsed to one sequence of words, in which a wildcard is a `Wild`; they split topics differently.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ MAX_WORDS: Final = 1024
 @final
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """How a dialect is written.
+    """The syntax of a dialect.
 
     Attributes:
-        separator: stands between words. word: what a word is called.
-        one: the wildcard for a word. many: the one for any number of them.
+        separator: the separator of words.
+        word: the dialect's term for a word.
+        one: the wildcard for one word.
+        many: the wildcard for any number of words.
     """
 
     separator: str
@@ -67,18 +69,18 @@ _RESERVED: Final[Mapping[TopicDialect, re.Pattern[str]]] = {
 @final
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """A topic pattern: its words, and the dialect, which defines how a topic is split. The `>` of NATS is `ONE` and `MANY`."""
+    """A topic pattern: its words, and its dialect, which defines how topics are split. The `>` of NATS is `ONE` and `MANY`."""
 
     words: tuple[Word, ...]
     dialect: TopicDialect = "amqp"
 
     def literal(self) -> str | None:
-        """Return the one topic that it matches; None if it has a wildcard."""
+        """Return the only topic that the pattern matches, or None if it has a wildcard."""
         literal = [word for word in self.words if isinstance(word, str)]
         return SYNTAX[self.dialect].separator.join(literal) if len(literal) == len(self.words) else None
 
     def __str__(self) -> str:
-        """Print it as it is written, and name the dialect unless it is AMQP's."""
+        """Return the pattern as users write it, with its dialect unless that is AMQP."""
         syntax = SYNTAX[self.dialect]
         written = self.words
         if self.dialect == "nats" and written[-1] is Wild.MANY:
@@ -89,7 +91,7 @@ class TopicPattern:
 
 
 def parse_topic(text: str, dialect: TopicDialect = "amqp", place: str = "topic") -> TopicPattern:
-    """Read a topic pattern.
+    """Return the topic pattern in a text.
 
     Raises:
         SubscriptionError: the pattern is not a string, is not encodable in UTF-8, has too many words, or is invalid in the
@@ -112,16 +114,16 @@ def parse_topic(text: str, dialect: TopicDialect = "amqp", place: str = "topic")
 
 
 def split_words(text: str, dialect: TopicDialect = "amqp") -> tuple[str, ...]:
-    """Split a pattern or a topic. Words may be empty, as RabbitMQ has it (`a.` has two); the empty text has none."""
+    """Return the words of a pattern or a topic. Words may be empty, as in RabbitMQ (`a.` has two); the empty text has none."""
     return tuple(text.split(SYNTAX[dialect].separator)) if text else ()
 
 
 def count_words(text: str, dialect: TopicDialect = "amqp") -> int:
-    """Return how many words `split_words` would return."""
+    """Return the number of words that `split_words` would return."""
     return text.count(SYNTAX[dialect].separator) + 1 if text else 0
 
 
-#: Every subscription checks the same event's topic, in each dialect.
+#: A small cache is enough, because all subscriptions check the topic of the same event, in each dialect.
 @lru_cache(maxsize=3)
 def is_topic(text: str, dialect: TopicDialect) -> bool:
     """Return whether a text is a topic in a dialect; patterns of the dialect match only topics."""

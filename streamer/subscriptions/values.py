@@ -1,6 +1,6 @@
 """Values of any depth in a subscription: a private copy, and equality that distinguishes `1`, `1.0` and `true`.
 
-All are loops, because the values may be nested deeper than Python's stack, or in a circle.
+All functions are loops, because the values may be nested deeper than Python's stack, or contain themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Nodes: TypeAlias = list[tuple[str, Any]]
 
 
 def private_copy(subscription: Subscription) -> Subscription:
-    """Return a subscription that was parsed, which shares no container with what the caller may still change."""
+    """Return a copy of a parsed subscription that shares no containers with the caller's objects."""
     filters = tuple(
         replace(item, value=_copy(item.value)) if isinstance(item, Filter) else _copy(item) for item in subscription.filters
     )
@@ -24,17 +24,17 @@ def private_copy(subscription: Subscription) -> Subscription:
 
 
 def packed(subscription: Subscription) -> tuple[Subscription, Nodes, Nodes]:
-    """Return a subscription as something that `pickle`, which recurses, can walk however deep its pattern and labels are."""
+    """Return a subscription in a flat form, because `pickle` recurses, and its pattern and labels may be very deep."""
     return replace(subscription, pattern=None, labels=None), _nodes(subscription.pattern), _nodes(subscription.labels)
 
 
 def unpacked(subscription: Subscription, pattern: Nodes, labels: Nodes) -> Subscription:
-    """Undo `packed`."""
+    """Return the subscription in the flat form that `packed` made."""
     return replace(subscription, pattern=_rebuilt(pattern), labels=_rebuilt(labels))
 
 
 def _nodes(root: Any) -> Nodes:
-    """List a value and its members: a scalar as itself, a container as its type and the positions of its members."""
+    """Return a value and its members as a list: a scalar as itself, a container as its type and its members' positions."""
     nodes: Nodes = []
     positions: dict[int, int] = {}
     pending = [root]
@@ -84,8 +84,8 @@ def _members(subscription: Subscription) -> dict[str, Any]:
 
 
 def _copy(value: Any) -> Any:
-    """Copy mappings as dicts, lists and tuples as lists, and instances of a subclass of a string or a number as that type."""
-    # With the original, so that no other object gets its id while this runs.
+    """Return a copy with mappings as dicts, lists and tuples as lists, and subclasses of strings and numbers as plain ones."""
+    # Keeps the original, so that its id is not reused meanwhile.
     copies: dict[int, tuple[Any, Any]] = {}
     pending: list[tuple[Any, Any]] = []
 
@@ -109,7 +109,7 @@ def _copy(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return the string or number that an instance of a subclass is, as a member of an Enum; others as they are."""
+    """Return an instance of a subclass, such as a member of an Enum, as a plain string or number; other values as they are."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
