@@ -1,4 +1,4 @@
-"""What the methods of an engine are given, checked: the same on every backend."""
+"""Check the arguments of an engine's methods, in the same way on every backend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def check_positive(name: str, value: int) -> None:
-    """Refuse an argument that is not a whole number from 1 up. Raises TypeError and ValueError."""
+    """Raise TypeError or ValueError if an argument is not an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is an integer, not {type(value).__name__}")
     if value < 1:
@@ -24,7 +24,7 @@ def check_positive(name: str, value: int) -> None:
 
 
 def several(given: Iterable[T]) -> Iterable[T]:
-    """Refuse one value if several are expected: a string would yield its characters, a mapping its names, a table its columns."""
+    """Return an iterable of values, but refuse a single value: iterating over a string, mapping or table would be a mistake."""
     if isinstance(given, str | bytes | bytearray | memoryview | Mapping | Subscription):
         raise TypeError(f"expected several in a list or another iterable, not a single {type(given).__name__}")
     if hasattr(given, "columns") and (rows := _rows(given)) is not None:
@@ -36,7 +36,7 @@ def several(given: Iterable[T]) -> Iterable[T]:
 
 def _rows(table: object) -> str | None:
     """Return the call that yields the rows of a table of pandas, polars, pyarrow or Spark as mappings; None for another type."""
-    # By what they have: a table of a library that is not installed cannot come.
+    # By their methods, so that no library must be imported.
     for method, call in (
         ("to_dicts", ".to_dicts()"),
         ("to_pylist", ".to_pylist()"),

@@ -1,4 +1,4 @@
-"""Streams of JSON lines into and through an engine, in constant memory."""
+"""Match and add streams of JSON lines, in constant memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from streamer.engine.lines import LineSource, read_blocks
 from streamer.errors import BulkSubscriptionError, EventError, SubscriptionError
 from streamer.events.reading import EventSource
 
-#: The default number of events of a stream that are matched at once: more gain little, and wait longer for their results.
+#: The default number of events of a stream that are matched at once: more would gain little, and delay results.
 AT_ONCE: Final = 100
-#: As many lines for each of several threads: starting one costs as much as matching a hundred.
+#: The default number of lines for each of several threads: starting a thread costs as much as matching a hundred lines.
 AT_ONCE_A_THREAD: Final = 2000
 
 
@@ -32,18 +32,18 @@ def match_lines(
 ) -> Iterator[LineResult]:
     """Match lines as they are read, up to *at_once* together, without waiting for a line that has not arrived yet."""
     batches = _batches(core, source, options, (tenant, collection, threads), at_once)
-    # Natively no Python runs for a line: else this would take longer than a loop over `match`.
+    # The native backend runs no Python code per line; otherwise this would be slower than a loop over `match`.
     return chain.from_iterable(batches)
 
 
 def _batches(
     core: Core, source: LineSource, options: Options, how: tuple[str | None, str | None, int], at_once: int
 ) -> Iterator[Iterable[LineResult]]:
-    """Yield what up to *at_once* lines came to at a time."""
+    """Yield the results of up to *at_once* lines at a time."""
     for numbers, lines in read_blocks(source, max_bytes=options.limits.max_event_bytes):
         for at in range(0, len(lines), at_once):
             numbered, given = numbers[at : at + at_once], lines[at : at + at_once]
-            # Numbers in a row are of lines that could all be read.
+            # If the numbers are a range, then all lines could be read.
             is_whole = isinstance(numbered, range)
             readable = given if is_whole else [line for line in given if isinstance(line, bytes)]
             results = core.match_batch(cast("list[EventSource]", readable), *how)
@@ -56,7 +56,7 @@ def _batches(
 def _with_errors(
     core: Core, numbers: Iterable[int], lines: Iterable[bytes | EventError], results: Iterator[Matches | EventError]
 ) -> Iterator[LineResult]:
-    """Yield what lines came to; some may be bad, or could not even be read: these have no result."""
+    """Yield the result of each line; a line that could not be read is an error without one of *results*."""
     for number, line in zip(numbers, lines, strict=True):
         if isinstance(line, EventError):
             core.reject(line.code.value)
@@ -87,7 +87,7 @@ def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *,
     try:
         changes = core.write(chain.from_iterable(read()), mode, skip=skip)
     except BulkSubscriptionError as bulk:
-        # Made again, because its message spells out the indexes.
+        # Make a new error, because the message contains the indexes.
         raise BulkSubscriptionError(number_lines(bulk.errors)) from None
     number_lines(changes.errors)
     return changes

@@ -1,4 +1,4 @@
-"""An engine's Bloom filters, as its user sees them: their state, a rebuild by hand, and filters to ship."""
+"""The public interface to an engine's Bloom filters: their state, manual rebuilds, and filters to ship."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamer.core.options import Options
 from streamer.core.protocol import Core
 from streamer.locks import NO_FORK
 
-#: Fewer subscriptions are examined in the time of a filter's answer, and need no upkeep.
+#: Fewer subscriptions can be checked as fast as a filter, so they need no upkeep.
 FEWEST: Final = 64
 
 
@@ -22,8 +22,8 @@ FEWEST: Final = 64
 class Bloom:
     """The filters of one engine; `Engine.bloom`. Thread-safe.
 
-    A thread rebuilds them if that improves them (docs/bloom.md). It begins when the engine first has 64 subscriptions and ends
-    with the engine; a forked child has its own.
+    A thread rebuilds them if that improves them (docs/bloom.md). It starts when the engine first has 64 subscriptions, and ends
+    with the engine; a forked child has its own thread.
     """
 
     def __init__(self, core: Core, options: Options) -> None:
@@ -37,55 +37,56 @@ class Bloom:
         return sorted(self._manager.filters(), key=lambda state: state.name)
 
     def rebuild(self, tenant: str, collection: str) -> bool:
-        """Rebuild a filter now, sized for what it guards now.
+        """Rebuild a filter now, sized for its current subscriptions.
 
         Args:
             tenant: a name, or `"*"` for the subscriptions to every tenant.
             collection: a name, or `"*"` for the subscriptions to every collection.
 
         Returns:
-            Whether there is such a filter; small collections have none.
+            Whether the filter exists; small collections have none.
         """
         return self._manager.rebuild(tenant, collection)
 
     @property
     def options(self) -> BloomOptions:
-        """What the filters are kept by at present."""
+        """The current options of the filters."""
         return self._options.bloom
 
     @property
     def rebuilds(self) -> Mapping[tuple[Name, Reason], int]:
-        """How many rebuilds there were, by tenant and collection, and by reason."""
+        """The number of rebuilds, by tenant and collection, and by reason."""
         return self._manager.rebuilds
 
     @property
     def failures(self) -> Mapping[Name, int]:
-        """How many rebuilds failed, by tenant and collection; the filter before stayed."""
+        """The number of failed rebuilds, by tenant and collection. After a failure, the old filter stays in use."""
         return self._manager.failures
 
     @property
     def saturated(self) -> frozenset[Name]:
-        """Tenant and collection of the filters that pass too much at any size that was tried."""
+        """The tenant and collection of each filter that passes too many events at every size that was tried."""
         return self._manager.saturated
 
     def export(
         self, tenant: str, collection: str | None, *, lease: timedelta = timedelta(hours=1), fp_rate: float | None = None
     ) -> bytes:
-        """Export a filter for events of one tenant and collection, to be queried by their producer (docs/bloom.md).
+        """Return a filter for events of one tenant and collection, which their producer can query (docs/bloom.md).
 
-        It covers the present subscriptions that such an event can match: those to its tenant or to every tenant, and to its
+        It covers the current subscriptions that such an event can match: those to its tenant or to every tenant, and to its
         collection or to every collection. Query it with `streamer.bloom.ShippedFilter`, without an engine.
 
         Args:
             tenant: the tenant of the events.
             collection: the collection of the events; None for events that have none.
-            lease: how long it may be used. It does not contain later additions, so a match may be lost for this time.
-            fp_rate: share of the events without any live key that may pass; by default the engine's.
+            lease: the time for which it may be used. It does not contain later additions, so matches of these may be lost during
+                this time.
+            fp_rate: the share of the events without any live key that may pass; by default the engine's rate.
 
         Raises:
-            ValueError: the lease is not positive or is more than a century, the rate is not a share, or events cannot have the
-                name.
-            TypeError: an argument of another type.
+            ValueError: the lease is not positive or is more than a century, the rate is not between 0 and 1, or events cannot
+                have the name.
+            TypeError: an argument has another type.
         """
         with NO_FORK:
             from streamer.bloom.shipping import Shipment, ship
@@ -100,7 +101,7 @@ class Bloom:
         return ship(self._core, shipment, tenant, collection)
 
     def reconfigure(self, options: Options) -> None:
-        """Take other options for the filters that are built and exported from now on."""
+        """Apply new options to filters that are built and exported from now on."""
         self._options = options
         self._manager.reconfigure(options.bloom)
         if options.bloom.enabled:

@@ -61,9 +61,9 @@ class Case:
     Attributes:
         events: the events in the case itself; empty if they are in *file*.
         file: JSON lines with the events.
-        at_least: whether others may match too; else exactly the expected ones must match.
-        line: where the case begins.
-        column: where the case begins.
+        at_least: whether other subscriptions may match, too; otherwise, exactly the expected ones must match.
+        line: the line at which the case begins.
+        column: the column at which the case begins.
     """
 
     name: str
@@ -84,11 +84,11 @@ class Difference:
 
     Attributes:
         number: the position of the event in the case, from 1; its line in a file.
-        event: the event as it was given.
-        error: why it could not be matched; None if it was.
+        event: the event as it is in the case.
+        error: the reason why it could not be matched; None if it was matched.
         expected: all expected subscriptions.
-        matched: the compared matches, in order of adding: only the expected ones if others may match too.
-        explanations: of the first subscriptions that differ.
+        matched: the compared matches, in order of adding: only the expected ones if others may match, too.
+        explanations: explanations of the first subscriptions that differ.
     """
 
     number: int
@@ -100,19 +100,19 @@ class Difference:
 
     @property
     def missing(self) -> list[str]:
-        """The ids that are expected and do not match."""
+        """The expected ids that do not match."""
         matched = {match.subscription_id for match in self.matched}
         return [each.id for each in self.expected if each.id not in matched]
 
     @property
     def unexpected(self) -> list[str]:
-        """The ids that match and are not expected."""
+        """The ids that match but are not expected."""
         expected = {each.id for each in self.expected}
         return [match.subscription_id for match in self.matched if match.subscription_id not in expected]
 
     @property
     def differing(self) -> list[str]:
-        """The ids that match as expected, with another transition or another certainty."""
+        """The expected ids that match, but with another transition or certainty."""
         expected = {each.id: each for each in self.expected}
         return [
             match.subscription_id
@@ -154,7 +154,7 @@ class Result:
     Attributes:
         events: number of matched events.
         failed: number of events with another result than expected.
-        differences: the first of these.
+        differences: the first of the failed events.
     """
 
     case: Case
@@ -174,8 +174,8 @@ class CaseFile:
 
     Attributes:
         name: the file's name in errors.
-        files: of subscriptions, by their names in errors.
-        inline: subscriptions that are written in it, each with its place.
+        files: the files of subscriptions, by their names in errors.
+        inline: the subscriptions in the file itself, each with its place.
         layout: the layout of events; None if the file does not set it.
     """
 
@@ -187,12 +187,12 @@ class CaseFile:
     cases: Sequence[Case]
 
     def error(self, place: Place, reason: str) -> ConfigError:
-        """Make an error of what stands at a place, or of the nearest thing around it."""
+        """Return an error about the value at a place, located there or at the nearest value around it."""
         nodes = walk(self.root, place)
         return error_at(self.name, nodes[-1].mark if nodes else self.root.mark, reason, show_place(place))
 
     def fill(self, engine: Engine) -> None:
-        """Add the subscriptions that are written in the file. Raises BulkConfigError."""
+        """Add the subscriptions in the file itself to an engine. Raises BulkConfigError."""
         places = list(self.inline)
         try:
             engine.add_many(self.inline.values())
@@ -206,7 +206,7 @@ class CaseFile:
         return located
 
     def check(self, engine: Engine) -> None:
-        """Refuse expectations about subscriptions that an engine does not have. Raises BulkConfigError."""
+        """Raise BulkConfigError if a case expects a subscription that the engine does not have."""
         errors = []
         for case in self.cases:
             for each in case.expect:
@@ -219,11 +219,11 @@ class CaseFile:
 
 
 def read_cases(text: bytes, name: str, directory: Path) -> CaseFile:
-    """Read a file of cases.
+    """Return the cases in the text of a file.
 
     Args:
         name: the path of the text, for errors.
-        directory: base of the relative paths in it.
+        directory: the base of the relative paths in it.
 
     Raises:
         BulkConfigError: the file has faults; the error lists all of them.
@@ -237,7 +237,7 @@ def read_cases(text: bytes, name: str, directory: Path) -> CaseFile:
 
 
 def run(engine: Engine, case: Case) -> Result:
-    """Match the events of a case. Raises OSError if its file cannot be read."""
+    """Return the result of a case, after matching its events. Raises OSError if its file cannot be read."""
     events = failed = 0
     differences: list[Difference] = []
     for number, event in _events(case, engine):
@@ -248,7 +248,7 @@ def run(engine: Engine, case: Case) -> Result:
             if len(differences) < SHOWN:
                 differences.append(difference)
     if not events:
-        # A case without events would pass whatever the subscriptions are.
+        # A case without events would pass with any subscriptions.
         return Result(case, 0, 1, [Difference(1, None, "the file has no events")])
     return Result(case, events, failed, differences)
 
@@ -317,12 +317,12 @@ class _Reader:
         )
 
     def _wrong(self, place: Place, reason: str) -> None:
-        # Of what the reading of YAML refused, the reason was given already.
+        # The YAML reader has already reported values that it refused.
         if not any(node.refused for node in walk(self._root, place)):
             self._errors.append(self._file.error(place, reason))
 
     def _members(self, place: Place, names: Sequence[str]) -> dict[str, Any]:
-        """Return the values of a mapping by name; a name that is none of *names* is wrong."""
+        """Return the values of a mapping by name, and report each name that is not in *names*."""
         node = walk(self._root, place)[-1] if place else self._root
         for name in node.value:
             if name not in names:

@@ -17,9 +17,9 @@ from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import EventSource, IgnoredEvent, is_bare, read_event
 from streamer.model import Event, Limits
 
-#: This many events decide which preset would fit.
+#: The number of events that decide which preset would fit.
 LOOKS: Final = 20
-#: Of `document` one can only guess, since it fits whatever is an object.
+#: All presets but `document`, which fits every object.
 _TELLING: Final[tuple[PresetName, ...]] = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
 
 _SCORE: Final = itemgetter(0)
@@ -35,19 +35,20 @@ class FirstEvents:
         self._events: list[EventSource] = []
 
     def saw(self, event: EventSource, ignored: str | None) -> None:
-        """Keep an event if there are few so far."""
+        """Record an event, unless there are enough."""
         if len(self._events) < LOOKS and ignored not in (Ignored.EMPTY, Ignored.NULL):
             self._events.append(event)
 
     def misfit(self, layout: EventLayout) -> str | None:
-        """See `misfit`."""
+        """Return a sentence if *layout* does not fit the recorded events; see the function `misfit`."""
         return misfit(self._events, layout)
 
 
 def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
-    """Return a sentence if a layout finds no collection, type or document in any of these events; it names a fitting preset.
+    """Return a sentence that names a fitting preset if a layout finds no collection, type or document in any of these events.
 
-    None if the layout finds one of them or a topic, if every event is unreadable, and for a layout without these three parts.
+    The result is None if the layout finds one of these or a topic, if every event is unreadable, or if the layout has none of
+    these three parts.
     """
     if (better := _better(events, layout)) is None:
         return None
@@ -59,7 +60,7 @@ def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
 
 @final
 class Fitting:
-    """Whether the layout of an engine fits its events: logs one warning, for the first event in which it finds no part.
+    """Checks that the layout of an engine fits its events, and logs one warning, for the first event in which it finds no part.
 
     Attributes:
         hint: a better layout; None without a warning.
@@ -70,7 +71,7 @@ class Fitting:
         self.hint: str | None = None
 
     def bare(self, event: EventSource) -> None:
-        """Look at the first event in which the layout finds no collection, type or document."""
+        """Check the first event in which the layout finds no collection, type or document."""
         if (better := _better([event], self._layout)) is None:
             return
         self.hint = f'layout="{better}" would fit'
@@ -80,7 +81,7 @@ class Fitting:
 
 
 def _better(events: Iterable[EventSource], layout: EventLayout) -> PresetName | None:
-    """Return a preset that fits events in which a layout finds no part; None if it finds one, or no event is readable."""
+    """Return a preset that fits events in which a layout finds no part; None if it finds one, or all events are unreadable."""
     if not any(layout.pointers(part) for part in ("collection", "type", "data")):
         return None
     read = [(event, _read(event, layout)) for event in events]
@@ -103,9 +104,9 @@ class Fit:
     """How well a way of reading events fits them.
 
     Attributes:
-        name: of a preset, or of a decoder, as `streamer.cdc.canal`.
-        events: number of events with a document and its collection or type.
-        collections: the found ones, in order of appearance.
+        name: the name of a preset, or of a decoder such as `streamer.cdc.canal`.
+        events: the number of events with a document and its collection or type.
+        collections: the collections of the events, in order of appearance.
     """
 
     name: str
@@ -114,9 +115,9 @@ class Fit:
 
 
 def detect(events: Iterable[EventSource]) -> list[Fit]:
-    """Return which presets and decoders fit some events, best first: those that find most in them.
+    """Return the presets and decoders that fit some events, best first: those that find the most parts.
 
-    The preset `document` fits whatever is an object, and is not among them.
+    The preset `document` is left out, because it fits every object.
     """
     events = list(events)
     scored = [_of_preset(name, events) for name in _TELLING]
@@ -136,7 +137,7 @@ def _scored(name: str, found: Iterable[Event | Ignored | None]) -> tuple[int, Fi
 
 
 def _parts(event: Event) -> int:
-    """Count the parts that name a document's collection and its change; 0 without a document."""
+    """Return the number of parts that name a document's collection and its change; 0 without a document."""
     has_document = event.data is not None or event.unknown
     return (event.type is not None) + (event.collection is not None) if has_document else 0
 
@@ -147,7 +148,7 @@ def _decoded(events: Iterable[EventSource], decode: Callable[[Any], list[ChangeE
             made = decode(message)
         except EventError:
             continue
-        # A message of several rows counts once.
+        # A message with several rows counts once.
         yield from (_read(event, LAYOUT) for event in made[:1])
 
 

@@ -1,7 +1,7 @@
-"""Input that is not lines of JSON: a file of another format is one error, not one per line.
+"""Detect input that is not lines of JSON: a file of another format gives one error, not one per line.
 
-Only the beginning of a source is examined: most often its first line, which is an object. One line that is not JSON is an error
-of that line, and the others are read. So a format is only named if two lines, or bytes that cannot begin JSON, show it.
+Only the beginning of a source is examined, usually just its first line, which is an object. A single line that is not JSON is an
+error of that line, and the others are read. So a format is reported only if two lines, or bytes that cannot begin JSON, prove it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 from typing import Final
 
 BOM: Final = codecs.BOM_UTF8
-#: At most this much of a source is examined.
+#: The most bytes of a source that are examined.
 LOOKS: Final = 64 * 1024
 
 EXPECTED: Final = "expected lines of JSON in UTF-8, an object each"
 _UNPACK: Final = "unpack it first, as in `{} FILE | streamer …`; gzip and zstd are unpacked as they are read"
 _ROWS: Final = 'write each row as an object on a line: with pandas `frame.to_json(FILE, orient="records", lines=True)`'
 
-#: What files begin with, what they are, and what to do.
+#: The first bytes of files, their format, and the next step.
 _MAGICS: Final = (
     (b"BZh", "data that is compressed with bzip2", _UNPACK.format("bzcat")),
     (b"\xfd7zXZ\0", "data that is compressed with xz", _UNPACK.format("xzcat")),
@@ -39,14 +39,14 @@ _MAGICS: Final = (
     (b"\x1e", "a JSON text sequence (RFC 7464)", "take the record separators out: `tr -d '\\036'`"),
 )
 _ENCODINGS: Final = (
-    # UTF-32 first: UTF-16's mark begins it.
+    # UTF-32 first, because its mark begins with the mark of UTF-16.
     (codecs.BOM_UTF32_LE, "UTF-32"),
     (codecs.BOM_UTF32_BE, "UTF-32"),
     (codecs.BOM_UTF16_LE, "UTF-16"),
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-#: Of text without a mark, by which of its first four bytes are zero.
+#: The encoding of text without a mark, by the positions of zeros in its first four bytes.
 _ZEROS: Final = {
     (False, True, True, True): "UTF-32LE",
     (True, True, True, False): "UTF-32BE",
@@ -59,7 +59,7 @@ _LINES: Final = "write each of them on a line of its own: `jq -c '.[]' FILE`"
 
 
 def foreign(head: bytes, *, is_all: bool) -> str | None:
-    """Name the format of a source without lines of JSON, and the next step; empty if it may have some, None to see more of it.
+    """Return the format of a source that is not lines of JSON, with the next step; empty if it may be, None to get more of it.
 
     Args:
         head: the beginning of the source.
@@ -89,7 +89,7 @@ def foreign(head: bytes, *, is_all: bool) -> str | None:
 
 
 def no_text(head: bytes) -> str | None:
-    """Name the encoding of a source that is not UTF-8 text, and the next step; None if it may be UTF-8."""
+    """Return the encoding of a source that is not UTF-8 text, with the next step; None if it may be UTF-8."""
     for magic, what, advice in _MAGICS:
         if head.startswith(magic):
             return _said(what, advice)
@@ -106,7 +106,7 @@ def _may_be_binary(head: bytes) -> bool:
 
 
 def _by_first_line(line: bytes) -> str | None:
-    """Return what one line shows; None if it needs another line."""
+    """Return the format that one line proves, empty for lines of JSON, or None if a second line is needed."""
     if line.startswith(b"["):
         # A line may be an array by mistake; if it contains an object, the user needs that object without the list.
         if line[1:].lstrip()[:1] in (b"{", b"") or not _is_json(line):
@@ -143,7 +143,7 @@ def _by_two_lines(first: bytes, second: bytes) -> str:
 
 
 def _is_open(line: bytes) -> bool:
-    """Return whether a line is JSON so far, and is not closed."""
+    """Return whether a line is the beginning of JSON that continues on the next line."""
     try:
         json.loads(line.decode())
     except json.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""Hints for understanding a condition: the operand that decided, the probable field, a list in the path.
+"""Give hints for understanding a condition: the operand that decided, the probable field, a list in the path.
 
 Bounded work: a limit applies to the compared fields of an event and to the evaluated operands of an expression.
 """
@@ -20,10 +20,10 @@ from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.patterns import Field
 
-#: Fields of an event that are compared with one that is missing, and the longest path among them, in characters.
+#: The most fields of an event that are compared with a missing field, and the longest path among them, in characters.
 MAX_FIELDS: Final = 1_000
 MAX_FIELD: Final = 200
-#: Operands that are evaluated, at each level; and levels.
+#: The most operands that are evaluated at each level, and the most levels.
 MAX_OPERANDS: Final = 20
 MAX_LEVELS: Final = 3
 
@@ -31,7 +31,7 @@ Path = tuple[str, ...]
 
 
 def parts_of(program: Program, whole: Verdict, event: Event, budget: int, level: int = 0) -> tuple[Condition, ...]:
-    """Return the operands of `&&` or `||` with their results; those that decided are marked if others did not."""
+    """Return the operands of `&&` or `||` with their results, and mark those that decided, unless all did."""
     joined = operands(program) if level < MAX_LEVELS else None
     if joined is None:
         return ()
@@ -80,7 +80,7 @@ def _hint_of_cel(program: Program, event: Event) -> str | None:
 
 
 def _of_missing(root: str, names: Path, event: Event) -> str | None:
-    """Return why a document has no value at a path; None if it has one, or if the reason is unknown."""
+    """Return the reason why a document has no value at a path; None if it has one, or if the reason is unknown."""
     document, at = (event.data, event.data_at) if root == "data" else (event.before, event.before_at)
     if event.unknown and at is not None and any(pointer[: len(at)] == at for pointer in event.unknown):
         return None
@@ -101,7 +101,7 @@ def _of_missing(root: str, names: Path, event: Event) -> str | None:
 
 
 def nearest(names: Path, document: Any) -> Path | None:
-    """Return the path in a document that is most like a missing one: of the same name elsewhere, or spelled alike."""
+    """Return the path in a document that is most similar to a missing one: the same name elsewhere, or a similar spelling."""
     wanted = ".".join(names)
     if len(wanted) > MAX_FIELD:
         return None
@@ -114,7 +114,7 @@ def nearest(names: Path, document: Any) -> Path | None:
 
 
 def _fields(document: Any) -> Iterator[Path]:
-    """Yield the path of each member of an object, those nearer to its top first; lists are not looked into."""
+    """Yield the path of each member of an object, outer ones first, without those in lists."""
     level: list[tuple[Path, Any]] = [((), document)]
     while level:
         below: list[tuple[Path, Any]] = []

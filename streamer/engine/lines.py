@@ -57,17 +57,17 @@ def may_be_compressed(head: bytes) -> bool:
 def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | EventError]]:
     """Yield each line that is not blank, with its number from 1.
 
-    A line ends in LF or CRLF, which are not part of it; the last one need not. A byte order mark is passed over. gzip and
+    A line ends in LF or CRLF, which are not part of it; the last line may lack them. A byte order mark is skipped. gzip and
     Zstandard are recognised by their first bytes, also with several members or frames. A pipe is read as it fills: a line is
-    yielded once its end has come.
+    yielded as soon as its end has arrived.
 
     Args:
-        source: a file object is left open, a path is closed.
+        source: a file object, which stays open, or a path, whose file is closed after reading.
         max_bytes: a longer line is an `EventError` in its place.
 
     Raises:
-        InputError: the source is of another format, as CSV or a JSON array, or compressed data is damaged or cut off; the whole
-            lines before were yielded.
+        InputError: the source has another format, such as CSV or a JSON array, or compressed data is damaged or cut off. All
+            complete lines before the damage have been yielded.
         OSError: the file cannot be read.
     """
     for numbers, lines in read_blocks(source, max_bytes=max_bytes):
@@ -79,8 +79,8 @@ Block: TypeAlias = tuple[range, list[bytes]] | tuple[list[int], list[bytes | Eve
 
 
 def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[Block]:
-    """Yield the lines of `read_lines` as they come: those that ended in one read together, none of which waits for another."""
-    number = 1  # of the next line
+    """Yield the lines of `read_lines` in blocks: all lines that ended in one read, so that no line waits for the next read."""
+    number = 1  # the number of the next line
     blocks = _blocks(_recognised(_decompressed(_chunks(source))), max_bytes)
     while True:
         try:
@@ -97,7 +97,7 @@ def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[Block]:
 
 def _without_blanks(numbers: range, lines: list[bytes | None], max_bytes: int) -> Block:
     whole = [line for line in lines if line is not None]
-    # A blank line sorts before one that begins with any character past the space: most often one look at each is enough.
+    # A blank line sorts before lines that begin with any character after the space, so usually one comparison per line is enough.
     if len(whole) == len(lines) and min(whole, default=b"") > b" \xff":
         return numbers, whole
     chosen: list[int] = []
@@ -115,8 +115,8 @@ def _without_blanks(numbers: range, lines: list[bytes | None], max_bytes: int) -
 
 
 def _blocks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[list[bytes | None]]:
-    """Split at LF; None stands for a line that is too long."""
-    begun: list[bytes] = []  # the line whose end has not come
+    """Yield lines split at LF; None stands for a line that is too long."""
+    begun: list[bytes] = []  # parts of the line whose end has not arrived
     held = 0
     for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
@@ -124,12 +124,12 @@ def _blocks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[list[bytes | No
         if ended:
             lines.append(_whole(begun, held, ended[0], max_bytes))
             begun, held = [], 0
-            # The rest of the chunk is whole: most often there is no ending to strip, and no line is too long.
+            # All these lines are complete. Usually, there is no CR to strip, and no line is too long.
             is_plain = b"\r" not in chunk and (len(chunk) <= max_bytes or max(map(len, ended)) <= max_bytes)
             lines += ended[1:] if is_plain else (_whole([], 0, piece, max_bytes) for piece in ended[1:])
         yield lines
         held += len(rest)
-        # One byte more may be the CR of the line's end.
+        # One additional byte may be the CR of the line's end.
         if held <= max_bytes + 1:
             begun.append(rest)
         else:
@@ -146,7 +146,7 @@ def _whole(begun: list[bytes], held: int, piece: bytes, max_bytes: int) -> bytes
 
 
 def _chunks(source: LineSource) -> Iterator[bytes]:
-    """Yield what there is, in pieces, as soon as it is there."""
+    """Yield the bytes of a source in pieces, as soon as they are available."""
     if isinstance(source, bytes | bytearray | memoryview):
         view = memoryview(source).cast("B")
         for at in range(0, len(view), _CHUNK):
@@ -155,7 +155,7 @@ def _chunks(source: LineSource) -> Iterator[bytes]:
     with ExitStack() as opened:
         stream: Any = source
         if isinstance(source, str | os.PathLike):
-            # Unbuffered: reads are large already.
+            # Unbuffered, because reads are large already.
             stream = opened.enter_context(open(source, "rb", buffering=0))
         # A buffered reader's read() would wait for a full chunk.
         read: Callable[[int], bytes] | None = getattr(stream, "read1", None) or getattr(stream, "read", None)
@@ -175,7 +175,7 @@ def _chunks(source: LineSource) -> Iterator[bytes]:
 
 def _decompressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
     head = b""
-    # A pipe's first bytes may come one by one; wait for more only while they may still become a magic number.
+    # A pipe's first bytes may arrive one by one; wait for more only while they may still become a magic number.
     while any(len(head) < len(magic) and magic.startswith(head) for magic in _MAGICS):
         chunk = next(chunks, b"")
         if not chunk:
@@ -200,7 +200,7 @@ def _recognised(chunks: Iterator[bytes]) -> Iterator[bytes]:
     if found:
         raise InputError(found)
     rest = chain(iter([head.removeprefix(BOM)]), chunks)
-    head = chunk = b""  # else they stay as long as the last chunk is read
+    head = chunk = b""  # else they stay in memory until the last chunk is read
     yield from filter(None, rest)
 
 
@@ -260,7 +260,7 @@ class _Zstd:
 
 
 def _inflated(chunks: Iterator[bytes], start: Callable[[], _Member], step: int, name: str) -> Iterator[bytes]:
-    """Decompress one member after the other; bytes of zero may follow the last, as tapes and block devices pad."""
+    """Yield the decompressed members, one after the other; zero bytes may follow the last, as padding of block devices."""
     member: _Member | None = None
     try:
         for data in (chunk[at : at + step] for chunk in chunks for at in range(0, len(chunk), step)):

@@ -1,4 +1,4 @@
-"""The findings of `Engine.lint` in addition to its core's: probable mistakes, and values that never occur in events."""
+"""Find probable mistakes, and values that never occur in events: `Engine.lint` adds these to the findings of its core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mistakes(engine: Engine) -> list[Finding]:
-    """Return the probable mistakes, in order of adding."""
+    """Return the probable mistakes in subscriptions, in order of adding."""
     options = engine._options
     return [
         Finding(FindingCode.PROBABLE_MISTAKE, members["id"], reason)
@@ -37,7 +37,7 @@ def in_order(engine: Engine, *found: Iterable[Finding]) -> list[Finding]:
     findings = [each for some in found for each in some]
     concerned = {each.subscription_id for each in findings}
     place = {name: number for number, name in enumerate(engine) if name in concerned}
-    # Subscriptions that were removed meanwhile come last.
+    # Subscriptions that another thread has removed come last.
     return sorted(findings, key=lambda each: place.get(each.subscription_id, math.inf))
 
 
@@ -47,6 +47,6 @@ def _members(held: Held) -> Mapping[str, Any]:
     try:
         members: Mapping[str, Any] = json.loads(held)
     except (RecursionError, ValueError):
-        # It is deeper, or has a longer number, than Python's own reader takes.
+        # It is nested deeper, or has a longer number, than Python's own parser accepts.
         return parse_subscription(held).to_dict()
     return members

@@ -1,4 +1,4 @@
-"""What several events matched, as users see it."""
+"""The public result of matching several events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from streamer.errors import EventError
 class BatchMatches(Sequence[Matches | EventError]):
     """The matches of several events, in their order: `Matches`, or the `EventError` in a bad event's place, with its `index`.
 
-    A sequence that makes each `Matches` on access, so that events whose matches you never read cost no Python object. Pickled, it
-    becomes a plain list.
+    The sequence makes each `Matches` on access, so events whose matches you never read cost no Python object. Pickled, it becomes
+    a plain list.
     """
 
     __slots__ = ("_results",)
@@ -40,16 +40,16 @@ class BatchMatches(Sequence[Matches | EventError]):
         return iter(self._results)
 
     def matched(self) -> Iterator[tuple[int, Matches | EventError]]:
-        """Yield position and result of each event that has matches or is bad, without an object for the others."""
+        """Yield the position and the result of each event that has matches or is bad, without an object for the others."""
         results = self._results
         return ((position, results[position]) for position in results.matched())
 
     def jsonl(self) -> bytes:
-        """Return a line of JSON for each match, by event, in any order within one.
+        """Return a line of JSON for each match, in the order of the events; the order within one event is undefined.
 
         The members of a line are those of `ArrowMatches.matches` and the labels. `row` is the position of the event:
         `{"row":0,"subscription_id":"s","gateway_id":"g","transition":"enter","certain":true,"labels":null}`. An event that is
-        bad or without matches has no line. The native backend makes no object of Python for a match.
+        bad or without matches has no line. The native backend makes no Python object for a match.
         """
         return self._results.jsonl()
 

@@ -1,4 +1,4 @@
-"""An engine's metrics, as its user sees them. Prometheus is imported on first use."""
+"""The public interface to an engine's metrics. Prometheus is imported on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @final
 class EngineMetrics:
-    """The metrics of one engine; `Engine.metrics`. What there is, and what it means, is in docs/metrics.md."""
+    """The metrics of one engine; `Engine.metrics`. docs/metrics.md lists all metrics and their meaning."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,21 +26,21 @@ class EngineMetrics:
         collections: int = 20,
         tenants: bool = False,
     ) -> Registration:
-        """Put the engine on a registry, which reads it during a scrape.
+        """Register the engine with a registry, which reads it during each scrape.
 
-        The registry refers to it weakly: a dropped engine disappears from there.
+        The registry keeps only a weak reference: a dropped engine disappears from it.
 
         Args:
-            registry: by default prometheus_client's own.
-            name: the value of the label `engine`; by default the next number that is free on this registry.
-            collections: how many collections have series of their own; all others are `other`.
-            tenants: label by tenant too, and count pairs of tenant and collection.
+            registry: the registry; by default prometheus_client's own.
+            name: the value of the label `engine`; by default the next free number on this registry.
+            collections: the most collections with their own series; all others share `other`.
+            tenants: whether the tenant is a label, too; then *collections* counts pairs of tenant and collection.
 
         Returns:
-            The registration, which removes it again.
+            The registration; call `close()` to remove the engine.
 
         Raises:
-            ValueError: the registry has an engine of this name.
+            ValueError: the registry has an engine with this name already.
         """
         from prometheus_client import REGISTRY
 
@@ -55,8 +55,9 @@ class EngineMetrics:
 
         Args:
             name: the value of the label `engine`: the same in each process with the same subscriptions; by default `1`.
-            collections: as of `register`.
-            tenants: as of `register`.
+            collections: see `register`.
+            tenants: see `register`.
+            interval: the time between two copies, in seconds.
 
         Returns:
             The mirror, which stops on `close()`.

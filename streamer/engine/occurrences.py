@@ -1,4 +1,4 @@
-"""Which fields, collections and types of subscriptions real events have.
+"""Find the fields, collections and types in subscriptions that real events never have.
 
 ```
 subscriptions ─► their paths, as a tree for each collection ─► events cross out the paths that they have ─► the rest
@@ -6,12 +6,12 @@ subscriptions ─► their paths, as a tree for each collection ─► events cr
 ```
 
 The tree of documents is walked only by member names, as filters and CEL do (semantics.md 3.1). The tree of whole events is walked
-through arrays, as patterns do (5.4). A seen branch is cut off, so later events cost less.
+through arrays, as patterns do (5.4). A branch that has occurred is removed, so later events cost less.
 
-Invariant: a path is in its tree and not marked as seen only if no event had it. The number of other names that are kept affects
-only suggestions.
+Invariant: a path is in its tree and not marked as seen only if no event had it. The number of other stored names affects only
+suggestions.
 
-Memory: the paths of subscriptions, and at most `MAX_NAMES` names. Time: for each event, reading it and walking it once.
+Memory: the paths of subscriptions, and at most `MAX_NAMES` names. Time: for each event, one parse and one walk.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Steps: TypeAlias = tuple[str, ...]
 @final
 @dataclass(slots=True)
 class _Node:
-    """A name that subscriptions use, and those below it of which some have not been seen."""
+    """A name that subscriptions use, with the names below it that events have not had so far."""
 
     seen: bool = False
     pending: dict[str, _Node] = field(default_factory=dict)
@@ -65,14 +65,14 @@ class _Node:
             node = node.pending.setdefault(name, _Node())
 
     def at(self, path: Steps) -> _Node | None:
-        """Return the unseen names at a path; None if every one was seen."""
+        """Return the node at a path, or None if events have had all paths there."""
         node: _Node | None = self
         for name in path:
             node = None if node is None else node.pending.get(name)
         return node
 
     def lacks(self, path: Steps) -> bool:
-        """Return whether a path has not been seen."""
+        """Return whether no event has had a path so far."""
         node = self.at(path)
         return node is not None and not node.seen
 
@@ -94,7 +94,7 @@ class _Node:
                         stack.append((below, value[name]))
 
     def cross_out_unknown(self, path: Steps) -> None:
-        """Mark a path whose value the source did not carry, and every path below it."""
+        """Mark a path whose value is unknown, and every path below it."""
         node: _Node | None = self
         for name in path[:-1]:
             node = None if node is None else node.pending.get(name)
@@ -114,9 +114,9 @@ class _Asked:
         events: number of events.
         documents: paths of filters and CEL, in `data` and `before` alike.
         whole: paths of patterns.
-        types: of the events.
-        some_documents: names that documents have, as an object that has them all; a list stands for itself.
-        some_whole: names that events have, those in lists as if they stood in an object.
+        types: the types of the events.
+        some_documents: names in documents, as one object that has them all; a list is stored as a list.
+        some_whole: names in events, with those in lists as if they were in an object.
     """
 
     events: int = 0
@@ -129,14 +129,14 @@ class _Asked:
 
 @final
 class Occurrences:
-    """Examines events, one after the other, and then reports what subscriptions use and none of the events has. For one thread.
+    """Examines events, and then reports fields, collections and types of subscriptions that none of them has. Not thread-safe.
 
     Attributes:
         events: number of examined events, without ignored ones.
     """
 
     def __init__(self, engine: Engine) -> None:
-        """Begin with the subscriptions of an engine."""
+        """Collect the fields that the subscriptions of an engine use."""
         self._engine = engine
         self._options = engine._options
         layout = self._options.layout
@@ -151,7 +151,7 @@ class Occurrences:
                 (asked.whole if root is None else asked.documents).ask(path)
 
     def see(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
-        """Look at one event. Raises EventError."""
+        """Examine one event. Raises EventError."""
         try:
             read = self._options.read(event, tenant, collection)
         except IgnoredEvent:
@@ -177,19 +177,19 @@ class Occurrences:
         if asked.whole.pending:
             asked.whole.cross_out(event.raw, through_lists=True)
             self._keep_names(asked.some_whole, event.raw, through_lists=True)
-            # A name seen in one document is a field of the other, too.
+            # A name in one document counts as a field of the other, too.
             for node in filter(None, map(asked.whole.at, self.places)):
                 for document in documents:
                     node.cross_out(document, through_lists=True)
         for pointer in event.unknown:
-            # If a document is unknown as a whole, none of its fields is known to exist.
+            # If a document is unknown as a whole, it is unknown which fields exist.
             for at in (event.data_at, event.before_at):
                 if at is not None and pointer[: len(at)] == at and len(pointer) > len(at) and pointer[-1] != REST:
                     asked.documents.cross_out_unknown(pointer[len(at) :])
                     asked.whole.cross_out_unknown(pointer)
 
     def _keep_names(self, kept: dict[str, Any], value: Any, *, through_lists: bool) -> None:
-        """Add names that a value has to those that are kept, the outermost first; bounded work."""
+        """Store the names in a value, outer ones first; the work is bounded."""
         level: list[tuple[dict[str, Any], Any]] = [(kept, value)]
         looks = MAX_FIELDS
         while level and looks > 0 and self._names_left:
@@ -222,7 +222,7 @@ class Occurrences:
         name = _collection(members)
         asked = self._asked.get(name)
         if asked is None:
-            return  # it was added meanwhile
+            return  # another thread has added it
         if not asked.events:
             yield f"collection: {_quoted(name or '')} is in none of {_count(self.events)}{suggestions.of_collection(name or '')}"
             return
@@ -249,7 +249,7 @@ class Occurrences:
 
 
 def not_in_events(engine: Engine, events: Iterable[EventSource], tenant: str | None, collection: str | None) -> Iterator[Finding]:
-    """Yield what subscriptions use and none of some events has; events that cannot be read are skipped."""
+    """Yield findings about fields, collections and types that no event has; events that cannot be read are skipped."""
     seen: Occurrences | None = None
     for event in events:
         seen = seen or Occurrences(engine)
@@ -260,18 +260,18 @@ def not_in_events(engine: Engine, events: Iterable[EventSource], tenant: str | N
 
 
 class _Suggestions:
-    """Names of events that are nearest to a missing one; each is searched once, and the total is bounded."""
+    """Finds the names in events that are most similar to a missing one; each is searched once, and the total is bounded."""
 
     def __init__(self, seen: Occurrences) -> None:
         self._seen = seen
         self._found: dict[tuple[str | None, str | None, Steps], str] = {}
 
     def of_collection(self, name: str) -> str:
-        """Return the end of a sentence about a collection: which one there is."""
+        """Return the end of a sentence about a missing collection: a similar collection that exists."""
         return self._looked_up((None, None, (name,)), lambda: self._near_collection(name))
 
     def of_field(self, collection: str | None, root: str | None, path: Steps) -> str:
-        """Return the end of a sentence about a field: the name that events have instead, or why there is none."""
+        """Return the end of a sentence about a missing field: the name that events have instead, or the reason for none."""
         asked = self._seen._asked[collection]
         if root is None:
             return self._looked_up((collection, root, path), lambda: _near_field(path, asked.some_whole, self._seen.places))
@@ -290,7 +290,7 @@ class _Suggestions:
 
 
 def _near_field(path: Steps, kept: Mapping[str, Any], places: Iterable[Pointer]) -> str:
-    """For a path in a document only names in the document are near."""
+    """Return the end of a sentence with a similar name; for a path in a document, only names in the document count."""
     at = max((place for place in places if len(path) > len(place) and path[: len(place)] == place), key=len, default=())
     document: Any = kept
     for name in at:
@@ -316,7 +316,7 @@ def _instead(root: str, path: Steps, kept: Mapping[str, Any]) -> str:
 
 
 def _objects_in(value: Any, most: int) -> list[dict[str, Any]]:
-    """Return an object, or some of those that stand in arrays."""
+    """Return an object in a list, or some of the objects in an array."""
     found, pending = [], [value]
     for each in pending:
         if isinstance(each, dict):

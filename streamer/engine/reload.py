@@ -1,7 +1,7 @@
-"""The settings that may change while an engine runs, and the result of the last attempt.
+"""Reload a configuration: apply the settings that may change while an engine runs, and record the result of the last attempt.
 
-A change is applied whole or not at all: if one setting needs a new engine, all stay as they are. So an engine always runs on one
-configuration that a person wrote.
+A change is applied completely or not at all: if one setting needs a new engine, all stay as they are. So an engine always runs
+with exactly one configuration that a person wrote.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Reload:
     """The result of the last attempt to apply a configuration; making the engine is the first.
 
     Attributes:
-        good: whether it was applied.
-        at: time of the attempt, in seconds since the epoch.
-        good_at: time of the last successful attempt, in seconds since the epoch.
-        changed: the settings that the last good one changed, as `matching.cel.evaluation_timeout`.
-        error: why it was refused; None if it was applied.
+        good: whether the configuration was applied.
+        at: the time of the attempt, in seconds since the epoch.
+        good_at: the time of the last successful attempt, in seconds since the epoch.
+        changed: the settings that the last successful attempt changed, such as `matching.cel.evaluation_timeout`.
+        error: the reason for refusing it; None if it was applied.
     """
 
     good: bool
@@ -60,7 +60,7 @@ def changes(old: Config, new: Config) -> Iterator[Place]:
 
 
 def check(old: Config, new: Loaded, may: Callable[[Place], bool] = is_live, otherwise: str = _FIXED) -> tuple[Place, ...]:
-    """Return the changes for a running engine, or for the program around it.
+    """Return the changed settings, after checking that each may change while the engine or the program around it runs.
 
     Args:
         may: returns whether a place may change.
@@ -77,18 +77,18 @@ def check(old: Config, new: Loaded, may: Callable[[Place], bool] = is_live, othe
 
 @final
 class Configured:
-    """The configuration that an engine was made from. Safe for threads: reloads take turns, and readers see the last good one.
+    """The configuration that an engine was made from. Thread-safe: reloads run one at a time; readers get the last good one.
 
-    A reload within a reload, by a signal handler, is the later one: its configuration stays current.
+    If a signal handler reloads during a reload, its configuration is the later one and stays current.
 
     Attributes:
         loaded: the current configuration.
         last: the result of the last attempt.
-        server: that of the metrics; None if metrics are not served.
+        server: the server of the metrics; None if metrics are not served.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Config) -> None:
-        """Read a configuration. Raises BulkConfigError and OSError as `Config.load`."""
+        """Read a configuration. Raises BulkConfigError and OSError, as `Config.load` does."""
         self._read = _reader(source)
         self.loaded = self._read()
         self.server: Server | None = None
@@ -104,7 +104,7 @@ class Configured:
         """Read and apply a configuration; see `Engine.reload`.
 
         Args:
-            source: None for the source of the last good one.
+            source: the new source; None for the source of the last good configuration.
             take: applies a configuration; it cannot fail.
         """
         with self._lock:
@@ -165,7 +165,7 @@ def fill(engine: Engine, loaded: Loaded) -> None:
 
 
 def _reader(source: str | os.PathLike[str] | Config) -> Callable[[], Loaded]:
-    """Return what reads a configuration, the same one wherever the process goes to later."""
+    """Return a function that reads a configuration, from the same file even if the process changes its directory later."""
     if isinstance(source, Config):
         return partial(Loaded, source)
     return partial(load, Path(source).absolute(), name=os.fspath(source))

@@ -1,4 +1,4 @@
-"""An engine at one moment, in numbers: for people, and for programs that want no Prometheus."""
+"""Statistics of an engine at one moment, for people, and for programs that do not use Prometheus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamer.telemetry import BOUNDS, PartitionCounts
 #: Fewer samples are not significant for a rate.
 SAMPLES: Final = 100
 
-#: Of the table of collections.
+#: The heading of the table of collections.
 HEADING: Final = tuple(
     "TENANT COLLECTION SUBS SEGMENTS MEMORY KEYS FILL ESTIMATED MEASURED STOPPED CANDIDATES MATCHES VERSION".split()
 )
@@ -31,16 +31,16 @@ class CollectionStats:
     Attributes:
         subscriptions: number of subscriptions.
         segments: number of parts in which they are indexed.
-        memory_bytes: of their conditions, their index and their filter; for the reference of the filter only.
-        candidates_per_event: mean number of candidates of the exact phase per event that reached it, natively from a sample of
-            one in 16; None before the first, and past 4,096 collections.
-        matches_per_event: the same mean of matches.
+        memory_bytes: memory of their conditions, index and filter; for the reference backend, of the filter only.
+        candidates_per_event: mean number of candidates of the exact phase per event that reached it; the native backend samples
+            one event in 16. None before the first event, and for collections after the first 4,096.
+        matches_per_event: mean number of matches, from the same events.
         keys: keys in the filter; None without a filter, as are all attributes below.
         fill: share of the filter's bits that are set.
-        estimated_rate: expected share that passes of the events without a live key, from the filter's size and its keys.
-        measured_rate: real share, from a sample; None while the sample is too small.
+        estimated_rate: expected share of the events without a live key that pass, from the filter's size and its keys.
+        measured_rate: measured share of these events, from a sample; None while the sample is too small.
         stopped: share of all queried events that phase 1 stopped; None before the first.
-        version: of the filter; each rebuild adds 1.
+        version: version of the filter; each rebuild adds 1.
     """
 
     tenant: str
@@ -108,27 +108,27 @@ class Stats:
 
     @property
     def matches_per_event(self) -> float:
-        """Mean over the events that could be read; 0 before the first."""
+        """The mean number of matches of the events that could be read; 0 before the first."""
         return self.matches / max(self.matched + self.unmatched, 1)
 
     @property
     def candidates_per_event(self) -> float:
-        """Mean over the events that could be read; 0 before the first."""
+        """The mean number of candidates of the events that could be read; 0 before the first."""
         return self.candidates / max(self.matched + self.unmatched, 1)
 
     @property
     def finds_nothing(self) -> bool:
-        """Whether the layout found no collection, type or document in any event that has some: another would fit."""
+        """Whether the layout found no collection, type or document in any event, so that another layout probably fits."""
         no_change = self.ignored.get(Ignored.NO_CHANGE, 0)
         return 0 < self.bare + no_change == self.matched + self.unmatched + no_change
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all statistics as plain JSON."""
+        """Return all statistics as plain JSON values."""
         means = {"matches_per_event": self.matches_per_event, "candidates_per_event": self.candidates_per_event}
         return {**asdict(self), **means, "collections": [asdict(each) for each in self.collections]}
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield the table of collections, its heading first."""
+        """Yield the rows of the table of collections, starting with the heading."""
         yield HEADING
         for each in self.collections:
             keys, version = ("-" if number is None else f"{number:,}" for number in (each.keys, each.version))
@@ -203,7 +203,7 @@ def ignored_text(ignored: Mapping[str, int]) -> str:
 
 
 def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErrors, hint: str | None) -> Stats:
-    """Read a core.
+    """Return the statistics of a core.
 
     Args:
         hint: the layout that fits the first event in which the engine's layout found no part.
@@ -269,7 +269,7 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
 
 
 def _counted(counts: PartitionCounts | None) -> PartitionCounts | None:
-    """Return the counts, if there were any events."""
+    """Return the counts, or None before the first event."""
     return counts if counts is not None and counts.events else None
 
 

@@ -1,7 +1,7 @@
-"""Streams of events through an engine: automatic batches, results in the order of the events.
+"""Match streams of events in automatic batches, with results in the order of the events.
 
 A plain iterator cannot report whether its next event is available, so its batches are full, except for the last. An asynchronous
-one is advanced ahead of time: available events are matched, and no event waits for one that has not arrived.
+iterator is advanced ahead of time: available events are matched, and no event waits for one that has not arrived.
 
 If the source fails, the results of the earlier events come first. Then its exception is raised.
 """
@@ -26,7 +26,7 @@ MatchBatch: TypeAlias = Callable[[list[EventSource]], BatchMatches]
 
 
 def stream(events: Iterable[EventSource], match: MatchBatch, at_once: int) -> Iterator[StreamResult]:
-    """Match *at_once* events at a time."""
+    """Yield the result of each event, matching *at_once* events at a time."""
     source, position, failed = iter(events), 0, None
     while failed is None:
         batch: list[EventSource] = []
@@ -42,7 +42,7 @@ def stream(events: Iterable[EventSource], match: MatchBatch, at_once: int) -> It
 
 
 async def stream_async(events: AsyncIterable[EventSource], match: MatchBatch, at_once: int) -> AsyncGenerator[StreamResult]:
-    """Match the available events, up to *at_once* at a time."""
+    """Yield the result of each event, matching the available events, up to *at_once* at a time."""
     import asyncio  # an awaiting program has imported it; other programs need not pay for it
 
     source, position, failed = aiter(events), 0, None

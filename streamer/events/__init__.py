@@ -1,1 +1,1 @@
-"""Events: layouts, JSON, the parts of an event, and values that the source did not carry."""
+"""Events: layouts, JSON, the parts of an event, and values that the source does not have."""

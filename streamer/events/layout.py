@@ -18,7 +18,7 @@ EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
 RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents"]
-#: An extra word in `type_map`: an event of such a type has no matches.
+#: An additional word in `type_map`: an event of such a type has no matches.
 IGNORE = "ignore"
 MEANINGS = (*EVENT_TYPES, IGNORE)
 NoChange = Literal["match", "ignore"]
@@ -121,7 +121,7 @@ class EventLayout:
 
     @property
     def unknown_texts(self) -> tuple[str, ...]:
-        """The texts in place of a value that the source does not carry."""
+        """The placeholders for values that the source does not have."""
         texts = self.unknown_value
         return () if texts is None else (texts,) if isinstance(texts, str) else tuple(texts)
 
@@ -139,7 +139,7 @@ class EventLayout:
             yield from self._pointers[part]
 
     def event_type(self, word: str) -> str | None:
-        """Translate the event's word for its type, `ignore` included; None for an unknown word."""
+        """Return the type, or `ignore`, for the event's word; None for an unknown word."""
         return self._types.get(word)
 
     @property
@@ -274,10 +274,10 @@ POINTER = "/([^~]|~[01])*"
 
 
 def decode_pointer(text: str) -> Pointer:
-    """Split a JSON Pointer (RFC 6901) into its unescaped tokens.
+    """Return the unescaped tokens of a JSON Pointer (RFC 6901).
 
     Raises:
-        ValueError: it neither is empty nor begins with `/`, or a `~` is not followed by `0` or `1`.
+        ValueError: the pointer is not empty and does not begin with `/`, or a `~` is not followed by `0` or `1`.
     """
     if not text:
         return ()
@@ -289,11 +289,11 @@ def decode_pointer(text: str) -> Pointer:
 
 
 def encode_pointer(pointer: Pointer) -> str:
-    """Write a pointer as RFC 6901 does."""
+    """Return a pointer as text (RFC 6901)."""
     return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in pointer)
 
 
-#: Replacing a part follows its pointer by recursion.
+#: Limited, because replacing a part follows its pointer by recursion.
 MAX_STEPS = 64
 
 
@@ -316,7 +316,7 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 
 
 def _way(text: str, name: str) -> Way:
-    """Take a pointer or a template apart."""
+    """Return the steps of a pointer or a template."""
     _check_unicode(text, name)
     if name != "collection" or text[:1] in ("", "/"):
         return (_decode(text, name),)
@@ -373,7 +373,7 @@ def _pairs(type_map: Any) -> tuple[Any, ...]:
 
 
 def _type_map_faults(type_map: Any) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each word that means none of the types."""
+    """Yield an error for each word whose meaning is not a type."""
     if type_map is None:
         return
     if not isinstance(type_map, Mapping | tuple):
@@ -389,7 +389,7 @@ def _type_map_faults(type_map: Any) -> Iterator[tuple[tuple[str, ...], str]]:
             yield (pair[0],), f"{pair[0]!r}: a text with half of a surrogate pair"
 
 
-#: Members that are one of a few words.
+#: The allowed words of members that are one of a few.
 _WORDS: Mapping[str, tuple[str | None, ...]] = {
     "ts_format": get_args(TimestampFormat),
     "no_change": get_args(NoChange),
@@ -406,7 +406,7 @@ def _check_word(name: str, word: Any) -> None:
         raise ConfigError(f"expected one of {', '.join(known)}, not {word!r}{_did_you_mean(word, known)}", place=name)
 
 
-#: Each is searched for in every document.
+#: Limited, because each text is searched for in every document.
 MAX_UNKNOWN_TEXTS = 16
 MAX_UNKNOWN_BYTES = 1_024
 
@@ -432,8 +432,8 @@ def _lies_in(pointer: Pointer, places: Sequence[Pointer]) -> bool:
     return any(pointer[: len(place)] == place for place in places)
 
 
-#: Debezium's own default, for text; of a column of bytes as base64, with padding or without, or in hex; the UUID that it makes
-#: of the text.
+#: Debezium's default placeholder: as text; for a column of bytes as base64, with or without padding, or in hex; and as the UUID
+#: that it makes from the text.
 _DEBEZIUM_UNAVAILABLE = (
     "__debezium_unavailable_value",
     "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
@@ -449,7 +449,7 @@ _DMS_CONTROLS = (
 )
 
 
-#: What Maxwell writes of tables and databases (`output_ddl`), around a bootstrap, and of itself.
+#: Maxwell's types for changes of tables and databases (`output_ddl`), around a bootstrap, and about itself.
 _MAXWELL_NO_CHANGES = (
     *("bootstrap-start", "bootstrap-complete", "heartbeat"),
     *(f"{what}-{change}" for what in ("table", "database") for change in ("create", "alter", "drop")),

@@ -32,7 +32,7 @@ Default = Callable[[Any], Any]
 
 
 def check_names(tenant: str | None, collection: str | None) -> None:
-    """Refuse names that events cannot have. Raises TypeError and EventError."""
+    """Raise TypeError or EventError if events cannot have one of the names."""
     for part, name in (("tenant", tenant), ("collection", collection)):
         if name is None:
             continue
@@ -43,7 +43,7 @@ def check_names(tenant: str | None, collection: str | None) -> None:
 
 
 class IgnoredEvent(Exception):
-    """An event that has no matches, whatever is subscribed (semantics.md 1.43); it is not an error."""
+    """An event that cannot match any subscription (semantics.md 1.43); it is not an error."""
 
     def __init__(self, reason: Ignored) -> None:
         super().__init__(reason.value)
@@ -74,13 +74,13 @@ def read_event(
 
     Args:
         event: JSON text, or a mapping of JSON values (and tuples, as lists), which is copied; None for a tombstone.
-        default_tenant: of an event that has none; with None every event must have one.
+        default_tenant: the tenant of an event without one; with None, every event must have one.
         tenant: overrides the event's own tenant.
         collection: overrides the event's own collection.
-        default: makes JSON values of the other objects in an event that is a mapping, as in `json.dumps`.
+        default: converts other objects in a mapping to JSON values, as in `json.dumps`.
 
     Raises:
-        EventError: with the byte offset in a text and the JSON Pointer of the part at fault.
+        EventError: the event is invalid; it has the byte offset in a text and the JSON Pointer of the part at fault.
         IgnoredEvent: the event is ignored.
     """
     if isinstance(event, str):
@@ -101,7 +101,7 @@ def read_event(
 
 
 def _nothing(event: EventSource, limits: Limits) -> Ignored | None:
-    """Why there is no event at all: the value of a tombstone, or an empty text."""
+    """Return the reason why there is no event at all: the value of a tombstone, or an empty text. None if there is one."""
     if event is None:
         return Ignored.NULL
     if not isinstance(event, bytes | bytearray | memoryview) or len(event) > limits.max_event_bytes:
@@ -110,7 +110,7 @@ def _nothing(event: EventSource, limits: Limits) -> Ignored | None:
 
 
 def read_object(event: EventSource, *, layout: EventLayout, limits: Limits, default: Default | None = None) -> json.Document:
-    """Return an event that is a JSON object, with the places that a layout names. Raises EventError."""
+    """Return an event as a JSON object, with the offsets of the places that a layout names. Raises EventError."""
     if isinstance(event, str):
         event = encode(event)
     if isinstance(event, bytes | bytearray | memoryview):
@@ -127,13 +127,13 @@ def read_object(event: EventSource, *, layout: EventLayout, limits: Limits, defa
 
 
 def is_bare(event: Event, layout: EventLayout) -> bool:
-    """Whether the layout finds no type and document in the event, and no collection of its own, as a wrong one does."""
+    """Return whether the layout finds no type, document and collection in the event, which suggests a wrong layout."""
     is_named = any(resolve(event.raw, pointer)[1] is not None for pointer in layout.pointers("collection"))
     return event.type is None and event.data is None and not event.unknown and not is_named
 
 
 def json_value(value: Any, *, default: Default | None, limits: Limits) -> Any:
-    """Return a copy of a Python value as its JSON text would be read. Raises EventError."""
+    """Return a copy of a Python value, equal to its JSON text after parsing. Raises EventError."""
     return _JsonValues(default, limits).convert(value)
 
 
@@ -157,7 +157,7 @@ def _unknown_before(unknown: tuple[Pointer, ...], data_at: Pointer, before_at: P
         if is_prefix(before_at, pointer):
             yield data_at + pointer[len(before_at) :]
         elif is_prefix(pointer, before_at):
-            # It covers the whole of `before`, which is now `data`.
+            # The unknown covers the whole of `before`, which is now `data`.
             yield pointer
             if not is_prefix(pointer, data_at):
                 yield data_at
@@ -166,10 +166,10 @@ def _unknown_before(unknown: tuple[Pointer, ...], data_at: Pointer, before_at: P
 
 
 def parse_rfc3339(text: str) -> int:
-    """Return the nanoseconds since the epoch; digits beyond nanoseconds are cut off.
+    """Return the nanoseconds from the epoch to a time in RFC 3339; digits beyond nanoseconds are cut off.
 
     Raises:
-        ValueError: not RFC 3339, a leap second, or outside the years 1 to 9999.
+        ValueError: the text is not RFC 3339, is a leap second, or is outside the years 1 to 9999.
     """
     found = RFC3339.fullmatch(text)
     if found is None:
@@ -201,7 +201,7 @@ class _Parts:
         self.max_depth = max_depth
 
     def ignored(self) -> Ignored | None:
-        """Return why the event is ignored, whatever its other parts are."""
+        """Return the reason for ignoring the event, or None; other parts of an ignored event are not checked."""
         word = self._find("type")[1]
         if isinstance(word, str) and self.layout.event_type(word) == IGNORE:
             return Ignored.TYPE
@@ -237,7 +237,7 @@ class _Parts:
         if is_completed and data_at is not None and before_at is not None and before is not None:
             unknown = (*unknown, *unchanged_unknowns(unknown, data_at, before_at, self.held))
         is_partial = self.layout.before_holds == "partial" and before_at is not None
-        # Maxwell has been seen to write an update without `old`.
+        # Maxwell sometimes writes an update without `old`.
         may_be_untold = is_partial or (self.layout.format == "maxwell" and before_at is not None)
         untold = may_be_untold and event_type == "update" and before is None and not _overlaps(unknown, before_at)
         is_last = is_partial and event_type == "delete" and data is None
@@ -356,7 +356,7 @@ class _Parts:
 
     def _document(self) -> tuple[Pointer | None, dict[str, Any] | None]:
         if self.layout.format == "cloudevents" and not isinstance(self._find("data")[1], dict):
-            # The data of a CloudEvent may be anything: then there is no document.
+            # The data of a CloudEvent may have any type; only an object is a document.
             return None, None
         return self._object("data")
 
@@ -384,7 +384,7 @@ class _Parts:
     def _unknown_parts(self, unknown: tuple[Pointer, ...]) -> frozenset[str]:
         if not unknown:
             return frozenset()
-        # An event whose tenant or collection is not known could be of anybody: those are read as they stand.
+        # An event with an unknown tenant or collection could belong to any, so these two are always read as they are.
         return frozenset(
             part
             for part in ("type", "ts", "topic")
@@ -403,7 +403,7 @@ class _Parts:
 
 
 class _JsonValues:
-    """Turn a Python value into what its JSON text would give, by a loop over an explicit stack."""
+    """Converts a Python value to the value that its JSON text would give, by a loop over an explicit stack."""
 
     def __init__(self, default: Default | None, limits: Limits) -> None:
         self.default = default
@@ -442,7 +442,7 @@ class _JsonValues:
         return self.open[-1].value
 
     def _name(self, name: Any) -> str:
-        # A name that cannot be shown is reported at the object that has it.
+        # An error about an unprintable name has the place of the object that contains it.
         container = self.open[-1]
         if not isinstance(container.value, dict):
             return str(name)
@@ -472,7 +472,7 @@ class _JsonValues:
             try:
                 value = self.default(value)
             except Exception as error:
-                # A caller's function may raise anything; in a batch the other events still match.
+                # The caller's function may raise any exception; the other events of a batch still match.
                 raise self._error(EventCode.BAD_VALUE, f"default() refused {type_of(value)}: {error}") from error
         raise self._error(EventCode.TOO_DEEP, "default() does not come to an end")
 
@@ -507,11 +507,11 @@ class _JsonValues:
 
 @dataclass(slots=True)
 class _Open:
-    """A container that is being filled."""
+    """A container during conversion."""
 
     value: dict[str, Any] | list[Any]
     rest: Iterator[tuple[Any, Any]]
-    name: str | None = None  # of the member, or the index of the element, that is being converted
+    name: str | None = None  # the current member's name, or the current element's index
 
 
 def encode(text: str) -> bytes:
@@ -526,7 +526,7 @@ def encode(text: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def _watch(layout: EventLayout) -> json.Watch:
-    """The trie of all members that the layout names or passes through."""
+    """Return the trie of all members that the pointers of the layout name or pass through."""
     trie: dict[str, Any] = {}
     for pointer in layout.all_pointers():
         below = trie
@@ -550,12 +550,12 @@ def _in_range(ns: int) -> int:
 
 
 def _shown(text: str) -> str:
-    """Quote a text of the event for an error, without its length."""
+    """Return a text of the event for an error, quoted and shortened."""
     return encode_basestring(text if len(text) <= 80 else f"{text[:80]}...")
 
 
 def kind_of(value: Any) -> str:
-    """Name the JSON type of a value."""
+    """Return the name of a value's JSON type."""
     if value is None:
         return "null"
     if isinstance(value, bool):

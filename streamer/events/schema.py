@@ -47,7 +47,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
         asked += _asked(layout, part)
     rules: Schema = {"allOf": asked}
     if (ignored := list(_ignored(layout))) and asked:
-        # The other parts of an ignored event may be anything.
+        # The other parts of an ignored event may have any value.
         rules = {"if": {"anyOf": ignored}, "else": rules}
     return {
         "$schema": DRAFT,
@@ -60,7 +60,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
 
 
 def _describe(schema: Schema, pointer: Pointer, words: str) -> None:
-    """Describe the value at a pointer; for two parts at one place, both."""
+    """Add a description to the value at a pointer; if two parts are there, it has both descriptions."""
     for name in pointer:
         schema = schema.setdefault("properties", {}).setdefault(name, {})
     if pointer:
@@ -98,14 +98,14 @@ def _pointers(way: Way) -> list[Pointer]:
 
 
 def _at(pointer: Pointer, schema: Schema) -> Schema:
-    """Apply a schema to the value at a pointer, if there is one."""
+    """Return a schema that applies *schema* to the value at a pointer, if there is one."""
     for name in reversed(pointer):
         schema = {"properties": {name: schema}}
     return schema
 
 
 def _stands(pointer: Pointer, schema: Schema | None = None) -> Schema:
-    """Require a value at a pointer that is not null."""
+    """Return a schema that requires a value at a pointer: one that fits *schema*, by default any but null."""
     asked: Schema = {"not": {"type": "null"}} if schema is None else schema
     for name in reversed(pointer):
         asked = {"type": "object", "required": [name], "properties": {name: asked}}
