@@ -1,12 +1,12 @@
-"""From an event in some format to its leaves: path, value, array position.
+"""Convert an event in some format to its leaves: path, value, array position.
 
-Arrays do not show in paths: `{"a": [{"b": 1}, {"b": 3}]}` has two leaves at `("a", "b")`. The array position tells them apart:
+Paths do not contain arrays: `{"a": [{"b": 1}, {"b": 3}]}` has two leaves at `("a", "b")`. The array position distinguishes them:
 
     Leaf(path=("a", "b"), value=1, arrays=((0, 0),))
     Leaf(path=("a", "b"), value=3, arrays=((0, 1),))
 
-Each array of the event gets its own number, so the pairs mean: in array 0 at index 0, in array 0 at index 1. Without them `{"a":
-{"b": [1], "c": [4]}}` would match if 1 and 4 are in different elements (streamer/reference/patterns.py).
+Each array of the event gets its own number, so the pairs mean: in array 0 at index 0, in array 0 at index 1. Without them, the
+pattern `{"a": {"b": [1], "c": [4]}}` would match if 1 and 4 are in different elements (streamer/reference/patterns.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WHOLE = EventLayout.preset("document")
 class Flattener(Protocol):
     """Reads one format of events for `Quamina`. Several threads may call it at once.
 
-    For a format that is much like JSON, make its values `dict`, `list` and scalars and return `leaves(value)`.
+    If the format is similar to JSON, convert its values to `dict`, `list` and scalars, and return `leaves(value)`.
     """
 
     def flatten(self, event: Any) -> Iterable[Leaf | tuple[tuple[str, ...], Any, tuple[tuple[int, int], ...]]]:
@@ -53,10 +53,10 @@ class JsonFlattener:
         self.limits = limits or Limits()
 
     def read(self, event: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the event as one value. `Quamina` prefers it, since each element of nested arrays repeats their positions.
+        """Return the event as one value. `Quamina` prefers this to leaves, because those in nested arrays repeat positions.
 
         Raises:
-            EventError: with code, byte offset and reason.
+            EventError: the event cannot be read; it has code, byte offset and reason.
         """
         document: Mapping[str, Any] = read_object(event, layout=_WHOLE, limits=self.limits).value
         return document
@@ -67,10 +67,10 @@ class JsonFlattener:
 
 
 def check_leaf(leaf: Leaf | tuple[Any, ...]) -> Leaf:
-    """Return what a flattener gave as a `Leaf`, its value checked.
+    """Return a leaf of a flattener as a `Leaf`, after checking its value.
 
     Raises:
-        EventError: bad_value.
+        EventError: bad_value, if the value has a wrong type or range.
     """
     leaf = Leaf(*leaf)
     value = leaf.value

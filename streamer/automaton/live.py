@@ -1,4 +1,4 @@
-"""Live pairs of a name and a text: their storage, and an index over them for concurrent matching."""
+"""Live pairs of a name and a text: their storage, and an index of them for concurrent matching."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ AnIndex = TypeVar("AnIndex", bound="Index[Any]")
 
 
 class Index(Protocol[X]):
-    """Finds the names of what matches. It is changed under a lock, and matched on by any thread."""
+    """Finds the names whose texts match. Changes happen under a lock; any thread may match."""
 
     #: Whether the index equals the storage. False during a change, and after a change that did not finish.
     is_whole: bool
 
     def add(self, pairs: Iterable[tuple[X, str]]) -> None:
-        """Add pairs; existing ones stay as they are. Raises SubscriptionError, and adds nothing then."""
+        """Add pairs; existing ones stay as they are. If one is invalid, raises SubscriptionError and adds none."""
 
     def holds(self, x: X, text: str) -> bool:
         """Return whether a pair exists."""
 
     def discard(self, x: X, text: str) -> None:
-        """Remove a pair, if it is there."""
+        """Remove a pair, if it exists."""
 
     def delete(self, x: X) -> None:
         """Remove all pairs of *x*, if there are any."""
 
     def count(self, x: X) -> int:
-        """Return how many pairs of *x* there are."""
+        """Return the number of pairs of *x*."""
 
     def __len__(self) -> int:
-        """Return how many pairs there are."""
+        """Return the number of pairs."""
 
     def match_event(self, event: Any) -> list[X]:
-        """Return the names of what matches a JSON event, each once. Raises EventError."""
+        """Return the names whose texts match a JSON event, each once. Raises EventError."""
 
     def match_fields(self, fields: Iterable[Any]) -> list[X]:
-        """Return the names of what matches the leaves that a flattener gave, each once. Raises EventError."""
+        """Return the names whose texts match the leaves of a flattener, each once. Raises EventError."""
 
 
 class Live(Generic[X, AnIndex]):
     """Live pairs, and their index.
 
     If a change does not finish (an interrupt, a concurrent fork), or another change runs inside it (in a signal handler), the
-    index is not whole: it is rebuilt from the storage. A match takes no lock; it waits during a change.
+    index is not whole: it is rebuilt from the storage. A match uses no lock, except while a change is in progress.
     """
 
     def __init__(self, make: Callable[[], AnIndex], storage: LivePatterns) -> None:
@@ -58,12 +58,12 @@ class Live(Generic[X, AnIndex]):
         self.current = self._load()
 
     def whole(self) -> AnIndex:
-        """Return the index when no change is under way."""
+        """Return the index after waiting for a change in progress."""
         with self._lock:
             return self._whole()
 
     def add(self, x: X, text: str) -> bool:
-        """Add a pair, and return whether it was not there. Raises SubscriptionError."""
+        """Add a pair, and return whether it is new. Raises SubscriptionError."""
         with self._lock:
             index = self._whole()
             if index.holds(x, text):
@@ -77,14 +77,14 @@ class Live(Generic[X, AnIndex]):
                     index.discard(x, text)
                     raise
             except Exception:
-                # Refused; an interrupt may come after it was done.
+                # The pair was refused, so the index is unchanged. An interrupt, which may come after the change, is not caught.
                 index.is_whole = True
                 raise
             self._changed(index)
             return True
 
     def delete(self, x: X) -> int:
-        """Remove all pairs of *x* and return how many there were."""
+        """Remove all pairs of *x*, and return their number."""
         with self._lock:
             index = self._whole()
             if count := index.count(x):
@@ -92,7 +92,7 @@ class Live(Generic[X, AnIndex]):
             return count
 
     def _remove(self, index: AnIndex, forget: Callable[[], object], follow: Callable[[], None]) -> None:
-        # Until here another change may have come into this one, and have removed the same.
+        # Before this line, another change may have run inside this one and removed the same pairs.
         index.is_whole = False
         try:
             forget()
@@ -115,7 +115,7 @@ class Live(Generic[X, AnIndex]):
         return index
 
     def _changed(self, index: AnIndex) -> None:
-        # Another that was made meanwhile may or may not have seen the change.
+        # If another index was made meanwhile, it may or may not contain the change.
         self.current.is_whole = self.current is index
 
 
@@ -127,7 +127,7 @@ class Bindings(Live[X, AnIndex]):
         super().__init__(make, self._pairs)
 
     def discard(self, x: X, text: str) -> bool:
-        """Remove a pair, and return whether it was there."""
+        """Remove a pair, and return whether it existed."""
         with self._lock:
             index = self._whole()
             if not index.holds(x, text):

@@ -1,13 +1,13 @@
-"""What patterns and topics are bound to: any hashable value."""
+"""Names for patterns and topics: any hashable value."""
 
 from __future__ import annotations
 
 
 def check_name(x: object) -> None:
-    """Refuse a name that cannot be looked up.
+    """Check that a name can be looked up.
 
     Raises:
-        TypeError: it is not hashable.
+        TypeError: the name is not hashable.
     """
     try:
         hash(x)

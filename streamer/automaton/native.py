@@ -24,9 +24,9 @@ X = TypeVar("X", bound=Hashable)
 
 @final
 class Host:
-    """The matcher's callbacks into Python: reading odd input, and making error messages."""
+    """The matcher's callbacks into Python, for unusual input and for error messages."""
 
-    #: Other objects than those of JSON are refused.
+    #: None, so that objects that JSON lacks are refused.
     default: Final = None
 
     def __init__(self, limits: Limits) -> None:
@@ -40,11 +40,11 @@ class Host:
         return event_text(self._json.read(event), self._max_depth)
 
     def refuse(self, event: Any) -> None:
-        """Raise the reason why there is no event: an engine would ignore it. Raises EventError."""
+        """Raise EventError for an event without a value, which an engine would ignore."""
         self._json.read(event)
 
     def check(self, field: Any) -> Leaf:
-        """Return what a flattener gave as a plain `Leaf`. Raises EventError."""
+        """Return a leaf of a flattener as a plain `Leaf`. Raises EventError."""
         leaf = check_leaf(field)
         return leaf._replace(arrays=tuple(map(tuple, leaf.arrays)))  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ class Host:
         return isinstance(value, BeyondFloat64)
 
     def bare(self, _: bytes) -> None:
-        """Take note of an event without type and document: a pattern's event has neither."""
+        """Ignore that an event has no type and document: events for patterns have neither."""
 
     def cel_error(self, *_: object) -> None:
         """Ignore an event that exceeded its budget: it does not match, and this class does not count it."""
@@ -61,7 +61,7 @@ class Host:
 
 @final
 class _Held(Generic[X]):
-    """A name as it was first given, and the numbers of its texts."""
+    """A name as it was first added, and the numbers of its texts."""
 
     __slots__ = ("numbers", "x")
 
@@ -75,9 +75,9 @@ class NativeIndex(Generic[X]):
     """See `streamer.automaton.live.Index`.
 
     Args:
-        limits: on patterns.
-        events: on events.
-        topics: texts are topic patterns of this dialect.
+        limits: the limits of patterns.
+        events: the limits of events.
+        topics: the dialect, if the texts are topic patterns.
     """
 
     def __init__(self, dialect: Dialect, limits: Limits, events: Limits, *, topics: TopicDialect | None = None) -> None:
@@ -98,7 +98,7 @@ class NativeIndex(Generic[X]):
         self.is_whole = True
         self._topics = topics is not None
         self._held: dict[X, _Held[X]] = {}
-        # With no Python between an event and its names.
+        # The method of the core itself, so that no Python code runs between an event and its names.
         self.match_event = self.matcher.match_event
         self.match_fields = self.matcher.match_fields
         self.match_topic = self.matcher.match_topic
@@ -115,7 +115,7 @@ class NativeIndex(Generic[X]):
         return 0 if held is None else len(held.numbers)
 
     def add(self, pairs: Iterable[tuple[X, str]]) -> None:
-        # The first of equal names represents all, so that the matcher can compare names by identity.
+        # Use the first of equal names for all, so that the matcher can compare names by identity.
         names: dict[X, X] = {}
         new: dict[tuple[X, str], tuple[X, str]] = {}
         for x, text in pairs:
@@ -143,20 +143,20 @@ class NativeIndex(Generic[X]):
 
 @final
 class NativeTopics(Bindings[X, NativeIndex[X]]):
-    """Topic patterns that names are bound to."""
+    """Topic patterns, with the names that are bound to them."""
 
     def __init__(self, dialect: TopicDialect) -> None:
         super().__init__(lambda: NativeIndex("strict", Limits(), Limits(), topics=dialect))
         self._dialect: Final[TopicDialect] = dialect
 
     def match_topic(self, key: str) -> list[X]:
-        """Return the names that a pattern which matches the key is bound to, each once."""
+        """Return the names that are bound to a pattern that matches the key, each once."""
         index = self.current
         if not index.is_whole:
             index = self.whole()
         try:
             return index.match_topic(key)
         except UnicodeEncodeError:
-            # Half a surrogate pair: text only in Python, which only wildcards match.
+            # The key has a lone surrogate, which the core cannot represent; only wildcards match it.
             held = ((x, parse_topic(pattern, self._dialect)) for x, pattern in self.pairs())
             return list(dict.fromkeys(x for x, pattern in held if is_in(pattern, key)))

@@ -1,4 +1,4 @@
-"""Which patterns match an event? Quamina's API over this package's patterns (semantics.md section 5).
+"""Find the patterns that match an event: Quamina's API for this package's patterns (semantics.md section 5).
 
     add_pattern ── Live ──┬─ index: native core, or reference      event ── JSON, or the leaves of a Flattener ── index ── names
                           └─ LivePatterns (memory, SQLite)
@@ -32,23 +32,24 @@ JSON = "application/json"
 class Quamina(Generic[X]):
     """Find the names of the patterns that match an event.
 
-    Safe to use from any number of threads, while others add and delete. A change takes a lock. On the native backend a match
-    takes none, and waits only during a change. A match sees every pattern that was added before it began, and may see later ones.
+    Thread-safe: any number of threads can match while others add and delete. A change uses a lock. On the native backend, a match
+    uses none, and waits only during a change. A match finds every pattern that was added before it began, and may find later
+    ones.
 
     If an event exceeds the budget of a pattern or a regexp, the pattern does not match that event, as in an engine (semantics.md
     3.23, 5.10); this class does not count such cases.
 
     Args:
         dialect: `strict` is Quamina's, `eventbridge` that of EventBridge.
-        media_type: media type of the events, if there is no flattener; only `application/json` is built in.
+        media_type: the media type of the events, if there is no flattener; only `application/json` is built in.
         flattener: reads events of another format.
-        pattern_deletion: False refuses `delete_patterns`. Deletion costs nothing, so it is on by default.
+        pattern_deletion: False refuses `delete_patterns`. Deletion is free, so it is on by default.
         pattern_storage: stores the live patterns; the patterns in it are loaded.
-        limits: bounds on patterns and on JSON events; `max_subscription_bytes` is of the JSON text of a pattern, and
-            `allow_unindexed` has no effect here.
+        limits: the limits of patterns and of JSON events; `max_subscription_bytes` is the limit of the JSON text of a pattern,
+            and `allow_unindexed` has no effect here.
 
     Raises:
-        ConfigError: the media type is unknown, or given together with a flattener.
+        ConfigError: the media type is unknown, or set together with a flattener.
         PatternError: a stored pattern is invalid.
     """
 
@@ -81,7 +82,7 @@ class Quamina(Generic[X]):
         """Add a pattern under the name *x*. A name can have any number of patterns.
 
         Raises:
-            PatternError: the pattern is invalid, with the path in it; the matcher is unchanged.
+            PatternError: the pattern is invalid; the error has the path in it, and the matcher is unchanged.
             TypeError: *x* is not hashable.
         """
         check_name(x)
@@ -92,10 +93,10 @@ class Quamina(Generic[X]):
         self._live.add(x, text)
 
     def delete_patterns(self, x: X) -> int:
-        """Delete all patterns under the name *x*, and return how many there were; those of other names stay.
+        """Delete all patterns under the name *x*, and return their number; patterns of other names stay.
 
         Raises:
-            ConfigError: it was made with `pattern_deletion=False`.
+            ConfigError: the matcher was made with `pattern_deletion=False`.
             TypeError: *x* is not hashable.
         """
         if not self._deletion:
@@ -107,10 +108,10 @@ class Quamina(Generic[X]):
         """Return the names with a pattern that matches the event, each once, in the order in which their patterns were added.
 
         Args:
-            event: JSON as bytes, `str` or a `dict`; or what the flattener reads.
+            event: JSON as bytes, `str` or a `dict`; or the input of the flattener.
 
         Raises:
-            EventError: it cannot be read.
+            EventError: the event cannot be read.
         """
         index = self._live.current
         if not index.is_whole:
@@ -120,7 +121,7 @@ class Quamina(Generic[X]):
         return index.match_fields(self._flattener.flatten(event))
 
     def copy(self) -> Quamina[X]:
-        """Return a matcher that shares the patterns, as Quamina's `Copy`: both see patterns that are added to one."""
+        """Return a matcher that shares the patterns, like Quamina's `Copy`: both find patterns that are added to one."""
         copied: Quamina[X] = Quamina.__new__(type(self))
         copied.__dict__.update(self.__dict__)
         return copied
@@ -140,7 +141,7 @@ def _make_index(dialect: Dialect, limits: Limits, events: Limits) -> Index[Any]:
 
 
 def _as_text(source: str | bytes | Mapping[str, Any], check: Callable[[Any], object]) -> str:
-    """Return a pattern as the text that is stored. Raises PatternError."""
+    """Return a pattern as text for the storage. Raises PatternError."""
     try:
         if isinstance(source, str):
             source.encode()
@@ -149,7 +150,7 @@ def _as_text(source: str | bytes | Mapping[str, Any], check: Callable[[Any], obj
             return bytes(source).decode()
     except UnicodeError:
         pass
-    # Texts without a fault are checked when they are indexed.
+    # Check mappings, and texts that are not valid Unicode, here. The index checks all other texts.
     check(source)
     return json.dumps(source, ensure_ascii=False, default=_json_value)
 

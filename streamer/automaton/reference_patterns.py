@@ -1,7 +1,7 @@
-"""The index of the reference backend: patterns and topics, plainly.
+"""The index of patterns of the reference backend.
 
-A pattern is looked up under one field whose matchers are plain values only, outside of any `$or`: the one with the fewest. Such a
-field is satisfied only by a leaf with one of these values, so a pattern that is not looked up cannot match.
+A pattern is indexed under one field that has only plain values and is outside of any `$or`: the field with the fewest values.
+Only a leaf with one of these values satisfies the field, so a pattern whose values are not in the event cannot match.
 
 Cost: a walk over the indexed paths of an event, a look-up for each value there, then an exact evaluation of each candidate.
 """
@@ -38,7 +38,7 @@ class _Entry(Generic[X]):
 
 @dataclass(slots=True, eq=False)
 class _Step:
-    """A name in the trie of the indexed paths. The trie is never changed, but rebuilt."""
+    """A name in the trie of the indexed paths. The trie is immutable: a change builds a new one."""
 
     below: dict[str, _Step] = field(default_factory=dict)
     path: Path | None = None  # the indexed path that ends here
@@ -49,8 +49,8 @@ class PatternIndex(Generic[X]):
     """Patterns by name and by key; see `streamer.automaton.live.Index`.
 
     Args:
-        limits: on patterns.
-        events: on events.
+        limits: the limits of patterns.
+        events: the limits of events.
     """
 
     def __init__(self, dialect: Dialect, limits: Limits, events: Limits) -> None:
@@ -158,7 +158,7 @@ class PatternIndex(Generic[X]):
 
 
 def _keys_of(pattern: Pattern) -> list[Key] | None:
-    """Return the keys of a pattern: one of these values must be at the path; None without such a field."""
+    """Return the keys of a pattern, or None without such a field. Every matching event has one of the values at the path."""
     keyed = [
         part
         for part in pattern.root.fields

@@ -1,19 +1,19 @@
 """The topics of the reference backend: a trie of words.
 
-The patterns are a trie of words, in which wildcards are words like any other:
+The patterns form a trie of words, in which wildcards are ordinary words:
 
     a.*.c, a.#, a.b          (root) ─ a ─┬─ * ── c ■
                                          ├─ # ■          ↺ any word
                                          └─ b ■
 
-A key is read word by word with the set of nodes that it can have reached: from each along the word and along `*`, staying at a
-`#`; and if a node has a `#` below, also to that at once, because `#` may match no word at all.
+A key is read word by word, with the set of nodes that it has reached. From each node, the next word leads to the child with this
+word and to the child `*`; a `#` also stays. If a node has a child `#`, that is reached at once, because `#` may match zero words.
 
 Each step of a change leaves a correct trie, except for unused nodes, so a change may stop at any step, also because of a fork.
 
-Invariant: the set contains a node once, whatever the number of ways to it; a search with backtracking takes time exponential in
-the number of `#`. If a walk reaches too many nodes (`#.a.#.a…` keeps all of its own), it stops, and each pattern is compared with
-the key separately. So a key costs at most some 100 µs for each pattern.
+Invariant: the set contains each node once, independent of the number of ways to it; a search with backtracking would take time
+exponential in the number of `#`. If a walk reaches too many nodes (`#.a.#.a…` keeps all of its nodes), it stops, and each pattern
+is compared with the key separately. So a key costs at most about 100 µs for each pattern.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamer.subscriptions.topics import TopicPattern, Wild, Word, is_hidden, i
 
 X = TypeVar("X", bound=Hashable)
 
-#: The number of nodes that a key may reach, at least and for each pattern, before the walk stops.
+#: The number of nodes that a key may reach before the walk stops: a fixed part, and a part for each pattern.
 _FEWEST_STEPS: Final = 1_000
 _STEPS: Final = 10
 
@@ -39,12 +39,12 @@ class _Node(Generic[X]):
     def __init__(self, stays: bool) -> None:
         self.below: dict[Word, _Node[X]] = {}
         self.bound: dict[X, None] = {}
-        self.stays = stays  # a `#`, which takes any word
+        self.stays = stays  # whether it is a `#`, which matches any number of words
 
 
 @final
 class TopicTrie(Generic[X]):
-    """Topic patterns that names are bound to."""
+    """Topic patterns, with the names that are bound to them."""
 
     def __init__(self, dialect: TopicDialect = "amqp") -> None:
         self._dialect: Final[TopicDialect] = dialect
@@ -54,7 +54,7 @@ class TopicTrie(Generic[X]):
         self._pruned = 0
 
     def add(self, x: X, pattern: str) -> bool:
-        """Bind a name, and return whether it was not yet."""
+        """Bind a name to a pattern, and return whether the binding is new."""
         parsed = parse_topic(pattern, self._dialect)
         is_new = False
         with self._lock:
@@ -70,12 +70,12 @@ class TopicTrie(Generic[X]):
                 if x not in node.bound:
                     node.bound[x] = None
                     is_new = True
-                # A handler of this thread may have unbound another, and cut off the way that was gone.
+                # A signal handler in this thread may have unbound another name, and removed nodes that this path used.
                 if self._pruned == pruned:
                     return is_new
 
     def discard(self, x: X, pattern: str) -> bool:
-        """Unbind a name, and return whether it was bound."""
+        """Unbind a name from a pattern, and return whether it was bound."""
         parsed = parse_topic(pattern, self._dialect)
         with self._lock:
             trail = [self._root]
@@ -91,7 +91,7 @@ class TopicTrie(Generic[X]):
                 self._ends.pop(parsed, None)
                 self._pruned += 1
             for word, node, above in zip(reversed(parsed.words), reversed(trail), reversed(trail[:-1]), strict=False):
-                # Python looks for no signal from here to the end of the loop's body.
+                # Python runs no signal handler from here to the end of the loop's body.
                 if node.bound or node.below or word not in above.below or above.below[word] is not node:
                     break
                 self._pruned += 1
@@ -99,7 +99,7 @@ class TopicTrie(Generic[X]):
             return True
 
     def match_topic(self, key: str) -> list[X]:
-        """Return the names that a pattern which matches the key is bound to, each once."""
+        """Return the names that are bound to a pattern that matches the key, each once."""
         if not is_topic(key, self._dialect):
             return []
         with self._lock:
@@ -112,7 +112,7 @@ class TopicTrie(Generic[X]):
             return list(found)
 
     def _walk(self, key: str) -> Iterable[_Node[X]] | None:
-        """Return the nodes that a key ends at; None if that takes too many steps."""
+        """Return the nodes at which a key ends, or None if that takes too many steps."""
         steps = _FEWEST_STEPS + _STEPS * len(self._ends)
         # Wildcards do not match the first word of a hidden key.
         hidden = is_hidden(key, self._dialect)
@@ -134,7 +134,7 @@ class TopicTrie(Generic[X]):
 
 
 def _with_any_words(nodes: set[_Node[X]]) -> set[_Node[X]]:
-    """Add what can be reached without a word, along `#`."""
+    """Add the nodes that are reached without a word, through `#`, and return the set."""
     pending = list(nodes)
     while pending:
         below = pending.pop().below.get(Wild.MANY)

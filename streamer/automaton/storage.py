@@ -1,4 +1,4 @@
-"""Storages for the live patterns of a `Quamina`: those added and not deleted."""
+"""Storages for the live patterns of a `Quamina`: patterns that were added and not deleted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamer.locks import NO_FORK
 
 @runtime_checkable
 class LivePatterns(Protocol):
-    """A set of pairs of a name and a pattern, the pattern as JSON text. `Quamina` calls it under its lock."""
+    """A set of pairs of a name and a pattern, which is JSON text. `Quamina` calls it under its lock."""
 
     def add(self, x: Any, pattern: str) -> None:
         """Add a pair; one that is there stays as it is."""
@@ -30,7 +30,7 @@ class LivePatterns(Protocol):
 
 
 class MemoryPatterns:
-    """Live patterns in memory; what a `Quamina` uses by default."""
+    """Live patterns in memory; the default of `Quamina`."""
 
     def __init__(self) -> None:
         self._patterns: dict[Hashable, dict[str, None]] = {}
@@ -44,7 +44,7 @@ class MemoryPatterns:
         return len(self._patterns.pop(x, ()))
 
     def discard(self, x: Hashable, pattern: str) -> None:
-        """Remove a pair, if it is there."""
+        """Remove a pair, if it exists."""
         patterns = self._patterns.get(x, {})
         patterns.pop(pattern, None)
         if not patterns:
@@ -58,10 +58,10 @@ class MemoryPatterns:
 
 
 def encode_name(x: Hashable) -> str:
-    """Return a string or an int as JSON text.
+    """Return a name, a string or an int, as JSON text.
 
     Raises:
-        TypeError: for a name of another type.
+        TypeError: the name has another type.
     """
     if isinstance(x, bool) or not isinstance(x, str | int):
         raise TypeError(f"a name stored in SQLite is a str or an int, not {type(x).__name__}; or give encode= and decode=")
@@ -71,13 +71,13 @@ def encode_name(x: Hashable) -> str:
 class SqlitePatterns:
     """Live patterns in a table of an SQLite database. Each change is on disk before the call returns.
 
-    Any thread may use it, and a forked child, which opens the file again; a child gets a copy of a database in memory. A
-    `Quamina` reads it once, when made: processes that share a file do not see each other's changes.
+    Any thread may use it, and so may a forked child, which opens the file again; of a database in memory, a child gets a copy. A
+    `Quamina` reads the table once, when it is made: processes that share a file do not see each other's changes.
 
     Args:
-        path: the file; a missing file is created. `":memory:"` keeps it in memory.
-        encode: name to text; two names that are equal must have the same text.
-        decode: its inverse.
+        path: the file; a missing file is created. `":memory:"` keeps the table in memory.
+        encode: converts a name to text; equal names must have equal texts.
+        decode: the inverse of *encode*.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class SqlitePatterns:
             yield self._decode(x), pattern
 
     def close(self) -> None:
-        """Close the file; a `Quamina` on it can match on, but no longer change."""
+        """Close the file; a `Quamina` with this storage can still match, but no longer change."""
         with NO_FORK:
             self._open().close()
 
@@ -122,13 +122,13 @@ class SqlitePatterns:
 
     def _open(self) -> sqlite3.Connection:
         if self._process != os.getpid() and not _is_in_memory(self._path):
-            # A child must neither use nor close the connection of its parent: both own the locks of the file through it.
+            # A child must neither use nor close the connection of its parent: both processes own the file's locks through it.
             _of_parents.append(self._connection)
             self._connection, self._process = self._connect(), os.getpid()
         return self._connection
 
     def _execute(self, statement: str, *values: str) -> tuple[list[Any], int]:
-        """Return the rows, and how many were changed. All of SQLite takes turns: it has locks of its own."""
+        """Return the rows, and the number of changed rows. All calls of SQLite use one lock, because it has its own locks."""
         with NO_FORK:
             done = self._open().execute(statement, values)
             return done.fetchall(), done.rowcount

@@ -1,7 +1,7 @@
-"""Which topic patterns match a topic? (semantics.md section 6)
+"""Find the topic patterns that match a topic (semantics.md section 6).
 
-On the native backend a `TopicMatcher` is a facade over the core, whose index of topics is that of subscriptions; on the reference
-it is a trie of words in Python.
+On the native backend, a `TopicMatcher` is a facade for the core, with the same index of topics as for subscriptions; on the
+reference, it is a trie of words in Python.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ X = TypeVar("X", bound=Hashable)
 
 
 class TopicMatcher(Generic[X]):
-    """Bindings of topic patterns to names, like those of the queues of a topic exchange in RabbitMQ, or of clients to a broker.
+    """Find the names that are bound to topic patterns, like the queues of a topic exchange in RabbitMQ, or clients of a broker.
 
-    Safe to use from any number of threads. On the native backend the patterns of one key have the budget of those of an event
-    (semantics.md 6.10): a pattern beyond it does not match.
+    Thread-safe. On the native backend, the patterns for one key have the same budget as for an event (semantics.md 6.10): a
+    pattern beyond it does not match.
 
     Args:
-        topic_dialect: of the patterns: `amqp`, `mqtt` or `nats`.
+        topic_dialect: the dialect of the patterns: `amqp`, `mqtt` or `nats`.
 
     Raises:
         ConfigError: the dialect is unknown.
@@ -39,10 +39,10 @@ class TopicMatcher(Generic[X]):
         self._bindings: _Bindings[X] = _make_bindings(topic_dialect)
 
     def bind(self, pattern: str, x: X) -> bool:
-        """Bind *x* to a topic pattern; return whether the binding is new.
+        """Bind *x* to a topic pattern, and return whether the binding is new.
 
         Raises:
-            SubscriptionError: not a topic pattern.
+            SubscriptionError: *pattern* is not a topic pattern.
             TypeError: *x* is not hashable.
         """
         parse_topic(pattern, self._dialect)
@@ -50,7 +50,7 @@ class TopicMatcher(Generic[X]):
         return self._bindings.add(x, pattern)
 
     def unbind(self, pattern: str, x: X) -> bool:
-        """Undo `bind` of the same pattern and name; return whether they were bound. Other bindings of *x* stay."""
+        """Unbind *x* from a topic pattern, and return whether it was bound. Other bindings of *x* stay."""
         parse_topic(pattern, self._dialect)
         check_name(x)
         return self._bindings.discard(x, pattern)
@@ -68,7 +68,7 @@ class TopicMatcher(Generic[X]):
             return []
         if not isinstance(key, str):
             raise TypeError(f"a routing key is a string, not {type(key).__name__}")
-        # A key with this many words has a separator after each but the last.
+        # A key with more words has at least this many separators, so a shorter key need not be counted.
         if len(key) >= MAX_WORDS and count_words(key, self._dialect) > MAX_WORDS:
             return []
         return self._bindings.match_topic(key)

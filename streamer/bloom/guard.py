@@ -6,9 +6,9 @@ CollectionFilter ── places   the places of an event whose keys are looked up
                  └─ tally    counts of queries and answers, shared like the bits
 ```
 
-Invariant: bits are only ever set (portable.py), and the places only ever grow until a rebuild, which begins with new bits.
+Invariant: bits are only ever set (portable.py), and places only ever added, until a rebuild, which starts with new bits.
 
-Concurrency: writers take turns; a query takes only the tally's lock, for a few additions.
+Concurrency: writers run one at a time; a query only locks the tally, for a few additions.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ HEADROOM: Final = 1.25
 
 @final
 class Tally:
-    """The counts of queries and answers of one partition's filters; passed on when one is rebuilt.
+    """The counts of queries and answers of one partition's filters; a rebuilt filter gets the tally of the old one.
 
-    `asked`, `no`, `probes` and `grown` count for ever, `sampled` and `false_positives` since the last rebuild.
+    `asked`, `no`, `probes` and `grown` are never reset; `sampled` and `false_positives` count since the last rebuild.
     """
 
     __slots__ = ("_lock", "asked", "false_positives", "grown", "no", "probes", "sampled")
@@ -48,12 +48,12 @@ class Tally:
             self.sampled = self.false_positives = 0
 
     def count_growth(self) -> None:
-        """Count a filter that a write built in the place of one that was too small."""
+        """Count a filter that a write built to replace one that was too small."""
         with self._lock:
             self.grown += 1
 
     def count(self, answer: Answer, carried: frozenset[Key] | None) -> None:
-        """Count an event, with the keys that it carries."""
+        """Count a query for an event and its answer; *carried* are the keys of the event."""
         with self._lock:
             self.asked += 1
             self.probes += len(carried or ())
@@ -75,8 +75,8 @@ class CollectionFilter:
 
     Attributes:
         places: always a superset of the places of the guarded keys.
-        version: 1, and one more with each rebuild.
-        capacity: number of keys that it was sized for; above it the rate grows.
+        version: 1, plus 1 for each rebuild.
+        capacity: the number of keys that it was sized for; with more keys, its error rate increases.
     """
 
     places: frozenset[Place]
@@ -89,12 +89,12 @@ class CollectionFilter:
     def build(
         cls, keys: Iterable[Key], capacity: int = 1, key_fp_rate: float = 0.001, before: CollectionFilter | None = None
     ) -> CollectionFilter:
-        """Build a filter of these keys.
+        """Return a new filter with these keys.
 
         Args:
-            capacity: keys to have room for at least.
-            key_fp_rate: share of foreign keys that may pass when it is full.
-            before: the filter in whose place it comes.
+            capacity: the least number of keys that it has room for.
+            key_fp_rate: the share of foreign keys that may pass when it is full.
+            before: the filter that it replaces.
         """
         distinct = frozenset(keys)
         capacity = max(capacity, math.ceil(HEADROOM * len(distinct)), 1)
@@ -116,7 +116,7 @@ class CollectionFilter:
         return len(self.bits) + count <= self.capacity
 
     def ask(self, carried: frozenset[Key] | None) -> Answer:
-        """Return whether any guarded subscription can match an event that carries these keys, as `carried_keys` returns them."""
+        """Return whether any guarded subscription can match an event with these keys, as `carried_keys` returns them."""
         answer = Answer.NO
         if carried is None or any(key.to_bytes() in self.bits for key in carried):
             answer = Answer.MAYBE
@@ -128,7 +128,7 @@ class CollectionFilter:
 
 
 def carried_keys(sides: Sequence[Event], places: frozenset[Place]) -> frozenset[Key] | None:
-    """Return the keys that an event carries at some places; None if it may carry any.
+    """Return the keys of an event at some places, or None if it may have any keys.
 
     Args:
         sides: the event and, if it has one, its old side, which decides whether a document stopped matching.

@@ -1,7 +1,7 @@
 """The thread that maintains an engine's filters.
 
-It refers to the manager weakly, so that it does not keep an engine alive: it ends with the engine, at once. A forked child begins
-its own thread.
+It has only a weak reference to the manager, so that it does not keep an engine alive: it ends at once with the engine. A forked
+child starts its own thread.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from streamer.locks import Lock
 
 logger = logging.getLogger("streamer.bloom")
 
-#: Seconds between two looks, and how many times as long as a look the pause is at least.
+#: The seconds between two ticks, and the least length of the pause as a multiple of the duration of a tick.
 PERIOD: Final = 5.0
 PAUSE: Final = 50
 
 
-#: Has a member once the thread must end. A queue and not an `Event`: the garbage collector may finalise a manager anywhere,
-#: perhaps in this very thread while it has the event's lock; `put` of this queue may be called there.
+#: A queue that gets an item when the thread must end. It is not an `Event`, because the garbage collector may finalise a manager
+#: anywhere, even in this thread while it has the lock of the event; `put` of this queue is safe there.
 End: TypeAlias = "queue.SimpleQueue[None]"
 
 
 @final
 class Loop:
-    """Ticks a manager in the background once it was started. Thread-safe.
+    """Ticks a manager in the background after `start`. Thread-safe.
 
     Args:
-        period: seconds between two ticks.
+        period: the seconds between two ticks.
     """
 
     def __init__(self, manager: Manager, period: float = PERIOD) -> None:
@@ -51,7 +51,7 @@ class Loop:
         return self._end is not None
 
     def start(self) -> None:
-        """Begin, if it has not begun yet."""
+        """Start the thread, if it is not running."""
         end: End = queue.SimpleQueue()
         with self._lock:
             if self.is_running:
@@ -60,12 +60,12 @@ class Loop:
             try:
                 self._begin(end)
             except BaseException:
-                # An interrupt: the next write tries again.
+                # For example, an interrupt: the next write tries again.
                 self.stop()
                 raise
 
     def stop(self) -> None:
-        """End; `start` may begin again."""
+        """End the thread; `start` may start another one."""
         with self._lock:
             end, self._end = self._end, None
             if end is not None:
@@ -75,7 +75,7 @@ class Loop:
         at_death, self._at_death = self._at_death, None
         if at_death is not None:
             at_death.detach()
-        # The queue outlives the manager for as long as the thread takes to see it.
+        # The queue outlives the manager until the thread has read the item.
         self._at_death = weakref.finalize(self._manager, end.put, None)
         work = (weakref.ref(self._manager), end, self._period)
         threading.Thread(target=_run, args=work, name="streamer-bloom", daemon=True).start()
@@ -96,14 +96,14 @@ def _run(manager: weakref.ref[Manager], end: End, period: float) -> None:
         try:
             held.tick()
         except Exception:
-            # A defect must not end the watch over the others.
+            # A defect must not stop the maintenance of the other filters.
             logger.exception("looking after the filters failed")
         del held
         pause = max(period, PAUSE * (time.monotonic() - began))
 
 
 def _has_ended(end: End, seconds: float) -> bool:
-    """Wait up to *seconds* for the end."""
+    """Wait up to *seconds*, and return whether the thread must end."""
     try:
         end.get(timeout=seconds)
     except queue.Empty:

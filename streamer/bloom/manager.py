@@ -1,24 +1,24 @@
-"""When is a filter rebuilt, and how large? The policy, without a thread and without a clock of its own.
+"""Decide when a filter is rebuilt, and how large: the policy, without a thread and without its own clock.
 
 ```
                     ┌─ capacity   more keys than it was sized for
-core.filters() ─────┼─ stale      half of its keys are of subscriptions that were removed
-                    ├─ rate       too many events without a live key pass, surely and not by chance
+core.filters() ─────┼─ stale      half of its keys belong to removed subscriptions
+                    ├─ rate       significantly too many events without a live key pass
                     └─ interval   it is old
                             │
                             ▼
-core.rebuild_filter(…)  next to the present filter, swapped in; a failure keeps the present one
+core.rebuild_filter(…)  built next to the current filter and swapped in; after a failure, the current one stays
 ```
 
 A write that finds a filter full makes a larger one itself, and the core reports how often (`FilterState.grown`). The next tick
 counts these rebuilds as *capacity*: the count is how often filters were too small, whichever code enlarged them.
 
-Both compared rates are rates of *events*: the share that passes of those that carry no live key. Events that carry a live key and
-still match no subscription are not the filter's fault, and a rebuild would not help.
+Both compared rates are rates of *events*: the share of the events without a live key that pass. An event with a live key that
+still matches no subscription is not the filter's fault, and a rebuild would not help.
 
-Invariant: it ends. A filter is rebuilt for its rate only if the new one differs from the present one: it is sized for other keys,
-for more probes, or for a lower rate than the last that failed. After `GROWTHS` such steps it is *saturated*, reported and left as
-it is until another reason causes a rebuild.
+Invariant: rebuilding terminates. A filter is rebuilt for its rate only if the new one differs from the current one: it is sized
+for other keys, for more probes, or for a lower rate than the last one that failed. After `GROWTHS` such steps, the filter is
+*saturated*: it is reported, and stays as it is until another reason causes a rebuild.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ SAMPLES: Final = 1000
 #: The least share and number of stale keys that cause a rebuild.
 STALE_SHARE: Final = 0.5
 STALE_LEAST: Final = 64
-#: Room for keys to come, as a multiple of those there are.
+#: The capacity of a rebuilt filter, as a multiple of its keys.
 ROOM: Final = 1.5
-#: How often the rate of a key is halved if the filter misses its target rate.
+#: The most times that the rate of a key is halved if the filter misses its target rate.
 GROWTHS: Final = 4
-#: After a failure the next try waits this long, then twice as long, up to an hour; in seconds.
+#: The delay of the next try after a failure, in seconds; it doubles with each failure, up to an hour.
 BACKOFF: Final = 10.0
 LONGEST_BACKOFF: Final = 3600.0
-#: Waiting samples are compared with the live keys so often, in seconds, which costs a pass over the keys.
+#: The interval at which pending samples are compared with the live keys, in seconds; that costs a pass over the keys.
 MEASURE_INTERVAL: Final = 60.0
 
 Name: TypeAlias = tuple[str, str]
@@ -59,7 +59,7 @@ Name: TypeAlias = tuple[str, str]
 
 
 class Reason(StrEnum):
-    """Why a filter was rebuilt."""
+    """The reason for rebuilding a filter."""
 
     CAPACITY = "capacity"
     STALE = "stale"
@@ -69,7 +69,7 @@ class Reason(StrEnum):
 
 
 class Guarded(Protocol):
-    """What the manager needs of a core; see `streamer.core.protocol.Core`."""
+    """The methods of a core that the manager calls; see `streamer.core.protocol.Core`."""
 
     def filters(self) -> Sequence[FilterState]: ...
 
@@ -85,15 +85,15 @@ class _Watch:
 
     Attributes:
         version: the filter's version that the other attributes describe.
-        built_at: when that version was first seen.
-        rate_at: when it was last rebuilt for its rate.
+        built_at: the time when that version was first read.
+        rate_at: the time of the last rebuild for its rate.
         key_rate: the rate that it was sized for; None if the core built it.
-        growths: how often the rate of a key was halved.
-        saturated: it passes too many events, and a larger one is not tried.
-        failures: failed rebuilds in a row.
+        growths: the number of times that the rate of a key was halved.
+        saturated: whether it passes too many events and will not be enlarged further.
+        failures: the number of consecutive failed rebuilds.
         retry_at: the time of the earliest next try.
-        measured_at, measured_asked: when its samples were last settled, and after how many events.
-        asked, probes: the counters when that version was first seen, so that older events do not affect the present rate.
+        measured_at, measured_asked: the time when its samples were last compared, and the number of queries then.
+        asked, probes: the counters when that version was first read, so that older events do not affect the current rate.
     """
 
     version: int
@@ -114,10 +114,10 @@ class _Watch:
 class Manager:
     """Rebuilds the filters of one core if that improves them.
 
-    Thread-safe: ticks take turns. It never stops matching or writing.
+    Thread-safe: ticks run one at a time. They never block matches or writes.
 
     Args:
-        clock: monotonic seconds.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, core: Guarded, options: BloomOptions, clock: Callable[[], float] = time.monotonic) -> None:
@@ -127,14 +127,14 @@ class Manager:
         self._watches: dict[Name, _Watch] = {}
         self._rebuilds: Counter[tuple[Name, Reason]] = Counter()
         self._failures: Counter[Name] = Counter()
-        #: Each filter at the last look: how many of its growths are counted, and what it was before them.
+        #: The state of each filter at the last reading: its growths up to then are counted.
         self._seen: dict[Name, FilterState] = {}
-        # Only for the counts: a rebuild keeps the other lock for a long time.
+        # A separate lock for the counts, because a rebuild keeps the other lock for a long time.
         self._counting = Lock()
         self._lock = Lock()
 
     def filters(self) -> Sequence[FilterState]:
-        """Return the state of each filter, and count those that writes have made larger since the last look."""
+        """Return the state of each filter, and count those that writes have enlarged since the last reading."""
         with self._counting:
             while True:
                 seen = self._seen
@@ -145,7 +145,7 @@ class Manager:
                     break
             for state in states:
                 before = seen.get(state.name)
-                # Fewer growths than there were: it was removed meanwhile, and is back.
+                # If the number of growths decreased, the filter was removed and made again meanwhile.
                 if before is not None and before.grown > state.grown:
                     before = None
                 if count := state.grown - (before.grown if before is not None else 0):
@@ -155,21 +155,21 @@ class Manager:
 
     @property
     def rebuilds(self) -> Mapping[tuple[Name, Reason], int]:
-        """How many rebuilds there were of each filter, by reason."""
+        """The number of rebuilds of each filter, by reason."""
         return dict(self._rebuilds)
 
     @property
     def failures(self) -> Mapping[Name, int]:
-        """How many rebuilds of each filter failed."""
+        """The number of failed rebuilds of each filter."""
         return dict(self._failures)
 
     @property
     def saturated(self) -> frozenset[Name]:
-        """The filters that pass too much at any size that was tried."""
+        """The filters that pass too many events at every size that was tried."""
         return frozenset(name for name, watch in list(self._watches.items()) if watch.saturated)
 
     def reconfigure(self, options: BloomOptions) -> None:
-        """Judge and size filters by other options from now on; those that are there stay until one of these is a reason."""
+        """Use other options from now on; existing filters stay until the new options give a reason for a rebuild."""
         with self._lock:
             self._options = options
             for watch in list(self._watches.values()):
@@ -177,11 +177,11 @@ class Manager:
                 watch.growths, watch.saturated = 0, False
 
     def tick(self) -> int:
-        """Look at every filter once and rebuild those that need it; return how many were rebuilt, writes not counted."""
+        """Check every filter once, rebuild those that need it, and return the number of rebuilds, without those by writes."""
         with self._lock:
             now = self._clock()
             states = self.filters()
-            # A partition that was removed and comes back gets a new filter.
+            # A partition that was removed and is added again gets a new filter.
             held = {state.name for state in states}
             self._watches = {name: watch for name, watch in self._watches.copy().items() if name in held}
             if self._measure(states, now):
@@ -198,7 +198,7 @@ class Manager:
             return len(rebuilt)
 
     def rebuild(self, tenant: str, collection: str) -> bool:
-        """Rebuild one filter now; return whether there is one."""
+        """Rebuild one filter now, and return whether it exists."""
         with self._lock:
             now = self._clock()
             for state in self.filters():
@@ -211,7 +211,7 @@ class Manager:
     def _watch(self, state: FilterState, now: float) -> _Watch:
         watch = self._watches.get(state.name)
         if watch is None or watch.version != state.version:
-            # The writer built it, or it was removed and is back.
+            # A writer built it, or it was removed and made again.
             watch = self._watches[state.name] = _Watch(state.version, now, asked=state.asked, probes=state.probes)
         return watch
 
@@ -219,8 +219,8 @@ class Manager:
         options = self._options
         if state.keys > state.capacity:
             return Reason.CAPACITY
-        # Keys that others share are not stale though they count so: without the pause, replacing one again and again would
-        # rebuild again and again.
+        # Removed keys count as stale even if other subscriptions share them. Without the pause, replacing one subscription
+        # repeatedly would cause repeated rebuilds.
         is_rested = now - watch.built_at >= options.rebuild_cooldown.total_seconds()
         if is_rested and state.stale >= max(STALE_LEAST, STALE_SHARE * state.keys):
             return Reason.STALE
@@ -244,7 +244,7 @@ class Manager:
         return None
 
     def _measure(self, states: Sequence[FilterState], now: float) -> bool:
-        """Settle the samples of the filters for which it is time; return whether there were any."""
+        """Compare the samples of the filters that are due with the live keys, and return whether there were any."""
         any_due = False
         for state in states:
             watch = self._watch(state, now)
@@ -258,7 +258,7 @@ class Manager:
         return state.sampled >= SAMPLES and wilson_lower(state.false_positives, state.sampled) > self._options.threshold
 
     def _would_be_better(self, state: FilterState, watch: _Watch) -> bool:
-        """Return whether a filter for the present keys and probes would differ from the existing one."""
+        """Return whether a filter for the current keys and probes would differ from the existing one."""
         if watch.key_rate is None or self._key_rate(state, watch) < 0.9 * watch.key_rate:
             return True
         return state.stale >= 0.1 * state.keys
@@ -302,7 +302,7 @@ class Manager:
         for state in self._core.filters():
             before, reason = rebuilt.get(state.name, (state, None))
             watch = self._watches.get(state.name)
-            # If the partition's last subscription was removed meanwhile, there was no filter to rebuild.
+            # If another thread has removed the partition's last subscription, there was no filter to rebuild.
             if reason is not None and watch is not None and state.version == watch.version:
                 with self._counting:
                     self._rebuilds[state.name, reason] += 1

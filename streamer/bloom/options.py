@@ -1,4 +1,4 @@
-"""How an engine's Bloom filters are sized, watched and rebuilt."""
+"""The options for the size and the maintenance of an engine's Bloom filters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self, final
 
 from streamer.errors import ConfigError
 
-#: The most keys of a filter; above it pybloom_live's sizes no longer fit in memory.
+#: The most keys of a filter; a larger filter of pybloom_live would not fit in memory.
 MOST_KEYS = 2**31
 
 
@@ -20,12 +20,12 @@ class BloomOptions:
     """Options of phase 1. Rates are for an *event*, which looks up several keys, never for a key.
 
     Attributes:
-        enabled: False goes straight to the exact index.
-        fp_rate: share of the events without any live key that may pass.
-        initial_capacity: least number of keys that a new filter has room for.
-        rebuild_interval: age at which a filter is rebuilt in any state; None for never.
-        rebuild_fp_threshold: measured rate from which a filter is rebuilt; None for twice `fp_rate`.
-        rebuild_cooldown: shortest time between two rebuilds of one filter for its rate.
+        enabled: False skips phase 1 and uses only the exact index.
+        fp_rate: the share of the events without any live key that may pass.
+        initial_capacity: the least number of keys that a new filter has room for.
+        rebuild_interval: the age at which a filter is rebuilt in any state; None for never.
+        rebuild_fp_threshold: the measured rate at which a filter is rebuilt; None for twice `fp_rate`.
+        rebuild_cooldown: the shortest time between two rebuilds of one filter for its rate.
 
     Raises:
         ConfigError: a value is invalid; `place` is `bloom.` and its name.
@@ -57,12 +57,12 @@ class BloomOptions:
 
     @property
     def threshold(self) -> float:
-        """The measured rate from which a filter is rebuilt."""
+        """The measured rate at which a filter is rebuilt."""
         return min(2 * self.fp_rate, 1.0) if self.rebuild_fp_threshold is None else self.rebuild_fp_threshold
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any]) -> Self:
-        """Build options from a mapping of their names.
+        """Return options from a mapping of their names to values.
 
         Raises:
             ConfigError: a name is unknown, or a value is invalid.
@@ -85,7 +85,7 @@ def _error(name: str, reason: str) -> ConfigError:
 def _check_rate(name: str, rate: object) -> None:
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         raise _error(name, f"expected a share from 0 to 1, not {type(rate).__name__}")
-    # Below, a filter would need more hashes than pybloom_live has.
+    # For a lower rate, a filter would need more hashes than pybloom_live has.
     if not 1e-9 <= rate < 1:
         raise _error(name, f"expected a share from 1e-9 to less than 1, not {rate}")
 

@@ -1,8 +1,8 @@
-"""A Bloom filter that answers the same in every process: can an event match any subscription of a collection?
+"""A Bloom filter with the same answers in every process: can an event match any subscription of a collection?
 
     keys of the subscriptions   data.status = "paid",  data.status = "open",  event.data.tags any leaf "vip"
-    event                       {"data": {"status": "sent", "tags": ["new"]}}       carries none of them  →  NO
-    event                       {"data": {"status": "paid"}}                        carries one           →  MAYBE
+    event                       {"data": {"status": "sent", "tags": ["new"]}}       has none of them  →  NO
+    event                       {"data": {"status": "paid"}}                        has one           →  MAYBE
 
 Contract (semantics.md 9.1): *zero false negatives*. For every subscription that matches an event, certainly or not, the filter
 answers MAYBE for that event; a NO means only that no keyed subscription matches. So a key must come from a value that every match
@@ -15,14 +15,14 @@ False
 >>> b"data.amount = 1" in wrong          # the event has {"data": {"amount": 1}}, which is equal, and is lost
 False
 
-`streamer.subscriptions.keys` makes the right ones: there `1`, `1.0` and `10e-1` are one key.
+`streamer.subscriptions.keys` makes correct keys: there, `1`, `1.0` and `10e-1` are one key.
 
-Invariant: bits are only ever set. A filter may therefore be shared between an old state of the engine and a new one, and be
-queried while keys are added. A query for an older state returns MAYBE more often, and never a wrong NO. A removed key stays until
-the filter is rebuilt.
+Invariant: bits are only ever set. So an old and a new state of the engine can share a filter, and it can be queried while keys
+are added. A query for an older state returns MAYBE more often, and never a wrong NO. A removed key stays until the filter is
+rebuilt.
 
-Cost: 1 to 2 µs and 14 bits a key at an error rate of 0.1 %. Rejected: `pybloom_live.ScalableBloomFilter`, which queries each of
-its filters in turn; a full filter is rebuilt at its new size instead (manager.py).
+Cost: 1 to 2 µs and 14 bits per key at an error rate of 0.1 %. Rejected: `pybloom_live.ScalableBloomFilter`, which queries each of
+its filters in turn; instead, a full filter is rebuilt with a larger size (manager.py).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
     the bit `(h1 + i * h2) mod bits_per_slice`, computed without overflow. File format and sizes are those of pybloom_live.
 
     Args:
-        capacity: number of keys that fit; `add` raises IndexError past it.
-        error_rate: share of foreign keys for which it returns MAYBE when full.
+        capacity: the number of keys that fit; `add` raises IndexError for more.
+        error_rate: the share of foreign keys for which it returns MAYBE when it is full.
     """
 
     def _setup(self, error_rate: float, num_slices: int, bits_per_slice: int, capacity: int, count: int) -> None:
@@ -58,7 +58,7 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
         self.hashfn = mmh3.mmh3_x64_128
 
     def fill(self, keys: Iterable[bytes]) -> int:
-        """Add keys, also past the capacity, which raises the error rate; return the number of new keys."""
+        """Add keys, and return the number of new ones. More keys than the capacity increase the error rate."""
         size = self.bits_per_slice
         new = 0
         for key in keys:
@@ -73,7 +73,7 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
 
     @property
     def filled(self) -> float:
-        """Share of the bits that are set."""
+        """The share of the bits that are set."""
         return float(self.bitarray.count() / self.num_bits)
 
     def _offsets(self, key: bytes) -> Iterator[int]:
@@ -84,7 +84,7 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
             yield offset
             offset = (offset + step) % size
 
-    # The inherited pickling and copy() go back to the built-in hash, under which every key that was added is missing.
+    # Overridden, because the inherited pickling and copy() switch to the built-in hash, with which all added keys are missing.
 
     def __reduce__(self) -> tuple[Any, ...]:
         header = (self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count)
@@ -108,6 +108,6 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
     __copy__ = copy
 
     def to_bytes(self) -> bytes:
-        """Return what `tofile` writes."""
+        """Return the bytes that `tofile` writes."""
         header = struct.pack(self.FILE_FMT, self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count)
         return bytes(header + self.bitarray.tobytes())

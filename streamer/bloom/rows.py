@@ -1,4 +1,4 @@
-"""A shipped filter over the rows of an Arrow array: the answer of `ShippedFilter.ask` for each, without a Python object for each.
+"""Query a shipped filter for the rows of an Arrow array: the answers of `ShippedFilter.ask`, without a Python object for each.
 
 ```
 offsets │0│52│104│…      data │{"collection": …}{"collection": …}…        the array's buffers, queried by the core if installed
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 Ask: TypeAlias = Callable[[bytes], Answer]
 """Asks for one event. Raises EventError."""
 
-#: Rows per call, a multiple of 8: they are copied, and queried with the GIL released.
+#: The rows per call, a multiple of 8: they are copied, and queried with the GIL released.
 BLOCK: Final = 4096
-#: Names of the types of Arrow whose rows are events; of those with True offsets are of 64 bits.
+#: The names of Arrow's types whose rows can be events; True if the type has 64-bit offsets.
 _WIDE: Final = {"binary": False, "string": False, "large_binary": True, "large_string": True}
 
 
 def probe(
     events: Any, ask: Ask | None, native: _native.ShippedFilter | None, tenant: str | None, collection: str | None
 ) -> pa.BooleanArray:
-    """Return for each row whether it may match.
+    """Return a boolean for each row: whether it may match.
 
     Args:
         events: an array, a chunked array, or any object that pyarrow converts to one.
-        ask: the filter; None if it always returns MAYBE.
+        ask: the function of the filter; None if it always returns MAYBE.
         native: the same filter in the native core.
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed.
-        TypeError: *events* is not an Arrow array, or one of another type.
+        TypeError: *events* is not an Arrow array, or its rows are not texts.
     """
     with needed("probe_arrow needs pyarrow", "arrow"):
         import pyarrow as pa
@@ -99,7 +99,7 @@ def _native_rows(
 
 
 def _as_binary(events: pa.Array) -> pa.Array:
-    """Return the rows as bytes: a string of Arrow need not be UTF-8."""
+    """Return the rows as bytes, because Arrow's strings may contain invalid UTF-8."""
     import pyarrow as pa
 
     return events.cast(pa.large_binary() if _WIDE[str(events.type)] else pa.binary())

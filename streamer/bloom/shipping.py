@@ -1,4 +1,4 @@
-"""A filter as bytes: a producer queries it without an engine, and does not send events that no subscription wants.
+"""Ship a filter as bytes: a producer queries it without an engine, and does not send events that no subscription wants.
 
 ```
 offset    bytes
@@ -10,10 +10,10 @@ offset    bytes
           32   SHA-256 of everything before
 ```
 
-Contract: that of portable.py, for the subscriptions that existed when the export began and still exist. The filter does not
-contain later additions and replacements. So it has a lease, and refuses to answer after its end. An event of another tenant or
-collection gets MAYBE. The checksum finds damage before any content is used. It is not a signature, so bytes from strangers need
-one.
+Contract: the one of portable.py, for the subscriptions that existed when the export began and still exist. The filter does not
+contain later additions and replacements. So it has a lease, and raises an error after its end. An event of another tenant or
+collection gets MAYBE. The checksum detects damage before any content is used. It is not a signature: if you do not trust the
+sender, add one.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 MAGIC: Final = b"STRMBLM\n"
 FORMAT: Final = 1
 HASH: Final = "mmh3-x64-128"
-#: A filter of the least rate has 30; each costs time for each key that is looked up.
+#: The most slices that are accepted. A filter with the lowest rate has 30; each costs time for every key that is looked up.
 MOST_SLICES: Final = 64
-#: So that every reader can represent the end of the lease. A longer lease has the effect of none.
+#: The longest lease, so that every reader can represent its end. A longer lease would be pointless.
 LONGEST_LEASE: Final = timedelta(days=36_500)
 _PREFIX: Final = struct.Struct("<8sHI")
 _CHECKSUM: Final = 32
-#: Keys to look up, on average, for an event at a place of these kinds; one at every other place.
+#: The average number of keys to look up for an event at places of these kinds; it is 1 at all others.
 _PROBES: Final = {GRAMS: 20, ELEMENT: 4}
 
 
@@ -65,13 +65,13 @@ class Gathered:
     """The keys of some partitions of a core, at one moment.
 
     Attributes:
-        count: number of keys.
+        count: the number of keys.
         places: the places of an event whose values are looked up.
-        unkeyed: number of subscriptions without a key.
+        unkeyed: the number of subscriptions without a key.
         transitions: whether any subscription reports events that stop matching.
-        unknown_passes: whether the keys cannot exclude an event with unknown values. In such an event an error next to an unknown
-            evaluates to unknown. But once CEL was rewritten to another condition, as the native evaluator does, errors cannot be
-            recognised.
+        unknown_passes: whether an event with unknown values always passes. In such an event, an error next to an unknown
+            evaluates to unknown. But after CEL was rewritten to another condition, as the native evaluator does, errors cannot
+            be recognised.
         fill: sets the bits of all keys.
     """
 
@@ -98,7 +98,7 @@ class Shipment:
 
     Raises:
         TypeError: the lease is not a `timedelta`, or the rate is not a number.
-        ValueError: the lease is not positive or is more than a century, or the rate is not a share.
+        ValueError: the lease is not positive or is more than a century, or the rate is not between 0 and 1.
     """
 
     layout: EventLayout
@@ -152,7 +152,7 @@ def ship(
         "layout": shipment.layout.to_dict(),
         "default_tenant": shipment.default_tenant,
         "soft_delete": shipment.soft_delete,
-        # If the engine's flag hides a document, every subscription matches on its state before.
+        # If the soft-delete flag hides a document, subscriptions may match its state before the change.
         "transitions": keys.transitions or shipment.soft_delete is not None,
         "holes_pass": keys.unknown_passes,
         "max_depth": shipment.limits.max_depth,
@@ -173,14 +173,14 @@ def ship(
 
 @final
 class ShippedFilter:
-    """A filter that was exported by `Engine.bloom.export`. Needs no engine and no native core; thread-safe.
+    """A filter from `Engine.bloom.export`. It needs neither an engine nor the native core, and is thread-safe.
 
     Attributes:
         tenant: tenant of the events that it covers.
         collection: collection of the events that it covers; None for events without one.
         versions: the engine's filters at the export, each as tenant, collection and version; small collections have none.
         made: time of the export, by the clock of the engine's machine.
-        lease_end: from then on the filter refuses to answer.
+        lease_end: the time from which on the filter raises `LeaseError`.
         always: whether the answer is MAYBE for every event, because some subscription has no key.
     """
 
@@ -213,14 +213,14 @@ class ShippedFilter:
 
     @classmethod
     def load(cls, data: bytes, *, clock: Callable[[], float] = time.time) -> Self:
-        """Read the bytes that `export` returned.
+        """Return the filter in the bytes that `export` returned.
 
         Args:
-            clock: seconds since the epoch, by which the lease ends.
+            clock: returns seconds since the epoch, to check the lease.
 
         Raises:
             ShippedFilterError: the bytes are damaged, cut off, not a filter, or of a format that this version cannot read.
-            LeaseError: the lease is over.
+            LeaseError: the lease has expired.
             TypeError: *data* is not bytes.
         """
         if not isinstance(data, bytes | bytearray | memoryview):
@@ -244,7 +244,7 @@ class ShippedFilter:
 
     @property
     def expired(self) -> bool:
-        """Whether the lease is over."""
+        """Whether the lease has expired."""
         return self._clock() >= self._lease_end
 
     def ask(
@@ -253,7 +253,7 @@ class ShippedFilter:
         tenant: str | None = None,
         collection: str | None = None,
     ) -> Answer:
-        """Return whether any subscription can match an event. After NO you need not send it.
+        """Return whether any subscription can match an event. You need not send an event with the answer NO.
 
         Args:
             event: a JSON object as UTF-8 bytes, as text, or as a mapping.
@@ -261,8 +261,8 @@ class ShippedFilter:
             collection: overrides the event's own collection.
 
         Raises:
-            LeaseError: the lease is over; get a new filter, and send everything until there is one.
-            EventError: the event cannot be read; the engine would reject it too.
+            LeaseError: the lease has expired; get a new filter, and send all events until you have one.
+            EventError: the event cannot be read; the engine would reject it, too.
         """
         self._check_lease()
         if self._bits is None:
@@ -277,7 +277,7 @@ class ShippedFilter:
                 collection=collection,
             )
         except IgnoredEvent:
-            # The engine counts it as ignored when it matches it.
+            # Let it pass, so that the engine counts it as ignored.
             return Answer.MAYBE
         if (read.tenant, read.collection) != (self.tenant, self.collection):
             return Answer.MAYBE
@@ -290,7 +290,7 @@ class ShippedFilter:
         return Answer.NO
 
     def probe_arrow(self, events: Any, tenant: str | None = None, collection: str | None = None) -> pa.BooleanArray:
-        """Return whether any subscription can match, for each event of an Arrow array; uses the native core if it is installed.
+        """Return for each event of an Arrow array whether any subscription can match it; the native core is used if installed.
 
         Args:
             events: a pyarrow Array or ChunkedArray of binary, large_binary, string or large_string, or anything with

@@ -8,7 +8,7 @@ from typing import Final, Literal, final
 
 from streamer.bloom.sizing import event_fp_rate
 
-#: Of the blocked layout (crates/streamer-core/src/bloom/blocked.rs): a key sets this many bits of one word.
+#: The number of bits in one word that a key sets in the blocked layout (crates/streamer-core/src/bloom/blocked.rs).
 BITS_OF_A_KEY: Final = 5
 WORD_BITS: Final = 64
 
@@ -25,19 +25,19 @@ class FilterState:
         collection: a name, or `"*"` for every collection.
         layout: `blocked` in the native core, `portable` in the reference.
         version: 1 for the first filter of its partition; each rebuild adds 1.
-        keys: keys set since it was built.
-        capacity: keys it was sized for.
-        stale: at most this many of its keys belong to removed subscriptions.
-        keyed: subscriptions that it guards.
-        unkeyed: subscriptions of its partition that it does not guard.
-        bits: its size.
-        fill: share of its bits that are set.
-        asked: number of events that queried it, since the first version.
-        no: number of them that it stopped.
-        probes: number of keys looked up, since the first version; a mean of `probes / asked` per event.
-        sampled: events without any live key among those that were sampled since it was built.
-        false_positives: number of these that it passed.
-        grown: number of its versions that a write made, because it had more keys than it was sized for.
+        keys: the number of keys set since it was built.
+        capacity: the number of keys that it was sized for.
+        stale: an upper bound of its keys that belong to removed subscriptions.
+        keyed: the number of subscriptions that it guards.
+        unkeyed: the number of subscriptions of its partition that it does not guard.
+        bits: its size in bits.
+        fill: the share of its bits that are set.
+        asked: the number of events that queried it, since the first version.
+        no: the number of these events that it stopped.
+        probes: the number of keys looked up, since the first version; the mean per event is `probes / asked`.
+        sampled: the number of sampled events without any live key, since it was built.
+        false_positives: the number of sampled events that it passed.
+        grown: the number of its versions that a write made, because it had more keys than it was sized for.
     """
 
     tenant: str

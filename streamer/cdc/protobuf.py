@@ -36,7 +36,7 @@ from streamer.extras import needed
 _MAIN: Final = "schema.proto"
 #: The timeout of protoc, in seconds.
 _PATIENCE: Final = 60
-#: Files that schemas of Kafka Connect import, and that Confluent's registry knows without storing them.
+#: Files that schemas of Kafka Connect import, and that Confluent's registry accepts in imports without storing them.
 _BROUGHT: Final = {
     "confluent/meta.proto": """syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
         message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }

@@ -1,11 +1,11 @@
-"""CEL, from its text to a verdict (semantics.md section 4), and which programs are true.
+"""CEL: compile and evaluate expressions (semantics.md section 4).
 
 text -> `parse` -> tree -> `check` (names, types) -> `Program` -> `evaluate` (values, errors, unknowns, cost) -> `Outcome`.
 
 - `cache`: equal expressions are compiled once.
 - `errors`: errors of evaluation, counted by reason and logged at most once a minute for a subscription.
-- `portable`: expressions on cel-python, for those subscriptions that choose it.
-- `registered`: functions written in Python, which those call.
+- `portable`: expressions that cel-python evaluates, for subscriptions that select it.
+- `registered`: Python functions, which these expressions can call.
 """
 
 from __future__ import annotations

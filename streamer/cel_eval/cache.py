@@ -1,4 +1,4 @@
-"""Equal expressions are compiled once."""
+"""Cache compiled programs, so that equal expressions are compiled once."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class ProgramCounts(NamedTuple):
 
 @final
 class ProgramCache:
-    """The programs compiled last, up to *size*; the least recently used one goes first.
+    """The most recently used programs, up to *size*.
 
-    Any number of threads may use it. Two that need the same new expression at once may both compile it: compiling under the lock
-    would make every other thread wait.
+    Thread-safe. Two threads that need the same new expression at once may both compile it, because compiling under the lock would
+    block all other threads.
 
-    A native core has a cache of its own, whose hits and misses `also` adds to these.
+    A native core has its own cache; `also` adds its counts to those of this cache.
 
     Attributes:
-        functions: those of the engine that are registered in Python, which programs of the portable evaluator may call.
-        evaluator: evaluator of subscriptions that do not name one.
-        runs: evaluations by the portable evaluator.
+        functions: the engine's Python functions, which programs of the portable evaluator may call.
+        evaluator: the evaluator of subscriptions that do not name one.
+        runs: the evaluations by the portable evaluator.
     """
 
     def __init__(self, size: int = DEFAULT_SIZE, functions: Functions | None = None, evaluator: CelEvaluator = "native") -> None:
@@ -58,29 +58,28 @@ class ProgramCache:
 
     @property
     def hits(self) -> int:
-        """How many programs were found here."""
+        """The number of programs that were found in a cache."""
         return self._hits + sum(counts().hits for counts in self._also)
 
     @property
     def misses(self) -> int:
-        """How many had to be compiled, those that turned out not to be CEL included."""
+        """The number of expressions that had to be compiled, including invalid ones."""
         return self._misses + sum(counts().misses for counts in self._also)
 
     @property
     def held(self) -> int:
-        """How many programs are kept, here and in a native core."""
+        """The number of cached programs, here and in a native core."""
         return len(self) + sum(counts().held for counts in self._also)
 
     @property
     def portable(self) -> int:
-        """How many of those here are for the portable evaluator."""
+        """The number of programs in this cache for the portable evaluator."""
         with self._lock:
-            # Through `dict`, not through the order: iterating in order hashes every key in Python, where another thread may
-            # interfere.
+            # Use the method of `dict`: iterating in order hashes every key in Python code, so another thread could interfere.
             return sum(evaluator == "portable" for _, _, evaluator in list(dict.keys(self._programs)))
 
     def also(self, counts: Callable[[], ProgramCounts]) -> None:
-        """Add the hits and misses of a native core, and how many programs it keeps, to these."""
+        """Add the counts of a native core to those of this cache."""
         self._also.append(counts)
 
     def __len__(self) -> int:
@@ -96,7 +95,7 @@ class ProgramCache:
         """Return the program of *source*.
 
         Raises:
-            CelError: it is not an acceptable expression; that is not remembered.
+            CelError: the expression is invalid; this result is not cached.
         """
         evaluator = evaluator or self.evaluator
         key = (source, limits, evaluator)
@@ -123,7 +122,7 @@ class ProgramCache:
             except CelError as error:
                 raise self.explained(error) from None
         try:
-            # Imported when it is used: cel-python takes a third of a second.
+            # Imported on use, because importing cel-python takes a third of a second.
             with NO_FORK:
                 from streamer.cel_eval.portable import compile_portable
         except ImportError as error:
@@ -131,7 +130,7 @@ class ProgramCache:
         return compile_portable(source, limits, self.functions, self.runs)
 
     def explained(self, error: CelError) -> CelError:
-        """Add to an error of a native expression that its unknown function is a Python function."""
+        """Return an error of a native expression; if its unknown function is a Python function, the error explains that."""
         for name in self.functions:
             if error.reason.startswith(f"unknown function `{name}`"):
                 error.reason = f"`{name}` is a function in Python, which only the portable evaluator calls: {PORTABLE}"

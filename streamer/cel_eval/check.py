@@ -1,7 +1,7 @@
 """Check a tree: names, functions, overloads, and that the result can be bool (semantics.md section 4).
 
-`data` and `before` are maps of `dyn`, so most of an expression is known only when it runs; errors that are certain before that
-are refused. Two literals of different types may still be compared: the meaning is the same as between fields.
+`data` and `before` are maps of `dyn`, so most types are known only during evaluation. Errors that are certain before that are
+refused. Two literals of different types may still be compared, with the same meaning as for fields.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Remark:
 @final
 @dataclass(slots=True)
 class Checked:
-    """What the checker found out."""
+    """The results of the checker."""
 
     variables: set[str] = field(default_factory=set)
     fields: set[tuple[str, ...]] = field(default_factory=set)
@@ -106,10 +106,10 @@ def check(source: str, tree: Node, functions: Mapping[str, Arity] = NO_FUNCTIONS
 
     Args:
         source: the text that *tree* was parsed from.
-        functions: those registered in Python; a function called on a value gets it as its first argument.
+        functions: the registered Python functions; a function called on a value gets it as its first argument.
 
     Raises:
-        CelError: with line and column.
+        CelError: the expression is invalid; the error has line and column.
     """
     checker = _Checker(source, functions)
     result = checker.type_of(tree)
@@ -171,7 +171,7 @@ class _Checker:
         self._instructions = 0
 
     def type_of(self, node: Node) -> Type:
-        """Return the static type of *node*; by way of the table, as in `Run.evaluate`, which costs few frames of the stack."""
+        """Return the static type of *node*. It uses a table, as `Run.evaluate` does, to need fewer frames of the stack."""
         return _TYPE_OF[type(node)](self, node)
 
     def _types_of(self, nodes: Iterable[Node]) -> list[Type]:
@@ -233,7 +233,7 @@ class _Checker:
         return hint(self._source[:offset], self._source[offset:])
 
     def _name_type(self, node: Chain) -> None:
-        """Take `google.protobuf.Timestamp` for the name of a type."""
+        """Replace a chain such as `google.protobuf.Timestamp` by the name of its type."""
         base, names = node.base, [step.name for step in node.steps[:2] if isinstance(step, Select)]
         if isinstance(base, Ident) and not any(name == base.name for name, _ in self._scope):
             kind = TYPE_NAMES.get(".".join([base.name, *names]))
@@ -388,7 +388,7 @@ class _Checker:
         return BOOL
 
     def _step_into(self, node: Node) -> Type:
-        """Return the type of a node of which only a part is read."""
+        """Return the type of a node, if the expression reads only a part of its value."""
         if isinstance(node, Ident):
             return self._name(node)
         return self._chain(node, whole=False) if isinstance(node, Chain) else _TYPE_OF[type(node)](self, node)

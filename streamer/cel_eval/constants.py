@@ -1,6 +1,6 @@
-"""The values of the parts of an expression that do not read the event.
+"""Evaluate the parts of an expression that do not read the event.
 
-`timestamp('2026-01-01')` is an error, whatever the event.
+For example, `timestamp('2026-01-01')` is an error for every event.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Constants:
         return is_constant
 
     def value(self, node: Node) -> Any:
-        """Return the value of a node if it is the same for every event, a `Failure` included; `OPEN` if unknown."""
+        """Return the value of a node, or a `Failure`, if it is the same for every event; `OPEN` if unknown."""
         if id(node) not in self._constant:
             return OPEN
         if isinstance(node, Literal):

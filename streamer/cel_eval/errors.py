@@ -1,6 +1,6 @@
-"""Errors of evaluation: counted by reason and by subscription, and logged now and then.
+"""Count errors of evaluation by reason and by subscription, and log some of them.
 
-An error is 'no match' (semantics.md 4.2), so a wrong expression would stay unnoticed without a message; one message per event
+An error is 'no match' (semantics.md 4.2), so a wrong expression would stay unnoticed without a message. But one message per event
 would flood the log.
 """
 
@@ -18,10 +18,10 @@ from streamer.locks import Lock
 from streamer.quiet import Quiet
 
 LOGGER: Final = logging.getLogger("streamer.cel_eval")
-#: Seconds between two messages about one subscription, and the interval of the limit for all together.
+#: The seconds between two messages about one subscription, and the interval of the limit for all subscriptions together.
 INTERVAL: Final = 60.0
 MESSAGES: Final = 10
-#: Subscriptions whose errors are counted each by itself; past it the half with the fewest is forgotten.
+#: The most subscriptions whose errors are counted separately. If there are more, the half with the fewest errors is dropped.
 REMEMBERED: Final = 10_000
 #: The default number of worst subscriptions.
 WORST: Final = 10
@@ -33,8 +33,8 @@ class FailingSubscription:
     """A subscription whose evaluations ended in errors, and so in no match.
 
     Attributes:
-        errors: how many of them.
-        reason: why, when it was last looked at; see `CelErrors`.
+        errors: the number of errors.
+        reason: the reason of its last error; see `CelErrors`.
     """
 
     subscription_id: str
@@ -47,8 +47,8 @@ class CelErrors(Mapping[str, int]):
     """The number of evaluations that ended in an error, by reason, at the time of the call.
 
     Attributes:
-        worst: the subscriptions with the most errors, the worst first, ten at most. If more than a thousand subscriptions fail,
-            some that fail rarely may be missing; the worst are present.
+        worst: at most ten subscriptions with the most errors, worst first. If more than a thousand subscriptions fail, some that
+            fail rarely may be missing.
     """
 
     def __init__(self, counts: Mapping[CelReason, int], worst: tuple[FailingSubscription, ...]) -> None:
@@ -69,10 +69,10 @@ class CelErrors(Mapping[str, int]):
 
 
 class Counting(Protocol):
-    """What a native core counts by itself."""
+    """The counts of a native core."""
 
     def cel_errors(self) -> Iterable[tuple[str, int]]:
-        """Return how many errors there were, by reason."""
+        """Return the number of errors by reason."""
 
     def failing(self, most: int, /) -> Iterable[FailingSubscription]:
         """Return the subscriptions with the most errors, the worst first."""
@@ -88,7 +88,7 @@ class _Heard:
 
 @final
 class ErrorLog:
-    """Counts the errors of CEL programs; logs at most one a minute for each subscription, and few for all. Safe for threads."""
+    """Counts errors of CEL programs, and logs at most one per minute and subscription, and few for all. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = Lock()
@@ -99,7 +99,7 @@ class ErrorLog:
 
     @property
     def counts(self) -> Mapping[CelReason, int]:
-        """How many errors there were, by reason."""
+        """The number of errors by reason."""
         with self._lock:
             counts = Counter(self._counts)
         native = self._native()
@@ -117,7 +117,7 @@ class ErrorLog:
         return tuple(sorted(failing, key=lambda each: (-each.errors, each.subscription_id))[:most])
 
     def also(self, native: Callable[[], Counting | None]) -> None:
-        """Count what a native core counts, too; None once it is gone."""
+        """Add the counts of a native core; *native* returns None after the core is gone."""
         self._native = native
 
     def record(self, subscription_id: str, reason: CelReason, detail: str | None) -> None:
@@ -143,11 +143,11 @@ class ErrorLog:
                     self._of_each.forget(subscription_id)
 
     def log(self, subscription_id: str | None, reason: CelReason, detail: str | None, errors: int) -> None:
-        """Log an error that was counted, and is due, unless the log has had enough within the last minute.
+        """Log a counted error, unless the limit of messages per minute is reached.
 
         Args:
-            subscription_id: None for a regexp or a topic, which is looked for once for all subscriptions that have it.
-            errors: how many there were of this subscription.
+            subscription_id: None for a regexp or a topic, which is searched once for all subscriptions that have it.
+            errors: the number of errors of this subscription so far.
         """
         if (count := self._of_all.due()) is None:
             return

@@ -1,12 +1,11 @@
-"""The value of a checked expression for one event (semantics.md sections 4 and 8), counted in cost units (docs/cel-cost.md).
+"""Evaluate a checked expression for one event (semantics.md sections 4 and 8), and count cost units (docs/cel-cost.md).
 
-Errors and unknowns are values: a strict operator evaluates every operand, then an unknown beats an error, and of errors
-the first counts; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, because no operator
-absorbs it.
+Errors and unknowns are values. A strict operator evaluates every operand; its result is unknown if one is unknown, else the first
+error. `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, because no operator absorbs it.
 
-An event may have unknown values: the source did not carry them. A map or list with an unknown value somewhere below is a
-`Partial`. A select or an index continues into it; `has`, `in` and `type()` use its known parts. For every other operator it is
-unknown as a whole.
+An event may have unknown values, which its source left out. A map or list with an unknown value somewhere below is a `Partial`. A
+select or an index continues into it; `has`, `in` and `type()` use its known parts. For every other operator, it is unknown as a
+whole.
 
 Recursion is bounded by the depth of the tree, which the parser limits; values, which may be deeper, are compared with a stack.
 """
@@ -61,24 +60,24 @@ from streamer.cel_eval.values import (
 )
 from streamer.model import REST, Event
 
-#: What compiling a regexp that is not constant costs, as string work: the memory that RE2 may use for it.
+#: The cost of compiling a regexp that is not constant, as string work: the memory that RE2 may use for it.
 REGEXP_BYTES: Final = 64 * 1024
-#: The longest text of such a regexp: reading one may take a hundred times as long as reading its bytes.
+#: The longest text of such a regexp: parsing it may take a hundred times as long as reading its bytes.
 _REGEXP_TEXT_BYTES: Final = 1024
 _REGEXP_UNITS: Final = REGEXP_BYTES // 16
-#: About the size that RE2 reaches with this much memory: a larger one does not count as more, because it is refused.
+#: The approximate size that RE2 reaches with this memory; larger regexps are refused, so they do not cost more.
 _LARGEST_REGEXP: Final = 5_400
-#: Its additional cost per unit of its size, up to one that the budget of 100 ms is just enough for.
+#: The additional cost per unit of its size, chosen so that the budget of 100 ms is just enough for the largest.
 _UNITS_OF_SIZE: Final = 224
 _LARGEST_CHARGED_SIZE: Final = 4_096
 
 
 class BudgetSpentError(Exception):
-    """The program used up its cost units; if it used up another resource, the text names it."""
+    """The program has used up its cost units, or another resource, which the text names."""
 
 
 def _small_regexp(source: str) -> Any:
-    # A longer text is not even parsed: an event may contain 16 MiB of it, and the cache would keep them.
+    # Do not parse a longer text: an event may contain 16 MiB of it, and the cache would keep it.
     if utf8_length(source) > _REGEXP_TEXT_BYTES:
         return Failure(CelReason.BAD_REGEXP, f"a regular expression of more than {_REGEXP_TEXT_BYTES} bytes")
     return _compiled(source)
@@ -93,7 +92,7 @@ def _compiled(source: str) -> Any:
 
 
 class Run:
-    """One evaluation of one program; what computes on values may be another's (`streamer.cel_eval.portable`)."""
+    """One evaluation of one program. A subclass may replace the computations on values (`streamer.cel_eval.portable`)."""
 
     __slots__ = ("_constant_regexps", "_locals", "_new_regexps", "budget", "cost", "variables")
 
@@ -108,7 +107,7 @@ class Run:
     # --- cost
 
     def charge(self, units: int) -> None:
-        """Count work that is about to be done."""
+        """Count work before it is done."""
         self.cost += units
         if self.cost > self.budget:
             self.spent()
@@ -118,24 +117,24 @@ class Run:
         raise BudgetSpentError
 
     def charge_bulk(self, units: int) -> None:
-        """Count work that is done in bulk, below any interpreter: string work, regexps."""
+        """Count work in native code: string work, regexps."""
         self.charge(units)
 
     def charge_text(self, *texts: str | bytes) -> None:
-        """Count string work over all of *texts*: a unit for each 16 bytes begun."""
+        """Count string work for all of *texts*: a unit per 16 bytes, rounded up."""
         self.charge_bulk(-(-sum(map(utf8_length, texts)) // 16))
 
     def regexp(self, source: str, text: str) -> Any:
         """Return a compiled regexp to look for in *text*, or a `Failure`.
 
-        The search is charged: a step for each byte and each state that may be alive. So is compiling a regexp that is not
-        constant, once in an evaluation.
+        The search is charged: a step for each byte and each state that may be active. Compiling a regexp that is not constant is
+        charged, too, once per evaluation.
         """
         constant = self._constant_regexps.get(source)
         if constant is not None:
             size = regexp_size(source)
         else:
-            # A text that is refused unread has no size, and a regexp above this size is refused.
+            # A text that is too long is refused before it is parsed, so its size is not needed.
             size = min(regexp_size(source), _LARGEST_REGEXP) if utf8_length(source) <= _REGEXP_TEXT_BYTES else 0
         self.charge_bulk(-(-utf8_length(text) // 16) * size)
         if constant is not None:
@@ -150,13 +149,13 @@ class Run:
     def evaluate(self, node: Node) -> Value:
         """Return the value of *node*, a `Partial`, a `Failure` or `UNKNOWN`.
 
-        The methods for nodes call each other through the table, which costs half the frames of Python's stack: each of 64 levels
+        The methods for nodes call each other through the table, which needs half the frames of Python's stack: each of 64 levels
         of brackets may contain a chain of every operator.
         """
         return _EVALUATE[type(node)](self, node)
 
     def _operands(self, nodes: list[Node]) -> list[Value] | Value:
-        """Evaluate all operands; a list, or what a strict operator comes to if one is an error or unknown."""
+        """Return the values of all operands, or the result of a strict operator if one is an error or unknown."""
         values: list[Value] = []
         for node in nodes:
             values.append(_EVALUATE[type(node)](self, node))  # noqa: PERF401  a comprehension costs a frame more
@@ -337,7 +336,7 @@ class Run:
     # --- comparison
 
     def equal(self, one: Value, other: Value) -> bool | Failure:
-        """Compare: numbers by mathematical value, containers in order and deep first, up to the first difference."""
+        """Return whether values are equal: numbers by mathematical value, containers depth first, up to the first difference."""
         error: Failure | None = None
         pairs: list[Iterator[tuple[Value, Value]]] = [iter([(one, other)])]
         while pairs:
@@ -380,7 +379,7 @@ class Run:
         self.charge_bulk(-(-min(utf8_length(left), utf8_length(right)) // 16))
 
     def is_member(self, item: Value, items: list[Value]) -> Value:
-        """Look for *item* in a list; an element that cannot be read is an error unless another one is equal."""
+        """Return whether *item* is in a list; an unreadable element is an error, unless another element is equal."""
         error: Failure | None = None
         for element in items:
             self.charge(1)
@@ -400,7 +399,7 @@ class Run:
         return no_overload("in", [item, container])
 
     def _in_partial(self, key: Value, partial: Partial) -> Value:
-        """Whether a map with unknowns has a member: known unless the source did not carry that member."""
+        """Return whether a map with unknowns has a member; UNKNOWN only if the source may have left out this member."""
         if type(partial.value) is not dict:
             return UNKNOWN if type(partial.value) is list else no_overload("in", [key, partial.value])
         if type(key) is str and key in partial.unknowns and (partial.unknowns[key] is None or key not in partial.value):
@@ -429,10 +428,10 @@ class Run:
             return left + right
         return self.computed(op, left, right)
 
-    # --- what computes on values: scalars, and arguments that are neither errors nor unknown
+    # --- computations on values: scalars, and arguments that are neither errors nor unknown
 
     def computed(self, op: str, left: Value, right: Value) -> Value:
-        """Return what `+ - * / %` make of two numbers, or of timestamps and durations."""
+        """Return the result of `+ - * / %` for two numbers, or for timestamps and durations."""
         kinds = (type(left), type(right))
         if kinds == (float, float):
             return double_arithmetic(op, left, right)
@@ -451,7 +450,7 @@ class Run:
 
 @final
 class _Fold:
-    """What a macro makes of its conditions and results, one element after the other."""
+    """Combines the conditions and results of a macro, one element after the other."""
 
     __slots__ = ("_count", "_items", "_members", "_name", "_stopped")
 
@@ -463,14 +462,14 @@ class _Fold:
         self._members: dict[Any, Value] = {}
 
     def stops_at(self, condition: Value) -> bool:
-        """Combine a condition; return whether it decides the whole."""
+        """Add the condition of an element, and return whether it decides the macro."""
         if type(condition) is bool:
             return self._name in ("all", "exists") and condition is (self._name == "exists")
         self._note(_strict([condition]) or no_overload(self._name, [condition]))
         return False
 
     def add(self, key: Value, result: Value) -> None:
-        """Take the result for an element whose condition is true."""
+        """Add the result for an element whose condition is true."""
         stopped = _strict([result])
         if stopped is not None:
             self._note(stopped)
@@ -503,8 +502,7 @@ class _Fold:
 
 
 def _strict(values: Iterable[Value]) -> Failure | Unknown | None:
-    """Return a strict operator's result if its operands decide it, unknown before the first error; else None.
-    one."""
+    """Return UNKNOWN if an operand of a strict operator is unknown, else the first error, else None."""
     failure = None
     for value in values:
         if value is UNKNOWN or type(value) is Partial:

@@ -1,7 +1,7 @@
 """The functions of cel-spec's standard library, and `list.contains` (semantics.md section 4).
 
-`FUNCTIONS[name](run, args)` takes values that are neither errors nor unknown; a combination of types that it does not know is
-`no_such_overload`. What each charges is in docs/cel-cost.md; it is charged before the work.
+`FUNCTIONS[name](run, args)` takes values that are neither errors nor unknown; for an unsupported combination of types, it returns
+`no_such_overload`. Each function charges its cost (docs/cel-cost.md) before the work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Function: TypeAlias = Callable[["Run", list[Value]], Value]
 
 
 def no_overload(name: str, args: list[Value]) -> Failure:
-    """Make the error of an operator or function that does not take such arguments."""
+    """Return the error for an operator or function that does not support the types of its arguments."""
     return Failure(CelReason.NO_SUCH_OVERLOAD, f"{name} does not take {', '.join(map(type_name, args)) or 'no arguments'}")
 
 
@@ -88,11 +88,11 @@ def _int(run: Run, args: list[Value]) -> Value:
         case [int() as number]:
             return _in_int64(int(number))
         case [float() as number]:
-            # The suite wants -2^63 itself refused too: there the double may stand for something below it.
+            # cel-spec's test suite also refuses -2^63 itself, because that double may represent a smaller number.
             return int(number) if -(2.0**63) < number < 2.0**63 else _out_of_range("int", number)
         case [str() as text]:
             run.charge_text(text)
-            # More digits than 20 need zeros in front to be in range.
+            # A number with more than 20 digits is out of range, except for leading zeros.
             match = re.fullmatch(r"([+-]?)0*([0-9]{1,20})", text)
             return _in_int64(int(match[1] + match[2])) if match else _bad_text("int", text)
         case [Timestamp(ns)]:
@@ -236,7 +236,7 @@ def _bad_text(name: str, text: str) -> Failure:
 
 
 def _format_double(value: float) -> str:
-    """Write the fewest digits that read back as *value*, with an exponent from 1e+06 on and below 1e-04, as cel-cpp does."""
+    """Return the fewest digits that read back as *value*, with an exponent from 1e+06 on and below 1e-04, as in cel-cpp."""
     if not math.isfinite(value):
         return str(value)
     mantissa, _, exponent = repr(value).partition("e")

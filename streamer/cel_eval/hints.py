@@ -1,4 +1,4 @@
-"""Hints for an expression that is written as in another language.
+"""Give hints for an expression that is written as in another language.
 
 A hint ends an error of syntax or of a name. crates/streamer-core/src/cel/hints.rs returns the same hints; the table of cases
 compares them.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-#: Words that CEL writes otherwise, or not at all.
+#: Words of other languages, with CEL's spelling or an alternative.
 _MEANT: Final[Mapping[str, str]] = {
     **{word: f"`{word}` is written `null`" for word in ("None", "NULL", "Null", "nil", "undefined")},
     **{word: f"`{word}` is written `{word.lower()}`" for word in ("True", "TRUE", "False", "FALSE")},
@@ -32,7 +32,7 @@ _LEADS: Final[Mapping[str, str]] = {
     "if": "a choice is written `condition ? a : b`",
 }
 
-#: CEL's extension libraries, of which there is none here, and what to write in their place.
+#: CEL's extension libraries, which are not supported, and alternatives.
 _LIBRARIES: Final[Mapping[str, str]] = {
     "math": "the greater of two values is `a > b ? a : b`",
     "base64": "compare the text as it is encoded, as in data.a == 'aGk='",
@@ -57,16 +57,16 @@ _METHODS: Final[Mapping[str, str]] = {
 }
 
 _WORD: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
-#: Longer names are not repeated in a hint.
+#: Longer names are left out of hints.
 _LONGEST: Final = 40
 
 
 def hint(before: str, rest: str) -> str | None:
-    """Return a hint for an error, None without one.
+    """Return a hint for an error, or None.
 
     Args:
-        before: the text before the place of the error.
-        rest: the text from there on.
+        before: the text before the error.
+        rest: the text from the error on.
     """
     if found := _WORD.match(rest):
         word = found[0]
@@ -93,13 +93,13 @@ def hint(before: str, rest: str) -> str | None:
 
 
 def _of_library(what: str, library: str) -> str:
-    # Two are known by another name than that of their functions.
+    # The names of two libraries differ from the namespaces of their functions.
     name = {"base64": "encoders", "cel": "bindings"}.get(library, library)
     return f"{what} is of CEL's extension library {name}, which is not available here; {_LIBRARIES[library]}"
 
 
 def _last_word(text: str) -> str:
-    """Return the word that ends a text; empty if it ends without one."""
+    """Return the word at the end of a text; empty if there is none."""
     start = len(text)
     while start and (text[start - 1] == "_" or (text[start - 1].isascii() and text[start - 1].isalnum())):
         start -= 1

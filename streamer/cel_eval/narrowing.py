@@ -1,18 +1,18 @@
-"""The part of an expression that an index may use to narrow its subscription, although cel-python evaluates the whole.
+"""Find the part of an expression that an index can use to narrow its subscription, although cel-python evaluates the whole.
 
 ```
 is_vip(data.user) && data.kind == 'order' && data.n % 2 == 0
                      ────────────────────
 ```
 
-It keeps those operands of the outermost `&&` that call no function of the user, and that cel-python evaluates exactly as the
-contract defines. Their text goes to the native core, which lowers it like any other expression.
+The part consists of the operands of the outermost `&&` that call no function of the user, and that cel-python evaluates exactly
+as the contract defines. The native core gets their text, and lowers it like any other expression.
 
 Invariant: if the whole is true on cel-python, each of these operands is true by the contract. So an index that finds every event
-for which they are true loses no match. Budgets and clocks only ever end an evaluation without a match, and only the whole program
+for which they are true loses no match. Budgets and clocks can only end an evaluation without a match, and only the whole program
 decides about an event with unknowns.
 
-Cost: a walk over the tree and another reading of that part when a subscription is added.
+Cost: a walk over the tree and another parse of that part when a subscription is added.
 
 Rejected: parts of an `||`, and operands of an inner `&&`, whose text would have to be reassembled, with brackets. Arithmetic,
 conversions and times: cel-python's may differ (testdata/known_failures_portable.toml), and a difference loses a match.
@@ -49,9 +49,9 @@ from streamer.cel_eval.tree import (
 from streamer.errors import CelError
 from streamer.model import Limits
 
-#: What the portable evaluator leaves to the contract's own code, and two tests of strings that have but one meaning.
+#: Functions that the portable evaluator leaves to the contract's own code, and two tests of strings with only one meaning.
 _FUNCTIONS: Final = frozenset({"size", "contains", "matches", "type", "dyn", "startsWith", "endsWith"})
-#: A longer expression is not cut: it would be read twice when it is added.
+#: A longer expression is not split, because it would be parsed twice when it is added.
 MAX_LENGTH: Final = 2048
 _RELATIONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in"})
 _PLAIN: Final = (Literal, Paren, ListLiteral, MapLiteral, Logic, Ternary, Has, Chain, Select, Index, Macro)
@@ -71,7 +71,7 @@ def narrowing(program: Program) -> str | None:
         # A comment could contain another `&&`.
         if _is_plain(operand) and "//" not in text:
             text = (text if end is None else text[: text.rindex("&&")]).strip()
-            # One that were cut wrongly would lose matches, so it is read again.
+            # A wrong split would lose matches, so parse the text again and compare.
             if _says(text, operand):
                 kept.append(text)
     return " && ".join(kept) or None
@@ -141,7 +141,7 @@ def _is_plain(root: Node) -> bool:
             case Operation(rest=rest):
                 is_plain = all(op in _RELATIONS for op, _, _ in rest)
             case Ident(name=name):
-                # The one part of the event that is a time.
+                # `ts` is the only part of the event that is a time.
                 is_plain = name != "ts"
             case _:
                 is_plain = isinstance(node, _PLAIN)

@@ -1,4 +1,4 @@
-"""The source text of each operand of `&&` and `||`: shows which part of an expression decided."""
+"""Split an expression at `&&` and `||`, to show which part of it decided."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamer.model import Event
 _TRIPLE: Final = r'"{3}(?:[^\\]|\\[\s\S])*?"{3}' + r"|'{3}(?:[^\\]|\\[\s\S])*?'{3}"
 _SINGLE: Final = r'"(?:[^"\\\n\r]|\\[^\n\r])*"' + r"|'(?:[^'\\\n\r]|\\[^\n\r])*'"
 _RAW: Final = r"""[rR](?:"{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"[^"\n\r]*"|'[^'\n\r]*')"""
-#: Texts that are skipped whole, brackets, and the two operators.
+#: Tokens: literals and comments, which are skipped as a whole, brackets, and the two operators.
 _TOKEN: Final = re.compile(rf"{_RAW}|{_TRIPLE}|{_SINGLE}|`[^`\n\r]+`|//[^\n\r]*|\w+|&&|\|\||[()\[\]{{}}]|[\s\S]")
 #: A path from a document, outside of strings and comments; the name of a method is not part of it.
 _NAME: Final = r"\s*\.\s*(?:[_a-zA-Z]\w*|`[^`\n\r]+`)(?!\w|\s*\()" + r"|\s*\[\s*(?:'[^'\\\n\r]*'|\"[^\"\\\n\r]*\")\s*\]"
@@ -36,7 +36,7 @@ _NAMED: Final = re.compile(r"""\.\s*([_a-zA-Z]\w*)|`([^`]+)`|'([^']*)'|"([^"]*)\
 
 
 def likely_paths(source: str) -> set[tuple[str, ...]]:
-    """Return the probable paths in documents that an expression reads, a hundred times as fast as compiling it.
+    """Return the probable paths in documents that an expression reads, a hundred times faster than by compiling it.
 
     A path that is also among the `fields` of its program is certain.
     """
@@ -48,15 +48,15 @@ def likely_paths(source: str) -> set[tuple[str, ...]]:
 
 
 def operands(program: Program) -> tuple[str, list[Program]] | None:
-    """Return `&&` or `||` and what it joins, if that is what an expression is; None for any other.
+    """Return `&&` or `||` and its operands, if an expression is such an operation; None for any other.
 
-    Each operand is a program that can be evaluated, whose `source` is the operand as written and whose `fields` are those of its
-    own. What stands in brackets of its own is looked into.
+    Each operand is a program that can be evaluated, whose `source` is the text of the operand and whose `fields` are its own. An
+    expression in brackets is split, too.
     """
     tree, text = program.tree, program.source.strip()
     while isinstance(tree, Paren):
         if not (text.startswith("(") and text.endswith(")")):
-            return None  # a comment stands around it
+            return None  # there is a comment outside the brackets
         tree, text = tree.inner, text[1:-1].strip()
     if not isinstance(tree, Logic):
         return None
@@ -82,7 +82,7 @@ def compared(program: Program, event: Event, budget: int) -> tuple[Any, Any] | N
 
 
 def _split(text: str, op: str) -> list[str]:
-    """Split at an operator that stands in no brackets."""
+    """Return the parts of a text between an operator that is outside of brackets."""
     depth, begin, parts = 0, 0, []
     for token in _TOKEN.finditer(text):
         if token[0] in "([{":
@@ -96,7 +96,7 @@ def _split(text: str, op: str) -> list[str]:
 
 
 def _fields(root: Node, program: Program) -> frozenset[tuple[str, ...]]:
-    """Return those paths of a program that one part of it reads."""
+    """Return the paths of a program that a part of it reads."""
     read = set(_paths(root))
     return frozenset(field for field in program.fields if any(field == path[: len(field)] for path in read))
 

@@ -1,7 +1,7 @@
-"""Text -> syntax tree, with errors that state line, column and the expected token.
+"""Parse a text into a syntax tree; errors have line, column and the expected token.
 
-Lark does the work with the grammar of `cel.lark`; its LALR parser keeps its own stack, so no text makes Python recurse.
-The tree is built as the parser goes.
+Lark parses with the grammar of `cel.lark`; its LALR parser uses its own stack, so no text makes Python recurse. The tree is built
+during parsing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RESERVED: Final = frozenset(
     "as break const continue else for function if import let loop package namespace return var void while".split()
 )
 
-#: Represents every literal that is out of range by its length.
+#: The value of every literal that is out of range because of its length.
 BEYOND_64_BITS: Final = 2**64
 
 #: Each macro with the numbers of arguments after its variables.
@@ -71,11 +71,11 @@ MACROS_OF_TWO: Final[dict[str, tuple[int, ...]]] = {
 
 
 def parse(source: str, limits: Limits) -> Node:
-    """Parse *source*.
+    """Return the syntax tree of *source*.
 
     Raises:
-        CelError: not CEL, longer than `limits.max_cel_bytes`, or deeper than `limits.max_cel_depth` levels of brackets, calls,
-            unary operators and ternaries.
+        CelError: *source* is not CEL, is longer than `limits.max_cel_bytes`, or is deeper than `limits.max_cel_depth` levels of
+            brackets, calls, unary operators and ternaries.
     """
     try:
         length = len(source.encode("utf-8"))
@@ -84,7 +84,7 @@ def parse(source: str, limits: Limits) -> Node:
     if length > limits.max_cel_bytes:
         raise _error(f"an expression of {length} bytes; at most {limits.max_cel_bytes} are allowed", (1, 1))
     try:
-        # The transformer makes a node of every tree.
+        # The transformer converts every tree to a node.
         root = cast(Node, _parser().parse(source))
     except UnexpectedInput as error:
         raise _syntax_error(source, error) from None
@@ -116,7 +116,7 @@ def offset_of(source: str, at: At) -> int:
 
 
 def _check_tree(root: Node, limit: int) -> None:
-    """Refuse ints out of range, and a tree that is too deep to walk by recursion; itself it does not recurse."""
+    """Refuse ints out of range, and a tree that is too deep to walk by recursion. The check itself is a loop."""
     stack: list[tuple[Node | Step, int]] = [(root, 0)]
     while stack:
         node, level = stack.pop()
@@ -165,7 +165,7 @@ def _syntax_error(source: str, error: UnexpectedInput) -> CelError:
     keyword = re.match(r"(true|false|null|in)(?![_a-zA-Z0-9])", rest)
     if keyword:
         return _error(f"unexpected `{keyword[1]}`, a keyword; as the name of a field it is quoted with backticks", at)
-    # The lexer allows a token that could follow some value, which may differ from the present one.
+    # The lexer accepts a token that can follow any value, so get the tokens that the parser accepts here.
     accepts = error.interactive_parser.accepts() if error.interactive_parser else error.allowed  # type: ignore[no-untyped-call]
     return _error(f"unexpected `{shown(rest[:1])}`; {_meant(source, at) or f'expected {_in_words(set(accepts or ()))}'}", at)
 
@@ -176,7 +176,7 @@ def _meant(source: str, at: At) -> str | None:
 
 
 def shown(text: str) -> str:
-    """Return a text of the source for an error: short, and without what a terminal would obey."""
+    """Return a text of the source for an error: shortened, and with control characters escaped."""
     printable = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in text[:40])
     return printable if len(text) <= 40 else f"{printable}..."
 
@@ -202,7 +202,7 @@ def _at(token: Token) -> At:
 
 
 class _TreeBuilder(Transformer[Token, Any]):
-    """Make a node of each rule as Lark completes it; stateless, so one serves all threads."""
+    """Makes a node for each rule when Lark completes it; stateless, so all threads share one instance."""
 
     def ternary(self, parts: list[Any]) -> Node:
         condition, question, then, otherwise = parts
@@ -230,7 +230,7 @@ class _TreeBuilder(Transformer[Token, Any]):
         if op == "-":
             number = operand.base if isinstance(operand, Chain) else operand
             if isinstance(number, Literal) and type(number.value) in (int, float):
-                # The sign next to a number belongs to it: only so can the smallest int be written.
+                # A sign next to a number belongs to it; otherwise, the smallest int could not be written.
                 number.at, number.value = _at(signs.pop()), -number.value
                 if not signs:
                     return cast(Node, operand)
@@ -296,7 +296,7 @@ class _TreeBuilder(Transformer[Token, Any]):
 
 
 def _chain(target: Node, step: Step) -> Node:
-    # A target is completed once and used once, so its list may grow in place.
+    # A target is used only once, so its list may be extended in place.
     if isinstance(target, Chain):
         target.steps.append(step)
         return target
@@ -327,7 +327,7 @@ def _macro(name: Token, args: list[Node]) -> Macro | None:
 def _int(text: str) -> int:
     if text.startswith("0x"):
         return int(text, 16)
-    # Its range is checked when the sign before it is known. Python refuses to read thousands of digits.
+    # The range is checked later, with the sign. Python refuses to read thousands of digits.
     digits = text.lstrip("0")
     return int(digits or "0") if len(digits) <= 20 else BEYOND_64_BITS
 

@@ -1,4 +1,4 @@
-"""The portable evaluator: expressions on cel-python, under the limits of the contract, with functions written in Python.
+"""The portable evaluator: evaluate expressions with cel-python, within the limits of the contract, with Python functions.
 
 ```
 text ─ our parser, checker, limits ─► tree ─► Evaluation ─┬─ names, fields, && ||, ==, <, in, macros, unknowns: the contract's
@@ -14,16 +14,16 @@ Invariant: values that the contract refuses never reach a function of cel-python
 cel-python's regular expression for durations takes exponential time, and pendulum, which reads its dates, accepts almost any text
 as a date.
 
-Cost: some ten microseconds for each function and operator; the walk is the reference's, half a microsecond a step. So a step
-counts ten times as much as natively. A budget of 100 ms lasts for about 50 ms on a machine of today. On a slow machine, or for
-a slow function of the user, a clock ends the evaluation (`Evaluation.spent`).
+Cost: about ten microseconds for each function and operator; the walk is the reference's, at half a microsecond per step. So a
+step counts ten times as much as natively. A budget of 100 ms is used up after about 50 ms on a current machine. On a slow
+machine, or for a slow function of the user, a clock ends the evaluation (`Evaluation.spent`).
 
-Rejected: cel-python's own walk. It counts no steps. A bracket is fifty frames of Python's stack, so that twenty brackets overflow
-it. Both sides of `&&` and every element of `exists` are always evaluated. It lacks unknown values, quoted field names, and macros
-of two variables. `data.a != 1` is an error if `a` is a string. testdata/known_failures_portable.toml lists the remaining
-differences, each case with its reason. Rejected, too: only a clock, without dearer units. The result of a slow program would then
-depend on the machine. Rejected, too: the clock on the wall, which continues while a thread waits for the GIL or a processor. A
-match would be lost silently because of a neighbour's load.
+Rejected: cel-python's own walk. It does not count steps. A bracket needs fifty frames of Python's stack, so that twenty brackets
+overflow it. Both sides of `&&` and every element of `exists` are always evaluated. It lacks unknown values, quoted field names,
+and macros with two variables. `data.a != 1` is an error if `a` is a string. testdata/known_failures_portable.toml lists the
+remaining differences, each case with its reason. Rejected, too: only a clock, without higher units, because the result of a slow
+program would depend on the machine. Rejected, too: wall-clock time, which continues while a thread waits for the GIL or a
+processor, so that other load could silently lose a match.
 
 Importing this module imports cel-python, which takes a third of a second: it happens when the first such expression is compiled.
 """
@@ -54,22 +54,22 @@ with needed("the portable evaluator needs cel-python", "portable"):
     from celpy import celtypes
     from celpy.evaluation import Activation, CELEvalError, Evaluator
 
-#: What stays the contract's: functions of lists, maps and types, which are not cel-python's here; `matches`, whose regexps are
-#: paid for and bounded in memory, and which cel-python would give to the same RE2; `string`, for cel-python writes `True`.
+#: Functions that use the contract's own code: those on lists, maps and types, because these values are not cel-python's here;
+#: `matches`, whose regexps have a cost and a memory limit, and for which cel-python would use the same RE2; and `string`, because
+#: cel-python writes `True`.
 OURS: Final = frozenset({"size", "contains", "matches", "type", "dyn", "string"})
 
-#: A step of the walk takes this many times as long as natively, and counts as this many units.
+#: The cost of a step of the walk in native units: it takes this many times as long as a native step.
 UNIT: Final = 10
-#: Additional cost of cel-python's operators and functions, in such units: about the time that they take more than a step of the
-#: walk.
+#: The additional cost of cel-python's operators and functions, in steps of the walk: about their time beyond that of a step.
 OPERATION: Final = 15
 CALL: Final = 50
-#: A function of the user.
+#: The additional cost of a function of the user.
 OF_USER: Final = 10
-#: The clock is read after this many units, and before each function of the user.
+#: The number of steps between two readings of the clock, which is also read before each function of the user.
 STRIDE: Final = 2000
 
-#: The time that the processor spent on this thread, in nanoseconds.
+#: The processor time of this thread, in nanoseconds.
 clock = time.thread_time_ns
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,7 +79,7 @@ _NO_TREE: Final[Tree[Any]] = Tree("expr", [])
 
 
 def compile_portable(source: str, limits: Limits, functions: Functions, runs: Runs) -> Program:
-    """Parse and check an expression for the portable evaluator. Raises CelError, as `compile_cel`.
+    """Return the program of an expression for the portable evaluator. Raises CelError, as `compile_cel` does.
 
     Args:
         runs: counts its evaluations.
@@ -89,7 +89,7 @@ def compile_portable(source: str, limits: Limits, functions: Functions, runs: Ru
 
 @final
 class Evaluation(Run, Evaluator):
-    """One evaluation of one program. For one thread."""
+    """One evaluation of one program. Not thread-safe."""
 
     def __init__(
         self, functions: Functions, runs: Runs, regexps: Mapping[str, Any], slots: int, event: Event, budget: int
@@ -99,16 +99,16 @@ class Evaluation(Run, Evaluator):
         Evaluator.__init__(self, _NO_TREE, _ACTIVATION)
         self._functions = functions
         self._runs = runs
-        # A tenth of a microsecond a unit, as natively.
+        # A tenth of a microsecond per unit, as natively.
         self._timeout = 100 * budget
         self._began = self._seen = clock()
 
     def visit(self, tree: Any) -> Any:
-        """Walk our tree."""
+        """Evaluate our tree instead of cel-python's."""
         return Run.evaluate(self, tree)
 
     def evaluate(self, node: Any = None) -> Any:
-        """Return the value of a program, and count how long that took."""
+        """Return the value of a program, and count the time of the evaluation."""
         began = time.perf_counter_ns()
         try:
             return Run.evaluate(self, node)
@@ -117,11 +117,11 @@ class Evaluation(Run, Evaluator):
             self._runs.add(time.perf_counter_ns() - began)
 
     def charge_bulk(self, units: int) -> None:
-        """Count what takes no longer here than natively."""
+        """Count work that takes as long here as natively."""
         self.charge(-(-units // UNIT))
 
     def spent(self) -> None:
-        """Continue up to the next reading of the clock, if there is any budget left and time enough to get there."""
+        """Extend the budget up to the next reading of the clock, unless the whole budget or the time is used up."""
         if self.cost > self._most:
             raise BudgetSpentError
         self._look()
@@ -129,7 +129,7 @@ class Evaluation(Run, Evaluator):
 
     def _look(self) -> None:
         now = clock()
-        # The next stretch may take as long as the last one.
+        # The time up to the next reading may be as long as since the last one.
         if 2 * now - self._seen - self._began > self._timeout:
             raise BudgetSpentError(f"stopped after {(now - self._began) / 1e6:.3g} ms of the processor's time")
         self._seen = now
@@ -145,15 +145,15 @@ class Evaluation(Run, Evaluator):
         if not _takes(name, *map(type, args)):
             return no_overload(name, args)
         self.charge(CALL)
-        # It charges for texts, too.
+        # The contract's function also charges for texts.
         expected = FUNCTIONS[name](self, args)
         if type(expected) is Failure:
             return expected
         if name == "timestamp" and type(args[0]) is int:
-            # cel-python takes no seconds.
+            # cel-python's function does not accept seconds.
             return times.timestamp(args[0] * times.SECOND)
         if type(args[0]) is str and (written := _WRITTEN.get(name)) is not None:
-            # As CEL writes it: cel-python reads neither `t` and `z` nor the duration `0`.
+            # Use the canonical text, because cel-python reads neither `t` and `z` nor the duration `0`.
             args = [written(expected)]
         try:
             result = self.function_eval(Token("IDENT", name), [_to_celpy(arg) for arg in args])
@@ -164,7 +164,7 @@ class Evaluation(Run, Evaluator):
     def computed(self, op: str, left: Value, right: Value) -> Value:
         """Compute with cel-python's operator."""
         if type(left) is type(right) is float and right == 0:
-            # cel-python has one infinity, and no NaN.
+            # cel-python has only one infinity and no NaN.
             return Run.computed(self, op, left, right)
         return self._operate(op, f"_{op}_", [left, right])
 
@@ -191,13 +191,13 @@ _TYPES: Final = {**LITERALS, list: list_of(DYN), dict: map_of(DYN, DYN)}
 
 @lru_cache(maxsize=4096)
 def _takes(name: str, *kinds: type) -> bool:
-    """Whether an operator or a function takes values of these types: cel-python takes any that Python can do something with."""
+    """Return whether an operator or a function accepts these types by the contract; cel-python accepts all that Python does."""
     overloads = OPERATORS.get(name) or [*CALLS.get(name, ()), *METHODS.get(name, ())]
     return resolve(overloads, [_TYPES[kind] for kind in kinds]) is not None
 
 
 def _failure(name: str, error: CELEvalError) -> Failure:
-    # The text, the raised class, and its arguments.
+    # The arguments of the error are its text, the raised class, and that class's arguments.
     text, kind, *details = (*error.args, None)
     words = f"{name}(): {text}: {details[0]}"[:200]
     if kind is not ValueError:

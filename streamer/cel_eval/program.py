@@ -21,16 +21,16 @@ Start: TypeAlias = Callable[[Mapping[str, Any], int, Event, int], Run]
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A checked expression. Immutable: any number of threads may evaluate it.
+    """A checked expression. Immutable, so any number of threads may evaluate it.
 
     Attributes:
-        source: the text as written.
-        tree: its syntax tree (`streamer.cel_eval.tree`), names resolved.
+        source: its text.
+        tree: its syntax tree (`streamer.cel_eval.tree`), with names resolved.
         variables: the parts of the event that it reads: some of `data`, `before`, `collection`, `tenant`, `type`, `topic`, `ts`.
-        fields: each path that it reads, its root first: `("data", "user", "country")`; of a computed path the constant beginning.
+        fields: each path that it reads, such as `("data", "user", "country")`; for a computed path, its constant beginning.
         remarks: findings for a linter.
-        calls: the functions registered in Python that it calls.
-        start: begins an evaluation; `Run`, or that of the portable evaluator.
+        calls: the registered Python functions that it calls.
+        start: makes an evaluation; `Run`, or the one of the portable evaluator.
     """
 
     source: str
@@ -61,9 +61,9 @@ class Outcome:
 
     Attributes:
         verdict: true, false, error or unknown.
-        reason: why it is an error; None otherwise.
-        detail: the same in words.
-        cost: units used, also if that was more than the budget.
+        reason: the reason for an error; None otherwise.
+        detail: the reason in words.
+        cost: the number of units used, even if it exceeds the budget.
     """
 
     verdict: Verdict
@@ -73,15 +73,15 @@ class Outcome:
 
 
 def compile_cel(source: str, limits: Limits, functions: Mapping[str, Arity] = NO_FUNCTIONS, start: Start = Run) -> Program:
-    """Parse and check an expression.
+    """Return the program of an expression, after parsing and checking it.
 
     Args:
-        functions: those registered in Python, which take anything and return anything.
-        start: what begins an evaluation.
+        functions: the registered Python functions, which take and return values of any type.
+        start: makes an evaluation.
 
     Raises:
         CelError: a syntax error, an undeclared name, an unknown function, types that an operator or function does not take, a
-            result that cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with its place.
+            result that cannot be bool, a constant regexp that RE2 refuses, or an expression beyond the limits; with its place.
     """
     tree = parse(source, limits)
     checked = check(source, tree, functions)
@@ -99,7 +99,7 @@ def compile_cel(source: str, limits: Limits, functions: Mapping[str, Arity] = NO
 
 
 def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
-    """Evaluate a program for one event, within *budget* cost units (docs/cel-cost.md)."""
+    """Return the outcome of a program for one event, within *budget* cost units (docs/cel-cost.md)."""
     run = program.start(program.regexps, program.slots, event, budget)
     try:
         value = run.evaluate(program.tree)
@@ -125,6 +125,6 @@ def constant_verdict(program: Program, budget: int) -> Verdict | None:
     anything = Event(raw={}, tenant="", data={}, before={}, unknown=((),), data_at=("data",), before_at=("before",))
     outcome = evaluate_cel(program, anything, budget)
     if outcome.verdict is Verdict.UNKNOWN or (outcome.reason is CelReason.BUDGET and program.variables):
-        # Another event may take a cheaper way through the expression.
+        # The evaluation for another event may be cheaper.
         return None
     return outcome.verdict

@@ -5,8 +5,8 @@ r"""Compile regular expressions of RE2, and compute a size from the text, so tha
 
 A character, an escape, `.`, `|` and an anchor are 1. A class is the number of its items, at least 1; a class by name (`\pL`) is
 64. Brackets are the sum of their content, at least 1. `{n}`, `{n,}` and `{n,m}` multiply by the last number, at least by 1. The
-whole adds 1. That is about the number of states that a text may keep alive at once, in RE2 as in any other automaton. Texts that
-RE2 refuses have a size, too.
+whole adds 1. That is about the number of states that may be active at once, in RE2 as in any other automaton. Texts that RE2
+refuses have a size, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PIECE: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-#: An item of a class. The first character of a class is one, also if it is `]`.
+#: An item of a class. The first character of a class is an item, even if it is `]`.
 _ITEM: Final = re.compile(
     r"(?P<named>\\[pP](?:\{[^}]*(?:\}|\Z)|[^{]|\Z))|\\x\{[^}]*(?:\}|\Z)|\\.|\\\Z|\[:.*?:\]|(?P<other>.)", re.DOTALL
 )
@@ -52,7 +52,7 @@ def regexp_size(source: str) -> int:
         if kind == "quoted":
             held, last = held + len(piece["quoted"]), 1 if piece["quoted"] else last
         elif kind in ("low", "comma", "high"):
-            digits = (piece["high"] or piece["low"]).lstrip("0")[:7]  # of more no size counts
+            digits = (piece["high"] or piece["low"]).lstrip("0")[:7]  # more digits exceed `MAX_SIZE` anyway
             repeated = min(MAX_SIZE, last * int(digits or 1))
             held, last = held + repeated - last, repeated
         elif kind == "other" and piece["other"] == "(":
@@ -92,10 +92,10 @@ def _class(source: str, at: int) -> tuple[int, int]:
 
 
 def compile_regexp(source: str, max_bytes: int | None = None) -> Any:
-    """Compile a regexp of RE2.
+    """Return a compiled regexp of RE2.
 
     Raises:
-        re2.error: RE2 refuses it, or needs more than *max_bytes* of memory for it.
+        re2.error: RE2 refuses the regexp, or needs more than *max_bytes* of memory for it.
     """
     options = re2.Options()
     options.log_errors = False
@@ -103,8 +103,8 @@ def compile_regexp(source: str, max_bytes: int | None = None) -> Any:
         options.max_mem = max_bytes
     compiled = re2.compile(source, options)
     if compiled.groups:
-        # With captures, a search copies the places of all groups at every byte, for each state alive. The result is never used.
-        # Whether RE2 refuses a regexp is decided with the groups, because they count in its memory.
+        # With captures, a search copies the positions of all groups at every byte, for each active state, without any use.
+        # But compile with groups first, because they count in RE2's memory limit.
         options.never_capture = True
         compiled = re2.compile(source, options)
     return compiled
@@ -119,5 +119,5 @@ def regexp_error(error: Exception) -> str:
     """Return the text of RE2's error."""
     detail = error.args[0] if error.args else "malformed"
     text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-    # RE2 repeats what it could not read.
+    # RE2 repeats the invalid part, which may be long.
     return f"expected a regular expression of RE2: {text if len(text) <= 200 else f'{text[:200]}...'}"

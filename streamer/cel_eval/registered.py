@@ -1,14 +1,14 @@
-"""Functions of CEL that are written in Python: `Engine(cel_functions={"is_vip": is_vip})`.
+"""Call Python functions from CEL: `Engine(cel_functions={"is_vip": is_vip})`.
 
 ```
 is_vip(data.user) ─► copy of the argument, plain Python ─► is_vip({"id": 7}) ─► True ─► checked copy of the result
 ```
 
-Invariant: a function never gets a value that other code uses, so it may keep or change its arguments; its result is copied before
-use. Every exception except `KeyboardInterrupt` and its kind becomes an error of CEL, and so no match.
+Invariant: a function never gets a value that other code uses, so it may store or change its arguments; its result is copied
+before use. Every `Exception` becomes an error of CEL, and so not a match; `KeyboardInterrupt` and similar ones pass through.
 
 Cost: a unit for each element copied in either direction, and the string work of texts (docs/cel-cost.md). The author is
-responsible for a function's running time: Python code cannot be stopped from outside.
+responsible for a function's running time, because Python code cannot be stopped from outside.
 
 Rejected: cel-python's own types as arguments, which have no `bool` and print as `StringType('a')`; read-only views instead of
 copies, because `json.dumps`, `isinstance` and pattern matching need a dict.
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 Function: TypeAlias = Callable[..., Any]
 
-#: What a function returns is nested no deeper.
+#: The nesting limit of a function's result.
 MAX_DEPTH: Final = 512
-#: Longer messages of exceptions are cut.
+#: The most characters of an exception's message that are shown.
 SHOWN: Final = 200
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -104,7 +104,7 @@ class Functions(Mapping[str, Function]):
         return Functions, (self._functions,)
 
     def call(self, run: Run, name: str, args: list[Value]) -> Value:
-        """Call a function for an evaluation, which is charged for the copies; an error is a `Failure`."""
+        """Return the result of a function, or a `Failure`; the evaluation is charged for the copies."""
         copies = []
         for arg in args:
             copy = _to_python(run, arg)
@@ -143,7 +143,7 @@ def _arity(name: str, function: Function) -> Arity:
         raise ConfigError("a match waits for nothing, so a function cannot be `async`", place=place)
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # many functions of C have no signature
+    except (TypeError, ValueError):  # many functions in C have no signature
         return 0, None
     if any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters):
         raise ConfigError("CEL has no arguments by name, and this function needs one", place=place)
@@ -164,7 +164,7 @@ def _words(error: BaseException) -> str:
 
 
 def _to_python(run: Run, value: Value) -> Any:
-    """Copy a value as plain Python; a `Failure` if part of it cannot be read."""
+    """Return a copy of a value as plain Python, or a `Failure` if a part of it cannot be read."""
     root: list[Any] = [None]
     pending: list[tuple[Value, Any, Any]] = [(value, root, 0)]
     while pending:
@@ -202,10 +202,10 @@ def _to_python(run: Run, value: Value) -> Any:
 
 
 def _from_python(run: Run, value: Any) -> Value:
-    """Copy a function's result.
+    """Return a copy of a function's result.
 
     Raises:
-        UnusableError: CEL does not have such a value; names it.
+        UnusableError: CEL does not have such a value; the error names it.
     """
     root: list[Value] = [None]
     pending: list[tuple[Any, Any, Any, int]] = [(value, root, 0, 0)]
@@ -238,7 +238,7 @@ def _scalar(run: Run, item: Any) -> Value:
         return item
     if isinstance(item, int):
         number = int.__int__(item)
-        # cel-python's bool is a kind of int.
+        # cel-python's bool is a subclass of int.
         if type(item).__name__ == "BoolType":
             return bool(number)
         if not INT64_MIN <= number <= UINT64_MAX:

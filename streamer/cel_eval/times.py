@@ -1,8 +1,8 @@
 """Timestamps and durations: their texts and the parts of a date, in whole nanoseconds.
 
-Texts are read and written as Google's C++ runtime does (fractions in 0, 3, 6 or 9 digits). A duration is in int64
-nanoseconds, as in cel-go and as the conformance suite requires. Python's datetime is not used for arithmetic: it has only
-microseconds, and lacks the year 0, which a local time may reach.
+Texts are read and written as in Google's C++ runtime (fractions with 0, 3, 6 or 9 digits). A duration is in int64 nanoseconds, as
+in cel-go and as the conformance suite requires. Python's datetime is not used for arithmetic: it has only microseconds, and lacks
+the year 0, which a local time may reach.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ LATEST: Final = (date.max.toordinal() + 1 - _EPOCH) * DAY - 1
 
 
 def timestamp(ns: int) -> Timestamp | Failure:
-    """Make a timestamp, or an overflow."""
+    """Return a timestamp, or a `Failure` if it overflows."""
     if EARLIEST <= ns <= LATEST:
         return Timestamp(ns)
     return Failure(CelReason.OVERFLOW, "a timestamp outside the years 1 to 9999")
 
 
 def duration(ns: int) -> Duration | Failure:
-    """Make a duration, or an overflow."""
+    """Return a duration, or a `Failure` if it overflows."""
     if INT64_MIN <= ns <= INT64_MAX:
         return Duration(ns)
     return Failure(CelReason.OVERFLOW, "a duration beyond int64 nanoseconds")
@@ -47,7 +47,7 @@ _RFC3339: Final = re.compile(
 
 
 def parse_timestamp(text: str) -> Timestamp | Failure:
-    """Read an RFC 3339 date and time; digits past the ninth of a fraction are cut off, leap seconds are refused."""
+    """Return the timestamp in an RFC 3339 text; digits after the ninth of a fraction are cut off, leap seconds are refused."""
     match = _RFC3339.fullmatch(text)
     bad = Failure(CelReason.BAD_VALUE, f"{_shown(text)} is no RFC 3339 timestamp")
     if match is None:
@@ -68,7 +68,7 @@ def parse_timestamp(text: str) -> Timestamp | Failure:
 
 
 def format_timestamp(value: Timestamp) -> str:
-    """Write RFC 3339 in UTC."""
+    """Return a timestamp as RFC 3339 text in UTC."""
     days, rest = divmod(value.ns, DAY)
     seconds, nanos = divmod(rest, SECOND)
     day = date.fromordinal(days + _EPOCH)
@@ -76,13 +76,13 @@ def format_timestamp(value: Timestamp) -> str:
 
 
 _UNITS: Final = {"h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": 1_000_000, "us": 1000, "ns": 1}
-# Possessive, so that a long text is read without keeping places to come back to.
+# Possessive quantifiers, so that matching a long text needs no memory for backtracking.
 _DURATION: Final = re.compile(r"([+-]?)(?:0|((?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?>ns|us|ms|h|m|s))++))")
 _DURATION_PART: Final = re.compile(r"([0-9]*)\.?([0-9]*)(ns|us|ms|h|m|s)")
 
 
 def parse_duration(text: str) -> Duration | Failure:
-    """Read numbers with units `h`, `m`, `s`, `ms`, `us`, `ns`, as `1h30m` or `-1.5s`; less than a nanosecond is cut off."""
+    """Return the duration in a text with units `h`, `m`, `s`, `ms`, `us`, `ns`, such as `-1.5s`; it is cut to nanoseconds."""
     match = _DURATION.fullmatch(text)
     if match is None:
         return Failure(CelReason.BAD_VALUE, f"{_shown(text)} is no duration")
@@ -97,7 +97,7 @@ def parse_duration(text: str) -> Duration | Failure:
 
 
 def format_duration(value: Duration) -> str:
-    """Write seconds, as `1.500s`."""
+    """Return a duration as text in seconds, such as `1.500s`."""
     seconds, nanos = divmod(abs(value.ns), SECOND)
     return f"{'-' if value.ns < 0 else ''}{seconds}{_fraction(nanos)}s"
 
@@ -117,7 +117,7 @@ def _shown(text: str) -> str:
 
 
 def timestamp_part(value: Timestamp, name: str, zone: str) -> int | Failure:
-    """Return the result of `getFullYear`, `getMonth`... in a time zone: an IANA name or an offset as `-02:30`; `""` is UTC."""
+    """Return the result of `getFullYear`, `getMonth`... in a time zone: an IANA name, an offset such as `-02:30`, or `""`."""
     offset = _offset(value, zone)
     if isinstance(offset, Failure):
         return offset
@@ -133,7 +133,7 @@ def timestamp_part(value: Timestamp, name: str, zone: str) -> int | Failure:
             return rest // 1_000_000 % 1000
         case "getDayOfWeek":
             return (days + 4) % 7
-    # A local time may leave datetime's years: 400 years later the calendar is the same.
+    # A local time may be outside of datetime's years, but the calendar repeats after 400 years.
     shift = 400 if days + _EPOCH < 1 else -400 if days + _EPOCH > date.max.toordinal() else 0
     day = date.fromordinal(days + _EPOCH + shift // 400 * 146_097)
     match name:
@@ -150,7 +150,7 @@ def timestamp_part(value: Timestamp, name: str, zone: str) -> int | Failure:
 
 
 def duration_part(value: Duration, name: str) -> int:
-    """Return the whole duration in hours, minutes or seconds, toward zero; of milliseconds only those past the last second."""
+    """Return the duration in hours, minutes or seconds, rounded toward zero, or only the milliseconds after the last second."""
     size = abs(value.ns)
     match name:
         case "getHours":
@@ -168,7 +168,7 @@ _OFFSET: Final = re.compile(r"([+-]?)([0-9]{1,2}):([0-9]{2})")
 
 
 def _offset(value: Timestamp, zone: str) -> int | Failure:
-    """Seconds east of UTC at that moment."""
+    """Return the offset of a time zone from UTC at a moment, in seconds to the east."""
     if zone in ("", "UTC"):
         return 0
     match = _OFFSET.fullmatch(zone)
@@ -177,13 +177,13 @@ def _offset(value: Timestamp, zone: str) -> int | Failure:
         return -seconds if match[1] == "-" else seconds
     if match is not None or zone not in _zones():
         return Failure(CelReason.BAD_VALUE, f"{_shown(zone)} is no time zone")
-    # Rules of zones do not change in the first and the last days of all time, in which datetime would leave its range.
+    # Clamp to datetime's range: time zones do not change in the first and last days of it.
     moment = min(max(value.ns, EARLIEST + 2 * DAY), LATEST - 2 * DAY) // SECOND
     offset = _zone(zone).utcoffset(datetime.fromtimestamp(moment, UTC).astimezone(_zone(zone)))
     return 0 if offset is None else int(offset.total_seconds())
 
 
-# The package's zones and not the system's, whose names and history differ from machine to machine.
+# The zones of the package tzdata, because the system's names and history differ between machines.
 _TZDATA: Final = files("tzdata")
 
 

@@ -1,4 +1,4 @@
-"""The syntax tree of a CEL expression, as written: macros are nodes of their own, never expanded.
+"""The syntax tree of a CEL expression, close to the text: macros are nodes, and never expanded.
 
 Chains are flat: `a && b && c` is one `Logic`, `1 + 2 - 3` one `Operation`, `a.b[0].c()` one `Chain`, `a ? b : c ? d : e`
 one `Ternary`. So a tree is only as deep as its brackets, calls, unary operators and ternaries, which the parser limits,
@@ -24,9 +24,9 @@ class Literal:
 @final
 @dataclass(slots=True, eq=False)
 class Ident:
-    """A name. The checker writes down in *meaning* what it stands for.
+    """A name. The checker sets *meaning* to its meaning: a `Variable`, a `Local` or a `CelType`.
 
-    *rooted* is a leading dot: never the variable of a macro. *meaning* is a `Variable`, a `Local` or a `CelType`.
+    *rooted* is whether it has a leading dot, so that it is never the variable of a macro.
     """
 
     at: At
@@ -99,7 +99,7 @@ class Operation:
 @final
 @dataclass(slots=True, eq=False)
 class Logic:
-    """`&&` or `||` of two operands or more."""
+    """`&&` or `||` with two or more operands."""
 
     at: At
     op: str
@@ -109,7 +109,7 @@ class Logic:
 @final
 @dataclass(slots=True, eq=False)
 class Ternary:
-    """`condition ? then : ...`, the branches in order, then the value of the last else."""
+    """`condition ? then : ...`: the branches in order, then the value of the last else."""
 
     branches: list[tuple[At, Node, Node]]
     otherwise: Node
@@ -196,7 +196,7 @@ Node: TypeAlias = Literal | Ident | Paren | ListLiteral | MapLiteral | Unary | O
 
 
 def constant_path(node: Node) -> tuple[str, ...] | None:
-    """Return the constant path, from a part of the event, with which a resolved *node* begins; None without such a path."""
+    """Return the constant path, from a part of the event, at the beginning of a resolved *node*; None without one."""
     base, steps = (node.base, node.steps) if isinstance(node, Chain) else (node, [])
     if not isinstance(base, Ident) or not isinstance(base.meaning, Variable):
         return None
@@ -212,7 +212,7 @@ def constant_path(node: Node) -> tuple[str, ...] | None:
 
 
 def children(node: Node | Step) -> list[Node | Step]:
-    """Return what stands directly inside *node*, in order of the text."""
+    """Return the direct children of *node*, in the order of the text."""
     match node:
         case Paren():
             return [node.inner]

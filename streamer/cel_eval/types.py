@@ -75,7 +75,7 @@ def _depth(kind: Type) -> int:
 
 
 def join(one: Type, other: Type) -> Type | None:
-    """Return the type that takes in both, or None: `1` and `'a'` have none, and neither have `1` and `1.0`."""
+    """Return the common type of two types, or None: for example, `1` and `'a'` have none, and `1` and `1.0` have none."""
     if DYN in (one, other):
         return DYN
     if NULL in (one, other):
@@ -89,7 +89,7 @@ def join(one: Type, other: Type) -> Type | None:
 
 
 def _may_be_null(kind: Type) -> bool:
-    # cel-spec lets null stand for a timestamp or a duration, which are messages elsewhere.
+    # cel-spec allows null in place of a timestamp or a duration, because these are messages in Protobuf.
     return kind.nullable or kind.name in (NULL.name, TIMESTAMP.name, DURATION.name)
 
 
@@ -102,7 +102,7 @@ def join_elements(types: Sequence[Type]) -> Type:
 
 
 def comparable(one: Type, other: Type) -> bool:
-    """Whether equality of the two is a sensible question: one type, or numbers of any kind, also inside containers."""
+    """Return whether comparing two types makes sense: equal types, or numbers of any kind, also inside containers."""
     if DYN in (one, other) or {one, other} <= NUMERIC:
         return True
     if NULL in (one, other):

@@ -1,4 +1,4 @@
-"""What of an event a CEL expression reads, and what of it the source did not carry."""
+"""The values of an event for a CEL expression, with those that its source left out."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def select(value: Value, name: str) -> Value:
 
 
 def below(value: Any, unknowns: Unknowns, key: Value) -> Value:
-    """Step to the value at *key* of a container with these unknowns."""
+    """Return the value at *key* of a container with these unknowns."""
     if type(key) is str and key in unknowns:
         below = unknowns[key]
-        # Above an unknown, a value is never known to be missing: the source did not carry it.
+        # A missing value above an unknown is unknown, too, because the source left it out.
         if below is None or value is MISSING:
             return UNKNOWN
         if type(value) is not BeyondFloat64:
@@ -72,7 +72,7 @@ def variables(event: Event) -> dict[str, Value]:
 
 
 def _document(document: Mapping[str, Any] | None, at: Pointer | None, unknown: tuple[Pointer, ...]) -> Value:
-    """Return `data` or `before` with its unknowns, which *unknown* gives from the root of the event."""
+    """Return `data` or `before` with its unknowns; the pointers in *unknown* start at the root of the event."""
     if at is None or not unknown:
         return document
     unknowns: Unknowns = {}

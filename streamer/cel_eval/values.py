@@ -24,7 +24,7 @@ from streamer.model import INT64_MAX, BeyondFloat64
 
 
 class CelReason(StrEnum):
-    """Why the evaluation of a CEL program ended in an error; the label under which it is counted."""
+    """The reason why the evaluation of a CEL program ended in an error; also the label of its counter."""
 
     NO_SUCH_FIELD = "no_such_field"
     """A member or key that the map does not have."""
@@ -61,14 +61,14 @@ class CelReason(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error, with what happened in words."""
+    """An error: its reason, and the details in words."""
 
     reason: CelReason
     detail: str
 
 
 class Unknown(Enum):
-    """The type of `UNKNOWN`: the event does not carry what the expression needs (semantics.md section 8)."""
+    """The type of `UNKNOWN`: the event lacks a value that the expression needs (semantics.md section 8)."""
 
     UNKNOWN = "unknown"
 
@@ -153,7 +153,7 @@ ORDERED: Final[Mapping[type, str]] = {
 
 
 def read(value: Any) -> Value:
-    """Take a value out of an event or a container."""
+    """Return a value from an event or a container as a CEL value."""
     if type(value) is int and value > INT64_MAX:
         return UInt(value)
     if type(value) is BeyondFloat64:
@@ -162,22 +162,22 @@ def read(value: Any) -> Value:
 
 
 def as_key(value: Value) -> Any:
-    """Return *value* as it stands in a dict; any CEL value that can be looked up."""
+    """Return the form of *value* as a key of a dict."""
     return BoolKey(value) if type(value) is bool else value
 
 
 def from_key(key: Any) -> Value:
-    """Undo `as_key`."""
+    """Return the value of a key that `as_key` made."""
     return key.value if type(key) is BoolKey else key
 
 
 def type_name(value: Value) -> str:
-    """Name the type of *value*, as in messages."""
+    """Return the name of the type of *value*, for messages."""
     return TYPES[type(value)].name
 
 
 def utf8_length(value: str | bytes) -> int:
-    """Count the bytes of a string."""
+    """Return the number of bytes of a string in UTF-8, or of bytes."""
     if isinstance(value, bytes) or value.isascii():
         return len(value)
     return len(value.encode("utf-8"))

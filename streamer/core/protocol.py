@@ -1,4 +1,4 @@
-"""What an engine needs of a backend: the `Core` protocol.
+"""The interface between an engine and a backend: the `Core` protocol.
 
 ```
 Engine (the facade: argument checks, lazy results)  ──►  Core (subscriptions, index, matching)
@@ -8,12 +8,12 @@ Engine (the facade: argument checks, lazy results)  ──►  Core (subscriptio
 
 Contract of every core, which tests/api and tests/threads check on both backends:
 
-- One immutable version. A match begins on the version that is current then and sees no later change. It takes no lock and never
-  waits for a writer.
-- Writers take turns. Each prepares its whole change out of readers' sight and publishes it with one assignment. So every event
-  sees all of the change or none of it, also of a `replace` that moves a subscription to another tenant or collection, of a
-  `write` of a million, and of an `apply`.
-- Once a write has returned, every match that begins later sees it.
+- One immutable version. A match uses the version that is current when it begins, and is not affected by later changes. It uses no
+  lock and never waits for a writer.
+- Writers run one at a time. Each prepares its whole change separately and publishes it with one assignment. So every event is
+  matched with all of the change or none of it, even if a `replace` moves a subscription to another tenant or collection, for a
+  `write` of a million subscriptions, and for an `apply`.
+- After a write has returned, every match that begins later uses the change.
 
 A core owns ids and texts. It returns `Matches` over an event's `Hits`: packed, without a Python object for a match until you read
 it.
@@ -86,7 +86,7 @@ class Changes:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A selection of subscriptions: those that meet all given criteria.
+    """A selection of subscriptions: those that meet all criteria that are set.
 
     `tenant` is the effective one, with the default filled in, and `"*"` selects those of every tenant; `collection="*"`
     selects those of every collection. Neither is a pattern.
@@ -99,7 +99,7 @@ class Selection:
 
 
 class Encoder(Protocol):
-    """Writes the messages of hits as `streamer.service.messages` does, byte for byte, with no object of Python for a match."""
+    """Writes the messages of hits, byte for byte as `streamer.service.messages` does, without a Python object for a match."""
 
     def attributes(self, event: bytes, key: str | None) -> bytes | None:
         """Return the attributes that all messages of the event share; None if Python must write them.
@@ -122,7 +122,7 @@ class Encoder(Protocol):
 class Hits(Protocol):
     """The subscriptions that one event matched, packed, in an undefined order.
 
-    Immutable. It pins the engine's version that produced it, so a position keeps its meaning whatever writers do.
+    Immutable. It pins the engine's version that produced it, so writers do not change the meaning of a position.
     """
 
     @property
@@ -135,19 +135,19 @@ class Hits(Protocol):
         """Return the subscription ids, aligned with the positions."""
 
     def gateway_ids(self) -> list[str | None]:
-        """Return the receiver of each match, aligned with the positions."""
+        """Return the gateway of each match, aligned with the positions."""
 
     def find(self, subscription_id: str) -> int:
         """Return the position of a subscription, or -1."""
 
     def match(self, position: int, event: EventSource) -> Match:
-        """Make the `Match` at a position, from 0 to `len - 1`."""
+        """Return the `Match` at a position, from 0 to `len - 1`."""
 
     def matches(self, event: EventSource) -> Iterator[Match]:
-        """Make the `Match` at each position lazily."""
+        """Yield the `Match` at each position."""
 
     def take(self, positions: Sequence[int]) -> Hits:
-        """Return some of the hits, in the order given."""
+        """Return the hits at *positions*, in their order."""
 
     def in_order(self) -> Hits:
         """Return the same hits in the order in which their subscriptions were added."""
@@ -162,13 +162,13 @@ class Results(Protocol):
 
     @property
     def rejected(self) -> int:
-        """How many of them are errors."""
+        """The number of errors."""
 
     def matched(self) -> list[int]:
         """Return the positions of events with matches, and of errors, in order."""
 
     def lines(self, numbers: Sequence[int]) -> Iterator[LineResult]:
-        """Make each of them the result of a line; *numbers* are those of the lines."""
+        """Yield each result as the result of a line; *numbers* are the numbers of the lines."""
 
     def jsonl(self) -> bytes:
         """Return the lines of `BatchMatches.jsonl`. Raises ValueError."""
@@ -178,7 +178,7 @@ class Results(Protocol):
     def __iter__(self) -> Iterator[Matches | EventError]: ...
 
     def __getitem__(self, position: int, /) -> Matches | EventError:
-        """Return what the event at a position came to, from 0 to `len - 1`. Raises IndexError."""
+        """Return the result of the event at a position, from 0 to `len - 1`. Raises IndexError."""
 
 
 class Core(Protocol):
@@ -188,13 +188,13 @@ class Core(Protocol):
     """
 
     def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
-        """Add, replace or apply subscriptions at once; an error among *sources* stands for one that could not be read.
+        """Add, replace or apply subscriptions at once; an error among *sources* represents one that could not be read.
 
-        The second use of an id in one call is an error. *sources* is read to its end before any change and before any lock is
-        taken. A replaced subscription keeps its place in the order of adding.
+        The second use of an id in one call is an error. *sources* is read completely before any change, and before any lock is
+        acquired. A replaced subscription keeps its place in the order of adding.
 
         Raises:
-            BulkSubscriptionError: some are bad and not *skip*; the core stays unchanged.
+            BulkSubscriptionError: some are bad, and *skip* is False; the core stays unchanged.
         """
 
     def remove(self, selection: Selection) -> Changes:
@@ -215,7 +215,7 @@ class Core(Protocol):
         """The kind of this core's images; 0 for a core without images."""
 
     def image(self, lines: bytes, seed: int) -> bytes | None:
-        """Compile the lines of a section for a snapshot whose images have *seed*; None if an image would not pay off."""
+        """Return the compiled lines of a section, for a snapshot whose images have *seed*; None if it is not worthwhile."""
 
     def canonical(self, held: Held) -> tuple[str, str, bytes]:
         """Return tenant and collection (`*` for every one) of a subscription that `given` returned, and its text for a snapshot.
@@ -225,13 +225,13 @@ class Core(Protocol):
         """
 
     def get(self, subscription_id: str) -> Subscription | None:
-        """Return a subscription as it was given, or None."""
+        """Return a subscription as the user wrote it, or None."""
 
     def select(self, selection: Selection) -> list[Subscription]:
         """Return the selected subscriptions of one version, in order of adding."""
 
     def ids(self, selection: Selection) -> list[str]:
-        """Return only their ids."""
+        """Return only the ids of the selected subscriptions."""
 
     def given(self, selection: Selection) -> Sequence[Held]:
         """Return the selected subscriptions in their stored form, which `write` accepts again."""
@@ -255,13 +255,13 @@ class Core(Protocol):
         """Return only the ids, in an undefined order. Raises EventError."""
 
     def match_count(self, event: EventSource, tenant: str | None, collection: str | None) -> int:
-        """Return only how many match. Raises EventError."""
+        """Return only the number of matches. Raises EventError."""
 
     def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
         """Return whether any subscription matches; may stop at the first. Raises EventError."""
 
     def match_batch(self, events: list[EventSource], tenant: str | None, collection: str | None, threads: int = 1) -> Results:
-        """Match several events on one version; aligned, with the error in a bad event's place.
+        """Return the results of several events on one version, aligned with *events*; a bad event has its error there.
 
         Args:
             events: the returned results keep this list, so it must not change.
@@ -297,7 +297,7 @@ class Core(Protocol):
         """
 
     def dump(self, max_subscriptions: int) -> str:
-        """Print the index and at most *max_subscriptions* of its subscriptions."""
+        """Return the index as text, with at most *max_subscriptions* of its subscriptions."""
 
     def lint(self) -> list[Finding]:
         """Return suspicious subscriptions, in order of adding."""
@@ -318,12 +318,12 @@ class Core(Protocol):
         """
 
     def telemetry(self) -> Telemetry:
-        """Return the counters: each event that matching began is counted once, as matched, unmatched, ignored or rejected."""
+        """Return the counters: each event whose matching has begun is counted once: matched, unmatched, ignored or rejected."""
 
     # Phase 1. Tenant and collection name a partition, "*" for every one; an unknown partition has no filter.
 
     def filters(self) -> Sequence[FilterState]:
-        """Return the state of each filter there is, of one version."""
+        """Return the state of each existing filter, from one version."""
 
     def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
         """Build a filter of the live keys of a partition and swap it in.
@@ -332,12 +332,12 @@ class Core(Protocol):
         higher, and its samples start from zero. Without a filter in the partition the call has no effect.
 
         Args:
-            capacity: number of keys that fit; never less than there are.
-            key_fp_rate: share of foreign keys that may pass when it is full.
+            capacity: the number of keys that fit; the filter always has room for the existing keys.
+            key_fp_rate: the share of foreign keys that may pass when it is full.
         """
 
     def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
-        """Return the live keys of partitions, with a filter or without, of one version."""
+        """Return the live keys of partitions, with or without a filter, from one version."""
 
     def measure_filter(self, tenant: str, collection: str) -> None:
-        """Settle the samples that wait to be compared with the live keys; `FilterState` then counts them."""
+        """Compare the pending samples with the live keys; `FilterState` then counts them."""

@@ -1,4 +1,4 @@
-"""An engine as one file: a directory by tenant and collection, then the content of each. docs/snapshots.md defines every byte.
+"""Save and load an engine as one file: a directory, then a section per tenant and collection (docs/snapshots.md).
 
 ```
 ┌────────────┬──────────────────────────────────────┬─────────────────────────┬───────┬─────────────────────────┬──
@@ -11,15 +11,16 @@
 A section is JSON lines: a subscription's place in the order of adding, and the subscription. Every backend and every later
 version reads them. An image, which the native core may add, is their compiled form; a reader that cannot use it ignores it.
 
-Invariant: a file exists whole or not at all: it is written to a temporary file next to it, synced to disk, and renamed. A reader
-compares a checksum before it uses a part: the one of header and directory on opening, the one of a section on first use.
+Invariant: a file is complete or does not exist: it is written to a temporary file in the same directory, synced to disk, and
+renamed. A reader verifies a checksum before it uses a part: of header and directory when it opens the file, of a section on first
+use.
 
-Checksums are MurmurHash3 x64-128. Each of its steps can be undone. So it always detects damage within sixteen bytes, and
-elsewhere misses one case in 2^128. It is quick (gigabytes a second), and both backends have it already. It finds damage; it is
-not a signature against a deliberate forgery. The digest, a public name of the content, is SHA-256.
+Checksums are MurmurHash3 x64-128. Each of its steps is reversible, so it always detects damage within sixteen bytes, and
+otherwise misses one case in 2^128. It is fast (gigabytes per second), and both backends have it already. It detects damage; it is
+not a signature against deliberate forgery. The digest, a public name of the content, is SHA-256.
 
-Rejected: CRC-32 (it misses one damage in four thousand million, and a broadcast file is read often), pickle (it executes what it
-reads), SQLite (its pages cannot be mapped as arrays), one checksum for the whole file (opening would read all of it).
+Rejected: CRC-32 (it misses one damage in four thousand million, and a broadcast file is read often), pickle (it executes its
+input), SQLite (its pages cannot be mapped as arrays), one checksum for the whole file (opening would read all of it).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from streamer.subscriptions.subscription import EVERY, Subscription
 MAGIC: Final = b"\x89STRM\r\n\x1a"
 FORMAT: Final = 1
 #: Magic, format, length of the header, of the file, of the directory, subscriptions, sections, length of the options, digest,
-#: what the images are for and the seed of their hashes (0: there are none), unused, checksum of all before and of the
+#: the kind of the images and the seed of their hashes (0: there are none), unused, checksum of everything before it and of the
 #: directory.
 HEADER: Final = struct.Struct("<8sII QQQQQ 32s QQ 8x 16s")
 #: Offset of the name, lengths of tenant and collection; number of subscriptions; offset, length and checksum of the lines;
@@ -64,7 +65,7 @@ class Section:
     """The part of a file for one tenant (or `*`) and collection (or `*`).
 
     Attributes:
-        bytes: size of its lines.
+        bytes: the size of its lines.
     """
 
     tenant: str
@@ -89,7 +90,7 @@ class Directory:
     """The contents of a file, without reading its sections.
 
     Attributes:
-        digest: names the content: equal for equal options and subscriptions, added in the same order.
+        digest: a name of the content, which is equal for equal options and subscriptions, added in the same order.
         options: the options of the engine as JSON; `engine_options` has them as arguments of `Engine`.
         subscriptions: number of subscriptions.
         sections: sorted by tenant and collection.
@@ -113,11 +114,12 @@ class Directory:
 @final
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The parts of a file that opening reads: all but the rows of its directory.
+    """The parts of a file that opening reads: everything except the rows of its directory, and the sections.
 
     Attributes:
-        checksum: of header and directory.
-        images: identifies the core that can use the images; 0 without images. seed: of their hashes.
+        checksum: the checksum of header and directory.
+        images: the kind of core that can use the images; 0 without images.
+        seed: the seed of the images' hashes.
     """
 
     path: str
@@ -137,11 +139,11 @@ class Head:
         return _read_options(self.options, self.path)
 
     def options_with(self, overrides: Mapping[str, Any]) -> Options:
-        """Return the options of the file with some that do not change what matches.
+        """Return the options of the file, with *overrides* for options that do not affect which subscriptions match.
 
         Raises:
-            ConfigError: one that cannot be, or is the file's.
-            SnapshotError: options of the file that cannot be.
+            ConfigError: an override is invalid, or only the file may set its option.
+            SnapshotError: the options of the file are invalid.
         """
         stored = self.engine_options()
         try:
@@ -166,14 +168,14 @@ def path_of(path: str | os.PathLike[str]) -> str:
 
 
 def read_head(path: str | os.PathLike[str]) -> Head:
-    """Read header and options, verified. Raises as `read_directory`."""
+    """Return the verified header and options of a file. Raises the errors of `read_directory`."""
     path = path_of(path)
     with open(path, "rb") as file:
         return _head(file, path)[0]
 
 
 def read_directory(path: str | os.PathLike[str]) -> Directory:
-    """Read the contents of a file: header and directory, verified; sections are not read.
+    """Return the verified contents of a file: header and directory, without the sections.
 
     Raises:
         SnapshotError: the file is not a snapshot, or it is damaged, cut off, or of a later version.
@@ -186,7 +188,7 @@ def read_directory(path: str | os.PathLike[str]) -> Directory:
 
 
 def verify(path: str | os.PathLike[str]) -> Directory:
-    """Read all of a file, and compare every checksum. Raises as `read_directory`."""
+    """Return the contents of a file after verifying every checksum in it. Raises the errors of `read_directory`."""
     path = path_of(path)
     with open(path, "rb") as file:
         directory = _directory(file, path)
@@ -197,7 +199,7 @@ def verify(path: str | os.PathLike[str]) -> Directory:
 
 
 def seen_by(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str]] | None:
-    """Return the names of the sections that events of *collections* see, those for every one included; None for all."""
+    """Return the names of the sections that events of *collections* can match, including sections for `*`; None for all."""
     if collections is None:
         return None
     wanted: set[tuple[str, str]] = set()
@@ -209,7 +211,7 @@ def seen_by(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str
 
 
 def chosen(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
-    """Return the positions of the sections that events of *collections* see, those for every one included; None for all."""
+    """Return the positions of the sections that events of *collections* can match, including those for `*`; None for all."""
     return named(directory, seen_by(collections))
 
 
@@ -244,7 +246,7 @@ def read_named(path: str, names: Set[tuple[str, str]] | None) -> list[bytes]:
 
 
 class Images(Protocol):
-    """Compiles sections, and writes texts as a snapshot has them; see `streamer.core.protocol.Core`."""
+    """Compiles sections, and writes texts in the form of a snapshot; see `streamer.core.protocol.Core`."""
 
     @property
     def image_kind(self) -> int: ...
@@ -255,7 +257,7 @@ class Images(Protocol):
 
 
 def save(path: str | os.PathLike[str], options: Options, held: Iterable[bytes | Subscription], images: Images) -> None:
-    """Write subscriptions, in their order, with the options that they were accepted under.
+    """Write subscriptions, in their order, with the options of their engine.
 
     Raises:
         SubscriptionError: the JSON text of a subscription is too long for a snapshot.
@@ -263,7 +265,7 @@ def save(path: str | os.PathLike[str], options: Options, held: Iterable[bytes | 
         TypeError: *path* is not a path as text.
     """
     path = path_of(path)
-    # Before the work is done.
+    # Fail early, before the work.
     check_target(path)
     sections: dict[tuple[str, str], list[bytes]] = {}
     for order, source in enumerate(held):
@@ -306,7 +308,7 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
         )
         subscriptions += len(lines)
         at = _aligned(file.tell())
-    # To the end of the padding, which reads as zeros.
+    # Extend the file to the end of the padding, which reads as zeros.
     file.truncate(at)
     directory = _padded(shown + bytes(rows) + bytes(names), 8)
     head = HEADER.pack(
@@ -348,7 +350,7 @@ def _image(file: IO[bytes], image: bytes | None, after: int) -> tuple[int, int, 
 
 
 def _head(file: IO[bytes], path: str) -> tuple[Head, Sequence[int], bytes]:
-    """Return the head, the numbers of the header, and what stands in the directory after the options."""
+    """Return the head, the numbers of the header, and the part of the directory after the options."""
     head = file.read(HEADER.size)
     if not head.startswith(MAGIC):
         if MAGIC.startswith(head[: len(MAGIC)]):

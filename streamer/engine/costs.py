@@ -164,7 +164,7 @@ def measure(
         seconds: the time for each part of the measurement: all subscriptions, the kinds, the single subscriptions.
         tenant: see `Engine.match`.
         collection: see `Engine.match`.
-        told: is called with the name of each part before it is measured.
+        told: called with the name of each part before it is measured.
     """
     told("what an event costs")
     measured = _Measured(empty, engine, events, seconds, (tenant, collection))

@@ -316,7 +316,7 @@ def _instead(root: str, path: Steps, kept: Mapping[str, Any]) -> str:
 
 
 def _objects_in(value: Any, most: int) -> list[dict[str, Any]]:
-    """Return an object in a list, or some of the objects in an array."""
+    """Return the value itself if it is an object, or some of the objects in it if it is an array."""
     found, pending = [], [value]
     for each in pending:
         if isinstance(each, dict):

@@ -127,7 +127,7 @@ def narrowed(clauses: Iterable[Clause]) -> set[Clause]:
 
 def common_range(kind: Kind, ranges: Sequence[Range]) -> Range | None:
     """Return the intersection of ranges, or None if it is empty."""
-    # Of two equal bounds, the exclusive one is narrower.
+    # If two bounds are equal, the exclusive one is narrower.
     lows = [(each.low, not each.low_inclusive) for each in ranges if each.low is not None]
     highs = [(each.high, each.high_inclusive) for each in ranges if each.high is not None]
     if lows and highs:

@@ -31,7 +31,7 @@ def _address(url: str) -> str:
 
 @final
 class Registry(Section):
-    """Where schemas are: a registry with the API of Confluent's (docs/registry.md)."""
+    """The registry of schemas, with the API of Confluent's (docs/registry.md)."""
 
     url: Annotated[str, AfterValidator(_address)] | None = None
     """Its address, as `https://HOST:8081`; of Apicurio's as `https://HOST/apis/ccompat/v7`."""
@@ -62,7 +62,7 @@ class Registry(Section):
 
 @final
 class Format(Section):
-    """What a message is. The name of a format alone, as `format: debezium`, is short for its messages in JSON."""
+    """The format of a message. A plain name, such as `format: debezium`, is short for that format in JSON."""
 
     name: SourceFormat = "json"
     """What a message says: `json` is an event as `matching.layout` says; the others are for a decoder (docs/sources.md)."""
