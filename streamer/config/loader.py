@@ -66,7 +66,7 @@ class Loaded:
     """A configuration with the origin of each of its values.
 
     Attributes:
-        files: the path that errors show for each file of subscriptions: relative to *name*, as the caller wrote it.
+        files: the path that errors show for each file of subscriptions, based on the directory of *name* as the caller wrote it.
     """
 
     config: Config

@@ -72,8 +72,8 @@ class Engine:
         soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md 7.14).
         cache_size: how many compiled CEL programs to keep for reuse.
         bloom: size and upkeep of the phase-1 filters (docs/bloom.md); also a mapping as `BloomOptions.from_dict` reads it.
-        batch_size: at most this many events are matched at once, of a stream of lines and on Spark. None picks a size for each:
-            100 lines, or 2,000 for each of several threads, and on Spark as many events as make about 65,536 matches.
+        batch_size: the most events that are matched at once, in a stream of lines and on Spark. The default, None, means 100
+            lines, or 2,000 for each of several threads, and on Spark the events that make about 65,536 matches.
         threads: threads that match several events, if a call does not set it; only the native backend uses them.
         default: converts values in events and subscriptions that JSON does not have, as in `json.dumps`.
         cel_evaluator: evaluator of CEL expressions in subscriptions that do not set it: `native`, or `portable` (docs/cel.md).
@@ -145,8 +145,8 @@ class Engine:
 
         Args:
             source: the path of a YAML file, which the environment overrides, or a `Config`.
-            default: as of `Engine`.
-            cel_functions: as of `Engine`.
+            default: see `Engine`.
+            cel_functions: see `Engine`.
 
         Raises:
             BulkConfigError: the configuration, or files that it names, have faults; the error lists all of them.
@@ -230,7 +230,7 @@ class Engine:
         docs/configuration.md marks the settings that may change this way. The files of subscriptions are not read again.
 
         Args:
-            source: as of `from_config`; by default the source of the last good configuration, read again.
+            source: see `from_config`; by default the source of the last good configuration, read again.
 
         Raises:
             ConfigError: this engine was made without a configuration.
@@ -370,7 +370,7 @@ class Engine:
         return len(self._core)
 
     def __bool__(self) -> bool:
-        # Without this an empty engine would be false, and `engine or Engine()` a trap.
+        # Otherwise, an empty engine would be false, and `engine or Engine()` would replace it.
         return True
 
     def __contains__(self, subscription_id: object) -> bool:
@@ -400,7 +400,7 @@ class Engine:
         return self._core.match_ids(event, tenant, collection)
 
     def match_count(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> int:
-        """Return how many subscriptions match an event. Raises EventError."""
+        """Return the number of subscriptions that match an event. Raises EventError."""
         return self._core.match_count(event, tenant, collection)
 
     def matches_any(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> bool:
@@ -600,15 +600,15 @@ class Engine:
         *,
         max_subscriptions: int = 1000,
     ) -> NearMisses:
-        """Return the subscriptions that fail to match an event by exactly one condition, the nearest first.
+        """Return the subscriptions that fail to match an event by exactly one condition, nearest first.
 
         The operands of an expression that are joined by `&&` count as separate conditions.
 
         Args:
-            n: return at most this many.
+            n: the most subscriptions to return.
             tenant: as in `match`.
             collection: as in `match`.
-            max_subscriptions: examine at most this many of the event's tenant and collection; about 5,000 take a second.
+            max_subscriptions: the most subscriptions for the event's tenant and collection to examine; about 5,000 take a second.
 
         Raises:
             EventError: the event cannot be read.
@@ -632,9 +632,9 @@ class Engine:
         return plan
 
     def dump(self, max_subscriptions: int = 1000) -> str:
-        """Print how the subscriptions are stored: partitions, segments, buckets, the condition of each, and the next bucket.
+        """Return the index as text: partitions, segments, buckets, the condition of each, and the next bucket.
 
-        The reference has no index, and prints the conditions of each subscription.
+        The reference has no index, so the text has the conditions of each subscription.
 
         Args:
             max_subscriptions: further subscriptions are counted, not printed. Printing costs as much as indexing once more.
@@ -658,7 +658,7 @@ class Engine:
                 types that subscriptions use and none of the events has.
             tenant: tenant of the events, as in `match`.
             collection: collection of the events, as in `match`.
-            max_events: examine at most this many; about 5,000 take a second.
+            max_events: the most events to examine; about 5,000 take a second.
         """
         check_positive("max_events", max_events)
         check_names(tenant, collection)
@@ -719,9 +719,9 @@ class Engine:
             port: 0 for any free port; read it from `Server.port`.
             addr: `0.0.0.0` for every address of this machine.
             registry: serve everything on it; by default a new registry with this engine and this process.
-            name: as of `EngineMetrics.register`.
-            collections: as of `EngineMetrics.register`.
-            tenants: as of `EngineMetrics.register`.
+            name: see `EngineMetrics.register`.
+            collections: see `EngineMetrics.register`.
+            tenants: see `EngineMetrics.register`.
 
         Raises:
             OSError: the address cannot be used.

@@ -176,7 +176,7 @@ class _Text:
 @final
 class _Lowering:
     def __init__(self, program: Program, limit: int) -> None:
-        # A quarter of the native core's limit, because the native core counts some alternatives twice that are one here.
+        # Lower than the limit of the native core, which counts some alternatives separately that are one here.
         self._limit = max(limit // 4, 1)
         self.has_given_up = False
         #: Whether only events with the wanted value satisfy the clauses.
