@@ -29,7 +29,7 @@ use crate::engine::slices::{Layout, Slices};
 use crate::engine::store::{Store, element_mode, flags};
 use crate::subscriptions::normal_form::{Mode, Path};
 use crate::value::{Kind, ScalarRef, Seed};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// How deep buckets nest; so deep is the recursion of a query and of this builder.
 const DEEPEST: u32 = 12;
@@ -439,8 +439,14 @@ impl<'s> Builder<'s> {
         if rows.len() < SLICED {
             return;
         }
+        let read = |fields: usize| fields as f64 * (ASK + rows.len() as f64 / LOOK);
+        // A layout takes time, so it is made only if an event's reading of the fields is not too much by itself.
+        let paths: HashSet<u32, FastHash> = clauses.iter().map(|clause| store.clause(*clause).path).collect();
+        if verified < GAIN * read(paths.len().min(Layout::MOST_FIELDS)) {
+            return;
+        }
         let Some(layout) = Layout::of(store, rows.iter().map(|(_, row)| &clauses[row.clone()])) else { return };
-        let mut left = layout.fields() as f64 * (ASK + rows.len() as f64 / LOOK);
+        let mut left = read(layout.fields());
         let mut sorted = Vec::with_capacity(rows.len());
         for (at, row) in rows {
             let mut decided = 0_u32;

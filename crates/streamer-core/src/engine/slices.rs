@@ -163,13 +163,16 @@ impl Field {
 }
 
 impl Layout {
+    /// The most fields: other paths that rows test are verified.
+    pub(super) const MOST_FIELDS: usize = LINES / FEWEST;
+
     /// Lay out rows, each given as its clauses; None if no field rules out any.
     pub(super) fn of<'r>(store: &Store, rows: impl Iterator<Item = &'r [u32]>) -> Option<Layout> {
         let mut said: HashMap<u32, Vec<u32>, FastHash> = HashMap::default();
         rows.flatten().for_each(|clause| said.entry(store.clause(*clause).path).or_default().push(*clause));
         let mut said: Vec<(u32, Vec<u32>)> = said.into_iter().collect();
         said.sort_unstable_by_key(|(path, clauses)| (usize::MAX - clauses.len(), *path));
-        said.truncate(LINES / FEWEST);
+        said.truncate(Layout::MOST_FIELDS);
         let most = (LINES / said.len().max(1)).min(MOST);
         let fields = said.iter().filter_map(|(path, clauses)| Field::new(store, *path, clauses, most));
         let mut fields: Vec<(Field, u64)> = fields.collect();
