@@ -43,7 +43,7 @@ from streamer.core.options import Options
 from streamer.model import TopicDialect
 from streamer.service.formats import Place
 from streamer.service.messages import Shape, Speaker
-from streamer.service.routes import Routes
+from streamer.service.routing import Routes
 
 SIZES = (1, 1_000, 100_000)
 EVENTS = 2_000

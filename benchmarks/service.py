@@ -49,14 +49,14 @@ from streamer import cdc
 from streamer.config.secret import SecretValue
 from streamer.core.options import Options
 from streamer.events.layout import EventLayout
+from streamer.service.build import open_feed
 from streamer.service.formats import Place
 from streamer.service.guard import Guard
 from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
-from streamer.service.parts import open_feed
 from streamer.service.pipeline import Feed, Pipeline, Setup
 from streamer.service.protocols import Sink, Source
-from streamer.service.routes import Routes
+from streamer.service.routing import Routes
 from streamer.service.sinks.file import FileAppender
 from streamer.service.sinks.signing import signature
 from streamer.service.sinks.webhook import Webhook

@@ -62,7 +62,7 @@ from benchmarks.records import Record, machine
 from examples.flights import generated, records
 from streamer.spark import CogroupOptions, match_events
 from streamer.spark.cogroup import prepare
-from streamer.spark.groups import route
+from streamer.spark.cogroup_worker import route
 from streamer.spark.schema import choose
 from streamer.spark.worker import Output, Pass, matches
 

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streamer import Engine, Match
 from streamer.config.loader import load
-from streamer.service.parts import parts_of
+from streamer.service.build import parts_of
 from streamer.service.serve import Service
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from streamer.core.options import Options
+from streamer.engine.explain_text import as_json, write
 from streamer.engine.hints import hint, parts_of
-from streamer.engine.told import as_json, write
 from streamer.errors import SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Transition, Verdict

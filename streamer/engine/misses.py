@@ -20,8 +20,8 @@ from streamer.cel_eval import Program
 from streamer.cel_eval.operands import compared, operands
 from streamer.core.options import Options
 from streamer.core.protocol import Selection
+from streamer.engine.explain_text import on_one_line, outcome_of, row_as_json
 from streamer.engine.hints import hint
-from streamer.engine.told import on_one_line, outcome_of, row_as_json
 from streamer.errors import UnknownSubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Verdict

@@ -20,7 +20,7 @@ from streamer.config.schema.api import Api
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
 from streamer.extras import needed
-from streamer.service import parts, sinks, subscription_files
+from streamer.service import build, sinks, subscription_files
 from streamer.service.fitting import fitting, place_of
 from streamer.service.protocols import Busy, code_of
 from streamer.service.shards import Shard
@@ -88,14 +88,14 @@ def check(loaded: Loaded, *, dev: bool = False) -> Found:
         fitting(loaded, dev=dev)
     with found.at("subscriptions"):
         subscriptions, places = subscription_files.read(loaded)
-        engine = Engine.from_config(parts.of_engine(config))
+        engine = Engine.from_config(build.of_engine(config))
         subscription_files.put(engine, loaded, *Shard.of(config).mine(subscriptions, places))
         found.subscriptions = len(engine)
     positions = _store(found)
-    for name, source in parts.sources_of(config).items():
+    for name, source in build.sources_of(config).items():
         with found.at("sources", name):
-            parts.feed_of(name, source, config).check(positions.get(name, {}))
-    for name, sink in parts.sinks_of(config).items():
+            build.feed_of(name, source, config).check(positions.get(name, {}))
+    for name, sink in build.sinks_of(config).items():
         with found.at("sinks", name):
             (sinks.made if sink.spooled is None else sinks.endpoint)(sink).check()
         if sink.caution is not None:

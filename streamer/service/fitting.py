@@ -11,7 +11,7 @@ from streamer.config.schema.claims import READS, Claim, File, Placed, conflicts
 from streamer.config.schema.config import Config
 from streamer.config.schema.service import SharedStore
 from streamer.errors import BulkConfigError
-from streamer.service.parts import sinks_of, sources_of
+from streamer.service.build import sinks_of, sources_of
 
 #: The addresses that may be served without tokens.
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")

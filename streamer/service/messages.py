@@ -38,7 +38,7 @@ from streamer.events.places import resolve
 from streamer.events.reading import parse_rfc3339, read_event
 from streamer.model import Event, Match
 from streamer.service.formats import Place
-from streamer.service.routes import Routes
+from streamer.service.routing import Routes
 from streamer.service.store.rows import Spooled
 from streamer.service.tenants import outside
 from streamer.subscriptions.text import labels_text

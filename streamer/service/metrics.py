@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 
 from streamer.locks import Lock
 from streamer.metrics.names import Metric
+from streamer.service.queue import Part
 from streamer.service.store.rows import DeadLetter
-from streamer.service.waiting import Part
 
 _SOURCE, _SINK, _RESULT = ("source",), ("sink",), ("sink", "result")
 READ = Metric("streamer_service_events_read", "counter", _SOURCE, "Events that were read: matched + unmatched + rejected.")

@@ -29,21 +29,21 @@ from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
 from streamer.errors import EventError, ServiceError
 from streamer.locks import Lock
-from streamer.service import faults, formats, letters
-from streamer.service.away import Absent
+from streamer.service import dead_letters, faults, formats
 from streamer.service.messages import Speaker
 from streamer.service.metrics import Counts
 from streamer.service.observed.attempts import Attempt, Attempts
 from streamer.service.observed.events import Events
 from streamer.service.observed.matches import MatchCounts
 from streamer.service.protocols import NOTHING, Away, Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
+from streamer.service.queue import Part, Waiting
 from streamer.service.registry import Messages
 from streamer.service.rejected import Rejected
 from streamer.service.spool import Spool, tally
 from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Confirmed, DeadLetter, milliseconds
 from streamer.service.store.store import Store
-from streamer.service.waiting import Part, Waiting
+from streamer.service.unavailable import Absent
 
 #: The longest wait for records of a source, in seconds; then its thread checks whether the pipeline is stopping.
 WAIT: Final = 0.25
@@ -285,7 +285,7 @@ class Pipeline:
         spooled = [each for part in parts for each in part.spooled]
         sink = self._setup.dead_letter
         if dead and sink is not None and sink in self._spool.sinks:
-            spooled += letters.spooled(sink, dead)
+            spooled += dead_letters.spooled(sink, dead)
         sums = tally(spooled)
         if sums:
             self._spool.await_room({sink: size for sink, (_, size, _) in sums.items()})
@@ -338,7 +338,7 @@ class Pipeline:
         for sink, given in written.items():
             if outcomes := self._setup.sinks[sink].flush():
                 messages = [message for part in given for message in part.undelivered(sink)]
-                refused += [letters.undelivered(sink, messages[at], each.code, each.reason) for at, each in outcomes]
+                refused += [dead_letters.undelivered(sink, messages[at], each.code, each.reason) for at, each in outcomes]
         if refused:
             faults.point("sink.refused")
         return refused
@@ -354,7 +354,7 @@ class Pipeline:
             if self.is_away(sink):
                 _LOGGER.warning("sinks.%s: it is unavailable, so messages about %d dead letters are lost", sink, len(told))
                 return
-            for at, outcome in self._given(sink, [letters.message(letter)[1] for letter in told]):
+            for at, outcome in self._given(sink, [dead_letters.message(letter)[1] for letter in told]):
                 of = told[at]
                 _LOGGER.warning(
                     "sinks.%s: cannot send a message about a dead letter of %s, %s %s: %s",
@@ -372,7 +372,7 @@ class Pipeline:
 
     def test(self, sink: str) -> Attempt | None:
         """Send a test message at once, ahead of all waiting messages; return the attempt, or None if the sink is missing."""
-        identity, text = letters.test(sink)
+        identity, text = dead_letters.test(sink)
         began = time.monotonic()
         if (outcome := self._spool.test(sink, identity, text)) is None:
             with self._turn:

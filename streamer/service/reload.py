@@ -30,9 +30,9 @@ from streamer.engine.engine import Engine
 from streamer.engine.reload import check
 from streamer.errors import BulkConfigError, ServiceError
 from streamer.service import faults, subscription_files
-from streamer.service.entrance import Entrance, Prepared
+from streamer.service.api_server import Entrance, Prepared
+from streamer.service.build import Parts, of_engine, open_feed, open_sink, parts_of
 from streamer.service.gateways import Gateways
-from streamer.service.parts import Parts, of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.quotas import Quotas
 from streamer.service.spool import Spool

@@ -21,14 +21,13 @@ from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ServiceError
-from streamer.service import checking, configured, subscription_files
-from streamer.service.away import Absent
+from streamer.service import checking, config_view, subscription_files
+from streamer.service.api_server import Entrance
+from streamer.service.build import of_engine, open_feed, open_sink, parts_of
 from streamer.service.declined import Declined
-from streamer.service.entrance import Entrance
 from streamer.service.fitting import fitting, place_of
 from streamer.service.gateways import Gateways, sink_of
 from streamer.service.metrics import Counts
-from streamer.service.parts import of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.protocols import Busy, code_of
 from streamer.service.quotas import Quotas
@@ -40,6 +39,7 @@ from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import OWN, DeadLetter
 from streamer.service.store.store import Store
 from streamer.service.subscriptions import Subscriptions
+from streamer.service.unavailable import Absent
 from streamer.terminal import OK
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class Service:
         in_force: Callable[[Loaded], None] = lambda _: None,
         *,
         dev: bool = False,
-        parse: configured.Parse | None = None,
+        parse: config_view.Parse | None = None,
         sign_in: Callable[[str], None] | None = None,
     ) -> None:
         self._load, self._in_force, self._dev, self._sign_in = load, in_force, dev, sign_in
         self._loaded = load()
-        self._parse = configured.parser(self._loaded) if parse is None else parse
+        self._parse = config_view.parser(self._loaded) if parse is None else parse
         in_force(self._loaded)
         fitting(self._loaded, dev=dev)
         self._watched = subscription_files.Watch(self._loaded.config)
@@ -394,7 +394,7 @@ class Service:
         return told
 
     def _check_text(self, text: bytes) -> dict[str, Any]:
-        return configured.checked(self._loaded, text, self._parse, partial(fitting, dev=self._dev))
+        return config_view.checked(self._loaded, text, self._parse, partial(fitting, dev=self._dev))
 
     def _ask_reload(self) -> Reloaded:
         """Have the main thread reload, and wait for it. Raises ServiceError, and Declined while another API server takes over."""

@@ -12,14 +12,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
 from streamer.engine.engine import Engine
-from streamer.service import configured
+from streamer.service import config_view
+from streamer.service.build import sinks_of, sources_of
 from streamer.service.metrics import Counts, Gauges
 from streamer.service.observed.attempts import Attempt
 from streamer.service.observed.events import Events
 from streamer.service.observed.matches import MatchCounts
 from streamer.service.observed.observer import Observer
 from streamer.service.observed.rates import Lags, Rates
-from streamer.service.parts import sinks_of, sources_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded
 from streamer.service.replays import Replays
@@ -76,7 +76,7 @@ class Status:
 
     def configured(self) -> dict[str, Any]:
         """Return the current configuration, field by field."""
-        return configured.told(self._loaded())
+        return config_view.told(self._loaded())
 
     def _look(self, now: float) -> None:
         """Keep samples for rates and lags."""

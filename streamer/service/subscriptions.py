@@ -34,7 +34,7 @@ from streamer.errors import (
 from streamer.locks import Lock
 from streamer.service import faults
 from streamer.service.declined import Condition, Declined
-from streamer.service.examined import examined
+from streamer.service.expiry import Upkeep
 from streamer.service.quotas import Counted, Quotas
 from streamer.service.shards import Shard
 from streamer.service.store.changes import Entry
@@ -44,7 +44,7 @@ from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Key, Room, Stored, Table
 from streamer.service.subscription_files import are_from_files, put
 from streamer.service.tenants import Written, inside, written
-from streamer.service.upkeep import Upkeep
+from streamer.service.validation import examined
 from streamer.subscriptions.subscription import Subscription
 
 #: The origin of subscriptions from files in the store. Those that were removed from the files are deleted.

@@ -33,8 +33,8 @@ from streamer.errors import BackendError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, files, members, schema, tables
+from streamer.spark.call import Given, Subscriptions
 from streamer.spark.compat import is_frame
-from streamer.spark.given import Given, Subscriptions
 from streamer.spark.result import SparkMatches
 from streamer.spark.worker import COUNTS, EVENT, Pass
 

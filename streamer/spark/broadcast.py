@@ -34,10 +34,10 @@ from streamer.engine.engine import Engine
 from streamer.errors import SnapshotError
 from streamer.locks import Lock
 from streamer.spark import schema
+from streamer.spark.cogroup_worker import LEASE, sieve
 from streamer.spark.files import Kept, carry, keep, new_file, release
 from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
-from streamer.spark.groups import LEASE, sieve
 from streamer.spark.parts import Writer, label
 from streamer.spark.paths import on_driver
 from streamer.spark.storage import storage

@@ -53,10 +53,7 @@ from streamer.core.snapshot import read_directory, read_texts
 from streamer.errors import BulkSubscriptionError, StreamerError, SubscriptionError
 from streamer.spark import schema
 from streamer.spark.broadcast import Held
-from streamer.spark.compat import texts_frame
-from streamer.spark.files import Kept, carry, keep, new_file, release
-from streamer.spark.grouped import by_parts
-from streamer.spark.groups import (
+from streamer.spark.cogroup_worker import (
     BODY,
     CHANGED,
     KEY,
@@ -80,7 +77,10 @@ from streamer.spark.groups import (
     touch,
     untold,
 )
+from streamer.spark.compat import texts_frame
+from streamer.spark.files import Kept, carry, keep, new_file, release
 from streamer.spark.parts import SALTS, Parts, Writer
+from streamer.spark.pregrouped import by_parts
 from streamer.spark.worker import EVENT, Pass, by_reading, by_snapshot, inner
 
 if TYPE_CHECKING:

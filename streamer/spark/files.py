@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, finalize
 
 from streamer.locks import Lock
 from streamer.spark.compat import add_file, is_connect, take_back
-from streamer.spark.opened import Listed
+from streamer.spark.snapshot_cache import Listed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from streamer.bloom import ShippedFilter
 from streamer.engine.engine import Engine
-from streamer.spark.opened import travelled
+from streamer.spark.snapshot_cache import travelled
 
 #: Groups of the shuffle are `part_number * SALTS + salt`.
 SALTS: Final = 4096

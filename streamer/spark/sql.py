@@ -16,7 +16,7 @@ from streamer.engine.engine import Engine
 from streamer.spark import broadcast
 from streamer.spark.compat import lists_udf
 from streamer.spark.functions import Carried, carried
-from streamer.spark.opened import Opened, opened
+from streamer.spark.snapshot_cache import Opened, opened
 from streamer.spark.worker import choose_backend, match_some
 
 if TYPE_CHECKING:

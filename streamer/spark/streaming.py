@@ -99,8 +99,8 @@ def match_stream(
     from streamer import _backend
     from streamer.engine.arguments import check_positive
     from streamer.spark import schema
-    from streamer.spark.follow import PATH, REFUSED, SNAPSHOT, by_looking, by_version
     from streamer.spark.functions import carried, check
+    from streamer.spark.stream_worker import PATH, REFUSED, SNAPSHOT, by_looking, by_version
     from streamer.spark.worker import COUNTS, EVENT, MATCH, Pass
 
     if on_error not in ("reject", "fail"):

@@ -24,8 +24,8 @@ from pyspark.sql.types import BooleanType, DataType, LongType, StringType, Struc
 from streamer import _backend
 from streamer.engine.engine import Engine
 from streamer.engine.explain import decide, note_of_ignored
+from streamer.engine.explain_text import on_one_line, outcome_of
 from streamer.engine.misses import FAILS, hinted, judged
-from streamer.engine.told import on_one_line, outcome_of
 from streamer.errors import EventError, UnknownSubscriptionError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import IgnoredEvent
@@ -33,9 +33,9 @@ from streamer.model import TOO_COSTLY, Event, Verdict
 from streamer.reference.effort import EFFORT
 from streamer.spark import members, schema, tables
 from streamer.spark.batch import check_options
+from streamer.spark.call import Given, Subscriptions
+from streamer.spark.cogroup_worker import Names, Run
 from streamer.spark.compat import is_frame
-from streamer.spark.given import Given, Subscriptions
-from streamer.spark.groups import Names, Run
 from streamer.spark.worker import EVENT, Batches, Pass, named, pieces
 
 if TYPE_CHECKING:

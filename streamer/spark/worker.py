@@ -36,7 +36,7 @@ from streamer.engine.engine import Engine
 from streamer.errors import BackendError, EventCode, EventError, StreamerError, shortened
 from streamer.events.layout import EventLayout
 from streamer.spark.functions import Carried
-from streamer.spark.opened import Listed, Opened, opened, sweep
+from streamer.spark.snapshot_cache import Listed, Opened, opened, sweep
 
 Want: TypeAlias = Literal["matches", "rejected", "all"]
 Batches: TypeAlias = Iterator[pa.RecordBatch]

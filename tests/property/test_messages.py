@@ -19,7 +19,7 @@ from streamer.native.core import NativeCore
 from streamer.reference.core import ReferenceCore
 from streamer.service.formats import Place
 from streamer.service.messages import Shape, Speaker, Way
-from streamer.service.routes import Routes
+from streamer.service.routing import Routes
 from streamer.service.tenants import inside
 
 SEEDS = 4

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import Metric
 
 import streamer
-from streamer.service.api import asking
+from streamer.service.api import explain
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.observed.series import MOST, POINTS, Series, quantile
 from streamer.service.protocols import Progress
@@ -229,7 +229,7 @@ def test_what_no_filter_can_guard_is_listed_for_all_tenants(api: Api, admin: str
 
 
 def test_a_page_of_what_no_filter_can_guard_looks_at_so_much(api: Api, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_LOOKING", -1.0)
+    monkeypatch.setattr(explain, "_LOOKING", -1.0)
     lines = b"\n".join(json.dumps(BIG | {"id": f"{number}", "filters": [EQ]}).encode() for number in range(20))
     assert api.ask("POST", "/v1/subscriptions:import", lines, headers=LINES).status == 200
     api.ask("PUT", "/v1/subscriptions/last", NE)
@@ -248,10 +248,10 @@ def test_what_asks_for_a_value_has_a_key(value: object, more: dict[str, object],
     """What is passed over without a plan is guarded, whatever else it asks."""
     filters = [{"field": "b.c", "op": "!=", "value": 1}, {"field": "a", "op": "==", "value": value}]
     text = json.dumps({"id": "one", "filters": filters, **more}).encode()
-    assert asking.has_equality(text)
+    assert explain.has_equality(text)
     engine = streamer.Engine()
     engine.add(text)
     assert engine.plan("one").access_keys is not None
     for other in (filters[:1], [], None, [{"field": "a", "op": "==", "value": [1]}]):
-        assert not asking.has_equality(json.dumps({"id": "one", "filters": other}).encode())
-    assert not asking.has_equality(b"{")
+        assert not explain.has_equality(json.dumps({"id": "one", "filters": other}).encode())
+    assert not explain.has_equality(b"{")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine
-from streamer.service import upkeep
+from streamer.service import expiry
 from streamer.service.api import tokens
 from streamer.service.quotas import Quotas
 from streamer.service.store import changes
@@ -138,7 +138,7 @@ def test_of_a_tenant_the_log_keeps_so_many_bytes_and_the_newest(
                 put(tenant, name, number)
     subscriptions._upkeep.limit_history()
     assert known("acme", "a") == numbers(15)  # too young
-    monkeypatch.setattr(upkeep, "LIMIT", 0.0)
+    monkeypatch.setattr(expiry, "LIMIT", 0.0)
     time.sleep(0.01)
     subscriptions.start()
     until(lambda: len(known("acme", "a")) < 15)

@@ -15,12 +15,12 @@ from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
 from streamer.service.pipeline import Feed, Pipeline, Setup
 from streamer.service.protocols import Batch
-from streamer.service.routes import Routes
+from streamer.service.queue import Part
+from streamer.service.routing import Routes
 from streamer.service.sources.stdin import StdinLines
 from streamer.service.spool import Spool
 from streamer.service.store.store import Store
 from streamer.service.tenants import inside
-from streamer.service.waiting import Part
 from tests.service.conftest import event
 
 # What they test is the same on each core; on the reference it runs with what takes long.

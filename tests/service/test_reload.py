@@ -17,7 +17,7 @@ import pytest
 from streamer import Config
 from streamer.errors import ServiceError
 from streamer.service import faults, reload
-from streamer.service.parts import Parts, parts_of
+from streamer.service.build import Parts, parts_of
 from streamer.service.sources.file import FileLines
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import event, lines

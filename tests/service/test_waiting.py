@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from streamer.service.queue import MOST_BYTES, Part, Waiting
 from streamer.service.store.rows import Confirmed
-from streamer.service.waiting import MOST_BYTES, Part, Waiting
 
 
 def part(size: int) -> Part:

@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'st
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from streamer.spark import CogroupOptions, cogroup, groups, match_events
+from streamer.spark import CogroupOptions, cogroup, cogroup_worker, match_events
 from streamer.spark.cogroup import Hot, chosen_in_place
 from streamer.spark.parts import Parts, Writer
 
@@ -198,7 +198,7 @@ def test_events_of_a_hot_part_stay_where_they_lie_if_it_has_room(spark: SparkSes
 
 
 def losing_one(parts_name: str, part_numbers: frozenset[int]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    pick = groups.splits_in(parts_name, part_numbers)
+    pick = cogroup_worker.splits_in(parts_name, part_numbers)
     return lambda batches: (batch.slice(1) for batch in pick(batches))
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'st
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from streamer.spark import broadcast, files
-from streamer.spark.given import Given
+from streamer.spark.call import Given
 
 
 class Session:

@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'st
 from pyspark import SparkFiles
 
 from streamer.spark import SparkMatches, files, match_batches, match_events, publish
-from streamer.spark.opened import travelled
+from streamer.spark.snapshot_cache import travelled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

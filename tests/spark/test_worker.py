@@ -19,8 +19,8 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'st
 import pyarrow as pa
 
 from streamer.spark import worker
-from streamer.spark.groups import build_snapshot
-from streamer.spark.opened import Opened
+from streamer.spark.cogroup_worker import build_snapshot
+from streamer.spark.snapshot_cache import Opened
 
 # What they test is the same on each core; on the reference it runs with what takes long.
 pytestmark = pytest.mark.later_on_the_reference
@@ -150,7 +150,7 @@ import os, sys
 import pyarrow as pa
 from streamer import Engine, _backend
 from streamer.spark import worker
-from streamer.spark.opened import Opened
+from streamer.spark.snapshot_cache import Opened
 
 cold, hot, matches = map(int, sys.argv[1:])
 engine = Engine()

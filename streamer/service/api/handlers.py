@@ -14,16 +14,16 @@ from streamer.engine.engine import Engine
 from streamer.errors import SubscriptionError
 from streamer.service import gateways
 from streamer.service.api import openapi
-from streamer.service.api.asking import Asking, lines_of
 from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, answer, members_of, number, tags
 from streamer.service.api.decoding import Decoding
-from streamer.service.api.delivering import Delivering
+from streamer.service.api.deliveries import Delivering
+from streamer.service.api.explain import Asking, lines_of
 from streamer.service.api.live import Watchers
+from streamer.service.api.live_events import Watching
 from streamer.service.api.observed import Observed
 from streamer.service.api.problems import Problem, members
 from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.streams import Wanted
-from streamer.service.api.watching import Watching
 from streamer.service.declined import Condition, Declined, Versioned
 from streamer.service.status import Status
 from streamer.service.store.changes import Entry

@@ -34,13 +34,13 @@ from streamer.cdc.pgoutput import Begin, Commit
 from streamer.config.schema.sources import PostgresSource
 from streamer.errors import EventError, ServiceError
 from streamer.service import faults, formats, protocols
-from streamer.service.away import delay
 from streamer.service.protocols import NOTHING, Batch, Busy, Lost, Record, Refused, Wrong
+from streamer.service.sources.initial_rows import rows_of
 from streamer.service.sources.lines import CHUNK, KEPT
 from streamer.service.sources.plugins import Wal2json, plugged
 from streamer.service.sources.replication import Keepalive, Replication, connect, is_away, lsn_text, said
 from streamer.service.sources.slot import Place, Server, Slot, check_room, look, primary_keys
-from streamer.service.sources.snapshot import rows_of
+from streamer.service.unavailable import delay
 
 #: The client sends its confirmed position at most this often, in seconds, unless the server requests it.
 _TELL: Final = 1.0

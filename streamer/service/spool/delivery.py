@@ -16,7 +16,7 @@ from math import inf
 from typing import Final, TypeAlias, final
 
 from streamer.quiet import Quiet
-from streamer.service.letters import undelivered
+from streamer.service.dead_letters import undelivered
 from streamer.service.protocols import Endpoint, Outcome
 from streamer.service.spool.breaker import Breaker, Terms
 from streamer.service.store.rows import NEVER, Changes, Lane, Waiting

@@ -21,7 +21,7 @@ from typing import Final, TypeVar, final
 
 from streamer.errors import ServiceError
 from streamer.locks import Lock
-from streamer.service import letters
+from streamer.service import dead_letters
 from streamer.service.metrics import Counts, Gauges
 from streamer.service.observed.attempts import Attempts
 from streamer.service.protocols import Endpoint, Outcome
@@ -647,7 +647,7 @@ class Spool:
         dead = [letter for _, letter in changes.dead]
         about: list[Spooled] = []
         if dead and self.dead_letter in self._deliveries:
-            about = letters.spooled(self.dead_letter, dead)
+            about = dead_letters.spooled(self.dead_letter, dead)
         elif dead:
             self.announce(dead)
         taken = self._store.settle(changes, about)

@@ -31,8 +31,7 @@ from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.events.layout import EventLayout
 from streamer.spark.changes import changes_of
 from streamer.spark.compat import interrupt
-from streamer.spark.job.account import Account
-from streamer.spark.job.asked import (
+from streamer.spark.job.arguments import (
     Asked,
     Backend,
     Extra,
@@ -64,6 +63,7 @@ from streamer.spark.job.places import (
     to_kafka,
     write,
 )
+from streamer.spark.job.progress import Account
 from streamer.spark.job.report import Batch
 from streamer.spark.job.session import TERMINATED, interruptible, is_not_of_py4j, session
 from streamer.spark.job.watch import Watch

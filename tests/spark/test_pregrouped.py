@@ -19,7 +19,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'st
 
 from pyspark.errors import PythonException
 
-from streamer.spark import CogroupOptions, grouped, match_events
+from streamer.spark import CogroupOptions, match_events, pregrouped
 from streamer.spark.parts import Parts, Writer, compiled
 from tests.spark.test_batch import SMALL, expected, found, frame, plan_of, random_engine, random_events, rejected
 
@@ -142,7 +142,7 @@ def test_parts_whose_turn_was_longest_ago_are_put_away(backend: str, tmp_path: P
             engine.add_many({"id": f"{name}{n}", "collection": name} for n in range(3))
             writer.add("default", name, 0, 3, b"filter", compiled(engine))
     parts = Parts(str(tmp_path / "parts"))
-    held = grouped.OpenParts(parts, {}, most=1)
+    held = pregrouped.OpenParts(parts, {}, most=1)
     for part_number in range(6):
         assert {each.id for each in held.engine(part_number).subscriptions()} == {
             f"{'abcdefgh'[part_number]}{n}" for n in range(3)
@@ -155,7 +155,7 @@ def test_parts_whose_turn_was_longest_ago_are_put_away(backend: str, tmp_path: P
     assert held.again == 0
     held.engine(0)
     assert held.again == 1
-    roomy = grouped.OpenParts(parts, {}, most=24)
+    roomy = pregrouped.OpenParts(parts, {}, most=24)
     for part_number in [*range(8), *range(8)]:
         roomy.engine(part_number)
     assert roomy.again == 0

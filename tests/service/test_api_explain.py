@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamer.service.api import asking, handlers
+from streamer.service.api import explain, handlers
 from tests.service.api import BIG, LINES, Api, order, running
 
 ONE = "/v1/subscriptions/big"
@@ -114,7 +114,7 @@ def test_near_misses_fail_by_one_condition_and_the_nearest_comes_first(api: Api)
 
 
 def test_near_misses_are_of_the_events_collection_and_pass_over_so_many_others(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_PASSED", 3)
+    monkeypatch.setattr(explain, "_PASSED", 3)
     for number in range(4):
         api.ask("PUT", f"/v1/subscriptions/a{number}", filtered(">", 251, collection="others"))
     api.ask("PUT", "/v1/subscriptions/b", filtered(">", 251))
@@ -142,7 +142,7 @@ def test_a_draft_says_where_it_is_wrong(api: Api) -> None:
 
 def test_a_draft_is_tried_on_the_last_events_beside_what_is_held(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """By who may read the events; who may only read subscriptions is not told what events are like."""
-    monkeypatch.setattr(asking, "_PATIENCE", 60.0)
+    monkeypatch.setattr(explain, "_PATIENCE", 60.0)
     reader = api.make_token("acme", "read", "consume")
     api.ask("PUT", ONE, BIG)
     api.read(*(order(number, amount=number * 10) for number in range(30)), *(order(99, tenant="other") for _ in range(5)))
@@ -170,7 +170,7 @@ def test_a_draft_without_an_id_is_read_as_it_was_written(api: Api) -> None:
 
 
 def test_a_draft_is_tried_for_as_long_as_one_waits(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_PATIENCE", -1.0)
+    monkeypatch.setattr(explain, "_PATIENCE", -1.0)
     reader = api.make_token("acme", "read", "consume")
     api.read(*(order(number) for number in range(60)))
     tried = ask(api, "/v1/subscriptions:try", {"subscription": BIG}, reader)["tried"]

@@ -28,7 +28,7 @@ from streamer.service.formats import decoder
 from streamer.service.messages import Shape, Speaker
 from streamer.service.pipeline import Feed, Setup, named
 from streamer.service.registry import Messages
-from streamer.service.routes import Routes
+from streamer.service.routing import Routes
 from streamer.service.sinks.trust import client_context
 from streamer.service.spool import Spool, Terms
 from streamer.service.store.rows import OWN

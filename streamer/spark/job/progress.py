@@ -10,7 +10,7 @@ from typing import Final
 
 import streamer
 from streamer.files import replacing
-from streamer.spark.job.asked import Asked
+from streamer.spark.job.arguments import Asked
 from streamer.spark.job.metrics import Counts
 from streamer.spark.job.report import Batch, Point, Report, Stage, render
 from streamer.spark.job.watch import Watch

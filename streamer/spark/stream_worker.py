@@ -19,7 +19,7 @@ import pyarrow as pa
 from streamer.core.snapshot import read_directory
 from streamer.errors import SnapshotError
 from streamer.spark.functions import Carried
-from streamer.spark.opened import KEPT_OPEN, Opened
+from streamer.spark.snapshot_cache import KEPT_OPEN, Opened
 from streamer.spark.versions import find
 from streamer.spark.worker import Batches, Output, Pass, Tallies, match_rows, named
 

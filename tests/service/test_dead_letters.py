@@ -14,14 +14,14 @@ import pytest
 from streamer.config.schema.sources import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.errors import EventCode, EventError, ServiceError
-from streamer.service import waiting
+from streamer.service import queue
 from streamer.service.formats import decoder, taken
 from streamer.service.pipeline import Feed, Pipeline
 from streamer.service.protocols import Batch, Refused
+from streamer.service.queue import Part, Waiting
 from streamer.service.store.opened import look
 from streamer.service.store.rows import Confirmed, DeadLetter, dead_letter
 from streamer.service.store.store import Store
-from streamer.service.waiting import Part, Waiting
 from tests.service.api import BIG, order, running, until
 from tests.service.conftest import Make, event, lines
 from tests.service.test_serve import CANAL, WAL2JSON
@@ -137,7 +137,7 @@ def test_a_replay_reads_a_whole_message_as_its_source_decodes_it_and_an_event_as
 def test_of_a_replayed_record_one_part_is_in_memory_at_a_time(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "PART_BYTES", 1000)
+    monkeypatch.setattr(queue, "PART_BYTES", 1000)
     record = json.dumps(CANAL | {"data": [{"id": str(number), "amount": "250"} for number in range(50)]}).encode()
     (tmp_path / "subs.jsonl").write_bytes(b'{"id": "all"}\n')
     put(tmp_path / "data", dead_letter("orders", "p", 1, -1, "too_long", "no", record))

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from streamer.engine.engine import Engine
 from streamer.errors import ConfigError
-from streamer.spark.groups import PART, Options, Router, Run, count_stopped, gathered, runs
+from streamer.spark.cogroup_worker import PART, Options, Router, Run, count_stopped, gathered, runs
 from streamer.spark.parts import Parts, mapped
 from streamer.spark.worker import (
     MOST_TALLIES,

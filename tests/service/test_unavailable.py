@@ -17,7 +17,7 @@ from streamer import Config
 from streamer.config.loader import Loaded
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
-from streamer.service import away
+from streamer.service import unavailable
 from streamer.service.protocols import Away
 from streamer.service.serve import Service
 from streamer.service.sinks.file import FileAppender
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.later_on_the_reference
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(away, "MOST", 0.3)
+    monkeypatch.setattr(unavailable, "MOST", 0.3)
 
 
 @pytest.fixture(scope="module")
