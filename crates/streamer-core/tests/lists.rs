@@ -148,6 +148,10 @@ fn a_list_of_millions_takes_at_most_twice_the_memory_of_its_event_and_gives_it_b
         repeated("[[1],[1,[1]],{}]", 2_200_000),
         repeated(r#"{"x":[1,1],"z":[{"y":1},{"y":1}]}"#, 2_200_000),
         repeated("[]", 2_200_000),
+        repeated("1,{}", 2_200_000),
+        repeated("1,\"\\n\"", 2_200_000),
+        repeated("[1],2", 2_200_000),
+        repeated("1,1,{},3,[2]", 2_200_000),
         alternating,
         format!(r#"[{objects}{{"x":2}}]"#),
     ];

@@ -15,6 +15,8 @@ use crate::json::skip;
 use crate::json::token::{self, JsonFault, Result, Strings, peek, space};
 use crate::value::{Kind, Number};
 
+/// A run of so many bytes is left out if it repeats another one of its list.
+const SHORT_RUN: usize = 256;
 /// The positions after the last one of a run have other meanings.
 const MOST_IN_RUNS: u32 = u32::MAX - 8;
 /// Elements of a list that are kept whether they repeat others or not.
@@ -58,13 +60,30 @@ struct Begun {
     serial: u32,
 }
 
-/// An element of a long list.
+impl ScanScratch {
+    /// The element of a long list that is remembered under a hash. *bytes*: the length of the event.
+    fn remembered(&mut self, hash: u64, bytes: usize) -> &mut Remembered {
+        let size = if self.kept < REMEMBERED[0] {
+            REMEMBERED[0]
+        } else {
+            (bytes / BYTES_OF_ONE).next_power_of_two().clamp(REMEMBERED[0], REMEMBERED[1])
+        };
+        if self.elements.len() < size {
+            self.elements.clear();
+            self.elements.resize(size, Remembered::default());
+        }
+        &mut self.elements[hash as usize & (size - 1)]
+    }
+}
+
+/// An element of a long list, or a short run of scalars in it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Remembered {
     /// Its list; 0 is none.
     array: u32,
     /// Of what was found in it.
     hash: u64,
+    is_run: bool,
     begun: Begun,
     entries_end: u32,
     elements_end: u32,
@@ -516,17 +535,42 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             (end, at) = (to, space(text, to));
             count += 1;
         }
-        if count > 0 {
+        let is_new = count > 0 && !(end - start <= SHORT_RUN && self.is_repeated_run(node, array, start, end));
+        if is_new {
             let depth = self.entries.element(outer).depth + 1;
             let entry = self.record(node, Kind::Null, start, end, Position(first));
             let entry = &mut self.entries.all[entry as usize];
             (entry.plain, entry.plain_length) = (IS_RUN, count);
             self.entries.runs.push(Run { first, element: ArrayElement { outer, array, depth, names } });
             self.entries.next_in_run += count;
-            let frame = &mut self.scratch.frames[top];
-            frame.index = frame.index.saturating_add(count);
         }
+        let frame = &mut self.scratch.frames[top];
+        frame.index = frame.index.saturating_add(count);
         Ok(at)
+    }
+
+    /// Whether a run, which is about to be recorded, has the text of an earlier run of its list; else remember it.
+    fn is_repeated_run(&mut self, node: u32, array: u32, start: usize, end: usize) -> bool {
+        let Scan { text, trie, entries, scratch, .. } = self;
+        let raw = &text[start..end];
+        let hash = trie.hash(u64::from(array) ^ u64::from(node), raw);
+        let entry = entries.all.len() as u32;
+        let place = scratch.remembered(hash, text.len());
+        if (place.array, place.hash, place.is_run) == (array, hash, true) {
+            let other = &entries.all[place.begun.entries as usize];
+            if other.node == node && text[other.start as usize..other.end as usize] == *raw {
+                return true;
+            }
+        }
+        *place = Remembered {
+            array,
+            hash,
+            is_run: true,
+            begun: Begun { entries: entry, ..Begun::default() },
+            ..Remembered::default()
+        };
+        scratch.kept += 1;
+        false
     }
 
     /// Drop the entries of an element if it repeats one that is remembered; else remember it.
@@ -545,27 +589,18 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             let raw = &text[entry.start as usize..entry.end as usize];
             hash = trie.hash(hash ^ u64::from(entry.node), raw);
         }
-        let size = if scratch.kept < REMEMBERED[0] {
-            REMEMBERED[0]
-        } else {
-            (text.len() / BYTES_OF_ONE).next_power_of_two().clamp(REMEMBERED[0], REMEMBERED[1])
-        };
-        if scratch.elements.len() < size {
-            scratch.elements.clear();
-            scratch.elements.resize(size, Remembered::default());
-        }
-        let place = &mut scratch.elements[hash as usize & (size - 1)];
-        let found = Remembered { array, hash, begun, entries_end, elements_end };
-        if (place.array, place.hash) == (array, hash)
-            && is_repeated(text, entries, place, &found)
+        let found = Remembered { array, hash, is_run: false, begun, entries_end, elements_end };
+        let place = *scratch.remembered(hash, text.len());
+        if (place.array, place.hash, place.is_run) == (array, hash, false)
+            && is_repeated(text, entries, &place, &found)
             && entries.take_back(begun.entries, &mut scratch.before)
         {
             entries.elements.truncate(begun.elements as usize);
             entries.plain.truncate(begun.plain as usize);
             entries.runs.truncate(begun.runs as usize);
         } else {
+            *scratch.remembered(hash, text.len()) = found;
             scratch.kept += 1;
-            *place = found;
         }
     }
 
