@@ -32,6 +32,7 @@ from streamer.subscriptions.normal_form import common_range
 
 MISSING: Final = IsKind(frozenset({Kind.MISSING}))
 _MAP: Final = IsKind(frozenset({Kind.MAP}))
+_HAS_MEMBERS: Final = IsKind(frozenset({Kind.LIST, Kind.MAP}))
 _SIZED: Final = frozenset({Kind.STRING, Kind.LIST, Kind.MAP})
 
 
@@ -41,6 +42,8 @@ def contradiction(clauses: Iterable[Clause]) -> str | None:
     for clause in clauses:
         if clause.mode is Mode.VALUE or not clause.atoms:
             on_path[clause.path].append(_with_bools(clause))
+        elif clause.mode is Mode.MEMBER:
+            on_path[clause.path].append(value_clause(clause.path, [_HAS_MEMBERS]))
     for path, on_it in list(on_path.items()):
         if any(Kind.MISSING not in _kinds_of_clause(clause) for clause in on_it):
             # If a path has a value, then each of its prefixes is an object.

@@ -275,7 +275,7 @@ class _Lowering:
                 continue
             # Join two conditions on one value in one clause.
             (known,), (new,) = both[at], alternative
-            both[at] = frozenset({value_clause(known.path, known.atoms | new.atoms)})
+            both[at] = frozenset({Clause(known.path, known.mode, known.atoms | new.atoms)})
         if len(both) > self._limit:
             self.has_given_up = True
             return _ANY
@@ -502,7 +502,10 @@ def _is(path: Path, kinds: Kinds) -> Alternatives:
 
 
 def _are_on_one_value(one: frozenset[Clause], other: frozenset[Clause]) -> bool:
-    return len(one) == len(other) == 1 and next(iter(one)).path == next(iter(other)).path
+    if not len(one) == len(other) == 1:
+        return False
+    (left,), (right,) = one, other
+    return left.path == right.path and left.mode is right.mode
 
 
 def _equality(read: Path | _Text | None, values: Sequence[Any], wanted: bool) -> Alternatives | None:

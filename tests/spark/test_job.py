@@ -258,7 +258,7 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
     cases: list[tuple[dict[str, str], tuple[str, ...], str]] = [
         ({"--events": "nowhere.jsonl"}, (), "nowhere.jsonl"),
         ({"--events": "nope"}, (), "nope: no such file or directory"),
-        ({"--events": "unknown"}, (), "its name does not tell what it is"),
+        ({"--events": "unknown"}, (), "its name does not show its format"),
         ({"--events": "a.parquet"}, (), "a.parquet"),
         ({"--events": "kafka://broker"}, (), "expected kafka://BROKER"),
         ({"-s": "nowhere.snapshot"}, (), "nowhere.snapshot"),

@@ -51,6 +51,10 @@ NEVER = [
     "[1][5] == data.a",
     "data.a.contains('x') && data.a > 2",
     "data.a.matches('x') && data.a == true",
+    "'a' in data.a && data.a > 1",
+    "null in data.a.x && data.a.endsWith('ab')",
+    "data.a.exists(x, x == 1) && size(data.a) == 2 && data.a == 'ab'",
+    "[1] in data.a && data.a == null",
     "data.b == 1 && (data.a > 3 && data.a < 2 || data.n == 1 && data.n == 2)",
 ]
 
@@ -79,6 +83,12 @@ MAY = [
     "data.a + 1 > 2 && data.a.startsWith('x')",
     "data.a == 1 || data.a == 2",
     "!(type == 'INSERT')",
+    # What an object or a list holds is another value than the object or the list.
+    "data.a.x == 1 && (data.a > 1 || 'ab' in data.a)",
+    "data.a.x == 1 && (data.a > 1 || data.a.exists(x, x == 'ab'))",
+    "(data.a.exists(x, x == 'a') || data.a.exists(x, x == 'b')) && size(data.a) > 5",
+    "('a' in data.a || 'b' in data.a) && data.a.x == 1",
+    "(data.a == 'abc' || 'a' in data.a) && size(data.a) == 1",
 ]
 
 
@@ -168,6 +178,7 @@ def condition(rng: random.Random, depth: int = 0) -> str:
             f"{path} == data.b",
             f"(data.f ? {path} == {value} : {path} != {value})",
             f"data.a.exists(x, x == {value})",
+            f"{value} in {path}",
             f"data.a[{rng.choice(['0', '-1'])}] == {value}",
             f"timestamp({path}) > timestamp('{rng.choice(['2026-01-01', '2026-01-01T00:00:00Z'])}')",
             f"1 / {rng.choice(['0', '1'])} == {path}",
@@ -176,6 +187,7 @@ def condition(rng: random.Random, depth: int = 0) -> str:
 
 
 DOCUMENTS: list[Any] = [1, 2, -1, 1.5, 0, "a", "ab", "", "insert", True, False, None, [], [1], ["a"], {}, {"x": 1}, {"x": "a"}, 3]
+DOCUMENTS += [["a", "ab"], [1, 2], {"a": 1, "ab": 2, "x": 1}, {"insert": 0, "": 0, "x": "ab"}]
 
 
 def event(rng: random.Random) -> dict[str, Any]:

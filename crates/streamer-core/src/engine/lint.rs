@@ -97,13 +97,16 @@ fn is_tautology(conjunction: &Conjunction, verify: Option<&Verify>) -> bool {
 /// The reason why no event satisfies a conjunction; `None` if that is not proven.
 fn contradiction(conjunction: &Conjunction) -> Option<String> {
     let mut on_path: BTreeMap<_, (&Path, Vec<&[Atom]>)> = BTreeMap::new();
+    let is_map = [Atom::kind(Kind::Map)];
+    let has_members = [Atom::Kinds(Kinds::of(Kind::List).or(Kinds::of(Kind::Map)))];
     for clause in &conjunction.clauses {
         let known = on_path.entry(place(&clause.path)).or_insert((&clause.path, Vec::new()));
         if clause.mode == Mode::Scalar || clause.atoms.is_empty() {
             known.1.push(&clause.atoms);
+        } else if clause.mode == Mode::Member {
+            known.1.push(&has_members);
         }
     }
-    let is_map = [Atom::kind(Kind::Map)];
     let mut parents = Vec::new();
     for (path, clauses) in on_path.values() {
         if clauses.iter().any(|atoms| !kinds_of(atoms).has(Kind::Missing)) {
