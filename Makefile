@@ -36,7 +36,7 @@ help: ## list the targets
 demo: $(VENV)/.demo-$(KIND) ## replay the flights that left New York in 2013 against subscriptions of every kind
 	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights
 	@printf '%s\n' 'Next, with what is now in $(VENV):' '' '  source $(VENV)/bin/activate' '  cd examples' \
-	  '  streamer match -s subscriptions.jsonl --format table events.jsonl' '' 'README.md goes on from there.'
+	  '  streamer match -s subscriptions.jsonl --output table events.jsonl' '' 'README.md goes on from there.'
 
 season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while subscribers come and go for a year
 	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights.season --plot docs/filters.png

@@ -10,7 +10,7 @@ from statistics import quantiles
 from typing import Any, Protocol
 
 import streamer
-from streamer.events.layout import PresetName
+from streamer.events.layout import FormatName
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Case:
     events: int
     matches: int
     smoke: bool = False
-    layout: PresetName = "change"
+    layout: FormatName = "change"
 
 
 class Benchmark(Protocol):

@@ -372,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return
         print(f"streamer {streamer.__version__}, {streamer.BACKEND} backend\n")
         print(*HEADER, sep="\n")
-        for shown in run(data, Path(scratch), failed, timed=not options.smoke):
+        for shown in run(data, Path(scratch), failed, smoke=options.smoke):
             print(shown, flush=True)
             lines.append(shown)
     lines += ["", *(failed or ["Every formula is right within a fifth."])]
@@ -383,11 +383,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise WrongPrediction(f"{len(failed)} predictions failed")
 
 
-def run(data: dict[Size, Data], scratch: Path, failed: list[str], *, timed: bool) -> Iterator[str]:
-    """Yield the table's rows, and add to *failed* what was not as predicted."""
+def run(data: dict[Size, Data], scratch: Path, failed: list[str], *, smoke: bool) -> Iterator[str]:
+    """Yield the table's rows, and add to *failed* what was not as predicted. A smoke run has no cluster and no rates."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     predicts = {"broadcast": broadcast, "cogroup": cogroup}
-    for place in ("local[2]", "cluster") if there_can_be_one() else ("local[2]",):
+    for place in ("local[2]", "cluster") if there_can_be_one() and not smoke else ("local[2]",):
         for strategy, predict in predicts.items():
             # Workers are new for each strategy, since what is asked is the most that one ever held.
             with session(place, scratch / f"{place}-{strategy}") as spark:
@@ -397,7 +397,7 @@ def run(data: dict[Size, Data], scratch: Path, failed: list[str], *, timed: bool
                 for size, given in data.items():
                     took = measured(spark, size, given, strategy, base)
                     predicted = replace(predict(size, given, cores=2), rate=rate)
-                    rate = took.rate if timed else None
+                    rate = None if smoke else took.rate
                     yield line(size, strategy, place, "predicted", predicted)
                     yield line(size, strategy, place, "measured", took)
                     failed += [f"{strategy} on {place}, {each}" for each in wrong(size, predicted, took)]

@@ -39,7 +39,7 @@ def consume(consumer: Consumer, engine: Engine, deliver: Callable[[Match, bytes]
 
 
 def main(brokers: str, topic: str, subscriptions: str) -> None:
-    engine = Engine(layout="debezium")
+    engine = Engine(format="debezium")
     engine.add_jsonl(subscriptions)
     consumer = Consumer({"bootstrap.servers": brokers, **SETTINGS})
     consumer.subscribe([topic])

@@ -56,7 +56,7 @@ def server(engine: Engine, host: str, port: int, secret: str) -> ThreadingHTTPSe
 
 
 def main(host: str, port: str, subscriptions: str) -> None:
-    engine = Engine(layout="supabase")
+    engine = Engine(format="supabase")
     engine.add_jsonl(subscriptions)
     with server(engine, host, int(port), os.environ["WEBHOOK_SECRET"]) as listening:
         listening.serve_forever()

@@ -43,7 +43,7 @@ from streamer.errors import (
     SubscriptionError,
     UnknownSubscriptionError,
 )
-from streamer.events.layout import EventLayout, PresetName
+from streamer.events.layout import EventLayout, FormatName
 from streamer.late import late as _late
 from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, Limits, Match, OnUnknown, TopicDialect, Transition
 from streamer.subscriptions.subscription import Filter, FilterDict, Subscription, SubscriptionDict
@@ -89,6 +89,7 @@ __all__ = [
     "FilterOperator",
     "Finding",
     "FindingCode",
+    "FormatName",
     "Ignored",
     "InputError",
     "InternalError",
@@ -102,7 +103,6 @@ __all__ = [
     "OnUnknown",
     "PatternError",
     "Plan",
-    "PresetName",
     "ReentryError",
     "ReferenceBackendWarning",
     "Reload",

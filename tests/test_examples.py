@@ -48,7 +48,7 @@ def brokers() -> Iterator[str]:
 
 def test_the_consumer_of_kafka_delivers_and_commits(engine: MakeEngine, brokers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names = example("kafka_consumer")
-    e = engine(layout="debezium")
+    e = engine(format="debezium")
     e.add(PAID)
     delivered: list[tuple[str, bytes]] = []
 
@@ -99,7 +99,7 @@ def test_the_asyncio_server_answers_each_line(engine: MakeEngine) -> None:
 
 def test_the_receiver_of_webhooks_matches_what_the_sender_may_post(engine: MakeEngine) -> None:
     names = example("webhook_receiver")
-    e = engine(layout="supabase")
+    e = engine(format="supabase")
     e.add(PAID | {"collection": "public.orders"})
     body = json.dumps({"type": "INSERT", "schema": "public", "table": "orders", "record": {"status": "paid"}, "old_record": None})
     listening = names["server"](e, "127.0.0.1", 0, "s3cret")

@@ -205,7 +205,7 @@ def test_a_newcomer_matches_debeziums_records_within_ten_minutes(
     page = first_match()
     assert 2 < minutes(page) < 10
     assert run_page(page, tmp_path, capsys, "debezium.md") == 2
-    assert "streamer match --layout debezium" in page
+    assert "streamer match --format debezium" in page
 
 
 def test_the_files_of_the_readme_are_those_of_the_examples() -> None:

@@ -15,8 +15,7 @@ from streamer.cli.setup import (
     COLLECTION,
     CONFIG,
     DEFAULT_TENANT,
-    LAYOUT,
-    PLAIN_FORMAT,
+    PLAIN_OUTPUT,
     SOFT_DELETE,
     SUBSCRIPTIONS,
     TENANT,
@@ -24,6 +23,7 @@ from streamer.cli.setup import (
     Setup,
     Validation,
     check_names,
+    event_shape,
     set_up,
 )
 from streamer.sizes import format_percentiles, format_size, format_time
@@ -46,7 +46,7 @@ SHOWN: Final = 10
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("events", default="-", help="Events, one JSON object a line.  [default: -]")
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Also match at a fixed rate, in events a second.")
 @click.option("--seconds", type=click.FloatRange(0.01, 3600), default=3.0, show_default=True, help="How long each part measures.")
 @click.option(
@@ -56,7 +56,7 @@ SHOWN: Final = 10
     show_default=True,
     help="Read at most this number of lines; all are kept in memory.",
 )
-@LAYOUT
+@event_shape
 @TENANT
 @COLLECTION
 @DEFAULT_TENANT
@@ -70,6 +70,7 @@ def command(
     rate: float | None,
     seconds: float,
     max_events: int,
+    format: str | None,
     layout: str | None,
     tenant: str | None,
     collection: str | None,
@@ -86,7 +87,7 @@ def command(
     check_names(tenant, collection)
     if rate is not None and not 1 <= rate * seconds <= MOST_LATENCIES:
         fail(f"--rate {rate:g} for --seconds {seconds:g}: expected from 1 to {MOST_LATENCIES:,} events in all")
-    setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, validation, events=events)
+    setup = set_up(config, subscriptions, format, layout, default_tenant, soft_delete, validation, events=events)
     engine = setup.engine()
     read, bad = _read(setup, engine, events, max_events, tenant, collection)
     costs = measure(engine, setup.empty_engine, read, seconds, tenant=tenant, collection=collection, told=_note)

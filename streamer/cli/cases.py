@@ -16,7 +16,7 @@ import click
 import streamer
 from streamer.cli.inputs import opened, shown_name
 from streamer.cli.output import annotation, show_json
-from streamer.cli.setup import CONFIG, DEFAULT_TENANT, LAYOUT, SOFT_DELETE, SUBSCRIPTIONS, format_option, set_up
+from streamer.cli.setup import CONFIG, DEFAULT_TENANT, SOFT_DELETE, SUBSCRIPTIONS, event_shape, output_option, set_up
 from streamer.errors import BulkConfigError
 from streamer.terminal import EXIT_CODES, OK, SOME_BAD, USAGE, WIDTH, fail, note, printable, show
 
@@ -37,8 +37,8 @@ class Report(StrEnum):
 @click.argument("files", metavar="CASES...", nargs=-1, required=True, help="YAML files of cases.")
 @SUBSCRIPTIONS
 @CONFIG
-@format_option(Report.text, "text: for people; json: an object a case; junit: XML; github: annotations.")
-@LAYOUT
+@output_option(Report.text, "text: for people; json: an object a case; junit: XML; github: annotations.")
+@event_shape
 @DEFAULT_TENANT
 @SOFT_DELETE
 def command(
@@ -46,6 +46,7 @@ def command(
     subscriptions: Sequence[str],
     config: str | None,
     report: Report,
+    format: str | None,
     layout: str | None,
     default_tenant: str | None,
     soft_delete: str | None,
@@ -59,8 +60,9 @@ def command(
     told: list[tuple[CaseFile, list[tuple[Result, float]]]] = []
     for name in files:
         cases = _read(name, report)
-        setup = set_up(config, subscriptions or cases.files, layout, default_tenant, soft_delete, events=name, needs_files=False)
-        if layout is None and cases.layout is not None:
+        files_of = subscriptions or cases.files
+        setup = set_up(config, files_of, format, layout, default_tenant, soft_delete, events=name, needs_files=False)
+        if format is None and layout is None and cases.layout is not None:
             setup = replace(setup, options={**setup.options, "layout": cases.layout})
         engine = setup.engine()
         try:

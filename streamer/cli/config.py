@@ -12,7 +12,7 @@ import click
 
 import streamer
 from streamer.cli.output import FaultFormat, annotation, count, show_json
-from streamer.cli.setup import FAULT_FORMAT, load, refuse
+from streamer.cli.setup import FAULT_OUTPUT, load, refuse
 from streamer.errors import BulkConfigError, ConfigError
 from streamer.terminal import EXIT_CODES, SOME_BAD, note, show
 
@@ -26,7 +26,7 @@ def app() -> None:
 
 @app.command(short_help="Check a configuration and its subscriptions.", epilog=EXIT_CODES.format(one="something is wrong"))
 @FILE
-@FAULT_FORMAT
+@FAULT_OUTPUT
 def check(file: str, report: FaultFormat) -> None:
     """Check a configuration and the subscriptions that it names: print every error, with its line and column."""
     from streamer.engine.reload import fill

@@ -19,8 +19,8 @@ import streamer
 from streamer.cli.bench import command as bench_command
 from streamer.cli.cases import command as test_command
 from streamer.cli.config import app as config_app
+from streamer.cli.formats import app as formats_app
 from streamer.cli.inputs import damaged, opened, see_events, shown_name
-from streamer.cli.layouts import app as layouts_app
 from streamer.cli.output import FaultFormat, Format, PlainFormat, Tally, annotation, count, progress, show_json, writer
 from streamer.cli.plot import check_plot, check_writable, draw
 from streamer.cli.plot import plot as plot_command
@@ -33,10 +33,9 @@ from streamer.cli.setup import (
     COLLECTION,
     CONFIG,
     DEFAULT_TENANT,
-    FAULT_FORMAT,
-    LAYOUT,
+    FAULT_OUTPUT,
     PATH,
-    PLAIN_FORMAT,
+    PLAIN_OUTPUT,
     SOFT_DELETE,
     SUBSCRIPTIONS,
     TENANT,
@@ -44,7 +43,8 @@ from streamer.cli.setup import (
     Setup,
     Validation,
     check_names,
-    format_option,
+    event_shape,
+    output_option,
     set_up,
 )
 from streamer.cli.snapshot import app as snapshot_app
@@ -93,7 +93,7 @@ for command in (
     bench_command,
     test_command,
     config_app,
-    layouts_app,
+    formats_app,
     schema_app,
     plot_command,
     snapshot_app,
@@ -114,8 +114,8 @@ for command in (
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("events", default="-", help="Events, one JSON object a line.  [default: -]")
-@format_option(Format.jsonl, "jsonl, json: an object a match; ids: an id a match; table: for people.")
-@LAYOUT
+@output_option(Format.jsonl, "jsonl, json: an object a match; ids: an id a match; table: for people.")
+@event_shape
 @TENANT
 @COLLECTION
 @DEFAULT_TENANT
@@ -128,6 +128,7 @@ def match(
     config: str | None,
     events: str,
     report: Format,
+    format: str | None,
     layout: str | None,
     tenant: str | None,
     collection: str | None,
@@ -142,7 +143,7 @@ def match(
     Files may be compressed with gzip or zstd; `-` is standard input.
     """
     check_names(tenant, collection)
-    setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, validation, events=events)
+    setup = set_up(config, subscriptions, format, layout, default_tenant, soft_delete, validation, events=events)
     engine = setup.engine()
     write = writer(report, engine)
     tally, first = Tally(), FirstEvents()
@@ -190,10 +191,10 @@ def match(
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("events", required=False, help="Events to match first, one JSON object a line.")
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 @click.option("--plot", metavar="FILE", type=PATH, help="Draw the filters while EVENTS are matched: .png, .svg, .pdf.")
 @click.option("--history", metavar="FILE", type=PATH, help="Write the samples as JSON lines, which `streamer plot` draws.")
-@LAYOUT
+@event_shape
 @TENANT
 @COLLECTION
 @DEFAULT_TENANT
@@ -205,6 +206,7 @@ def stats(
     report: PlainFormat,
     plot: Path | None,
     history: Path | None,
+    format: str | None,
     layout: str | None,
     tenant: str | None,
     collection: str | None,
@@ -219,7 +221,7 @@ def stats(
     if history is not None:
         check_writable(history)
     check_names(tenant, collection)
-    engine = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=events).engine()
+    engine = set_up(config, subscriptions, format, layout, default_tenant, soft_delete, events=events).engine()
     from streamer.metrics.history import History
 
     # A file of events may be matched in a moment.
@@ -263,8 +265,8 @@ def stats(
 @CONFIG
 @click.argument("event", default="-", help="A file with one event, or with --line one event a line.  [default: -]")
 @click.option("--line", type=click.IntRange(min=1), help="The line of EVENT with the event.")
-@PLAIN_FORMAT
-@LAYOUT
+@PLAIN_OUTPUT
+@event_shape
 @TENANT
 @COLLECTION
 @DEFAULT_TENANT
@@ -276,6 +278,7 @@ def explain(
     event: str,
     line: int | None,
     report: PlainFormat,
+    format: str | None,
     layout: str | None,
     tenant: str | None,
     collection: str | None,
@@ -284,7 +287,7 @@ def explain(
 ) -> None:
     """Explain why a subscription matches an event, or why not: each condition, the value seen, the outcome."""
     check_names(tenant, collection)
-    setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=event)
+    setup = set_up(config, subscriptions, format, layout, default_tenant, soft_delete, events=event)
     engine = setup.engine_with(id)
     text = _event(event, line, setup.max_event_bytes)
     try:
@@ -304,7 +307,7 @@ def explain(
 @SUBSCRIPTIONS
 @CONFIG
 @click.option("--id", metavar="ID", help="Only this subscription.")
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 @DEFAULT_TENANT
 def plan(
     subscriptions: Sequence[str],
@@ -339,8 +342,8 @@ def plan(
     show_default=True,
     help="Read at most this number of their lines.",
 )
-@FAULT_FORMAT
-@LAYOUT
+@FAULT_OUTPUT
+@event_shape
 @TENANT
 @COLLECTION
 @DEFAULT_TENANT
@@ -350,6 +353,7 @@ def lint(
     events: str | None,
     max_events: int,
     report: FaultFormat,
+    format: str | None,
     layout: str | None,
     tenant: str | None,
     collection: str | None,
@@ -362,7 +366,7 @@ def lint(
     from streamer.engine.lint import in_order
 
     check_names(tenant, collection)
-    setup = set_up(config, subscriptions, layout, default_tenant, events=events)
+    setup = set_up(config, subscriptions, format, layout, default_tenant, events=events)
     engine = setup.engine()
     findings, bad = engine.lint(), 0
     if events is not None:
@@ -409,18 +413,19 @@ def _show_findings(setup: Setup, findings: Sequence[Finding], report: FaultForma
 @app.command(short_help="Check subscriptions, and print every error.", epilog=EXIT_CODES.format(one="some subscriptions are bad"))
 @SUBSCRIPTIONS
 @CONFIG
-@FAULT_FORMAT
-@LAYOUT
+@FAULT_OUTPUT
+@event_shape
 @DEFAULT_TENANT
 def check(
     subscriptions: Sequence[str],
     config: str | None,
     report: FaultFormat,
+    format: str | None,
     layout: str | None,
     default_tenant: str | None,
 ) -> None:
     """Check subscriptions: print every error, every probable mistake and what never matches, with line and place."""
-    setup = set_up(config, subscriptions, layout, default_tenant)
+    setup = set_up(config, subscriptions, format, layout, default_tenant)
     engine, bad = setup.empty_engine(), 0
     for file in setup.files:
         for error in setup.add(engine, file):
@@ -446,19 +451,20 @@ def check(
 @click.argument("file", metavar="FILE", help="The snapshot to write.")
 @SUBSCRIPTIONS
 @CONFIG
-@LAYOUT
+@event_shape
 @DEFAULT_TENANT
 @SOFT_DELETE
 def save_snapshot(
     file: str,
     subscriptions: Sequence[str],
     config: str | None,
+    format: str | None,
     layout: str | None,
     default_tenant: str | None,
     soft_delete: str | None,
 ) -> None:
     """Check subscriptions, and write them with all options to a snapshot, which replaces an existing file at once."""
-    engine = set_up(config, subscriptions, layout, default_tenant, soft_delete).engine()
+    engine = set_up(config, subscriptions, format, layout, default_tenant, soft_delete).engine()
     try:
         engine.save(file)
     except SubscriptionError as error:

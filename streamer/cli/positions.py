@@ -9,7 +9,7 @@ import click
 
 from streamer.cli.output import PlainFormat, count, show_json
 from streamer.cli.serve import DATA_DIR, opened_store, place, read_config
-from streamer.cli.setup import CONFIG, PLAIN_FORMAT
+from streamer.cli.setup import CONFIG, PLAIN_OUTPUT
 from streamer.errors import ServiceError
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, show
 
@@ -22,7 +22,7 @@ def app() -> None:
 @app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
 @CONFIG
 @DATA_DIR
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 def list_command(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the position of each source, also while the service runs."""
     from streamer.service.store.opened import beside

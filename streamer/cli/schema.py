@@ -9,7 +9,7 @@ import json
 
 import click
 
-from streamer.cli.setup import LAYOUT, read_layout
+from streamer.cli.setup import event_shape, read_layout
 from streamer.terminal import EXIT_CODES, show
 
 _EXIT_CODES = EXIT_CODES.replace(" 1 {one};", "")
@@ -37,9 +37,9 @@ def config() -> None:
 
 
 @app.command(epilog=_EXIT_CODES)
-@LAYOUT
-def event(layout: str | None) -> None:
+@event_shape
+def event(format: str | None, layout: str | None) -> None:
     """Print the JSON Schema of an event."""
     from streamer.events.schema import event_schema
 
-    show(json.dumps(event_schema(None if layout is None else read_layout(layout)), indent=2))
+    show(json.dumps(event_schema(read_layout(format, layout)), indent=2))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 import click
 
 from streamer.cli.output import PlainFormat, count, show_json
-from streamer.cli.setup import CONFIG, PATH, PLAIN_FORMAT, SUBSCRIPTIONS, load, refuse
+from streamer.cli.setup import CONFIG, PATH, PLAIN_OUTPUT, SUBSCRIPTIONS, load, refuse
 from streamer.errors import BulkConfigError, ServiceError, StreamerError
 from streamer.terminal import SERVICE_EXIT_CODES, SOME_BAD, fail, note, printable, set_up_logging, show
 
@@ -110,7 +110,7 @@ def app() -> None:
 @app.command(name="list", epilog=SERVICE_EXIT_CODES.replace(" 1 {one};", ""))
 @CONFIG
 @DATA_DIR
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 def list_command(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the dead letters, also while the service runs."""
     if report is PlainFormat.text:
@@ -129,7 +129,7 @@ def list_command(config: str | None, data_dir: Path | None, report: PlainFormat)
 @click.argument("number", metavar="ID", type=NUMBER, help="Its number in the list.")
 @CONFIG
 @DATA_DIR
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 def show_command(number: int, config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """Show a dead letter: why it is one, and the record."""
     for each in _looked(config, data_dir, number):
@@ -205,7 +205,7 @@ def spool_app() -> None:
 @spool_app.command(name="list", epilog=SERVICE_EXIT_CODES.replace(" 1 {one};", ""))
 @CONFIG
 @DATA_DIR
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the sinks that messages wait for, also while the service runs."""
     from streamer.service.store.lanes import lanes_of

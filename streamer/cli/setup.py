@@ -28,7 +28,7 @@ from streamer.errors import (
     StreamerError,
     SubscriptionError,
 )
-from streamer.events.layout import EventLayout
+from streamer.events.layout import EventLayout, unknown_format
 from streamer.model import Limits
 from streamer.terminal import USAGE, fail, note, set_up_logging
 
@@ -48,10 +48,10 @@ class Validation(StrEnum):
     lazy = "lazy"
 
 
-def format_option(default: StrEnum, help: str) -> Callable[[Command], Command]:  # noqa: A002 - as click names it
-    """Return the option `--format`, whose values are the members of the class of *default*."""
+def output_option(default: StrEnum, help: str) -> Callable[[Command], Command]:
+    """Return the option `--output`, whose values are the members of the class of *default*."""
     choice = click.Choice(type(default))
-    return click.option("-f", "--format", "report", type=choice, default=default, show_default=True, help=help)
+    return click.option("-o", "--output", "report", type=choice, default=default, show_default=True, help=help)
 
 
 PATH: Final = click.Path(path_type=Path)
@@ -65,13 +65,23 @@ SUBSCRIPTIONS: Final = click.option(
     multiple=True,
     help="Subscriptions, one JSON object a line; -s A -s B reads both.",
 )
-LAYOUT: Final = click.option(
-    "--layout",
-    metavar="NAME|FILE",
-    help="The layout of events: a preset (debezium, ...) or a JSON file.  [default: change]",
+_FORMAT: Final = click.option(
+    "-f",
+    "--format",
+    metavar="NAME",
+    help="The format of events: debezium, maxwell, ... (`streamer formats`).  [default: change]",
+    shell_complete=lambda _context, _option, begun: [name for name in EventLayout.PRESETS if name.startswith(begun)],
 )
-PLAIN_FORMAT: Final = format_option(PlainFormat.text, "text: for people; json: for programs.")
-FAULT_FORMAT: Final = format_option(FaultFormat.text, "text: for people; json: an object each; github: annotations.")
+_LAYOUT: Final = click.option("--layout", metavar="FILE", help="A JSON file with the layout of events of another shape.")
+
+
+def event_shape(command: Command) -> Command:
+    """Add the options `--format` and `--layout`, of which `set_up` takes the values."""
+    return _FORMAT(_LAYOUT(command))
+
+
+PLAIN_OUTPUT: Final = output_option(PlainFormat.text, "text: for people; json: for programs.")
+FAULT_OUTPUT: Final = output_option(FaultFormat.text, "text: for people; json: an object each; github: annotations.")
 TENANT: Final = click.option("--tenant", help="The tenant of every event; overrides that of an event.")
 COLLECTION: Final = click.option("--collection", help="The collection of every event; overrides that of an event.")
 DEFAULT_TENANT: Final = click.option("--default-tenant", help="The tenant of what names none.  [default: default]")
@@ -193,6 +203,7 @@ class Setup:
 def set_up(
     config: str | None,
     subscriptions: Sequence[str],
+    format: str | None = None,
     layout: str | None = None,
     default_tenant: str | None = None,
     soft_delete: str | None = None,
@@ -227,8 +238,8 @@ def set_up(
         fail(f"{'subscriptions and events' if events == '-' else 'two files'} cannot both come from standard input")
     given = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
     options |= {name: value for name, value in given.items() if value is not None}
-    if layout is not None:
-        options["layout"] = read_layout(layout)
+    if (given_layout := read_layout(format, layout)) is not None:
+        options["layout"] = given_layout
     return Setup(options, files, loaded and loaded.config)
 
 
@@ -258,13 +269,22 @@ def check_names(tenant: str | None, collection: str | None) -> None:
             fail(f"{option}: '*' stands for every one and cannot name one; leave {option} out where the events say it")
 
 
-def read_layout(name: str) -> EventLayout:
-    """Read a layout: the name of a preset, or a JSON file."""
-    path = Path(name)
+def read_layout(format: str | None, name: str | None) -> EventLayout | None:
+    """Return the layout that `--format` or the file of `--layout` describes; None if neither is set."""
+    if format is not None and name is not None:
+        fail("set --format or --layout, not both")
+    if name is not None and name in EventLayout.PRESETS and not Path(name).is_file():
+        # Compat: before there was `--format`, the name of a preset was a layout.
+        note(f"--layout {name}: it is the name of a format: set --format {name}")
+        return EventLayout.preset(name)
+    if format is not None:
+        if format not in EventLayout.PRESETS:
+            fail(f"--format {format}: {unknown_format(format)}{_meant_output(format)}")
+        return EventLayout.preset(format)
+    if name is None:
+        return None
     try:
-        if not path.is_file():
-            return EventLayout.from_dict({"preset": name})
-        return EventLayout.from_dict(json.loads(path.read_bytes()))
+        return EventLayout.from_dict(json.loads(Path(name).read_bytes()))
     except ConfigError as error:
         fail(f"--layout {name}: {error.reason if error.place == 'preset' else error}")
     except OSError as error:
@@ -277,3 +297,9 @@ def fault(name: str, error: SubscriptionError) -> Fault:
     """Return the position of an error in a file; the error's own index becomes its line."""
     line, error.index = error.index, None
     return Fault(shown_name(name), None if line is None else line + 1, error)
+
+
+def _meant_output(format: str) -> str:
+    """Return a hint for someone who sets the format of the output as earlier versions had it."""
+    outputs = ("github", "ids", "json", "jsonl", "junit", "table", "text")
+    return f"; for the output set --output {format}" if format in outputs else ""

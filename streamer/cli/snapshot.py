@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from streamer.cli.output import PlainFormat, show_json
-from streamer.cli.setup import PLAIN_FORMAT
+from streamer.cli.setup import PLAIN_OUTPUT
 from streamer.core.snapshot import Directory, read_directory, verify
 from streamer.errors import SnapshotError
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, json_text, show
@@ -23,7 +23,7 @@ def app() -> None:
 
 @app.command(epilog=EXIT_CODES.format(one="the file is damaged, or no snapshot that this version reads"))
 @FILE
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 @click.option("--verify", "check", is_flag=True, help="Read all of it, and compare every checksum.")
 def info(file: str, report: PlainFormat, check: bool) -> None:
     """Describe a snapshot: its digest, its options, and each section."""

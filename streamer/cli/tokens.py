@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from streamer.cli.output import PlainFormat, show_json
-from streamer.cli.setup import CONFIG, PATH, PLAIN_FORMAT, load, refuse
+from streamer.cli.setup import CONFIG, PATH, PLAIN_OUTPUT, load, refuse
 from streamer.errors import BulkConfigError, ServiceError
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, show
 
@@ -73,7 +73,7 @@ def create(
 @app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
 @FILE
 @CONFIG
-@PLAIN_FORMAT
+@PLAIN_OUTPUT
 def list_command(file: Path | None, config: str | None, report: PlainFormat) -> None:
     """List the tokens, without what makes them secret."""
     from streamer.service.api import tokens
@@ -96,7 +96,7 @@ def list_command(file: Path | None, config: str | None, report: PlainFormat) -> 
 @click.argument("id", metavar="ID", help="As the list has it.")
 @FILE
 @CONFIG
-def revoke(id: str, file: Path | None, config: str | None) -> None:  # noqa: A002 - the name of the argument
+def revoke(id: str, file: Path | None, config: str | None) -> None:
     """Revoke a token: from now on it is none."""
     from streamer.service.api import tokens
 

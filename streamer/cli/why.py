@@ -15,12 +15,12 @@ from streamer.cli.setup import (
     COLLECTION,
     CONFIG,
     DEFAULT_TENANT,
-    LAYOUT,
-    PLAIN_FORMAT,
+    PLAIN_OUTPUT,
     SOFT_DELETE,
     SUBSCRIPTIONS,
     TENANT,
     check_names,
+    event_shape,
     set_up,
 )
 from streamer.model import TOO_COSTLY
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("events", default="-", help="Events, one JSON object a line.  [default: -]")
-@PLAIN_FORMAT
-@LAYOUT
+@PLAIN_OUTPUT
+@event_shape
 @TENANT
 @COLLECTION
 @DEFAULT_TENANT
@@ -51,6 +51,7 @@ def command(
     config: str | None,
     events: str,
     report: PlainFormat,
+    format: str | None,
     layout: str | None,
     tenant: str | None,
     collection: str | None,
@@ -61,7 +62,7 @@ def command(
     from streamer.engine.misses import Survey
 
     check_names(tenant, collection)
-    setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=events)
+    setup = set_up(config, subscriptions, format, layout, default_tenant, soft_delete, events=events)
     survey = Survey(setup.engine_with(subscription_id), subscription_id)
     bad, _ = see_events(
         events, lambda number, event: survey.see(number, event, tenant, collection), max_bytes=setup.max_event_bytes

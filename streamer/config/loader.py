@@ -30,6 +30,7 @@ from streamer.config.schema.values import Section
 from streamer.config.secret import SecretValue
 from streamer.config.yaml import MAX_BYTES, Mark, Node, kind_of, read_yaml, shown
 from streamer.errors import BulkConfigError, ConfigError
+from streamer.events.layout import EventLayout
 from streamer.model import is_unicode
 
 #: The position of a value in the tree: names of sections and fields, and indexes into lists.
@@ -133,6 +134,7 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
         named = {base / file: str(Path(name).parent / file) for file in files if isinstance(file, str) and file}
         members["subscriptions"] = files
     _rebased(Config, members, base)
+    _with_format(root, members, values, name)
     try:
         config = Config.model_validate(_merged(members, values))
     except ValidationError as invalid:
@@ -143,6 +145,23 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
             return Loaded(config, name, root, variables, named)
     errors.sort(key=lambda error: (error.line is None, error.line or 0, error.column or 0))
     raise BulkConfigError([*errors, *wrong])
+
+
+def _with_format(root: Node, members: dict[str, Any], values: Mapping[str, Any], name: str) -> None:
+    """Rename `matching.layout` to `matching.format` if it is the name of a format, and no variable sets parts of a layout."""
+    # Compat: before there was `format`, the name of a preset was a layout.
+    section, layout = LAYOUT
+    matching = members.get(section)
+    if not isinstance(matching, dict) or matching.get(layout) not in list(EventLayout.PRESETS) or "format" in matching:
+        return
+    mark = root.value[section].value[layout].mark
+    where = f"{name}:{mark.line}:{mark.column}"
+    _warn_once(f"{where}: matching.layout: {matching[layout]} is the name of a format: set matching.format")
+    if layout in values.get(section, {}):
+        return
+    matching["format"] = matching.pop(layout)
+    node = root.value[section]
+    node.value["format"], node.names["format"] = node.value.pop(layout), node.names.pop(layout)
 
 
 def from_dict(members: Mapping[str, Any]) -> Config:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, final, get_args
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval.registered import Functions
 from streamer.errors import ConfigError, SubscriptionError
-from streamer.events.layout import EventLayout, PresetName
+from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.events.reading import EventSource, read_event
 from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, TopicDialect, is_unicode
 
@@ -37,17 +37,14 @@ class Options:
     def checked(
         cls,
         *,
-        layout: EventLayout | PresetName | Mapping[str, Any] = "change",
+        format: FormatName | None = None,  # noqa: A002
+        layout: EventLayout | Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         bloom: BloomOptions | Mapping[str, Any] | None = None,
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
         **others: Any,
     ) -> Self:
         """Return options from the arguments of `Engine`. Raises ConfigError for an invalid one."""
-        if isinstance(layout, str):
-            layout = EventLayout.preset(layout)
-        elif not isinstance(layout, EventLayout):
-            layout = EventLayout.from_dict(layout)
         if limits is not None and not isinstance(limits, Limits):
             raise ConfigError(f"expected streamer.Limits, not {type(limits).__name__}", place="limits")
         if bloom is None:
@@ -55,7 +52,7 @@ class Options:
         elif not isinstance(bloom, BloomOptions):
             bloom = BloomOptions.from_dict(bloom)
         options = cls(
-            layout=layout,
+            layout=layout_of(format, layout),
             limits=limits if limits is not None else Limits(),
             bloom=bloom,
             cel_functions=cel_functions if isinstance(cel_functions, Functions) else Functions(cel_functions),

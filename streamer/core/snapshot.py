@@ -146,8 +146,10 @@ class Head:
             SnapshotError: the options of the file are invalid.
         """
         stored = self.engine_options()
+        # A format is a layout, too.
+        kept_of = {name: value for name, value in stored.items() if name != "layout" or "format" not in overrides}
         try:
-            options = Options.checked(**{**stored, **overrides})
+            options = Options.checked(**{**kept_of, **overrides})
             kept = Options.checked(**stored) if overrides else options
         except ConfigError as error:
             if error.place.split(".")[0] in overrides:

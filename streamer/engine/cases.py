@@ -21,7 +21,7 @@ from streamer.config.yaml import Bounds, Node, kind_of, read_yaml, shown
 from streamer.engine.explain import Explanation
 from streamer.engine.lines import read_lines
 from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, EventError, InputError
-from streamer.events.layout import EventLayout, faults
+from streamer.events.layout import BOTH, EventLayout, faults, unknown_format
 from streamer.events.reading import EventSource
 from streamer.model import Match, Transition
 
@@ -33,7 +33,7 @@ BOUNDS: Final = Bounds(max_bytes=1 << 20, max_values=50_000, max_text=1 << 18)
 #: At most this many events of a case are reported, and at most this many subscriptions of each are explained.
 SHOWN, EXPLAINED = 5, 3
 
-_FILE: Final = ("subscriptions", "layout", "cases")
+_FILE: Final = ("subscriptions", "format", "layout", "cases")
 _CASE: Final = ("name", "event", "events", "file", "tenant", "collection", "expect", "expect_at_least")
 _EXPECTED: Final = ("id", "transition", "certain")
 _TRANSITIONS: Final = (*get_args(Transition), None)
@@ -176,7 +176,7 @@ class CaseFile:
         name: the file's name in errors.
         files: the files of subscriptions, by their names in errors.
         inline: the subscriptions in the file itself, each with its place.
-        layout: the layout of events; None if the file does not set it.
+        layout: the layout of events; None if the file sets neither `format` nor `layout`.
     """
 
     name: str
@@ -312,7 +312,7 @@ class _Reader:
             root=self._root,
             files=files,
             inline=inline,
-            layout=self._layout(members.get("layout")),
+            layout=self._layout(members.get("format"), members.get("layout")),
             cases=[case for index in range(len(cases)) if (case := self._case(("cases", index))) is not None],
         )
 
@@ -358,12 +358,21 @@ class _Reader:
                 self._wrong(place, f"expected the path of a file, or a subscription, not {kind_of(each)}")
         return files, inline
 
-    def _layout(self, given: Any) -> EventLayout | None:
+    def _layout(self, name: Any, given: Any) -> EventLayout | None:
+        if name is not None:
+            if given is not None:
+                self._wrong(("layout",), BOTH)
+            elif name in EventLayout.PRESETS:
+                return EventLayout.preset(name)
+            else:
+                self._wrong(("format",), unknown_format(name))
+            return None
         if given is None:
             return None
         if not isinstance(given, str | dict):
-            self._wrong(("layout",), f"expected the name of a preset, or a layout, not {kind_of(given)}")
+            self._wrong(("layout",), f"expected a layout, not {kind_of(given)}")
             return None
+        # Compat: before there was `format`, the name of a preset was a layout.
         members = {"preset": given} if isinstance(given, str) else given
         found = faults(members)
         for steps, reason in found:

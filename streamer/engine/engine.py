@@ -30,7 +30,7 @@ from streamer.engine.matches import BatchMatches
 from streamer.engine.metrics import EngineMetrics
 from streamer.engine.stream import StreamResult, stream, stream_async
 from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
-from streamer.events.layout import EventLayout, PresetName
+from streamer.events.layout import EventLayout, FormatName
 from streamer.events.reading import EventSource, check_names
 from streamer.locks import NO_FORK
 from streamer.model import CelEvaluator, Limits, TopicDialect, is_text
@@ -63,7 +63,9 @@ class Engine:
     Pickles its options and subscriptions. Supports `len()`, `in` for an id, and iteration over ids in order of adding.
 
     Args:
-        layout: the places of an event's parts: an `EventLayout`, the name of a preset, or a mapping as `from_dict` reads it.
+        format: the wire format of events: `change` (the default), `debezium`, `maxwell`, `dms`, `supabase`, `cloudevents`,
+            `eventbridge` or `document` (docs/sources.md).
+        layout: the places of the parts of events of another shape: an `EventLayout`, or a mapping as its `from_dict` reads it.
         default_tenant: tenant of events and subscriptions that name none; with None, a missing tenant is an error.
         topic_dialect: dialect of topic patterns in subscriptions that do not set it: `amqp`, `mqtt` or `nats` (semantics.md
             section 6).
@@ -86,7 +88,8 @@ class Engine:
     def __init__(
         self,
         *,
-        layout: EventLayout | PresetName | Mapping[str, Any] = "change",
+        format: FormatName | None = None,  # noqa: A002
+        layout: EventLayout | Mapping[str, Any] | None = None,
         default_tenant: str | None = "default",
         topic_dialect: TopicDialect = "amqp",
         validation: Literal["full", "lazy"] = "full",
@@ -101,6 +104,7 @@ class Engine:
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         options = Options.checked(
+            format=format,
             layout=layout,
             default_tenant=default_tenant,
             topic_dialect=topic_dialect,

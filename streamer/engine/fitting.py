@@ -13,14 +13,14 @@ from typing import Any, Final, final
 
 from streamer.cdc import LAYOUT, ChangeEvent, canal, dynamodb, mongodb, wal2json
 from streamer.errors import EventError, Ignored
-from streamer.events.layout import EventLayout, PresetName
+from streamer.events.layout import EventLayout, FormatName
 from streamer.events.reading import EventSource, IgnoredEvent, is_bare, read_event
 from streamer.model import Event, Limits
 
-#: The number of events that decide which preset would fit.
+#: The number of events that decide which format would fit.
 LOOKS: Final = 20
-#: All presets but `document`, which fits every object.
-_TELLING: Final[tuple[PresetName, ...]] = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
+#: All formats but `document`, which fits every object.
+_TELLING: Final[tuple[FormatName, ...]] = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
 
 _SCORE: Final = itemgetter(0)
 
@@ -45,7 +45,7 @@ class FirstEvents:
 
 
 def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
-    """Return a sentence that names a fitting preset if a layout finds no collection, type or document in any of these events.
+    """Return a sentence that names a fitting format if a layout finds no collection, type or document in any of these events.
 
     The result is None if the layout finds one of these or a topic, if every event is unreadable, or if the layout has none of
     these three parts.
@@ -54,8 +54,8 @@ def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
         return None
     says = "no event had a collection, a type or a document where the layout looks for them"
     if better != "document":
-        return f"{says}; --layout {better} would fit"
-    return f"{says}, and no preset fits; --layout document takes each event for the document itself"
+        return f"{says}; --format {better} would fit"
+    return f"{says}, and no format fits; --format document takes each event for the document itself"
 
 
 @final
@@ -63,7 +63,7 @@ class Fitting:
     """Checks that the layout of an engine fits its events, and logs one warning, for the first event in which it finds no part.
 
     Attributes:
-        hint: a better layout; None without a warning.
+        hint: a better format; None without a warning.
     """
 
     def __init__(self, layout: EventLayout) -> None:
@@ -74,14 +74,14 @@ class Fitting:
         """Check the first event in which the layout finds no collection, type or document."""
         if (better := _better([event], self._layout)) is None:
             return
-        self.hint = f'layout="{better}" would fit'
+        self.hint = f'format="{better}" would fit'
         if better == "document":
-            self.hint = 'no preset fits; layout="document" reads each event as the document itself'
+            self.hint = 'no format fits; format="document" reads each event as the document itself'
         LOGGER.warning("an event has no collection, type or document where the layout looks for them; %s", self.hint)
 
 
-def _better(events: Iterable[EventSource], layout: EventLayout) -> PresetName | None:
-    """Return a preset that fits events in which a layout finds no part; None if it finds one, or all events are unreadable."""
+def _better(events: Iterable[EventSource], layout: EventLayout) -> FormatName | None:
+    """Return a format that fits events in which a layout finds no part; None if it finds one, or all events are unreadable."""
     if not any(layout.pointers(part) for part in ("collection", "type", "data")):
         return None
     read = [(event, _read(event, layout)) for event in events]
@@ -89,7 +89,7 @@ def _better(events: Iterable[EventSource], layout: EventLayout) -> PresetName | 
     if not bare or any(isinstance(found, Event) and not _is_bare(found, layout) for _, found in read):
         return None
     others = [name for name in _TELLING if EventLayout.preset(name) != layout]
-    scores = {name: _of_preset(name, bare)[0] for name in others}
+    scores = {name: _of_format(name, bare)[0] for name in others}
     best = max(others, key=scores.__getitem__)
     return best if scores[best] else "document"
 
@@ -104,7 +104,7 @@ class Fit:
     """How well a way of reading events fits them.
 
     Attributes:
-        name: the name of a preset, or of a decoder such as `streamer.cdc.canal`.
+        name: the name of a format, or of a decoder such as `streamer.cdc.canal`.
         events: the number of events with a document and its collection or type.
         collections: the collections of the events, in order of appearance.
     """
@@ -115,17 +115,17 @@ class Fit:
 
 
 def detect(events: Iterable[EventSource]) -> list[Fit]:
-    """Return the presets and decoders that fit some events, best first: those that find the most parts.
+    """Return the formats and decoders that fit some events, best first: those that find the most parts.
 
-    The preset `document` is left out, because it fits every object.
+    The format `document` is left out, because it fits every object.
     """
     events = list(events)
-    scored = [_of_preset(name, events) for name in _TELLING]
+    scored = [_of_format(name, events) for name in _TELLING]
     scored += [_scored(f"streamer.cdc.{name}", _decoded(events, decode)) for name, decode in _DECODERS.items()]
     return [fit for _, fit in sorted(scored, key=_SCORE, reverse=True) if fit.events]
 
 
-def _of_preset(name: PresetName, events: Iterable[EventSource]) -> tuple[int, Fit]:
+def _of_format(name: FormatName, events: Iterable[EventSource]) -> tuple[int, Fit]:
     layout = EventLayout.preset(name)
     return _scored(name, (_read(event, layout) for event in events))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -13,7 +14,7 @@ from streamer.errors import ConfigError
 from streamer.model import INT64_MAX, INT64_MIN, EventType, Pointer, is_unicode
 
 TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
-PresetName = Literal["change", "debezium", "maxwell", "dms", "supabase", "cloudevents", "eventbridge", "document"]
+FormatName = Literal["change", "debezium", "maxwell", "dms", "supabase", "cloudevents", "eventbridge", "document"]
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
@@ -23,6 +24,8 @@ IGNORE = "ignore"
 MEANINGS = (*EVENT_TYPES, IGNORE)
 NoChange = Literal["match", "ignore"]
 PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
+#: The formats that only a decoder of `streamer.cdc` reads.
+DECODED = ("canal", "dynamodb", "mongodb", "pgoutput", "wal2json")
 _WHOLE_OR_OBJECT = ("data", "before", "unknown")
 
 
@@ -94,7 +97,7 @@ class EventLayout:
     _pointers: dict[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _types: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
 
-    PRESETS: ClassVar[tuple[PresetName, ...]] = get_args(PresetName)
+    PRESETS: ClassVar[tuple[FormatName, ...]] = get_args(FormatName)
 
     def __post_init__(self) -> None:
         for name in PARTS:
@@ -153,7 +156,7 @@ class EventLayout:
         return tuple(self._types)
 
     @staticmethod
-    def preset(name: PresetName) -> EventLayout:
+    def preset(name: FormatName) -> EventLayout:
         """Return a layout for a common shape of events.
 
         - `change`: the envelope of semantics.md 1.2.
@@ -215,6 +218,54 @@ class EventLayout:
             "encoded": self.encoded,
             "format": self.format,
         }
+
+
+def layout_of(
+    format: FormatName | None,  # noqa: A002
+    layout: EventLayout | Mapping[str, Any] | str | None,
+    *,
+    stacklevel: int = 4,
+) -> EventLayout:
+    """Return the layout of events that the options `format` and `layout` describe; the default is the format `change`.
+
+    Args:
+        stacklevel: of the warning about a format that is set as `layout`, so that it names the user's line.
+
+    Raises:
+        ConfigError: a name or a part is invalid, or both options are set.
+    """
+    if format is not None and layout is not None:
+        raise ConfigError(BOTH, place="layout")
+    if isinstance(layout, str):
+        # Compat: before there was `format`, the name of a preset was a layout.
+        text = f"layout={layout!r} is the name of a format: set format={layout!r}"
+        warnings.warn(text, DeprecationWarning, stacklevel=stacklevel)
+        return _of_format(layout)
+    if layout is None:
+        return _of_format("change" if format is None else format)
+    return layout if isinstance(layout, EventLayout) else EventLayout.from_dict(layout)
+
+
+#: The fault of a configuration with both.
+BOTH = 'set `format` or `layout`, not both; `{"preset": ...}` in a layout names the format that it starts from'
+
+
+def _of_format(name: object) -> EventLayout:
+    """Return the layout of a format. Raises ConfigError, which names the decoder of a format that no layout describes."""
+    if name in EventLayout.PRESETS:
+        return EventLayout.preset(name)
+    raise ConfigError(unknown_format(name), place="format")
+
+
+def unknown_format(name: object) -> str:
+    """Return why *name* is no format that an engine reads."""
+    if name in DECODED:
+        return (
+            f"messages of {name} need a decoder: pass what streamer.cdc.{name} makes of them to an engine with "
+            "layout=streamer.cdc.LAYOUT"
+        )
+    near = _did_you_mean(name, EventLayout.PRESETS)
+    return f"no format {name!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}"
 
 
 _MEMBERS = tuple(member.name for member in fields(EventLayout) if member.init)

@@ -167,7 +167,7 @@ def of_engine(config: Config) -> Config:
     """Return the engine's part of a configuration: without subscriptions and metrics, which the service provides."""
     matching = config.matching
     if any(source.decoded_by is not None for source in config.sources.values()):
-        matching = matching.model_copy(update={"layout": cdc.LAYOUT})
+        matching = matching.model_copy(update={"format": None, "layout": cdc.LAYOUT})
     mine = {"sources": {}, "sinks": {}, "routes": (), "delivery": Delivery(), "api": Api(), "service": ServiceSection()}
     return config.model_copy(update={"matching": matching, "subscriptions": (), "metrics": Metrics(), **mine})
 

@@ -36,9 +36,10 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
     if decoded and len(decoded) < len(config.sources):
         reason = "an engine has one layout, and a decoder has its own: let another process read sources of format json"
         errors += [loaded.error(("sources", name, field), reason) for name, field in decoded.items()]
-    elif decoded and config.matching.layout != Config().matching.layout:
+    elif decoded and config.matching.event_layout != Config().matching.event_layout:
         name, field = next(iter(decoded.items()))
-        errors.append(loaded.error(("matching", "layout"), f"sources.{name}.{field} is decoded to a layout of its own"))
+        said = "layout" if config.matching.format is None else "format"
+        errors.append(loaded.error(("matching", said), f"sources.{name}.{field} is decoded to a layout of its own"))
     if dev and config.api.address not in _LOOPBACK:
         errors.append(loaded.error(("api", "address"), f"expected {' or '.join(_LOOPBACK)} if there are no tokens (--dev)"))
     if errors := [*errors, *(loaded.error(place, reason) for place, reason in conflicts(_claims(loaded, dev=dev)))]:

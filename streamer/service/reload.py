@@ -112,7 +112,7 @@ class Running:
         return Reloaded(told, count), entrance
 
     def _check_layout(self, new: Loaded) -> None:
-        if of_engine(new.config).matching.layout != of_engine(self.config).matching.layout:
+        if of_engine(new.config).matching.event_layout != of_engine(self.config).matching.event_layout:
             # `check` has compared the two configurations; this restriction follows from their sources.
             reason = "an engine has one layout: whether sources are decoded cannot change while the service runs"
             raise BulkConfigError([new.error(("sources",), reason)])

@@ -30,7 +30,7 @@ from streamer.core.options import Options
 from streamer.engine.arguments import check_positive
 from streamer.engine.engine import Engine
 from streamer.errors import BackendError
-from streamer.events.layout import EventLayout, PresetName
+from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, files, members, schema, tables
 from streamer.spark.call import Given, Subscriptions
@@ -56,7 +56,8 @@ def match_events(
     subscriptions: Subscriptions,
     *,
     event_col: str = "value",
-    layout: EventLayout | PresetName | Mapping[str, Any] | None = None,
+    format: FormatName | None = None,  # noqa: A002
+    layout: EventLayout | Mapping[str, Any] | None = None,
     strategy: Strategy = "auto",
     grouped: bool = False,
     on_error: OnError = "reject",
@@ -84,7 +85,9 @@ def match_events(
             `labels` may also be JSON text or variants.
         event_col: the column with the events: JSON text or bytes; or structs, maps or variants, which are read as the JSON of
             structs.py. `*` uses the row itself, whose columns are the members.
-        layout: the layout of the events. An engine and a snapshot have one; if you name it again, it must be the same.
+        format: the wire format of the events, as of `Engine`. An engine and a snapshot have one; if you name it again, it must be
+            the same.
+        layout: the layout of events of another shape, instead of *format*.
         strategy: `auto` uses broadcast up to *broadcast_bytes*, and reports it in `.reason` and the log `streamer.spark`.
         grouped: the events of a tenant and collection are already together in each partition, so that cogroup leaves them in
             place (grouped.py). If they are not, the result is the same, or the job fails with `ConfigError` because it would take
@@ -131,8 +134,8 @@ def match_events(
     asked = Pass(
         EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size, files.gone(spark)
     )
-    if layout is not None:
-        engine_options["layout"] = layout
+    if format is not None or layout is not None:
+        engine_options["layout"] = layout_of(format, layout, stacklevel=3)
     if subscription_col is not None and not is_frame(subscriptions):
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
     if is_frame(subscriptions):

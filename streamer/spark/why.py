@@ -27,7 +27,7 @@ from streamer.engine.explain import decide, note_of_ignored
 from streamer.engine.explain_text import on_one_line, outcome_of
 from streamer.engine.misses import FAILS, hinted, judged
 from streamer.errors import EventError, UnknownSubscriptionError
-from streamer.events.layout import EventLayout, PresetName
+from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.events.reading import IgnoredEvent
 from streamer.model import TOO_COSTLY, Event, Verdict
 from streamer.reference.effort import EFFORT
@@ -77,7 +77,8 @@ def explain_events(
     subscription_id: str | Sequence[str],
     *,
     event_col: str = "value",
-    layout: EventLayout | PresetName | Mapping[str, Any] | None = None,
+    format: FormatName | None = None,  # noqa: A002
+    layout: EventLayout | Mapping[str, Any] | None = None,
     keep: Sequence[str] = (),
     keep_event: bool = False,
     subscription_col: str | None = None,
@@ -94,6 +95,7 @@ def explain_events(
             chosen subscriptions; errors of other subscriptions are not reported.
         subscription_id: one id, or a list of at most 100.
         event_col: as of `match_events`.
+        format: as of `match_events`.
         layout: as of `match_events`.
         keep: columns of *events* that every row carries, under their names.
         keep_event: whether a row carries its event, as `event`.
@@ -122,8 +124,8 @@ def explain_events(
     if isinstance(events, str):
         events = tables.active(events)
     chosen = schema.choose(events, event_col, keep, taken=COLUMNS)
-    if layout is not None:
-        engine_options["layout"] = layout
+    if format is not None or layout is not None:
+        engine_options["layout"] = layout_of(format, layout, stacklevel=3)
     if is_frame(subscriptions):
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
     elif subscription_col is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import pickle
 import weakref
@@ -220,6 +221,10 @@ def test_the_labels_of_an_object_do_not_count_as_its_text(engine: MakeEngine, la
         ({"default_tenant": "*"}, "default_tenant"),
         ({"cache_size": 0}, "cache_size"),
         ({"soft_delete": "a..b"}, "soft_delete"),
+        ({"format": "debezum"}, "format"),
+        ({"format": 3}, "format"),
+        ({"format": "change", "layout": {}}, "layout"),
+        ({"layout": 3}, ""),
         ({"layout": {"ts": 3}}, "ts"),
         ({"layout": {"colour": "/a"}}, "colour"),
     ],
@@ -230,12 +235,32 @@ def test_an_option_that_cannot_be_is_a_config_error(engine: MakeEngine, options:
     assert raised.value.place == place
 
 
-def test_a_layout_is_given_by_name_as_a_mapping_or_as_itself(engine: MakeEngine) -> None:
+def test_a_format_is_named_and_a_layout_is_a_mapping_or_itself(engine: MakeEngine) -> None:
     event = {"before": None, "after": {"a": 1}, "op": "c", "source": {"table": "t"}}
-    for layout in ("debezium", {"preset": "debezium"}, streamer.EventLayout.preset("debezium")):
-        e = engine(layout=layout)
+    options: list[dict[str, Any]] = [
+        {"format": "debezium"},
+        {"layout": {"preset": "debezium"}},
+        {"layout": streamer.EventLayout.preset("debezium")},
+    ]
+    for each in options:
+        e = engine(**each)
         e.add({"id": "s", "collection": "t", "types": ["insert"], "filters": [{"field": "a", "op": "==", "value": 1}]})
         assert [(m.subscription_id, m.transition) for m in e.match(event)] == [("s", "enter")]
+
+
+def test_the_name_of_a_format_as_the_layout_still_works_and_names_the_option(engine: MakeEngine) -> None:
+    with pytest.warns(DeprecationWarning, match="set format='debezium'") as warned:
+        e = engine(layout="debezium")
+    assert [each.filename for each in warned] == [__file__]
+    assert e._options.layout == streamer.EventLayout.preset("debezium")
+    assert e.match({"op": "t"}).ignored == "type"
+
+
+@pytest.mark.parametrize("name", ["canal", "dynamodb", "mongodb", "pgoutput", "wal2json"])
+def test_a_format_that_needs_a_decoder_names_it(engine: MakeEngine, name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"streamer\.cdc\.{name} .*layout=streamer\.cdc\.LAYOUT"):
+        engine(format=name)
+    assert hasattr(importlib.import_module(f"streamer.cdc.{name}"), "__doc__")
 
 
 def test_a_batch_of_collections_that_a_template_makes_matches_as_its_events_do(engine: MakeEngine) -> None:

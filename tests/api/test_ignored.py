@@ -36,7 +36,7 @@ OTHERS: dict[bytes, Ignored] = {
 @pytest.fixture
 def filled(engine: MakeEngine) -> Engine:
     """An engine whose subscriptions want as much as can be wanted."""
-    made = engine(layout="debezium")
+    made = engine(format="debezium")
     made.add_many(
         [{"id": "all", "tenant": "*"}, {"id": "any collection"}, {"id": "orders", "collection": "orders", "transitions": True}]
     )
@@ -56,7 +56,7 @@ def counted(engine: Engine) -> dict[str, int]:
 def test_every_way_of_asking_says_that_nobody_wants_it(
     engine: MakeEngine, event: bytes, reason: Ignored, validation: str
 ) -> None:
-    made = engine(layout="debezium", validation=validation)
+    made = engine(format="debezium", validation=validation)
     made.add({"id": "all", "tenant": "*"})
     matches = made.match(event)
     assert (matches.ignored, len(matches), list(matches), matches.ids()) == (reason, 0, [], [])
@@ -159,7 +159,7 @@ def test_a_layout_that_finds_nothing_in_any_event_is_told_by_the_stats(engine: M
     assert made.stats().finds_nothing
     made.match(b'{"collection": "orders"}')
     assert not made.stats().finds_nothing
-    other = engine(layout="debezium")
+    other = engine(format="debezium")
     other.match(b'{"collection": "orders", "data": {}}')
     assert other.stats().finds_nothing
 

@@ -284,8 +284,8 @@ DEBEZIUM: dict[str, Any] = {"payload": {"op": "c", "before": None, "after": {"x"
 @pytest.mark.parametrize(
     ("event", "hint"),
     [
-        (DEBEZIUM, 'layout="debezium" would fit'),
-        ({"status": "paid"}, 'layout="document" reads each event as the document itself'),
+        (DEBEZIUM, 'format="debezium" would fit'),
+        ({"status": "paid"}, 'format="document" reads each event as the document itself'),
     ],
 )
 @pytest.mark.parametrize("way", ["match", "ids", "batch", "lines", "stream", "arrow"])
@@ -327,6 +327,6 @@ def test_events_that_fit_and_those_that_say_nothing_log_none(engine: MakeEngine,
             e = engine()
             e.match_batch([event, event])
             assert e.stats().misfit is None
-        engine(layout="document").match(DEBEZIUM)
-        engine(layout="debezium").match(DEBEZIUM)
+        engine(format="document").match(DEBEZIUM)
+        engine(format="debezium").match(DEBEZIUM)
     assert caplog.records == []

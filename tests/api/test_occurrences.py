@@ -115,7 +115,7 @@ def test_a_delete_has_the_fields_of_its_last_document(engine: MakeEngine) -> Non
 
 
 def test_the_layout_says_where_documents_stand(engine: MakeEngine) -> None:
-    e = engine(layout="debezium")
+    e = engine(format="debezium")
     e.add({"id": "s", "collection": "orders", "filters": [*field("amount"), *field("amuont")]})
     e.add({"id": "t", "pattern": {"payload": {"after": {"amuont": [1]}}}})
     record = {"payload": {"op": "c", "after": {"amount": 7}, "source": {"table": "orders"}}}

@@ -14,7 +14,7 @@ SHORT = ("--seconds", "0.3")
 
 
 def test_all_figures_are_of_the_events_and_subscriptions_that_were_given(run: Run) -> None:
-    ran = run("bench", "-s", "subs.jsonl", "events.jsonl", *SHORT, "-f", "json", "--rate", "2000")
+    ran = run("bench", "-s", "subs.jsonl", "events.jsonl", *SHORT, "-o", "json", "--rate", "2000")
     assert (ran.returncode, ran.stderr) == (0, b"")
     told = json.loads(ran.stdout)
     # Three events: one matches `big`, one `paid`.
@@ -50,14 +50,14 @@ def test_the_text_names_what_costs_most(run: Run, place: Path) -> None:
 
 
 def test_a_bad_event_is_named_and_the_others_are_measured(run: Run) -> None:
-    ran = run("bench", "-s", "subs.jsonl", *SHORT, "-f", "json", stdin=b"{\n" + EVENTS)
+    ran = run("bench", "-s", "subs.jsonl", *SHORT, "-o", "json", stdin=b"{\n" + EVENTS)
     assert ran.returncode == 1
     assert ran.stderr.startswith(b"<stdin>:1: malformed_json")
     assert json.loads(ran.stdout)["events"] == 3
 
 
 def test_what_is_held_of_the_events_is_bounded(run: Run) -> None:
-    ran = run("bench", "-s", "subs.jsonl", "events.jsonl", *SHORT, "-f", "json", "--max-events", "1")
+    ran = run("bench", "-s", "subs.jsonl", "events.jsonl", *SHORT, "-o", "json", "--max-events", "1")
     assert ran.returncode == 0
     assert json.loads(ran.stdout)["events"] == 1
     assert ran.stderr == b"events.jsonl: the first 1 line; --max-events reads more\n"

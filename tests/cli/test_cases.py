@@ -57,11 +57,11 @@ def test_others_may_match_where_a_case_says_at_least(run: Run, place: Path) -> N
     assert ran.stdout.decode().startswith("cases.yaml .F\n")
     assert "expect - not expected: 'paid'\n1 failed, 1 passed\n" in ran.stdout.decode()
     write(place, SUBSCRIPTIONS + case.format("expect_at_least", "{id: paid, transition: leave}").replace("250", "25"))
-    (told,) = map(json.loads, run("test", "cases.yaml", "--format", "json").stdout.splitlines())
+    (told,) = map(json.loads, run("test", "cases.yaml", "--output", "json").stdout.splitlines())
     (difference,) = told["differences"]
     assert difference["diff"] == ["- paid (leave)", "+ paid (enter)"]
     write(place, SUBSCRIPTIONS + case.format("expect_at_least", "paid").replace("250, status: paid", "250"))
-    (told,) = map(json.loads, run("test", "cases.yaml", "--format", "json").stdout.splitlines())
+    (told,) = map(json.loads, run("test", "cases.yaml", "--output", "json").stdout.splitlines())
     assert told["differences"][0]["diff"] == ["- paid"]
     write(place, SUBSCRIPTIONS + case.format("expect_at_least", "") + "    expect: []\n")
     ran = run("test", "cases.yaml")
@@ -87,7 +87,7 @@ def test_a_difference_shows_what_was_expected_and_why_it_is_not(run: Run, place:
 def test_junit_is_xml_that_counts_the_failures(run: Run, place: Path) -> None:
     write(place, SUBSCRIPTIONS + GOOD + BAD.replace("that is paid", '"&<\\u001b[2J'))
     write(place, SUBSCRIPTIONS + GOOD, "more.yaml")
-    ran = run("test", "cases.yaml", "more.yaml", "--format", "junit")
+    ran = run("test", "cases.yaml", "more.yaml", "--output", "junit")
     assert (ran.returncode, ran.stderr) == (1, b"1 failed, 4 passed\n")
     suites = ElementTree.fromstring(ran.stdout)
     assert [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in suites] == [
@@ -104,7 +104,7 @@ def test_junit_is_xml_that_counts_the_failures(run: Run, place: Path) -> None:
 
 def test_github_gets_an_annotation_a_failed_case(run: Run, place: Path) -> None:
     write(place, SUBSCRIPTIONS + GOOD + BAD.replace("an order that is paid", "'an order: 100%, :: paid'"))
-    ran = run("test", "cases.yaml", "-f", "github")
+    ran = run("test", "cases.yaml", "-o", "github")
     (line,) = ran.stdout.decode().splitlines()
     assert line.startswith("::error file=cases.yaml,line=11,col=5,title=an order%3A 100%25%2C %3A%3A paid::cases.yaml:11:5%0A")
     assert ran.returncode == 1
@@ -112,7 +112,7 @@ def test_github_gets_an_annotation_a_failed_case(run: Run, place: Path) -> None:
 
 def test_json_is_an_object_a_case(run: Run, place: Path) -> None:
     write(place, SUBSCRIPTIONS + GOOD + BAD)
-    ran = run("test", "cases.yaml", "-f", "json")
+    ran = run("test", "cases.yaml", "-o", "json")
     told = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [(each["name"], each["passed"], each["events"], each["failed"]) for each in told] == [
         ("a large order", True, 1, 0),
@@ -138,14 +138,14 @@ def test_subscriptions_may_come_from_files_and_options_win(run: Run, place: Path
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", b"streamer: gone.jsonl: No such file or directory\n")
     write(place, case)
     assert b"cases.yaml: no subscriptions; name them in the file" in run("test", "cases.yaml").stderr
-    write(place, "subscriptions: [subs.jsonl]\nmatching: {layout: document}\n", "c.yaml")
+    write(place, "subscriptions: [subs.jsonl]\nmatching: {format: document}\n", "c.yaml")
     document = "cases:\n  - {event: {amount: 250}, collection: orders, expect: [big]}\n"
     write(place, document)
     assert run("test", "cases.yaml", "-c", "c.yaml").returncode == 0
     assert run("test", "cases.yaml", "-s", "subs.jsonl").returncode == 1
-    write(place, "layout: document\n" + document)
+    write(place, "format: document\n" + document)
     assert run("test", "cases.yaml", "-s", "subs.jsonl").returncode == 0
-    assert run("test", "cases.yaml", "-s", "subs.jsonl", "--layout", "change").returncode == 1
+    assert run("test", "cases.yaml", "-s", "subs.jsonl", "--format", "change").returncode == 1
 
 
 def test_events_may_come_from_a_file_of_lines(run: Run, place: Path) -> None:
@@ -154,7 +154,7 @@ def test_events_may_come_from_a_file_of_lines(run: Run, place: Path) -> None:
     )
     (place / "many.jsonl.gz").write_bytes(gzip.compress(lines))
     write(place, SUBSCRIPTIONS + "  - {file: many.jsonl.gz, expect: [big]}\n")
-    ran = run("test", "cases.yaml", "-f", "json")
+    ran = run("test", "cases.yaml", "-o", "json")
     told = json.loads(ran.stdout)
     assert (told["name"], told["events"], told["failed"]) == ("cases[0]", 22, 2)
     assert [(each["event"], each["missing"]) for each in told["differences"]] == [(22, ["big"]), (23, ["big"])]
@@ -187,6 +187,11 @@ EVENT = "event: {a: 1}"
     [
         ("", "1:1: expected names and values, not nothing (null)"),
         ("case: []", "1:1: case: no such name; did you mean 'cases'?"),
+        (
+            f"{{format: change, layout: {{}}, cases: [{{{EVENT}, expect: []}}]}}",
+            "1:26: layout: set `format` or `layout`, not both; ",
+        ),
+        (f"format: debezum\ncases: [{{{EVENT}, expect: []}}]", "1:9: format: no format 'debezum'; expected one of change, "),
         ("layout: change", "1:1: cases: expected a list of cases; there is none"),
         ("cases: []", "1:8: cases: expected at least one of the cases"),
         ("cases: 5", "1:8: cases: expected a list of cases, not a number"),
@@ -236,7 +241,7 @@ def test_a_bad_subscription_and_an_unknown_id_are_named_by_line_and_column(run: 
         "cases: [{event: {}, expect: [t]}]",
     ]
     write(place, "\n".join(bad))
-    ran = run("test", "cases.yaml", "-f", "github")
+    ran = run("test", "cases.yaml", "-o", "github")
     assert ran.returncode == 2
     assert ran.stderr.startswith(b"cases.yaml:4:24: subscriptions[0].filters[0].op: unknown operator '=~'")
     assert ran.stdout.startswith(b"::error file=cases.yaml,line=4,col=24::subscriptions[0].filters[0].op: unknown operator")

@@ -47,11 +47,11 @@ def test_match_prints_an_object_a_match_and_a_summary_aside(run: Run) -> None:
 
 
 def test_ids_are_an_id_a_match(run: Run) -> None:
-    assert run("match", "-s", "subs.jsonl", "events.jsonl", "--format", "ids").stdout == b"big\npaid\n"
+    assert run("match", "-s", "subs.jsonl", "events.jsonl", "--output", "ids").stdout == b"big\npaid\n"
 
 
 def test_a_table_has_aligned_columns(run: Run) -> None:
-    header, first, second = run("match", "-s", "subs.jsonl", "events.jsonl", "-f", "table").stdout.decode().splitlines()
+    header, first, second = run("match", "-s", "subs.jsonl", "events.jsonl", "-o", "table").stdout.decode().splitlines()
     assert header.split() == ["LINE", "SUBSCRIPTION", "GATEWAY", "TRANSITION", "CERTAIN"]
     assert first.split() == ["1", "big", "billing", "enter", "yes"]
     assert second.split() == ["3", "paid", "-", "-", "yes"]
@@ -60,7 +60,7 @@ def test_a_table_has_aligned_columns(run: Run) -> None:
 
 def test_an_id_that_would_break_a_line_is_quoted(run: Run, place: Path) -> None:
     (place / "subs.jsonl").write_text(json.dumps({"id": "a\nb\x1b[31m"}))
-    assert run("match", "-s", "subs.jsonl", "-f", "ids", "-q", stdin=b"{}").stdout == b'"a\\nb\\u001b[31m"\n'
+    assert run("match", "-s", "subs.jsonl", "-o", "ids", "-q", stdin=b"{}").stdout == b'"a\\nb\\u001b[31m"\n'
 
 
 def test_quiet_prints_nothing_but_matches_and_bad_events(run: Run) -> None:
@@ -99,13 +99,13 @@ def test_what_was_read_before_compressed_data_is_cut_off_is_matched(run: Run) ->
 
 
 def test_the_last_line_needs_no_newline_and_blank_lines_are_no_events(run: Run) -> None:
-    ran = run("match", "-s", "subs.jsonl", "-f", "ids", stdin=b"\n  \r\n" + EVENTS.rstrip())
+    ran = run("match", "-s", "subs.jsonl", "-o", "ids", stdin=b"\n  \r\n" + EVENTS.rstrip())
     assert ran.stdout == b"big\npaid\n"
     assert ran.returncode == 0
 
 
 def test_a_bad_event_is_named_with_line_and_offset_and_the_others_match(run: Run) -> None:
-    ran = run("match", "-s", "subs.jsonl", "-f", "ids", stdin=b'{"collection": tru}\n' + EVENTS)
+    ran = run("match", "-s", "subs.jsonl", "-o", "ids", stdin=b'{"collection": tru}\n' + EVENTS)
     assert ran.stdout == b"big\npaid\n"
     assert ran.stderr.startswith(b"<stdin>:1: malformed_json at byte 18: ")
     assert b"4 events, 2 matches, 1 bad event;" in ran.stderr
@@ -116,11 +116,11 @@ def test_ignored_events_are_counted_by_reason_and_are_not_bad(run: Run, place: P
     (place / "d.jsonl").write_bytes(
         b'{"op": "c", "after": {"amount": 250}, "source": {"table": "orders"}}\nnull\n{"ts_ms": 1}\n{"op": "t"}\n{"ts_ms": 2}\n'
     )
-    ran = run("match", "-s", "subs.jsonl", "--layout", "debezium", "d.jsonl")
+    ran = run("match", "-s", "subs.jsonl", "--format", "debezium", "d.jsonl")
     assert (ran.returncode, len(lines(ran.stdout))) == (0, 1)
     assert b"5 events, 1 match, 0 bad events; 4 ignored (1 null, 2 no_change, 1 type); p50" in ran.stderr
-    assert b"--layout" not in ran.stderr
-    told = run("stats", "-s", "subs.jsonl", "--layout", "debezium", "d.jsonl")
+    assert b"--format" not in ran.stderr
+    told = run("stats", "-s", "subs.jsonl", "--format", "debezium", "d.jsonl")
     assert b"5 events: 1 matched, 0 unmatched, 4 ignored (1 null, 1 type, 2 no_change), 0 rejected" in told.stdout
 
 
@@ -128,7 +128,7 @@ def test_a_layout_that_finds_nothing_in_any_event_is_said_with_the_one_that_woul
     event = b'{"op": "c", "after": {"amount": 250}, "source": {"table": "orders"}}\n'
     (place / "d.jsonl").write_bytes(event * 3 + b"null\n")
     says = (
-        b"d.jsonl: no event had a collection, a type or a document where the layout looks for them; --layout debezium would fit\n"
+        b"d.jsonl: no event had a collection, a type or a document where the layout looks for them; --format debezium would fit\n"
     )
     for command in ("match", "stats"):
         ran = run(command, "-s", "subs.jsonl", "d.jsonl")
@@ -136,14 +136,14 @@ def test_a_layout_that_finds_nothing_in_any_event_is_said_with_the_one_that_woul
         assert ran.stderr.endswith(says)
         assert says not in run(command, "-s", "subs.jsonl", "events.jsonl").stderr
     assert says not in run("match", "-q", "-s", "subs.jsonl", "d.jsonl").stderr
-    ran = run("match", "-s", "subs.jsonl", "--layout", "debezium", "events.jsonl")
-    assert b"--layout change would fit" in ran.stderr
+    ran = run("match", "-s", "subs.jsonl", "--format", "debezium", "events.jsonl")
+    assert b"--format change would fit" in ran.stderr
 
 
 def test_a_huge_line_is_that_lines_error_and_is_not_held(place: Path) -> None:
     piece = b"x" * (1 << 20)
     with subprocess.Popen(
-        (*COMMAND, "match", "-s", "subs.jsonl", "-f", "ids"),
+        (*COMMAND, "match", "-s", "subs.jsonl", "-o", "ids"),
         cwd=place,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -170,19 +170,35 @@ def test_layout_tenant_and_collection_may_be_given(run: Run, place: Path) -> Non
     (place / "subs.jsonl").write_text(
         '{"id": "s", "tenant": "acme", "collection": "c", "filters": [{"field": "n", "op": "==", "value": 1}]}'
     )
-    assert run("match", "-s", "subs.jsonl", "-f", "ids", stdin=b'{"data": {"n": 1}}').stdout == b""
+    assert run("match", "-s", "subs.jsonl", "-o", "ids", stdin=b'{"data": {"n": 1}}').stdout == b""
     given = ("--tenant", "acme", "--collection", "c")
-    assert run("match", "-s", "subs.jsonl", "-f", "ids", *given, stdin=b'{"data": {"n": 1}}').stdout == b"s\n"
-    assert run("match", "-s", "subs.jsonl", "-f", "ids", "--layout", "document", *given, stdin=b'{"n": 1}').stdout == b"s\n"
+    assert run("match", "-s", "subs.jsonl", "-o", "ids", *given, stdin=b'{"data": {"n": 1}}').stdout == b"s\n"
+    assert run("match", "-s", "subs.jsonl", "-o", "ids", "--format", "document", *given, stdin=b'{"n": 1}').stdout == b"s\n"
     (place / "layout.json").write_text('{"data": "/payload", "tenant": "/who", "collection": "/what"}')
     event = b'{"payload": {"n": 1}, "who": "acme", "what": "c"}'
-    assert run("match", "-s", "subs.jsonl", "-f", "ids", "--layout", "layout.json", stdin=event).stdout == b"s\n"
+    assert run("match", "-s", "subs.jsonl", "-o", "ids", "--layout", "layout.json", stdin=event).stdout == b"s\n"
 
 
-def test_a_layout_that_is_neither_preset_nor_file_is_refused(run: Run) -> None:
-    ran = run("match", "-s", "subs.jsonl", "events.jsonl", "--layout", "nosuch")
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--format", "nosuch"), b"--format nosuch: no format 'nosuch'; expected one of change, debezium, "),
+        (("--format", "json"), b"; for the output set --output json\n"),
+        (("--format", "canal"), b"streamer.cdc.canal"),
+        (("--layout", "nosuch"), b"--layout nosuch: No such file or directory"),
+        (("--format", "change", "--layout", "subs.jsonl"), b"set --format or --layout, not both"),
+    ],
+)
+def test_a_format_or_layout_that_does_not_exist_is_refused(run: Run, given: tuple[str, ...], says: bytes) -> None:
+    ran = run("match", "-s", "subs.jsonl", "events.jsonl", *given)
     assert (ran.returncode, ran.stdout) == (2, b"")
-    assert b"debezium" in ran.stderr
+    assert says in ran.stderr
+
+
+def test_the_name_of_a_format_as_the_layout_still_works_and_names_the_option(run: Run) -> None:
+    ran = run("match", "-s", "subs.jsonl", "events.jsonl", "--layout", "change")
+    assert ran.stdout == run("match", "-s", "subs.jsonl", "events.jsonl").stdout
+    assert ran.stderr.startswith(b"--layout change: it is the name of a format: set --format change\n")
 
 
 def test_a_bad_subscription_stops_match_and_names_line_and_place(run: Run, place: Path) -> None:
@@ -200,7 +216,7 @@ def test_a_bad_subscription_stops_match_and_names_line_and_place(run: Run, place
         (("match", "-s", "subs.jsonl", "nosuch.jsonl"), b"nosuch.jsonl: No such file"),
         (("match", "-s", "subs.jsonl", "."), b".: Is a directory"),
         (("match", "events.jsonl"), b"Missing option"),
-        (("match", "-s", "subs.jsonl", "events.jsonl", "--format", "xml"), b"'xml' is not"),
+        (("match", "-s", "subs.jsonl", "events.jsonl", "--output", "xml"), b"'xml' is not"),
         (("explain", "-s", "subs.jsonl", "--id", "nosuch", "events.jsonl"), b"no subscription 'nosuch'"),
         (("plan", "-s", "subs.jsonl", "--id", "nosuch"), b"no subscription 'nosuch'"),
         (("nosuch",), b"nosuch"),
@@ -243,7 +259,7 @@ def test_output_that_cannot_be_written_is_exit_code_2_and_says_so(place: Path) -
 
 def test_ctrl_c_prints_the_summary_so_far_and_ends_with_130(place: Path) -> None:
     with subprocess.Popen(
-        (*COMMAND, "match", "-s", "subs.jsonl", "-f", "ids", "--line-buffered"),
+        (*COMMAND, "match", "-s", "subs.jsonl", "-o", "ids", "--line-buffered"),
         # A shell starts what it runs in the background with Ctrl-C ignored, and so these tests.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         cwd=place,
@@ -267,11 +283,11 @@ def test_ctrl_c_prints_the_summary_so_far_and_ends_with_130(place: Path) -> None
 
 def test_every_file_of_subscriptions_that_is_named_is_read(run: Run, place: Path) -> None:
     (place / "more.jsonl").write_text('{"id": "more"}\n')
-    ran = run("match", "-s", "subs.jsonl", "-s", "more.jsonl", "-f", "ids", "-q", "events.jsonl")
+    ran = run("match", "-s", "subs.jsonl", "-s", "more.jsonl", "-o", "ids", "-q", "events.jsonl")
     assert ran.stdout == b"big\nmore\npaid\nmore\nmore\n"
     assert run("check", "-s", "subs.jsonl", "-s", "more.jsonl").stderr == b"3 good subscriptions\n"
     assert run("plan", "-s", "more.jsonl", "-s", "subs.jsonl", "--id", "paid").returncode == 0
-    ran = run("match", "-s", "subs.jsonl", "-s", "-", "-f", "ids", "-q", "events.jsonl", stdin=b'{"id": "more"}')
+    ran = run("match", "-s", "subs.jsonl", "-s", "-", "-o", "ids", "-q", "events.jsonl", stdin=b'{"id": "more"}')
     assert ran.stdout == b"big\nmore\npaid\nmore\nmore\n"
     for given in (("-s", "-", "-s", "-"), ("-s", "subs.jsonl", "-s", "-", "-")):
         ran = run("match", *given)
@@ -335,9 +351,9 @@ def test_lint_of_events_finds_what_none_of_them_has(run: Run, place: Path) -> No
     ran = run(*lint)
     says = "filters[0].field: data.amuont is in none of 3 events of 'orders'; data.amount is"
     assert (ran.returncode, ran.stdout.decode()) == (1, f"typo: not_in_events: {says}\n")
-    (told,) = map(json.loads, run(*lint, "-f", "json").stdout.splitlines())
+    (told,) = map(json.loads, run(*lint, "-o", "json").stdout.splitlines())
     assert (told["file"], told["line"], told["code"], told["reason"]) == ("subs.jsonl", 3, "not_in_events", says)
-    ran = run(*lint, "-f", "github")
+    ran = run(*lint, "-o", "github")
     assert ran.stdout.decode() == f"::warning file=subs.jsonl,line=3,title=not_in_events::typo: not_in_events: {says}\n"
 
 
@@ -365,8 +381,8 @@ def test_lint_of_events_that_the_layout_does_not_fit_says_so(run: Run, place: Pa
     record = b'{"payload": {"op": "c", "after": {"a": 1}, "source": {"table": "users"}}}'
     ran = run("lint", "-s", "subs.jsonl", "--events", "-", stdin=record)
     assert ran.returncode == 1
-    assert ran.stderr.splitlines()[1].endswith(b"; --layout debezium would fit")
-    assert run("lint", "-s", "subs.jsonl", "--events", "-", "--layout", "debezium", stdin=record).returncode == 0
+    assert ran.stderr.splitlines()[1].endswith(b"; --format debezium would fit")
+    assert run("lint", "-s", "subs.jsonl", "--events", "-", "--format", "debezium", stdin=record).returncode == 0
 
 
 def test_check_prints_every_error_with_line_and_place(run: Run, place: Path) -> None:
@@ -425,7 +441,7 @@ def test_stats_prints_a_table_or_json(run: Run) -> None:
     assert b"COLLECTION" in printed.stdout
     assert b"p50 " in printed.stdout
     assert b", p99.9 " in printed.stdout
-    told = json.loads(run("stats", "-s", "subs.jsonl", "events.jsonl", "--format", "json").stdout)
+    told = json.loads(run("stats", "-s", "subs.jsonl", "events.jsonl", "--output", "json").stdout)
     assert list(told["percentiles"]) == ["p50", "p99", "p99.9"]
     assert 0 < told["percentiles"]["p50"] <= told["percentiles"]["p99.9"]
     assert told["events"] == told["matched"] + told["unmatched"] + told["rejected"] > 0

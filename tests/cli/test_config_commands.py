@@ -47,7 +47,7 @@ def test_check_reads_the_subscriptions_too(run: Run, place: Path) -> None:
 def test_check_tells_programs_and_github_where(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "more.jsonl").write_text('\n{"id": "x", "cel": "1 +"}\n')
     (place / "s.yaml").write_text("subscriptions: [subs.jsonl, more.jsonl, nosuch.jsonl]\n")
-    first, second = map(json.loads, run("config", "check", "s.yaml", "--format", "json").stdout.splitlines())
+    first, second = map(json.loads, run("config", "check", "s.yaml", "--output", "json").stdout.splitlines())
     assert (first["source"], first["line"], first["column"]) == ("more.jsonl", 2, None)
     assert first["reason"].startswith("subscription 'x': cel: ")
     assert second == {
@@ -57,16 +57,16 @@ def test_check_tells_programs_and_github_where(run: Run, place: Path, monkeypatc
         "place": "subscriptions[2]",
         "reason": "nosuch.jsonl: No such file or directory",
     }
-    ran = run("config", "check", "s.yaml", "--format", "github")
+    ran = run("config", "check", "s.yaml", "--output", "github")
     assert (ran.returncode, ran.stderr) == (1, b"2 errors\n")
     first, second = ran.stdout.decode().splitlines()
     assert first.startswith("::error file=more.jsonl,line=2::subscription 'x': cel: ")
     assert second == "::error file=s.yaml,line=1,col=41::subscriptions[2]: nosuch.jsonl: No such file or directory"
     (place / "s.yaml").write_text("")
     monkeypatch.setenv("STREAMER_MATCHING__VALIDATION", "fast")
-    annotation = run("config", "check", "s.yaml", "--format", "github").stdout.decode()
+    annotation = run("config", "check", "s.yaml", "--output", "github").stdout.decode()
     assert annotation.startswith("::error file=s.yaml::STREAMER_MATCHING__VALIDATION: matching.validation: expected")
-    assert json.loads(run("config", "check", "s.yaml", "--format", "json").stdout)["source"] == "STREAMER_MATCHING__VALIDATION"
+    assert json.loads(run("config", "check", "s.yaml", "--output", "json").stdout)["source"] == "STREAMER_MATCHING__VALIDATION"
 
 
 def test_a_slip_in_the_name_of_a_variable_is_told(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,22 +103,22 @@ def test_schema_prints_json_schemas(run: Run, place: Path) -> None:
     assert json.loads(run("schema", "config").stdout) == json.loads(json_schema())
     assert json.loads(run("schema", "subscription").stdout) == subscription_schema()
     assert json.loads(run("schema", "event").stdout) == event_schema()
-    of_debezium = json.loads(run("schema", "event", "--layout", "debezium").stdout)
+    of_debezium = json.loads(run("schema", "event", "--format", "debezium").stdout)
     assert of_debezium == event_schema(EventLayout.preset("debezium"))
     (place / "layout.json").write_text('{"data": "/row"}')
     assert "row" in json.loads(run("schema", "event", "--layout", "layout.json").stdout)["properties"]
-    assert run("schema", "event", "--layout", "nosuch").returncode == 2
+    assert run("schema", "event", "--format", "nosuch").returncode == 2
 
 
 def test_an_engine_is_made_as_the_file_says_and_options_win_over_it(run: Run, place: Path) -> None:
     (place / "conf").mkdir()
     (place / "conf/s.jsonl").write_text('{"id": "s", "filters": [{"field": "n", "op": "==", "value": 1}]}\n')
     (place / "conf/streamer.yaml").write_text(
-        "matching: {layout: document, default_tenant: acme, limits: {max_event_bytes: 100}}\nsubscriptions: [s.jsonl]\n"
+        "matching: {format: document, default_tenant: acme, limits: {max_event_bytes: 100}}\nsubscriptions: [s.jsonl]\n"
     )
-    given = ("match", "-c", "conf/streamer.yaml", "-f", "ids", "-q")
+    given = ("match", "-c", "conf/streamer.yaml", "-o", "ids", "-q")
     assert run(*given, stdin=b'{"n": 1}').stdout == b"s\n"
-    assert run(*given, "--layout", "change", stdin=b'{"data": {"n": 1}}').stdout == b"s\n"
+    assert run(*given, "--format", "change", stdin=b'{"data": {"n": 1}}').stdout == b"s\n"
     assert run(*given, "--tenant", "other", stdin=b'{"n": 1}').stdout == b""
     (place / "all.jsonl").write_text('{"id": "all"}')
     assert run(*given, "-s", "all.jsonl", stdin=b'{"n": 1}').stdout == b"all\n"
@@ -134,7 +134,7 @@ def test_an_engine_is_made_as_the_file_says_and_options_win_over_it(run: Run, pl
 def test_match_serves_the_metrics_that_the_configuration_wants(place: Path) -> None:
     (place / "s.yaml").write_text("subscriptions: [subs.jsonl]\nmetrics: {enabled: true, port: 0, name: cli}\n")
     with subprocess.Popen(
-        (*COMMAND, "match", "-c", "s.yaml", "-f", "ids", "--line-buffered"),
+        (*COMMAND, "match", "-c", "s.yaml", "-o", "ids", "--line-buffered"),
         cwd=place,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -19,13 +19,13 @@ SLIPS: list[Mapping[str, str]] = TABLE["slip"]
 REFUSED: list[Mapping[str, str]] = TABLE["refused"]
 
 
-def layout_of(row: Mapping[str, str]) -> str:
+def format_of(row: Mapping[str, str]) -> str:
     return row.get("layout", "change")
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
 def test_lint_says_what_was_probably_meant(engine: Callable[..., Engine], row: Mapping[str, str]) -> None:
-    e = engine(layout=layout_of(row))
+    e = engine(format=format_of(row))
     e.add(row["subscription"])
     said = [finding.reason for finding in e.lint() if finding.code == "probable_mistake"]
     assert said == ([row["says"]] if "says" in row else [])
@@ -47,7 +47,7 @@ def test_lint_says_what_was_probably_meant(engine: Callable[..., Engine], row: M
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in SLIPS])
 def test_a_slip_is_told_and_what_was_probably_meant_works(engine: Callable[..., Engine], row: Mapping[str, str]) -> None:
-    e = engine(layout=layout_of(row))
+    e = engine(format=format_of(row))
     e.add(row["subscription"])
     assert [finding.reason for finding in e.lint() if finding.code == "probable_mistake"] == [row["says"]]
     assert not e.matches_any(row["event"])
@@ -71,7 +71,7 @@ def test_check_tells_what_lint_tells_of_each_kind_of_subscription(run: Run, plac
     (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def found(command: str) -> list[tuple[str, str]]:
-        lines = map(json.loads, run(command, "-s", "rows.jsonl", "-f", "json").stdout.splitlines())
+        lines = map(json.loads, run(command, "-s", "rows.jsonl", "-o", "json").stdout.splitlines())
         return [(line["subscription_id"], line["code"]) for line in lines]
 
     never = [(name, "never_matches") for name in ("filters", "cel", "types", "collection", "mixed", "topic")]
@@ -80,16 +80,16 @@ def test_check_tells_what_lint_tells_of_each_kind_of_subscription(run: Run, plac
 
 
 @pytest.mark.later_on_the_reference
-@pytest.mark.parametrize("layout", sorted({layout_of(row) for row in ROWS}))
-def test_lint_and_check_tell_the_line_of_each_mistake(run: Run, place: Path, layout: str) -> None:
-    rows = [row for row in ROWS if layout_of(row) == layout]
+@pytest.mark.parametrize("name", sorted({format_of(row) for row in ROWS}))
+def test_lint_and_check_tell_the_line_of_each_mistake(run: Run, place: Path, name: str) -> None:
+    rows = [row for row in ROWS if format_of(row) == name]
     texts = [json.dumps({**json.loads(row["subscription"]), "id": f"s{number}"}) for number, row in enumerate(rows, 1)]
     (place / "rows.jsonl").write_text("\n".join(texts))
     expected = [(number, row["says"]) for number, row in enumerate(rows, 1) if "says" in row]
-    given = ("-s", "rows.jsonl", "--layout", layout)
+    given = ("-s", "rows.jsonl", "--format", name)
 
     def found(command: str) -> list[tuple[int, str]]:
-        lines = map(json.loads, run(command, *given, "-f", "json").stdout.splitlines())
+        lines = map(json.loads, run(command, *given, "-o", "json").stdout.splitlines())
         return [(line["line"], line["reason"]) for line in lines if line["code"] == "probable_mistake"]
 
     assert found("lint") == found("check") == expected
@@ -100,7 +100,7 @@ def test_lint_and_check_tell_the_line_of_each_mistake(run: Run, place: Path, lay
         f"rows.jsonl:{line}: s{line}: probable_mistake: {says}" for line, says in expected
     ]
     assert ran.stderr.decode().startswith(f"{len(rows)} good subscription")
-    shown = run("check", *given, "-f", "github").stdout.decode().splitlines()
+    shown = run("check", *given, "-o", "github").stdout.decode().splitlines()
     for (line, _), annotation in zip(expected, shown, strict=True):
         assert annotation.startswith(f"::warning file=rows.jsonl,line={line},title=probable_mistake::")
 

@@ -18,7 +18,7 @@ def test_save_writes_what_load_reads(run: Run, place: Path) -> None:
 
 def test_info_tells_what_is_in_it(run: Run, place: Path) -> None:
     run("snapshot", "save", "out.snap", "-s", "subs.jsonl")
-    ran = run("snapshot", "info", "out.snap", "--verify", "--format", "json")
+    ran = run("snapshot", "info", "out.snap", "--verify", "--output", "json")
     told = json.loads(ran.stdout)
     assert (ran.returncode, told["subscriptions"], told["options"]["default_tenant"]) == (0, 2, "default")
     assert [(each["tenant"], each["collection"], each["subscriptions"]) for each in told["sections"]] == [

@@ -50,7 +50,7 @@ def test_ids_gateways_and_labels_never_reach_the_terminal_as_they_are(run: Run, 
     subscription = {"id": EVIL, "gateway_id": EVIL, "labels": {EVIL: EVIL}, "cel": f"data.x != {json.dumps(EVIL)} || true"}
     (place / "subs.jsonl").write_text(json.dumps(subscription))
     for output in ("jsonl", "table", "ids"):
-        ran = run("match", "-s", "subs.jsonl", "-f", output, stdin=b'{"data": {"x": 1}}')
+        ran = run("match", "-s", "subs.jsonl", "-o", output, stdin=b'{"data": {"x": 1}}')
         assert ran.returncode == 0
         assert plain(ran.stdout)
         assert plain(ran.stderr)

@@ -26,7 +26,7 @@ def test_why_counts_conditions_and_names_the_nearest_events(run: Run, place: Pat
 
 
 def test_why_as_json_goes_on_after_a_bad_event(run: Run) -> None:
-    ran = run("why", "-s", "subs.jsonl", "--id", "big", "-f", "json", stdin=b'{}\n{\n{"collection": "orders"}\n')
+    ran = run("why", "-s", "subs.jsonl", "--id", "big", "-o", "json", stdin=b'{}\n{\n{"collection": "orders"}\n')
     assert ran.returncode == 1
     assert ran.stderr.startswith(b"<stdin>:2: malformed_json")
     told = json.loads(ran.stdout)

@@ -305,6 +305,30 @@ def test_a_part_of_the_layout_is_put_over_a_preset_that_is_named_as_text(part: s
     assert list(map(str, loaded.origins(("matching", "layout")))) == ["STREAMER_MATCHING__LAYOUT", name]
 
 
+def test_the_name_of_a_format_as_the_layout_still_works_and_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    loaded = load("matching:\n  layout: maxwell\n")
+    assert loaded.config == load("matching:\n  format: maxwell\n").config
+    assert list(map(str, loaded.origins(("matching", "format")))) == ["s.yaml:2:11"]
+    assert "s.yaml:2:11: matching.layout: maxwell is the name of a format: set matching.format" in caplog.text
+    caplog.clear()
+    assert load("", {"STREAMER_MATCHING__LAYOUT": "maxwell"}).config.matching.event_layout == EventLayout.preset("maxwell")
+    assert "matching.layout: maxwell is the name of a format: set matching.format" in caplog.text
+
+
+def test_events_have_a_format_or_a_layout() -> None:
+    assert load("").config.matching.event_layout == EventLayout.preset("change")
+    assert load("matching: {format: dms}").config.matching.event_layout == EventLayout.preset("dms")
+    assert wrong("matching: {format: dms, layout: {data: /x}}") == [
+        "s.yaml:1:33: matching.layout: set `format` or `layout`, not both; "
+        '`{"preset": ...}` in a layout names the format that it starts from'
+    ]
+    (unknown,) = wrong("matching: {format: debezum}")
+    assert unknown.startswith("s.yaml:1:20: matching.format: no format 'debezum'; expected one of change, debezium, ")
+    assert unknown.endswith("; did you mean 'debezium'?")
+    (decoded,) = wrong("matching: {format: canal}")
+    assert "streamer.cdc.canal" in decoded
+
+
 def test_a_part_of_the_layout_replaces_that_of_the_file_whole() -> None:
     layout = load(
         "matching: {layout: {type_map: {c: insert}, tenant: /t}}",

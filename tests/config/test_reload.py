@@ -38,7 +38,7 @@ def write(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> Writ
 
 def test_an_engine_is_made_as_the_file_says(write: Write) -> None:
     engine = Engine.from_config(
-        write("matching: {default_tenant: t, layout: document, soft_delete: gone}\nsubscriptions: [a.jsonl, b.jsonl.gz]\n")
+        write("matching: {default_tenant: t, format: document, soft_delete: gone}\nsubscriptions: [a.jsonl, b.jsonl.gz]\n")
     )
     assert sorted(engine.match_ids({"n": 7})) == ["a", "b"]
     assert engine.match_ids({"n": 7, "gone": True}) == []

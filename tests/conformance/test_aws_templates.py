@@ -37,7 +37,7 @@ def read(path: Path) -> dict[str, object]:
 def test_the_answers_of_aws_agree(engine: Callable[..., Engine]) -> None:
     wrong = []
     for path in TEMPLATES:
-        template, e = read(path), engine(layout="document")
+        template, e = read(path), engine(format="document")
         if path.stem in DIFFERENT:
             continue
         try:

@@ -58,11 +58,11 @@ PATTERNS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("layout", ["change", "document"])
-def test_patterns_match_long_lists_as_the_evaluation_of_each_says(engine: MakeEngine, seed: int, layout: str) -> None:
+@pytest.mark.parametrize("name", ["change", "document"])
+def test_patterns_match_long_lists_as_the_evaluation_of_each_says(engine: MakeEngine, seed: int, name: str) -> None:
     dice = random.Random(seed)
-    within = (lambda value: {"data": value}) if layout == "change" else (lambda value: value)
-    made = engine(layout=layout)
+    within = (lambda value: {"data": value}) if name == "change" else (lambda value: value)
+    made = engine(format=name)
     sources = {f"p{at}": within(pattern) for at, pattern in enumerate(PATTERNS)}
     made.add_many(Subscription(id=name, pattern=source) for name, source in sources.items())
     parsed = {name: parse_pattern(source, dialect="eventbridge", limits=Limits()) for name, source in sources.items()}
@@ -70,7 +70,7 @@ def test_patterns_match_long_lists_as_the_evaluation_of_each_says(engine: MakeEn
         few = [parts(dice, 2) for _ in range(dice.choice([3, 20, 400]))]
         lists = [[dice.choice(few) for _ in range(dice.choice([2, 255, 258, 900]))] for _ in range(2)]
         event = within({"a": lists[0], "b": dice.choice([lists[1], 1, {"x": 1, "z": 0}])})
-        if layout == "change":
+        if name == "change":
             event["type"] = "insert"
         separators = dice.choice([(",", ":"), (" , ", " : ")])
         text = json.dumps(event, separators=separators, ensure_ascii=dice.random() < 0.5)

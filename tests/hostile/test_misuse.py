@@ -155,7 +155,10 @@ def test_names_that_no_event_can_have_are_told(filled: Engine, match: Callable[.
     "options",
     [
         {"layout": 5},
-        {"layout": "nope"},
+        {"format": 5},
+        {"format": "nope"},
+        {"format": "canal"},
+        {"format": "debezium", "layout": {}},
         {"layout": {"data": 5}},
         {"layout": {"preset": []}},
         {"layout": {"unknown_member": "/x"}},

@@ -128,7 +128,7 @@ def test_the_commands_create_list_and_revoke(run: Run, place: Path) -> None:  # 
     assert made.returncode == 0
     text = made.stdout.decode().strip()
     (listed,) = (
-        json.loads(line) for line in run("tokens", "list", "--file", "tokens.json", "--format", "json").stdout.splitlines()
+        json.loads(line) for line in run("tokens", "list", "--file", "tokens.json", "--output", "json").stdout.splitlines()
     )
     assert (listed["tenant"], listed["scopes"], listed["name"]) == ("acme", ["read", "write"], "ci")
     assert "sha256" not in listed

@@ -419,7 +419,7 @@ def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_wit
     assert run("dead-letters", "drop", str(2**63), "--data-dir", "data").returncode == 2
     shown = run("dead-letters", "show", "2", "--data-dir", "data").stdout.decode()
     assert 'record: {"a\\x1b\\x9b": ' in shown
-    told = json.loads(run("dead-letters", "show", "3", "--data-dir", "data", "-f", "json").stdout)
+    told = json.loads(run("dead-letters", "show", "3", "--data-dir", "data", "-o", "json").stdout)
     assert (told["code"], told["record_base64"]) == ("bad_utf8", "/w==")
     (place / "streamer.yaml").write_text(CONFIG)
     replayed = run("dead-letters", "replay", "1", "2", "-c", "streamer.yaml")
@@ -427,7 +427,7 @@ def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_wit
     assert b"1 dead letter replayed, 1 could not be read again" in replayed.stderr
     assert written(place) == ["1", "2"]
     assert b"1 dead letter dropped" in run("dead-letters", "drop", "3", "--data-dir", "data").stderr
-    left = [json.loads(line) for line in run("dead-letters", "list", "--data-dir", "data", "-f", "json").stdout.splitlines()]
+    left = [json.loads(line) for line in run("dead-letters", "list", "--data-dir", "data", "-o", "json").stdout.splitlines()]
     assert [(each["id"], each["attempts"]) for each in left] == [(2, 2)]
     assert run("dead-letters", "show", "9", "--data-dir", "data").returncode == 1
     for command in ("replay", "drop"):
@@ -443,7 +443,7 @@ def test_messages_of_a_sink_that_is_none_any_more_are_listed_and_forgotten(run: 
     hook = "{type: webhook, url: 'http://127.0.0.1:9/', allow_http: true, ports: [9], networks: [127.0.0.0/8]}"
     (place / "streamer.yaml").write_text(CONFIG.replace("{type: file, path: out.jsonl}", hook))
     running = start("serve", "-c", "streamer.yaml")
-    listed = until(lambda: run("spool", "list", "--data-dir", "data", "-f", "json").stdout)
+    listed = until(lambda: run("spool", "list", "--data-dir", "data", "-o", "json").stdout)
     told = json.loads(listed)
     assert (told["sink"], told["messages"]) == ("out", 1)
     running.send_signal(signal.SIGTERM)
@@ -467,7 +467,7 @@ def test_a_source_that_is_renamed_goes_on_where_it_was(run: Run, start: Start, p
     assert command in (place / "log").read_text()
     running.send_signal(signal.SIGTERM)
     assert running.wait(60) == 0
-    (old, new) = map(json.loads, run("positions", "list", "--data-dir", "data", "-f", "json").stdout.splitlines())
+    (old, new) = map(json.loads, run("positions", "list", "--data-dir", "data", "-o", "json").stdout.splitlines())
     assert (old["source"], new["source"]) == ("orders", "shop")
     shown = run("positions", "move", "orders", "shop", "--dry-run", "-c", "streamer.yaml")
     assert shown.returncode == 0

@@ -134,7 +134,7 @@ def test_loading_makes_one_core(engine: MakeEngine, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("layout", "debezium"), ("default_tenant", "other"), ("limits", Limits(max_depth=9)), ("soft_delete", "gone")],
+    [("layout", {"preset": "debezium"}), ("default_tenant", "other"), ("limits", Limits(max_depth=9)), ("soft_delete", "gone")],
 )
 def test_what_says_what_matches_is_the_files(engine: MakeEngine, tmp_path: Path, name: str, value: Any) -> None:
     e = engine()

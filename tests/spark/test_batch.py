@@ -502,10 +502,10 @@ def test_what_cannot_be_is_refused_at_once(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="columns certain of its own"):
         match_events(events.selectExpr("value", "1 AS certain"), engine, keep=["certain"])
     with pytest.raises(ConfigError, match=r"layout.*the engine has another one"):
-        match_events(events, engine, layout="debezium")
+        match_events(events, engine, format="debezium")
     with pytest.raises(TypeError, match="expected a DataFrame, an Engine or a path, not dict"):
         match_events(events, {})  # type: ignore[arg-type]
-    assert pairs(match_events(events, engine, layout="change").matches) == IDS
+    assert pairs(match_events(events, engine, format="change").matches) == IDS
 
 
 @pytest.mark.slow
@@ -579,7 +579,7 @@ def test_a_path_may_be_a_url_of_any_file_system_that_is_there(spark: SparkSessio
 def test_a_layout_of_ones_own(spark: SparkSession, backend: str, strategy: Any) -> None:
     events = spark.createDataFrame([('{"country": "DE"}',)], "doc string")
     subscriptions = spark.createDataFrame([(json.dumps(ORDERS[2]),)], "text string")
-    result = match_events(events, subscriptions, event_col="doc", layout="document", strategy=strategy, default_tenant="acme")
+    result = match_events(events, subscriptions, event_col="doc", format="document", strategy=strategy, default_tenant="acme")
     assert [(row.tenant, row.subscription_id) for row in result.matches.collect()] == [("acme", "any")]
 
 

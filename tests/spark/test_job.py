@@ -129,13 +129,13 @@ def test_json_lines_become_matches_rejected_events_and_an_account(files: Path, s
 def test_what_is_no_change_is_counted_and_a_layout_that_finds_nothing_is_said(files: Path, spark: SparkSession) -> None:
     changes = [b'{"op": "c", "after": {"n": %d}, "source": {"table": "orders"}}' % number for number in range(10)]
     Path("debezium.jsonl").write_bytes(b"\n".join([*changes, b"null", b'{"op": "t"}', b'{"ts_ms": 1}']))
-    says = "no event had a collection, a type or a document where the layout looks for them; --layout debezium would fit\n"
+    says = "no event had a collection, a type or a document where the layout looks for them; --format debezium would fit\n"
     common = ["--events", "debezium.jsonl", "-s", "subscriptions.jsonl"]
     done = run(files, *common, "--out", "wrong")
     assert (done.exit_code, says in done.stderr) == (OK, True), done.stderr
     for strategy in ("broadcast", "cogroup"):
         done = run(
-            files, *common, "--out", strategy, "--strategy", strategy, "--layout", "debezium", "--metrics-file", "job.prom"
+            files, *common, "--out", strategy, "--strategy", strategy, "--format", "debezium", "--metrics-file", "job.prom"
         )
         assert (done.exit_code, says in done.stderr) == (OK, False), done.stderr
         assert "13 events, 5 matches, 0 rejected events; 3 ignored; " in done.stderr
@@ -273,7 +273,7 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         ({}, ("--trigger", "1 second"), "are for --stream"),
         ({}, ("--stream", "--checkpoint", "c", "--trigger", "now and then"), "now and then"),
         ({}, ("--keep", "number"), "there is no column 'number'"),
-        ({}, ("--layout", "nothing"), "nothing"),
+        ({}, ("--format", "nothing"), "nothing"),
         ({}, ("--option", "x"), "NAME=VALUE"),
         ({}, ("--out-option", "x"), "--out-option x: expected NAME=VALUE"),
         ({}, ("--metrics-file", "no/such/folder/job.prom"), "no/such/folder"),

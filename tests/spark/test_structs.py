@@ -127,7 +127,7 @@ def test_a_row_may_be_the_event(spark: SparkSession, backend: str) -> None:
         {"id": "became-paid", "filters": [{"field": "status", "op": "changed_to", "value": "paid"}]},
         {"id": "deleted", "types": ["delete"]},
         {"id": "of another column", "pattern": {"offset": [1]}},
-        layout="debezium",
+        format="debezium",
     )
     rows = [row.asDict(recursive=True) for row in table.collect()]
     expected = Counter(
@@ -142,7 +142,7 @@ def test_a_row_may_be_the_event(spark: SparkSession, backend: str) -> None:
 
 
 def test_a_map_and_a_variant_are_events(spark: SparkSession, backend: str) -> None:
-    engine = engine_of({"id": "s", "pattern": {"data": {"n": [{"numeric": [">", 1]}]}}}, layout="document")
+    engine = engine_of({"id": "s", "pattern": {"data": {"n": [{"numeric": [">", 1]}]}}}, format="document")
     maps = spark.sql("SELECT map('data', map('n', 2, 'm', null)) AS value UNION ALL SELECT map('data', map('n', 1))")
     assert found(match_events(maps, engine).matches) == {"s": 1}
     if HAS_VARIANTS:

@@ -28,7 +28,7 @@ def test_the_preset_that_fits_is_named_where_the_one_in_use_finds_nothing(name: 
     if name == events or {name, events} == {"cloudevents", "eventbridge"}:
         assert told is None
     elif told is not None:
-        assert f"--layout {events} would fit" in told
+        assert f"--format {events} would fit" in told
     else:
         # A CloudEvent's type is no type of a change: an error, which is told at its line.
         assert (name, events) == ("change", "cloudevents") or {name, events} & {"cloudevents", "eventbridge"}
@@ -36,7 +36,7 @@ def test_the_preset_that_fits_is_named_where_the_one_in_use_finds_nothing(name: 
 
 @pytest.mark.parametrize(("name", "events"), [("change", "debezium"), ("debezium", "change"), ("change", "eventbridge")])
 def test_these_are_told_for_certain(name: str, events: str) -> None:
-    assert f"--layout {events} would fit" in str(misfit(EVENTS[events], EventLayout.preset(name)))
+    assert f"--format {events} would fit" in str(misfit(EVENTS[events], EventLayout.preset(name)))
 
 
 def test_one_event_in_which_it_finds_something_is_enough_to_say_nothing() -> None:
@@ -45,7 +45,7 @@ def test_one_event_in_which_it_finds_something_is_enough_to_say_nothing() -> Non
 
 def test_without_a_preset_that_fits_document_is_offered() -> None:
     told = str(misfit([{"order": 1}, {"order": 2}], EventLayout()))
-    assert "no preset fits; --layout document takes each event for the document itself" in told
+    assert "no format fits; --format document takes each event for the document itself" in told
 
 
 @pytest.mark.parametrize("layout", [EventLayout.preset("document"), EventLayout(collection=None, type=None, data=None)])

@@ -27,7 +27,7 @@ def test_the_types_have_the_words_that_the_parsers_take() -> None:
     assert get_args(streamer.TopicDialect) == tuple(READ["topic_dialect"].schema["enum"])
     assert get_args(streamer.OnUnknown) == tuple(READ["on_unknown"].schema["enum"])
     assert get_args(streamer.CelEvaluator) == tuple(READ["cel_evaluator"].schema["enum"])
-    assert get_args(streamer.PresetName) == EventLayout.PRESETS
+    assert get_args(streamer.FormatName) == EventLayout.PRESETS
 
 
 def test_the_types_of_mappings_have_the_members_that_the_parser_takes() -> None:
@@ -48,10 +48,10 @@ streamer.Subscription(id="s", types=["upsert"])  # wrong: 'upsert'
 streamer.Subscription(id="s", on_unknown="drop")  # wrong: "on_unknown"
 streamer.Subscription(id="s", dialect="quamina")  # wrong: "dialect"
 streamer.Subscription(id="s", cel_evaluator="python")  # wrong: "cel_evaluator"
-streamer.Engine(layout="debezium", cel_evaluator="portable")
+streamer.Engine(format="debezium", cel_evaluator="portable")
 streamer.Subscription(id="s", topic="a/+", topic_dialect="mqt")  # wrong: "topic_dialect"
 streamer.Engine(topic_dialect="nats")
-streamer.Engine(layout="debezum")  # wrong: "layout"
+streamer.Engine(format="debezum")  # wrong: "format"
 streamer.Engine(cel_evaluator="cel-python")  # wrong: "cel_evaluator"
 streamer.EventLayout.preset("maxwel")  # wrong: "preset"
 streamer.EventLayout(ts_format="millis")  # wrong: "ts_format"

@@ -244,10 +244,10 @@ BAD_EVENTS = [
 def test_a_bad_event_is_refused_by_the_schema_and_by_the_engine(preset: Any, event: Any, backend: str) -> None:
     assert not of_events(EventLayout.preset(preset)).is_valid(event)
     with pytest.raises(streamer.EventError):
-        streamer.Engine(layout=preset).match(json.dumps(event))
+        streamer.Engine(format=preset).match(json.dumps(event))
 
 
 def test_the_other_parts_of_an_ignored_event_may_be_anything(backend: str) -> None:
     event = {"op": "t", "after": 7, "source": {"table": []}}
     assert of_events(EventLayout.preset("debezium")).is_valid(event)
-    assert streamer.Engine(layout="debezium").match(json.dumps(event)).ignored == "type"
+    assert streamer.Engine(format="debezium").match(json.dumps(event)).ignored == "type"

@@ -105,7 +105,7 @@ class Config(Section):
         matching = self.matching
         limits = matching.limits.model_dump()
         return {
-            "layout": matching.layout,
+            "layout": matching.event_layout,
             "default_tenant": matching.default_tenant,
             "topic_dialect": matching.topic_dialect,
             "validation": matching.validation,

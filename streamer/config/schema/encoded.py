@@ -14,7 +14,7 @@ from streamer.config.schema.sinks import checked_url
 from streamer.config.schema.values import File, Section, wrong_inside
 from streamer.config.secret import Secret
 
-#: `matching.layout` applies to `json`; a decoder of `streamer.cdc` reads all other formats.
+#: `matching.format` and `matching.layout` apply to `json`; a decoder of `streamer.cdc` reads all other formats.
 SourceFormat: TypeAlias = Literal[
     "json", "canal", "cloudevents", "debezium", "debezium_unwrapped", "dynamodb", "mongodb", "wal2json"
 ]
@@ -65,7 +65,7 @@ class Format(Section):
     """The format of a message. A plain name, such as `format: debezium`, is short for that format in JSON."""
 
     name: SourceFormat = "json"
-    """What a message says: `json` is an event as `matching.layout` says; the others are for a decoder (docs/sources.md)."""
+    """What a message says: `json` is an event as `matching.format` says; the others are for a decoder (docs/sources.md)."""
     encoding: Encoding = "json"
     """How it is written: `json` is JSON text; the others need the schema that the registry has (docs/registry.md)."""
     key_encoding: Encoding | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
-from typing import Annotated, Any, Final, Literal, TypeAlias, final, get_args
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, final, get_args
 
 from pydantic import (
     AfterValidator,
@@ -22,10 +23,11 @@ from streamer.config.schema.values import Bool, Section, Share, Whole, number, w
 from streamer.config.units import Duration, Size
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SubscriptionError
-from streamer.events.layout import MEANINGS, PARTS, EventLayout, RecordFormat, faults
+from streamer.events.layout import BOTH, MEANINGS, PARTS, EventLayout, FormatName, RecordFormat, faults, layout_of, unknown_format
 from streamer.model import MAX_CEL_DEPTH, CelEvaluator, Limits, TopicDialect
 from streamer.subscriptions.filters import parse_path
 
+_LOGGER: Final = logging.getLogger("streamer.config")
 _BLOOM: Final = BloomOptions()
 _LIMITS: Final = Limits()
 _DEFAULTS: Final = Options(layout=EventLayout())
@@ -37,10 +39,19 @@ def as_members(layout: Any) -> Any:
     return {"preset": layout} if isinstance(layout, str) else layout
 
 
+def _format(value: Any) -> Any:
+    if value not in EventLayout.PRESETS:
+        raise wrong_inside([((), unknown_format(value))])
+    return value
+
+
 def _layout(value: Any) -> EventLayout:
     if isinstance(value, EventLayout):
         return value
     members = as_members(value)
+    if isinstance(value, str) and value in EventLayout.PRESETS:
+        # Compat: before there was `format`, the name of a preset was a layout.
+        _LOGGER.warning("matching.layout: %s is the name of a format: set matching.format", value)
     if found := faults(members):
         # If the layout is the name of a preset, the error is at the layout itself.
         raise wrong_inside([(() if isinstance(value, str) else steps, reason) for steps, reason in found])
@@ -113,6 +124,7 @@ LAYOUT_MEMBERS: Final = (
     "encoded",
     "format",
 )
+Format: TypeAlias = Annotated[FormatName, PlainValidator(_format), WithJsonSchema({"enum": list(EventLayout.PRESETS)})]
 Layout: TypeAlias = Annotated[
     EventLayout, PlainValidator(_layout), PlainSerializer(shown_layout, when_used="json"), WithJsonSchema(_LAYOUT_SCHEMA)
 ]
@@ -202,8 +214,10 @@ class LimitsSection(Section):
 class Matching(Section):
     """How events are read and matched."""
 
-    layout: Layout = EventLayout()
-    """The layout of events: a preset, or a mapping of parts to JSON Pointers (docs/engine.md)."""
+    format: Format | None = None
+    """The wire format of events (docs/sources.md); null without `layout` means `change`."""
+    layout: Layout | None = None
+    """The layout of events of another shape: a mapping of parts to JSON Pointers (docs/engine.md)."""
     default_tenant: Annotated[str, AfterValidator(_tenant)] | None = "default"
     """Tenant of events and subscriptions without one; null makes a missing tenant an error."""
     topic_dialect: TopicDialect = "amqp"
@@ -220,3 +234,14 @@ class Matching(Section):
     bloom: Bloom = Field(default_factory=Bloom)
     cel: Cel = Field(default_factory=Cel)
     limits: LimitsSection = Field(default_factory=LimitsSection)
+
+    @model_validator(mode="after")
+    def _describes_events_once(self) -> Self:
+        if self.format is not None and self.layout is not None:
+            raise wrong_inside([(("layout",), BOTH)])
+        return self
+
+    @property
+    def event_layout(self) -> EventLayout:
+        """The layout that `format` or `layout` describes."""
+        return layout_of(self.format, self.layout)

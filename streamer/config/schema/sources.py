@@ -51,7 +51,7 @@ class LinesSource(Source):
     """A source of lines."""
 
     format: SourceFormat = "json"
-    """The format of a line: `json` is an event in `matching.layout`; the others are messages for a decoder (docs/sources.md)."""
+    """The format of a line: `json` is an event of `matching.format`; the others are messages for a decoder (docs/sources.md)."""
 
     @property
     def record_format(self) -> SourceFormat:

@@ -122,9 +122,13 @@ def job(
     keep_event: Annotated[bool, typer.Option("--keep-event", help="With each match the event itself.")] = False,
     by_gateway: Annotated[bool, typer.Option("--by-gateway", help="A folder for each gateway.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing data at OUT.")] = False,
+    format: Annotated[  # noqa: A002 - typer names an option after the argument
+        str | None,
+        typer.Option(metavar="NAME", help="The format of events (`streamer formats`), if no snapshot defines it."),
+    ] = None,
     layout: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE", help="The layout of events, for JSON lines and Parquet of subscriptions."),
+        typer.Option(metavar="FILE", help="A JSON file with the layout of events of another shape, if no snapshot defines it."),
     ] = None,
     default_tenant: Annotated[
         str | None, typer.Option(help="The tenant of events and subscriptions without one, if no snapshot defines it.")
@@ -184,7 +188,7 @@ def job(
     """Match events against subscriptions on Spark."""
     try:
         engine = {
-            "layout": None if layout is None else read_layout(layout),
+            "layout": read_layout(format, layout),
             "default_tenant": default_tenant,
             "soft_delete": soft_delete,
         }

@@ -1,4 +1,4 @@
-"""`streamer layouts`: which preset or decoder fits a file of events."""
+"""`streamer formats`: which format or decoder fits a file of events."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ RECORDS = {
 }
 
 
-def test_the_presets_are_listed(run: Run) -> None:
-    ran = run("layouts")
+def test_the_formats_are_listed(run: Run) -> None:
+    ran = run("formats")
     assert (ran.returncode, ran.stdout.decode().split()) == (0, list(EventLayout.PRESETS))
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_the_one_that_fits_comes_first(run: Run, place: Path, name: str) -> None:
     (place / "records.jsonl").write_text(f"{json.dumps(RECORDS[name])}\n" * 3)
-    ran = run("layouts", "detect", "records.jsonl")
+    ran = run("formats", "detect", "records.jsonl")
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert ran.stdout.decode().splitlines()[0].split()[:5] == [name, "3", "of", "3", "events"]
 
 
 def test_its_collections_are_named(run: Run) -> None:
-    ran = run("layouts", "detect", "-", stdin=json.dumps(RECORDS["change"]).encode())
+    ran = run("formats", "detect", "-", stdin=json.dumps(RECORDS["change"]).encode())
     # Maxwell's records have a document and a type in the same places, and their table in another.
     assert ran.stdout.decode().splitlines() == [
         "change                 1 of 1 events   collections: orders",
@@ -46,11 +46,11 @@ def test_its_collections_are_named(run: Run) -> None:
 
 
 def test_where_none_fits_it_says_so(run: Run) -> None:
-    ran = run("layouts", "detect", "-", stdin=b'{"order": 1}\n[1]\nx\n')
+    ran = run("formats", "detect", "-", stdin=b'{"order": 1}\n[1]\nx\n')
     assert (ran.returncode, ran.stdout) == (1, b"")
-    assert b"no preset finds a document" in ran.stderr
+    assert b"no format finds a document" in ran.stderr
 
 
 def test_a_file_that_cannot_be_read_is_named(run: Run) -> None:
-    ran = run("layouts", "detect", "nosuch.jsonl")
+    ran = run("formats", "detect", "nosuch.jsonl")
     assert (ran.returncode, ran.stderr) == (2, b"streamer: nosuch.jsonl: No such file or directory\n")

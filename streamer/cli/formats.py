@@ -1,4 +1,4 @@
-"""The commands `streamer layouts`: arguments in, text out."""
+"""The commands `streamer formats`: arguments in, text out."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, quoted, show
 SHOWN = 5
 
 
-@click.group(name="layouts", short_help="List the presets of layouts, and find the one that fits.", invoke_without_command=True)
+@click.group(name="formats", short_help="List the formats of events, and find the one that fits.", invoke_without_command=True)
 @click.pass_context
 def app(context: click.Context) -> None:
-    """List the presets of layouts; each fits one shape of events."""
+    """List the formats of events that `--format` takes."""
     if context.invoked_subcommand is None:
         show("\n".join(EventLayout.PRESETS))
-        note("streamer layouts detect FILE names those that fit a file of events")
+        note("streamer formats detect FILE names those that fit a file of events")
 
 
 @app.command(name="detect", short_help="Name what fits the first events of a file.", epilog=EXIT_CODES.format(one="none fits"))
 @click.argument("file", metavar="FILE", help="Events, one JSON object a line; - is standard input.")
 def detect_command(file: str) -> None:
-    """Name the presets and decoders that fit the first events of a file, best first."""
+    """Name the formats and decoders that fit the first events of a file, best first."""
     try:
         with opened(file) as source:
             lines = read_lines(source, max_bytes=Limits().max_event_bytes)
@@ -43,5 +43,5 @@ def detect_command(file: str) -> None:
         named = ", ".join(map(quoted, fit.collections[:SHOWN])) + (", ..." if len(fit.collections) > SHOWN else "")
         show(f"{fit.name:<21} {fit.events:>2} of {len(events)} events" + (f"   collections: {named}" if named else ""))
     if not fits:
-        note(f"{file}: no preset finds a document, its type and its collection; see docs/sources.md")
+        note(f"{file}: no format finds a document, its type and its collection; see docs/sources.md")
         sys.exit(SOME_BAD)

@@ -30,7 +30,7 @@ def lines(output: bytes) -> list[Any]:
 
 
 def test_match_explain_plan_and_stats_print_json(run: Run) -> None:
-    given = ("-s", "subs.jsonl", "--format", "json")
+    given = ("-s", "subs.jsonl", "--output", "json")
     assert run("match", *given, "events.jsonl").stdout == run("match", "-s", "subs.jsonl", "events.jsonl").stdout
     (told,) = lines(run("explain", *given, "--id", "big", "--line", "3", "events.jsonl").stdout)
     assert (told["subscription_id"], told["matched"], told["conditions"][2]["verdict"]) == ("big", False, "false")
@@ -43,16 +43,16 @@ def test_match_explain_plan_and_stats_print_json(run: Run) -> None:
 
 def test_check_tells_programs_and_github_where(run: Run, place: Path) -> None:
     (place / "bad.jsonl").write_text(BAD)
-    ran = run("check", "-s", "bad.jsonl", "--format", "json")
+    ran = run("check", "-s", "bad.jsonl", "--output", "json")
     assert (ran.returncode, ran.stderr) == (1, b"2 bad subscriptions\n")
     first, second = lines(ran.stdout)
     assert (first["file"], first["line"], first["subscription_id"], first["place"]) == ("bad.jsonl", 3, "op", "filters[0].op")
     assert first["reason"].startswith("unknown operator '=~'")
     assert (second["line"], second["reason"]) == (4, "this id stands twice in the file")
-    annotations = run("check", "-s", "bad.jsonl", "-f", "github").stdout.decode().splitlines()
+    annotations = run("check", "-s", "bad.jsonl", "-o", "github").stdout.decode().splitlines()
     assert annotations[0].startswith("::error file=bad.jsonl,line=3::subscription 'op': filters[0].op: unknown operator")
     (place / "cut.gz").write_bytes(gzip.compress(BAD.encode())[:-9])
-    (told,) = lines(run("check", "-s", "cut.gz", "-f", "json").stdout)
+    (told,) = lines(run("check", "-s", "cut.gz", "-o", "json").stdout)
     assert (told["file"], told["subscription_id"], told["reason"]) == ("cut.gz", None, "the gzip data is cut off")
     assert isinstance(told["line"], int)
 
@@ -60,11 +60,11 @@ def test_check_tells_programs_and_github_where(run: Run, place: Path) -> None:
 def test_lint_tells_programs_and_github_where(run: Run, place: Path) -> None:
     never = {"id": "never", "filters": [{"field": "a", "op": "in", "value": []}]}
     (place / "more.jsonl").write_text("\n\n" + json.dumps(never))
-    ran = run("lint", "-s", "subs.jsonl", "-s", "more.jsonl", "--format", "json")
+    ran = run("lint", "-s", "subs.jsonl", "-s", "more.jsonl", "--output", "json")
     assert ran.returncode == 1
     (told,) = lines(ran.stdout)
     assert (told["file"], told["line"], told["subscription_id"], told["code"]) == ("more.jsonl", 3, "never", "never_matches")
-    ran = run("lint", "-s", "-", "-f", "github", stdin=json.dumps(never).encode())
+    ran = run("lint", "-s", "-", "-o", "github", stdin=json.dumps(never).encode())
     assert ran.stdout.startswith(b"::warning file=<stdin>,title=never_matches::never: never_matches: ")
 
 
@@ -93,7 +93,12 @@ def test_explain_has_colour_on_a_terminal_unless_nobody_wants_it(place: Path, mo
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [("streamer ", {"test", "why", "explain"}), ("streamer match --for", {"--format"}), ("streamer lint --format ", {"github"})],
+    [
+        ("streamer ", {"test", "why", "explain"}),
+        ("streamer match --for", {"--format"}),
+        ("streamer lint --output ", {"github"}),
+        ("streamer match --format d", {"debezium", "dms", "document"}),
+    ],
 )
 def test_the_shell_completes_commands_options_and_values(place: Path, words: str, offered: set[str]) -> None:
     asked = {"_STREAMER_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
