@@ -1,4 +1,4 @@
-"""Find the fields, collections and types in subscriptions that real events never have.
+"""Find the fields, collections and types in subscriptions that real events never have, and values of another kind.
 
 ```
 subscriptions ─► their paths, as a tree for each collection ─► events cross out the paths that they have ─► the rest
@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from streamer.cel_eval.operands import likely_paths
 from streamer.core.lint import Finding, FindingCode
 from streamer.core.protocol import Held
+from streamer.engine import value_kinds
 from streamer.engine.hints import MAX_FIELD, MAX_FIELDS, nearest
 from streamer.engine.lint import each_held
+from streamer.engine.value_kinds import Values, has_value, told
 from streamer.errors import EventError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import REST, Dialect, Event, Pointer
@@ -45,10 +47,16 @@ if TYPE_CHECKING:
 MAX_NAMES: Final = 100_000
 #: Search at most this many suggestions: each costs up to some milliseconds.
 MAX_SUGGESTIONS: Final = 1_000
+#: Examine the values of at most this many events of a collection.
+KIND_EVENTS: Final = 1_000
+#: Compile at most this many expressions, to find the kinds of values that they need.
+MAX_EXPRESSIONS: Final = 10_000
 #: Longer names are shortened in messages, and never suggested.
 _SHOWN: Final = 80
 
 Steps: TypeAlias = tuple[str, ...]
+_Condition: TypeAlias = tuple[str, str, str | None, value_kinds.Needed, Values]
+"""Its place in the subscription, its path, its path in CEL, the kind of value that it needs with a literal, and the values."""
 
 
 @final
@@ -114,6 +122,8 @@ class _Asked:
         events: number of events.
         documents: paths of filters and CEL, in `data` and `before` alike.
         whole: paths of patterns.
+        document_values: the values that events have at the paths of filters and CEL.
+        whole_values: the values that events have at the paths of patterns.
         types: the types of the events.
         some_documents: names in documents, as one object that has them all; a list is stored as a list.
         some_whole: names in events, with those in lists as if they were in an object.
@@ -122,6 +132,8 @@ class _Asked:
     events: int = 0
     documents: _Node = field(default_factory=_Node)
     whole: _Node = field(default_factory=_Node)
+    document_values: Values = field(default_factory=Values)
+    whole_values: Values = field(default_factory=Values)
     types: set[str] = field(default_factory=set)
     some_documents: dict[str, Any] = field(default_factory=dict)
     some_whole: dict[str, Any] = field(default_factory=dict)
@@ -145,10 +157,12 @@ class Occurrences:
         self._collections: dict[str, None] = {}
         self._names_left = MAX_NAMES
         self.events = 0
+        self._expressions_left = MAX_EXPRESSIONS
         for _, members in each_held(engine):
             asked = self._asked.setdefault(_collection(members), _Asked())
             for _, root, path in _paths(members):
                 (asked.whole if root is None else asked.documents).ask(path)
+                (asked.whole_values if root is None else asked.document_values).ask(path)
 
     def see(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
         """Examine one event. Raises EventError."""
@@ -170,6 +184,10 @@ class Occurrences:
         if event.type is not None:
             asked.types.add(event.type)
         documents = [each for each in (event.data, event.before) if each is not None]
+        if asked.events <= KIND_EVENTS:
+            for document in documents:
+                asked.document_values.see(document, through_lists=False)
+            asked.whole_values.see(event.raw, through_lists=True)
         if asked.documents.pending:
             for document in documents:
                 asked.documents.cross_out(document, through_lists=False)
@@ -183,10 +201,15 @@ class Occurrences:
                     node.cross_out(document, through_lists=True)
         for pointer in event.unknown:
             # If a document is unknown as a whole, it is unknown which fields exist.
-            for at in (event.data_at, event.before_at):
+            for at, side in ((event.data_at, event.data), (event.before_at, event.before)):
                 if at is not None and pointer[: len(at)] == at and len(pointer) > len(at) and pointer[-1] != REST:
-                    asked.documents.cross_out_unknown(pointer[len(at) :])
+                    path = pointer[len(at) :]
+                    asked.documents.cross_out_unknown(path)
                     asked.whole.cross_out_unknown(pointer)
+                    if has_value(side, path):
+                        # It is a placeholder, which may be of another kind than the value.
+                        asked.document_values.forget(path)
+                        asked.whole_values.forget(pointer)
 
     def _keep_names(self, kept: dict[str, Any], value: Any, *, through_lists: bool) -> None:
         """Store the names in a value, outer ones first; the work is bounded."""
@@ -230,6 +253,7 @@ class Occurrences:
         for index, event_type in enumerate(members.get("types", ())):
             if event_type not in asked.types:
                 yield f"types[{index}]: {event_type!r} is the type of none of {events}"
+        is_debezium = self._options.layout.format == "debezium"
         read: frozenset[Steps] | None = None
         for place, root, path in _paths(members):
             if not (asked.whole if root is None else asked.documents).lacks(path):
@@ -240,7 +264,38 @@ class Occurrences:
                 if (root or "", *path) not in read:
                     continue
             shown = cel_path(*(_rooted(path) if root is None else (root, path)))
-            yield f"{place}: {_cut(shown)} is in none of {events}{suggestions.of_field(name, root, path)}"
+            instead = _in_text(root, path, asked, is_debezium=is_debezium) or suggestions.of_field(name, root, path)
+            yield f"{place}: {_cut(shown)} is in none of {events}{instead}"
+        for place, shown, in_cel, needed, values in self._kinds(held, members, asked):
+            if (reason := told(_cut(shown), in_cel, needed, values, is_debezium=is_debezium)) is not None:
+                yield f"{place}: {reason}"
+
+    def _kinds(self, held: Held, members: Mapping[str, Any], asked: _Asked) -> Iterator[_Condition]:
+        """Yield the conditions that need one kind of value."""
+        documents, whole = asked.document_values, asked.whole_values
+        for index, given in enumerate(members.get("filters", ())):
+            if (needed := value_kinds.of_filter(given)) is not None:
+                shown = cel_path("data", path := parse_path(given["field"]))
+                yield f"filters[{index}]", shown, shown, needed, documents.ask(path)
+        paths = sorted(likely_paths(members.get("cel", "")))
+        if any(documents.ask(tuple(path)).kind for _, *path in paths) and self._expressions_left:
+            self._expressions_left -= 1
+            compiled = self._engine._compile(parse_subscription(held))
+            for root, path, needed in value_kinds.of_expression(compiled, self._options.limits):
+                shown = cel_path(root, path)
+                yield "cel", shown, shown, needed, documents.ask(path)
+        if (pattern := members.get("pattern")) is not None:
+            tree = json.loads(pattern) if isinstance(pattern, str | bytes) else pattern
+            for path, needed in value_kinds.of_pattern(tree, members.get("dialect", "eventbridge")):
+                yield "pattern", cel_path(*_rooted(path)), self._in_cel(path), needed, whole.ask(path)
+
+    def _in_cel(self, path: Steps) -> str | None:
+        """Return a path of a pattern as CEL writes it; None outside of the documents."""
+        for part in ("data", "before"):
+            for at in self._options.layout.pointers(part):
+                if len(path) > len(at) and path[: len(at)] == at:
+                    return cel_path(part, path[len(at) :])
+        return None
 
     def _fields(self, held: Held) -> frozenset[Steps]:
         """Return the paths that the expression of a subscription reads."""
@@ -313,6 +368,16 @@ def _instead(root: str, path: Steps, kept: Mapping[str, Any]) -> str:
         value = value[name]
     near = nearest(path, kept)
     return "" if near is None else f"; {cel_path(root, near)} is"
+
+
+def _in_text(root: str | None, path: Steps, asked: _Asked, *, is_debezium: bool) -> str | None:
+    """Return the end of a sentence about a missing path that leads into a text with JSON."""
+
+    def shown(steps: Steps) -> str:
+        return _cut(cel_path(*(_rooted(steps) if root is None else (root, steps))))
+
+    values = asked.whole_values if root is None else asked.document_values
+    return value_kinds.inside_text(shown, path, values, is_debezium=is_debezium)
 
 
 def _objects_in(value: Any, most: int) -> list[dict[str, Any]]:

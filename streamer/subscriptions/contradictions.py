@@ -45,7 +45,7 @@ def contradiction(clauses: Iterable[Clause]) -> str | None:
         elif clause.mode is Mode.MEMBER:
             on_path[clause.path].append(value_clause(clause.path, [_HAS_MEMBERS]))
     for path, on_it in list(on_path.items()):
-        if any(Kind.MISSING not in _kinds_of_clause(clause) for clause in on_it):
+        if any(Kind.MISSING not in kinds_of(clause) for clause in on_it):
             # If a path has a value, then each of its prefixes is an object.
             for length in range(1, len(path.names)):
                 parent = Path(path.root, path.names[:length])
@@ -69,7 +69,7 @@ def _conflict(clauses: list[Clause]) -> str | None:
     """Return why no value satisfies all *clauses*, which are on one path, or None if this is not proven."""
     if not all(clause.atoms for clause in clauses):
         return "no value satisfies its condition"
-    kinds = frozenset(Kind).intersection(*map(_kinds_of_clause, clauses))
+    kinds = frozenset(Kind).intersection(*map(kinds_of, clauses))
     if not kinds:
         return "its conditions ask for different types"
     for clause in clauses:
@@ -91,7 +91,8 @@ def _conflict(clauses: list[Clause]) -> str | None:
     return None
 
 
-def _kinds_of_clause(clause: Clause) -> frozenset[Kind]:
+def kinds_of(clause: Clause) -> frozenset[Kind]:
+    """Return the kinds of value for which a clause in mode VALUE may be true."""
     return frozenset().union(*map(_kinds, clause.atoms))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from streamer import Engine
 from streamer.core.lint import FindingCode
-from streamer.engine import hints, occurrences
+from streamer.engine import hints, occurrences, value_kinds
 from streamer.engine.occurrences import Occurrences
 from streamer.errors import EventCode, EventError
 
@@ -32,8 +32,8 @@ def missing(engine: MakeEngine, events: list[Any] = EVENTS, **parts: Any) -> lis
     return [finding.reason for finding in e.lint(events) if finding.code is FindingCode.NOT_IN_EVENTS]
 
 
-def field(name: str) -> list[dict[str, Any]]:
-    return [{"field": name, "op": "==", "value": 1}]
+def field(name: str, value: int | str = 1) -> list[dict[str, Any]]:
+    return [{"field": name, "op": "==", "value": value}]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def field(name: str) -> list[dict[str, Any]]:
         ({"filters": field("amount")}, []),
         ({"filters": field("amuont")}, ["filters[0].field: data.amuont is in none of 2 events; data.amount is"]),
         ({"filters": field("country")}, ["filters[0].field: data.country is in none of 2 events; data.user.country is"]),
-        ({"filters": field("/user/user-name")}, []),
+        ({"filters": field("/user/user-name", "x")}, []),
         ({"filters": field("zzzz")}, ["filters[0].field: data.zzzz is in none of 2 events"]),
         # A path of a filter or of CEL names members only.
         (
@@ -81,7 +81,7 @@ def field(name: str) -> list[dict[str, Any]]:
         ({"collection": "order"}, ["collection: 'order' is in none of 2 events; 'orders' is"]),
         ({"collection": "order", "filters": field("zzzz")}, ["collection: 'order' is in none of 2 events; 'orders' is"]),
         ({"collection": "zzzz"}, ["collection: 'zzzz' is in none of 2 events"]),
-        ({"collection": "*", "filters": field("name")}, []),
+        ({"collection": "*", "filters": field("name", "x")}, []),
         ({"types": ["insert", "delete"]}, ["types[1]: 'delete' is the type of none of 2 events"]),
         ({"types": ["update"], "collection": "orders"}, ["types[0]: 'update' is the type of none of 1 event of 'orders'"]),
     ],
@@ -228,3 +228,132 @@ def test_long_names_are_cut(engine: MakeEngine) -> None:
     assert len(said) < 200
     (said,) = missing(engine, filters=field("f" * 4_000))
     assert len(said) < 300
+
+
+#: A record of Debezium on PostgreSQL with the settings that it has by default.
+RECORD: dict[str, Any] = {
+    "op": "u",
+    "before": None,
+    "after": {
+        "id": 1,
+        "tax": "BAg=",
+        "price": "250.10",
+        "day": 20484,
+        "at": "2026-01-31T10:00:00Z",
+        "ms": 1795342530123,
+        "j": '{"k": "v"}',
+        "word": "paid",
+        "zips": ["10115", "10117"],
+        "user": {"age": "41"},
+        "large": "__debezium_unavailable_value",
+    },
+    "source": {"connector": "postgresql", "table": "t"},
+}
+DECIMAL = 'data.tax is text in the events, such as "BAg=": it may be a decimal in base64'
+PRICE = 'is text in the events, such as "250.10": double(data.price) in CEL reads it'
+DEBEZIUM = "; Debezium writes numbers with decimal.handling.mode=double"
+TEXT = "; Debezium writes text with time.precision.mode=isostring"
+NUMBER_NEEDED = "this condition needs a number, and "
+TEXT_NEEDED = "this condition needs text, and "
+
+
+def comparison(name: str, op: str, value: Any) -> dict[str, Any]:
+    return {"filters": [{"field": name, "op": op, "value": value}]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (comparison("tax", ">", 0.1), [f"filters[0]: {NUMBER_NEEDED}{DECIMAL}{DEBEZIUM}"]),
+        (comparison("tax", "in", [1, 2]), [f"filters[0]: {NUMBER_NEEDED}{DECIMAL}{DEBEZIUM}"]),
+        ({"cel": "data.tax > 0.1 && data.id == 1"}, [f"cel: {NUMBER_NEEDED}{DECIMAL}{DEBEZIUM}"]),
+        (
+            comparison("price", ">=", 100),
+            [f"filters[0]: {NUMBER_NEEDED}data.price {PRICE}"],
+        ),
+        (
+            comparison("user.age", "==", 41),
+            [
+                f'filters[0]: {NUMBER_NEEDED}data.user.age is text in the events, such as "41": '
+                "double(data.user.age) in CEL reads it"
+            ],
+        ),
+        (
+            comparison("day", "==", "2026-01-31"),
+            [f"filters[0]: {TEXT_NEEDED}data.day is a number in the events, such as 20484: it may be days since 1970{TEXT}"],
+        ),
+        (
+            {"cel": "data.ms > '2026-01-31'"},
+            [
+                f"cel: {TEXT_NEEDED}data.ms is a number in the events, such as 1795342530123: "
+                f"it may be milliseconds since 1970{TEXT}"
+            ],
+        ),
+        (
+            comparison("at", ">", 5),
+            [
+                f'filters[0]: {NUMBER_NEEDED}data.at is text in the events, such as "2026-01-31T10:00:00Z": '
+                "timestamp(data.at) in CEL reads it"
+            ],
+        ),
+        (
+            comparison("id", "==", "1"),
+            [f"filters[0]: {TEXT_NEEDED}data.id is a number in the events, such as 1: compare it with 1, without quotes"],
+        ),
+        (comparison("id", "starts_with", "a"), [f"filters[0]: {TEXT_NEEDED}data.id is a number in the events, such as 1"]),
+        (comparison("word", "==", 5), [f'filters[0]: {NUMBER_NEEDED}data.word is text in the events, such as "paid"']),
+        (
+            comparison("j.k", "==", "v"),
+            [
+                "filters[0].field: data.j.k is in none of 1 event: data.j is text, with JSON in it; "
+                "streamer.cdc.debezium reads it if the message has its schema"
+            ],
+        ),
+        (
+            {"pattern": {"after": {"price": [{"numeric": [">", 5]}], "zips": [10115], "day": [{"prefix": "2026"}]}}},
+            [
+                f"pattern: {NUMBER_NEEDED}after.price {PRICE}",
+                f'pattern: {NUMBER_NEEDED}after.zips is text in the events, such as "10117"',
+                f"pattern: {TEXT_NEEDED}after.day is a number in the events, such as 20484",
+            ],
+        ),
+        # Conditions that work, or need no certain kind.
+        (comparison("price", "==", "250.10"), []),
+        (comparison("price", "!=", 5), []),
+        (comparison("price", "in", [5, "250.10"]), []),
+        (comparison("day", ">", 20_000), []),
+        (comparison("tags", "contains", 5), ["filters[0].field: data.tags is in none of 1 event"]),
+        ({"cel": "double(data.price) > 100.0 && timestamp(data.at) > timestamp('2026-01-01T00:00:00Z')"}, []),
+        ({"cel": "data.price == 5 || data.price == '5'"}, []),
+        ({"pattern": {"after": {"price": [5, "5"], "day": [{"anything-but": "x"}], "zips": [{"exists": True}]}}}, []),
+        # The placeholder is no text of the column.
+        (comparison("large", ">", 5), []),
+    ],
+)
+def test_a_condition_on_a_value_of_another_kind_is_found(engine: MakeEngine, parts: dict[str, Any], expected: list[str]) -> None:
+    e = engine(format="debezium")
+    e.add({"id": "s", **parts})
+    assert [finding.reason for finding in e.lint([RECORD]) if finding.code is FindingCode.NOT_IN_EVENTS] == expected
+
+
+def test_settings_of_debezium_are_named_for_its_records_only(engine: MakeEngine) -> None:
+    e = engine(format="document")
+    e.add({"id": "s", **comparison("tax", ">", 1)})
+    (finding,) = [finding for finding in e.lint([RECORD["after"]]) if finding.code is FindingCode.NOT_IN_EVENTS]
+    assert finding.reason == f"filters[0]: {NUMBER_NEEDED}{DECIMAL}"
+
+
+def test_a_field_that_is_of_both_kinds_is_of_the_kind_that_a_condition_needs(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", **comparison("n", ">", 1)})
+    texts = [{"data": {"n": "1"}}] * (value_kinds.LOOKS - 1)
+    assert [finding.code for finding in e.lint(texts)] == [FindingCode.NOT_IN_EVENTS]
+    assert e.lint([*texts, {"data": {"n": 1}}]) == []
+    assert e.lint([{"data": {"n": None}}, {"data": {"n": True}}, {"data": {"n": [1]}}]) == []
+
+
+def test_only_so_many_expressions_are_compiled(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(occurrences, "MAX_EXPRESSIONS", 2)
+    e = engine()
+    e.add_many({"id": f"s{number}", "cel": f"data.n > {number}"} for number in range(4))
+    assert [finding.subscription_id for finding in e.lint([{"data": {"n": "1"}}])] == ["s0", "s1"]
