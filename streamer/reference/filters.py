@@ -128,9 +128,9 @@ def _strictly(*verdicts: Verdict) -> Verdict:
 
 def _member(item: Any, items: list[Any], units: int) -> Verdict:
     EFFORT.spend(units)
-    # Python's `in` finds all equal values, and also equates true and 1. So it can only exclude an item, which is fast.
-    if not isinstance(item, list | Mapping | BeyondFloat64) and item not in items:
-        return ERROR if any(type(each) is BeyondFloat64 for each in items) else FALSE
+    if not isinstance(item, list | Mapping | BeyondFloat64):
+        # Python's `==` is true of all equal scalars, and of true and 1. So it can only exclude candidates, which is fast.
+        items = [each for each in items if each == item or type(each) is BeyondFloat64]
     return Verdict.any([equal(item, candidate) for candidate in items])
 
 
@@ -145,17 +145,21 @@ def equal(one: Any, other: Any) -> Verdict:
         a, b = pairs.pop()
         if isinstance(a, BeyondFloat64) or isinstance(b, BeyondFloat64):
             verdict = ERROR
-        elif isinstance(a, list) and isinstance(b, list):
+            continue
+        kind = _kind(a)
+        if kind != _kind(b):
+            return FALSE
+        if kind == "list":
             if len(a) != len(b):
                 return FALSE
             EFFORT.spend(len(a))
             pairs.extend(zip(a, b, strict=True))
-        elif isinstance(a, Mapping) and isinstance(b, Mapping):
+        elif kind == "map":
             if a.keys() != b.keys():
                 return FALSE
             EFFORT.spend(len(a))
             pairs.extend((a[name], b[name]) for name in a)
-        elif _kind(a) != _kind(b) or (not isinstance(a, list | Mapping) and a != b):
+        elif a != b:
             return FALSE
     return verdict
 
