@@ -288,7 +288,7 @@ def read_layout(format: str | None, name: str | None) -> EventLayout | None:
     except ConfigError as error:
         fail(f"--layout {name}: {error.reason if error.place == 'preset' else error}")
     except OSError as error:
-        fail(f"--layout {name}: {error.strerror or error}")
+        fail(f"--layout {name}: {error.strerror or error}; for the name of a format set --format")
     except (ValueError, RecursionError) as error:
         fail(f"--layout {name}: {error}")
 

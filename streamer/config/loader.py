@@ -157,7 +157,7 @@ def _with_format(root: Node, members: dict[str, Any], values: Mapping[str, Any],
     mark = root.value[section].value[layout].mark
     where = f"{name}:{mark.line}:{mark.column}"
     _warn_once(f"{where}: matching.layout: {matching[layout]} is the name of a format: set matching.format")
-    if layout in values.get(section, {}):
+    if {layout, "format"} & {*values.get(section, {})}:
         return
     matching["format"] = matching.pop(layout)
     node = root.value[section]

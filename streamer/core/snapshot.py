@@ -146,6 +146,7 @@ class Head:
             SnapshotError: the options of the file are invalid.
         """
         stored = self.engine_options()
+        overrides = {name: value for name, value in overrides.items() if name not in ("format", "layout") or value is not None}
         # A format is a layout, too.
         kept_of = {name: value for name, value in stored.items() if name != "layout" or "format" not in overrides}
         try:
@@ -157,7 +158,10 @@ class Head:
             raise SnapshotError(f"options that cannot be: {error}", path=self.path, place="directory") from None
         for name in FIXED:
             if getattr(options, name) != getattr(kept, name):
-                raise ConfigError("a snapshot was made with another one, which its subscriptions were accepted under", place=name)
+                place = "format" if name == "layout" and "format" in overrides else name
+                raise ConfigError(
+                    "a snapshot was made with another one, which its subscriptions were accepted under", place=place
+                )
         return options
 
 

@@ -47,10 +47,8 @@ if TYPE_CHECKING:
 MAX_NAMES: Final = 100_000
 #: Search at most this many suggestions: each costs up to some milliseconds.
 MAX_SUGGESTIONS: Final = 1_000
-#: Examine the values of at most this many events of a collection.
-KIND_EVENTS: Final = 1_000
-#: Compile at most this many expressions, to find the kinds of values that they need.
-MAX_EXPRESSIONS: Final = 10_000
+#: Compile expressions of at most this many characters in all, to find the kinds of values that they need.
+MAX_SOURCE: Final = 200_000
 #: Longer names are shortened in messages, and never suggested.
 _SHOWN: Final = 80
 
@@ -157,7 +155,7 @@ class Occurrences:
         self._collections: dict[str, None] = {}
         self._names_left = MAX_NAMES
         self.events = 0
-        self._expressions_left = MAX_EXPRESSIONS
+        self._source_left = MAX_SOURCE
         for _, members in each_held(engine):
             asked = self._asked.setdefault(_collection(members), _Asked())
             for _, root, path in _paths(members):
@@ -184,10 +182,9 @@ class Occurrences:
         if event.type is not None:
             asked.types.add(event.type)
         documents = [each for each in (event.data, event.before) if each is not None]
-        if asked.events <= KIND_EVENTS:
-            for document in documents:
-                asked.document_values.see(document, through_lists=False)
-            asked.whole_values.see(event.raw, through_lists=True)
+        for document in documents:
+            asked.document_values.see(document, through_lists=False)
+        asked.whole_values.see(event.raw, through_lists=True)
         if asked.documents.pending:
             for document in documents:
                 asked.documents.cross_out(document, through_lists=False)
@@ -200,9 +197,12 @@ class Occurrences:
                 for document in documents:
                     node.cross_out(document, through_lists=True)
         for pointer in event.unknown:
-            # If a document is unknown as a whole, it is unknown which fields exist.
+            # If a document is unknown as a whole, it is unknown which fields exist, and what it says is no value.
             for at, side in ((event.data_at, event.data), (event.before_at, event.before)):
-                if at is not None and pointer[: len(at)] == at and len(pointer) > len(at) and pointer[-1] != REST:
+                if at is not None and pointer == at and side is not None:
+                    asked.document_values.forget(())
+                    asked.whole_values.forget(pointer)
+                elif at is not None and pointer[: len(at)] == at and len(pointer) > len(at) and pointer[-1] != REST:
                     path = pointer[len(at) :]
                     asked.documents.cross_out_unknown(path)
                     asked.whole.cross_out_unknown(pointer)
@@ -277,11 +277,11 @@ class Occurrences:
             if (needed := value_kinds.of_filter(given)) is not None:
                 shown = cel_path("data", path := parse_path(given["field"]))
                 yield f"filters[{index}]", shown, shown, needed, documents.ask(path)
-        paths = sorted(likely_paths(members.get("cel", "")))
-        if any(documents.ask(tuple(path)).kind for _, *path in paths) and self._expressions_left:
-            self._expressions_left -= 1
+        source = members.get("cel", "")
+        if len(source) <= self._source_left and any(documents.ask(tuple(path)).kind for _, *path in likely_paths(source)):
+            self._source_left -= len(source)
             compiled = self._engine._compile(parse_subscription(held))
-            for root, path, needed in value_kinds.of_expression(compiled, self._options.limits):
+            for root, path, needed in value_kinds.of_expression(compiled, self._options.limits, documents):
                 shown = cel_path(root, path)
                 yield "cel", shown, shown, needed, documents.ask(path)
         if (pattern := members.get("pattern")) is not None:

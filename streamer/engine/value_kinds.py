@@ -10,7 +10,7 @@ data.j.k == "v"          "j": "{\\"k\\": \\"v\\"}"      JSON in a text
 Such a condition is valid and never true. A source writes values like these by its settings, so the finding names the setting, or
 the condition that would work.
 
-Memory: the paths of subscriptions. Time: of each path only the first `LOOKS` values are examined.
+Memory: the paths of subscriptions, with one value each. Time: a walk over each event, along the paths of subscriptions.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Final, Literal, TypeAlias, final
 
 from streamer.events.reading import parse_rfc3339
@@ -40,22 +41,21 @@ Kind: TypeAlias = Literal["number", "text"]
 Needed: TypeAlias = tuple[Kind, Any]
 """The kind of value that a condition needs, and a value that it names, or None."""
 
-#: Examine at most this many values of a path.
-LOOKS: Final = 20
+_EPOCH: Final = date(1970, 1, 1)
 #: The most characters of a value that a message shows.
 _SHOWN: Final = 40
 #: The most bytes of a decimal: more than any database's column of money or measures has.
 _DECIMAL_BYTES: Final = 17
-_NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?").fullmatch
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?").fullmatch
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?").fullmatch
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}.*", re.DOTALL).fullmatch
-#: Units of a time since 1970, by the least number that a time of this century has in them, with the name of each.
+_DATE: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})([T ].*)?", re.DOTALL).fullmatch
+#: Units of a time since 1970, by the least number that a time of this century has in them: the name, and how many make a day.
 _UNITS: Final = (
-    (10**18, "nanoseconds"),
-    (10**15, "microseconds"),
-    (10**12, "milliseconds"),
-    (10**9, "seconds"),
-    (10_957, "days"),
+    (10**18, "nanoseconds", 86_400 * 10**9),
+    (10**15, "microseconds", 86_400 * 10**6),
+    (10**12, "milliseconds", 86_400_000),
+    (946_684_800, "seconds", 86_400),
+    (10_957, "days", 1),
 )
 _KINDS: Final[Mapping[frozenset[atoms.Kind], Kind]] = {
     frozenset({atoms.Kind.NUMBER}): "number",
@@ -74,15 +74,17 @@ class Values:
 
     Attributes:
         first: the first value that is not null.
-        kind: the kind of all examined values; None without any, or if they differ or are neither numbers nor text.
+        kind: the kind of all values; None without any, or if they differ or are neither numbers nor text.
         in_list: whether a value was an element of a list.
-        left: the number of values that are still to be examined.
+        is_open: whether further values can change the kind.
+        has_json: whether `first` is text with an object in JSON in it; None if this was not examined.
     """
 
     first: Any = None
     kind: Kind | None = None
     in_list: bool = False
-    left: int = LOOKS
+    is_open: bool = True
+    has_json: bool | None = None
     below: dict[str, Values] = field(default_factory=dict)
 
     def ask(self, path: Steps) -> Values:
@@ -98,11 +100,11 @@ class Values:
         while stack:
             node, value, in_list = stack.pop()
             if isinstance(value, list) and through_lists:
-                stack.extend((node, each, True) for each in value[:LOOKS])
+                stack.extend((node, each, True) for each in value)
             elif isinstance(value, dict) and node.below:
                 few, many = (node.below, value) if len(node.below) < len(value) else (value, node.below)
                 stack.extend((node.below[name], value[name], in_list) for name in few if name in many)
-            elif node is not self and node.left and value is not None:
+            elif node is not self and node.is_open and value is not None:
                 node._saw(value, in_list)
 
     def forget(self, path: Steps) -> None:
@@ -111,17 +113,16 @@ class Values:
         for name in path:
             node = None if node is None else node.below.get(name)
         if node is not None:
-            node.kind, node.left, node.below = None, 0, {}
+            node.kind, node.is_open, node.below = None, False, {}
 
     def _saw(self, value: Any, in_list: bool) -> None:
         kind = kind_of(value)
-        if self.left == LOOKS:
+        if self.first is None:
             self.first, self.kind = value, kind
         elif kind != self.kind:
             self.kind = None
         self.in_list |= in_list
-        # Different kinds stay different.
-        self.left = 0 if self.kind is None else self.left - 1
+        self.is_open = self.kind is not None
 
 
 def kind_of(value: Any) -> Kind | None:
@@ -156,7 +157,7 @@ def of_pattern(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[tuple[S
             if isinstance(value, Mapping):
                 pending.append(((*path, name), value))
             elif name == "$or" and is_choice(name, value, dialect):
-                pending.extend((path, alternative) for alternative in value)
+                continue  # another alternative may be the one that is true
             elif isinstance(value, list) and (found := _one_kind(map(_of_matcher, value))) is not None:
                 yield (*path, name), found
 
@@ -171,13 +172,25 @@ def _of_matcher(given: Any) -> Any:
     return "" if name in _OF_TEXT_IN_PATTERNS and isinstance(operand, str) else None
 
 
-def of_expression(compiled: CompiledSubscription, limits: Limits) -> Iterator[tuple[str, Steps, Needed]]:
-    """Yield root and path of each value that must be of one kind for an expression to be true, with the kind and a literal."""
-    alternatives, _ = possible(compiled, normal_form(compiled, limits), limits)
-    for clause in dict.fromkeys(clause for alternative in alternatives for clause in sorted(alternative, key=_place)):
-        kind = _KINDS.get(kinds_of(clause))
-        if kind is not None and clause.mode is Mode.VALUE and clause.path.root in (Root.DATA, Root.BEFORE):
-            yield *_place(clause), (kind, next(filter(None, map(_literal, clause.atoms)), None))
+def of_expression(compiled: CompiledSubscription, limits: Limits, documents: Values) -> Iterator[tuple[str, Steps, Needed]]:
+    """Yield what prevents an expression from being true, if events have values of other kinds in each of its alternatives.
+
+    Yields:
+        root and path of a value, the kind that it must be of, and a literal.
+    """
+    found: dict[Clause, Needed] = {}
+    for alternative in possible(compiled, normal_form(compiled, limits), limits)[0]:
+        for clause in sorted(alternative, key=_place):
+            kind = _KINDS.get(kinds_of(clause))
+            if kind is None or clause.mode is not Mode.VALUE or clause.path.root not in (Root.DATA, Root.BEFORE):
+                continue
+            if documents.ask(clause.path.names).kind not in (None, kind):
+                found[clause] = kind, next(filter(None, map(_literal, clause.atoms)), None)
+                break
+        else:
+            return
+    for clause, needed in found.items():
+        yield *_place(clause), needed
 
 
 def _place(clause: Clause) -> tuple[str, Steps]:
@@ -213,24 +226,18 @@ def told(shown: str, in_cel: str | None, needed: Needed, found: Values, *, is_de
         return None
     if wanted == "number":
         hint = _hint_of_text(None if found.in_list else in_cel, found.first)
-        says = f"this condition needs a number, and {shown} is text in the events, such as {_cut(found.first)}"
-    else:
-        hint = _hint_of_number(found.first, literal)
-        says = f"this condition needs text, and {shown} is a number in the events, such as {_cut(found.first)}"
-    return says + hint + (_SETTINGS.get(hint, "") if is_debezium else "")
+        setting = "; Debezium writes numbers with decimal.handling.mode=double" if is_debezium and hint == _DECIMAL else ""
+        return f"this condition needs a number, and {shown} is text in the events, such as {_cut(found.first)}{hint}{setting}"
+    hint = _hint_of_number(found.first, literal)
+    return f"this condition needs text, and {shown} is a number in the events, such as {_cut(found.first)}{hint}"
 
 
 _DECIMAL: Final = ": it may be a decimal in base64"
-_SETTINGS: Final = {
-    _DECIMAL: "; Debezium writes numbers with decimal.handling.mode=double",
-    **{
-        f": it may be {unit} since 1970": "; Debezium writes text with time.precision.mode=isostring"
-        for unit in ("nanoseconds", "microseconds", "milliseconds", "seconds", "days")
-    },
-}
 
 
 def _hint_of_text(in_cel: str | None, value: str) -> str:
+    if len(value) > _SHOWN:
+        return ""
     if _NUMBER(value):
         return "" if in_cel is None else f": double({in_cel}) in CEL reads it"
     with suppress(ValueError):
@@ -240,16 +247,23 @@ def _hint_of_text(in_cel: str | None, value: str) -> str:
 
 
 def _hint_of_number(value: float, literal: Any) -> str:
-    if isinstance(literal, str) and _NUMBER(literal):
+    if not isinstance(literal, str) or len(literal) > _SHOWN:
+        return ""
+    if _NUMBER(literal):
         return f": compare it with {literal}, without quotes"
-    unit = next((name for least, name in _UNITS if value >= least), None)
-    return f": it may be {unit} since 1970" if isinstance(literal, str) and _DATE(literal) and unit is not None else ""
+    unit = next((each for each in _UNITS if value >= each[0]), None)
+    if unit is None or (dated := _DATE(literal)) is None:
+        return ""
+    with suppress(ValueError):
+        days = (date.fromisoformat(dated[1]) - _EPOCH).days
+        return f": it may be {unit[1]} since 1970, of which {dated[1]} is {days * unit[2]}"
+    return ""
 
 
 def is_decimal(text: str) -> bool:
     """Return whether a text may be a decimal as Debezium and Kafka Connect write it: a few bytes in base64."""
-    # A word in small or in capital letters is no number.
-    if not text or not _BASE64(text) or (text.isalpha() and (text.islower() or text.isupper())):
+    # Without these characters it may as well be a word.
+    if not text or text.isalnum() or not _BASE64(text):
         return False
     try:
         return len(base64.b64decode(text, validate=True)) <= _DECIMAL_BYTES
@@ -269,20 +283,23 @@ def inside_text(shown: Callable[[Steps], str], path: Steps, root: Values, *, is_
         if (below := node.below.get(name)) is None:
             return None
         node = below
-        if node.kind == "text" and node.first[:1] in ("{", "[") and _is_json(node.first):
+        if node.kind == "text" and node.has_json is None:
+            node.has_json = _is_object(node.first)
+        if node.kind == "text" and node.has_json:
             setting = "; streamer.cdc.debezium reads it if the message has its schema" if is_debezium else ""
             return f": {shown(path[:depth])} is text, with JSON in it{setting}"
     return None
 
 
-def _is_json(text: str) -> bool:
+def _is_object(text: str) -> bool:
+    if not text.lstrip().startswith("{"):
+        return False
     try:
-        json.loads(text)
+        return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-    return True
 
 
 def _cut(value: Any) -> str:
-    text = json.dumps(value)
+    text = json.dumps(value[: _SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -259,13 +259,15 @@ def _of_format(name: object) -> EventLayout:
 
 def unknown_format(name: object) -> str:
     """Return why *name* is no format that an engine reads."""
+    if not isinstance(name, str):
+        return f"expected the name of a format, not {type(name).__name__}"
     if name in DECODED:
         return (
-            f"messages of {name} need a decoder: pass what streamer.cdc.{name} makes of them to an engine with "
-            "layout=streamer.cdc.LAYOUT"
+            f"messages of {name} need a decoder: that of a service (sources.NAME.format), or streamer.cdc.{name} in Python, "
+            "whose events an engine with layout=streamer.cdc.LAYOUT reads"
         )
-    near = _did_you_mean(name, EventLayout.PRESETS)
-    return f"no format {name!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}"
+    near = _did_you_mean(name[:80].lower(), EventLayout.PRESETS)
+    return f"no format {name[:80]!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}"
 
 
 _MEMBERS = tuple(member.name for member in fields(EventLayout) if member.init)

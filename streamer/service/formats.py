@@ -1,6 +1,6 @@
 """Decode the records of a source: records in, events and their keys out.
 
-A `json` record is an event, which `matching.layout` describes. Each other format has a decoder in `streamer.cdc`, which makes
+A `json` record is an event, which `matching.format` describes. Each other format has a decoder in `streamer.cdc`, which makes
 events of the layout `cdc.LAYOUT`. A record may contain several events, or none.
 """
 

@@ -58,18 +58,16 @@ def _layout(value: Any) -> EventLayout:
     return EventLayout.from_dict(members)
 
 
-def shown_layout(layout: EventLayout) -> str | dict[str, Any]:
-    """Return a layout as a user would write it: the name of a preset, or the nearest preset with the parts that differ."""
+def shown_layout(layout: EventLayout) -> dict[str, Any]:
+    """Return a layout as a user would write it: the nearest preset, with the parts that differ."""
     members = layout.to_dict()
     differing: dict[str, dict[str, Any]] = {}
     for name in EventLayout.PRESETS:
         preset = EventLayout.preset(name).to_dict()
         differing[name] = {part: value for part, value in members.items() if value != preset[part]}
     nearest = min(differing, key=lambda name: len(differing[name]))
-    if not differing[nearest]:
-        return nearest
     # A mapping without a preset is based on `change`.
-    return {**({} if nearest == "change" else {"preset": nearest}), **differing[nearest]}
+    return {**({} if nearest == "change" and differing[nearest] else {"preset": nearest}), **differing[nearest]}
 
 
 def _tenant(name: str) -> str:

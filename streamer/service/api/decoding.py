@@ -63,7 +63,8 @@ class Records:
     def events(self, name: SourceFormat, record: bytes, tenant: str | None, key: str | None = None) -> list[Read]:
         """Return the events of a record of a tenant. Raises EventError, and Problem if the format is not possible here."""
         if name not in self.formats:
-            raise Problem("bad-request", f"format: matching.layout reads no events of {name}: expected json")
+            reason = f"format: the service reads events of matching.format or matching.layout, not of {name}: expected json"
+            raise Problem("bad-request", reason)
         decode = decoder(name, most=MOST_EVENTS)
         if decode is None:
             self._refuse_question(record)

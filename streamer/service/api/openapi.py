@@ -336,7 +336,7 @@ _REPLAY: Final = {
 _BODIES: Final[Mapping[Body, Any]] = {
     "subscription": ref("Written"),
     "subscriptions": ref("Subscription"),
-    "event": {"type": "object", "description": "An event, as the `matching.layout` of the configuration has it."},
+    "event": {"type": "object", "description": "An event, as `matching.format` of the configuration has it."},
     "question": _QUESTION,
     "record": {"description": "A record, as a source of the `format` has it."},
     "draft": _DRAFT,
