@@ -60,7 +60,7 @@ def test_the_reference_has_every_public_name_with_its_text(laid_out: Path) -> No
             file = "streamer.Engine.md" if name == "Engine" else "streamer.errors.md" if name.endswith("Error") else f"{place}.md"
             assert re.search(rf"^## {name}$", texts[file], re.M), f"{place}.{name}"
     assert "### Engine.match_batch\n" in texts["streamer.Engine.md"]
-    assert "- `layout`: the places of an event's parts" in texts["streamer.Engine.md"]
+    assert "- `layout`: the places of the parts of events of another shape" in texts["streamer.Engine.md"]
     # Nothing but its signature stands there for what has no docstring, which constants cannot have.
     bare = [
         found

@@ -299,7 +299,7 @@ def test_the_first_event_with_which_there_are_enough_matches_is_the_last(filled:
 
 def test_what_names_an_event_is_what_its_layout_says(engine: Callable[..., Engine]) -> None:
     def ids(layout: Any, *events: str, **options: Any) -> list[str | None]:
-        made = engine(layout=layout, **options)
+        made = engine(**({"format": layout} if isinstance(layout, str) else {"layout": layout}), **options)
         return list(made.match_arrow(pa.array(events)).events.column("event_id").to_pylist())
 
     change = [
