@@ -549,7 +549,7 @@ def test_what_is_of_another_kind_is_said_in_a_sentence(spark: SparkSession, tmp_
         match_events(events, engine, stratgy="cogroup")
     with pytest.raises(TypeError, match=r"there is no option 'stratgy': is it 'strategy'\?"):
         match_batches(tmp_path, lambda frame, batch: None, stratgy="cogroup")
-    with pytest.raises(TypeError, match="there is no option 'wish': there are event_col, layout, "):
+    with pytest.raises(TypeError, match="there is no option 'wish': there are event_col, format, layout, "):
         match_events(events, engine, wish=1)
 
 
