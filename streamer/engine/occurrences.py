@@ -30,14 +30,14 @@ from streamer.core.protocol import Held
 from streamer.engine import value_kinds
 from streamer.engine.hints import MAX_FIELD, MAX_FIELDS, nearest
 from streamer.engine.lint import each_held
-from streamer.engine.value_kinds import Values, has_value, told
+from streamer.engine.value_kinds import Values, fields_of_pattern, mismatch
 from streamer.errors import EventError
+from streamer.events.places import resolve
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import REST, Dialect, Event, Pointer
 from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.parse import parse_subscription
-from streamer.subscriptions.patterns import is_choice
 from streamer.subscriptions.subscription import EVERY
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Occurrences:
                     path = pointer[len(at) :]
                     asked.documents.cross_out_unknown(path)
                     asked.whole.cross_out_unknown(pointer)
-                    if has_value(side, path):
+                    if resolve(side, path)[0]:
                         # It is a placeholder, which may be of another kind than the value.
                         asked.document_values.forget(path)
                         asked.whole_values.forget(pointer)
@@ -267,7 +267,7 @@ class Occurrences:
             instead = _in_text(root, path, asked, is_debezium=is_debezium) or suggestions.of_field(name, root, path)
             yield f"{place}: {_cut(shown)} is in none of {events}{instead}"
         for place, shown, in_cel, needed, values in self._kinds(held, members, asked):
-            if (reason := told(_cut(shown), in_cel, needed, values, is_debezium=is_debezium)) is not None:
+            if (reason := mismatch(_cut(shown), in_cel, needed, values, is_debezium=is_debezium)) is not None:
                 yield f"{place}: {reason}"
 
     def _kinds(self, held: Held, members: Mapping[str, Any], asked: _Asked) -> Iterator[_Condition]:
@@ -284,10 +284,8 @@ class Occurrences:
             for root, path, needed in value_kinds.of_expression(compiled, self._options.limits, documents):
                 shown = cel_path(root, path)
                 yield "cel", shown, shown, needed, documents.ask(path)
-        if (pattern := members.get("pattern")) is not None:
-            tree = json.loads(pattern) if isinstance(pattern, str | bytes) else pattern
-            for path, needed in value_kinds.of_pattern(tree, members.get("dialect", "eventbridge")):
-                yield "pattern", cel_path(*_rooted(path)), self._in_cel(path), needed, whole.ask(path)
+        for path, needed in value_kinds.of_pattern(*_pattern(members)):
+            yield "pattern", cel_path(*_rooted(path)), self._in_cel(path), needed, whole.ask(path)
 
     def _in_cel(self, path: Steps) -> str | None:
         """Return a path of a pattern as CEL writes it; None outside of the documents."""
@@ -402,22 +400,15 @@ def _paths(members: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Steps]
         yield f"filters[{index}].field", "data", parse_path(given["field"])
     for root, *names in sorted(likely_paths(members.get("cel", ""))):
         yield "cel", root, tuple(names)
-    if (pattern := members.get("pattern")) is not None:
-        tree = json.loads(pattern) if isinstance(pattern, str | bytes) else pattern
-        for path in dict.fromkeys(_paths_of_pattern(tree, members.get("dialect", "eventbridge"))):
-            yield "pattern", None, path
+    for path in dict.fromkeys(path for path, _, _ in fields_of_pattern(*_pattern(members))):
+        yield "pattern", None, path
 
 
-def _paths_of_pattern(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[Steps]:
-    pending: list[tuple[Steps, Mapping[str, Any]]] = [((), pattern)]
-    for path, each in pending:
-        for name, value in each.items():
-            if isinstance(value, Mapping):
-                pending.append(((*path, name), value))
-            elif name == "$or" and is_choice(name, value, dialect):
-                pending.extend((path, alternative) for alternative in value)
-            else:
-                yield (*path, name)
+def _pattern(members: Mapping[str, Any]) -> tuple[Mapping[str, Any], Dialect]:
+    """Return the pattern of a subscription, empty without one, and its dialect."""
+    pattern = members.get("pattern")
+    tree = json.loads(pattern) if isinstance(pattern, str | bytes) else pattern
+    return tree or {}, members.get("dialect", "eventbridge")
 
 
 def _quoted(text: str) -> str:

@@ -132,15 +132,6 @@ def kind_of(value: Any) -> Kind | None:
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def has_value(document: Any, path: Steps) -> bool:
-    """Return whether a document has a member at a path."""
-    for name in path:
-        if not isinstance(document, Mapping) or name not in document:
-            return False
-        document = document[name]
-    return True
-
-
 def of_filter(given: Mapping[str, Any]) -> Needed | None:
     """Return the kind of value that a filter needs, and one value that it names; None if it does not need one kind."""
     op, value = given["op"], given.get("value")
@@ -151,15 +142,23 @@ def of_filter(given: Mapping[str, Any]) -> Needed | None:
 
 def of_pattern(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[tuple[Steps, Needed]]:
     """Yield each path of a pattern that needs one kind of value, with the kind and one value that the pattern names."""
-    pending: list[tuple[Steps, Mapping[str, Any]]] = [((), pattern)]
-    for path, each in pending:
+    for path, matchers, is_required in fields_of_pattern(pattern, dialect):
+        # Of alternatives, another one may be true.
+        if is_required and isinstance(matchers, list) and (found := _one_kind(map(_of_matcher, matchers))) is not None:
+            yield path, found
+
+
+def fields_of_pattern(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[tuple[Steps, Any, bool]]:
+    """Yield each field of a pattern: its path, its matchers, and whether it is in no `$or`, so that each match needs it."""
+    pending: list[tuple[Steps, Mapping[str, Any], bool]] = [((), pattern, True)]
+    for path, each, is_required in pending:
         for name, value in each.items():
             if isinstance(value, Mapping):
-                pending.append(((*path, name), value))
+                pending.append(((*path, name), value, is_required))
             elif name == "$or" and is_choice(name, value, dialect):
-                continue  # another alternative may be the one that is true
-            elif isinstance(value, list) and (found := _one_kind(map(_of_matcher, value))) is not None:
-                yield (*path, name), found
+                pending.extend((path, alternative, False) for alternative in value)
+            else:
+                yield (*path, name), value, is_required
 
 
 def _of_matcher(given: Any) -> Any:
@@ -213,7 +212,7 @@ def _one_kind(values: Any) -> Needed | None:
     return None if kind is None else (kind, found[0])
 
 
-def told(shown: str, in_cel: str | None, needed: Needed, found: Values, *, is_debezium: bool) -> str | None:
+def mismatch(shown: str, in_cel: str | None, needed: Needed, found: Values, *, is_debezium: bool) -> str | None:
     """Return what is wrong with a condition; None if the events have a value of the kind that it needs, or no kind.
 
     Args:
