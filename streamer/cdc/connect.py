@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -35,12 +35,16 @@ _DEEPEST: Final = 64
 Conversion: TypeAlias = Callable[[Any], Any]
 
 
-def row(value: Any, schema: Any) -> Any:
-    """Return a row with its columns converted by a schema, or the row itself without a schema."""
+def row(value: Any, schema: Any, keep: Callable[[str], bool] | None = None) -> Any:
+    """Return a row with its columns converted by a schema, or the row itself without a schema.
+
+    Args:
+        keep: whether a text stays as it is, whatever the schema.
+    """
     columns = columns_of(schema)
     if not columns or not isinstance(value, Mapping):
         return value
-    return {name: typed(member, columns[name]) if name in columns else member for name, member in value.items()}
+    return {name: typed(member, columns[name], keep=keep) if name in columns else member for name, member in value.items()}
 
 
 def columns_of(schema: Any) -> dict[str, Mapping[str, Any]]:
@@ -51,20 +55,24 @@ def columns_of(schema: Any) -> dict[str, Mapping[str, Any]]:
     return {field["field"]: field for field in fields if isinstance(field, Mapping) and isinstance(field.get("field"), str)}
 
 
-def typed(value: Any, schema: Mapping[str, Any], depth: int = 0) -> Any:
-    """Return a value converted by its schema."""
+def typed(value: Any, schema: Mapping[str, Any], depth: int = 0, keep: Callable[[str], bool] | None = None) -> Any:
+    """Return a value converted by its schema; see `row`."""
     if value is None or depth > _DEEPEST:
         return value
+    if keep is not None:
+        text = value.get("value") if isinstance(value, Mapping) else value
+        if isinstance(text, str) and keep(text):
+            return value
     if (convert := conversion(schema.get("name"), schema.get("parameters"))) is not None:
         return convert(value)
     kind = schema.get("type")
     if kind == "array" and isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
-        return [typed(item, items, depth + 1) for item in value]
+        return [typed(item, items, depth + 1, keep) for item in value]
     if kind == "map" and isinstance(value, Mapping) and isinstance(values := schema.get("values"), Mapping):
-        return {key: typed(member, values, depth + 1) for key, member in value.items()}
+        return {key: typed(member, values, depth + 1, keep) for key, member in value.items()}
     if kind == "struct" and isinstance(value, Mapping):
         columns = columns_of(schema)
-        return {key: typed(member, columns[key], depth + 1) if key in columns else member for key, member in value.items()}
+        return {key: typed(member, columns[key], depth + 1, keep) if key in columns else member for key, member in value.items()}
     return value
 
 
@@ -118,9 +126,25 @@ def variable_decimal(value: Any) -> Any:
 
 def _json(value: Any) -> Any:
     try:
-        return parsed(value, "") if isinstance(value, str) else value
+        found = parsed(value, "") if isinstance(value, str) else value
     except EventError:
         return value
+    return value if _is_deep(found) else found
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether a value has more than `_DEEPEST` levels."""
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [each for outer in level if isinstance(outer, list | dict) for each in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(outer: list[Any] | dict[str, Any]) -> Iterable[Any]:
+    # A container counts as a level, even if it is empty.
+    return [*(outer.values() if isinstance(outer, dict) else outer), None]
 
 
 def _integer(read: Callable[[int], str]) -> Conversion:

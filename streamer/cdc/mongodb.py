@@ -12,6 +12,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -100,17 +101,38 @@ def _value(given: Any, place: str, depth: int, what: str) -> Any:
         return [_value(item, f"{place}/{at}", depth + 1, what) for at, item in enumerate(given)]
     if not isinstance(given, Mapping):
         return given
-    if len(given) == 1:
-        ((name, value),) = given.items()
-        if name in ("$oid", "$uuid", "$symbol") and isinstance(value, str):
-            return value
-        if name in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal") and isinstance(value, str):
-            return _number(value, place, what)
-        if name == "$date":
-            return _date(value, given, place)
-        if name == "$binary" and (uuid := _uuid(value)) is not None:
-            return uuid
+    if len(given) == 1 and (found := _scalar(given, place, what)) is not given:
+        return found
+    if "$date" in given and len(given) == 1:
+        return given
     return {name: _value(member, f"{place}{encode_pointer((name,))}", depth + 1, what) for name, member in given.items()}
+
+
+def _scalar(given: Mapping[str, Any], place: str, what: str) -> Any:
+    """Return the value of an object with one member, or the object itself if it is no value of Extended JSON."""
+    ((name, value),) = given.items()
+    if name in ("$oid", "$uuid", "$symbol") and isinstance(value, str):
+        return value
+    if name in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal") and isinstance(value, str):
+        return _number(value, place, what)
+    if name == "$date":
+        return _date(value, given, place)
+    return given if name != "$binary" or (uuid := _uuid(value)) is None else uuid
+
+
+def lenient(given: Any, depth: int = 0) -> Any:
+    """Return a document as `plain` does, in which a value that cannot be read stays as it is."""
+    if depth > _MAX_DEPTH:
+        return given
+    if isinstance(given, list):
+        return [lenient(item, depth + 1) for item in given]
+    if not isinstance(given, Mapping):
+        return given
+    if len(given) == 1 and depth:
+        with suppress(EventError):
+            if (found := _scalar(given, "", _WHAT)) is not given:
+                return found
+    return {name: member if name == "$date" else lenient(member, depth + 1) for name, member in given.items()}
 
 
 def _number(text: str, place: str, what: str) -> int | Number | str:

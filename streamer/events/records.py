@@ -26,17 +26,60 @@ def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> jso
             if isinstance(text, str):
                 offset = document.offsets.get(pointer)
                 inner = _decode(part, text, pointer, offset, layout, max_depth - len(pointer))
+                if layout.format == "debezium":
+                    inner.value = extended(inner.value)
                 value = substitute(value, pointer, inner.value)
                 # Parts inside have the offset of the string that contains them.
                 offsets |= {pointer + below: offset for below in inner.offsets if offset is not None}
                 if inner.duplicate is not None:
                     duplicates.append((offset, pointer + inner.duplicate[0]))
                 text = inner.value
+            elif layout.format == "debezium" and isinstance(text, Mapping):
+                schema = document.value.get("schema") if len(pointer) == 2 else None
+                value = substitute(value, pointer, typed(text, schema, pointer[-1], layout))
             if text is not None:
                 break
     for offset, pointer in sorted(duplicates, key=lambda found: found[0] or 0):
         raise duplicate_member(pointer, offset)
     return json.Document(value, offsets)
+
+
+def typed(row: Mapping[str, Any], schema: Any, name: str, layout: EventLayout) -> Any:
+    """Return a row of Debezium with its values as what they mean by the schema beside the payload."""
+    from streamer.cdc import connect
+
+    columns = connect.columns_of(schema)
+    kind = columns.get(name) or (columns.get("after") if name == "before" else None)
+    says = _placeholders(layout).says
+    made = connect.row(row, kind, says)
+    # A decimal without a fixed scale has it in each value, with or without a schema.
+    return _plain({name: connect.typed(value, _SCALED, keep=says) for name, value in made.items()})
+
+
+_SCALED: Final = {"name": "io.debezium.data.VariableScaleDecimal"}
+
+
+@lru_cache(maxsize=64)
+def _placeholders(layout: EventLayout) -> Placeholders:
+    return Placeholders(layout)
+
+
+def extended(document: Any) -> Any:
+    """Return a document of MongoDB with its Extended JSON as plain JSON."""
+    from streamer.cdc import mongodb
+
+    return _plain(mongodb.lenient(document))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with the numbers of decoders as those of events. Recursive, as deep as a value of a decoder."""
+    from streamer.cdc.json import Number
+
+    if isinstance(value, dict):
+        return {name: _plain(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_plain(element) for element in value]
+    return json.parse(value.text.encode()) if isinstance(value, Number) else value
 
 
 def duplicate_member(pointer: Pointer, offset: int | None) -> EventError:

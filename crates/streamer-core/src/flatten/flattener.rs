@@ -7,6 +7,7 @@ use super::flat::Flat;
 use super::records::{self, Origin};
 use super::scan::{Scan, ScanScratch, Scanned};
 use super::trie::PathTrie;
+use super::typed::Columns;
 use crate::error::{EventError, Unread};
 use crate::json;
 use crate::layout::BeforeHolds;
@@ -30,6 +31,7 @@ pub struct Flattener {
     pub(super) scratch: ScanScratch,
     /// The event with encoded parts decoded, and that with `before` completed.
     decoded: Vec<u8>,
+    columns: Columns,
     completed: Vec<u8>,
     /// The text of a template of the layout.
     made: String,
@@ -86,7 +88,7 @@ impl Flattener {
         given: &GivenParts<'a>,
         limits: &Limits,
     ) -> Result<Flat<'a>, Unread> {
-        let Flattener { entries, scratch, decoded, completed, made, .. } = self;
+        let Flattener { entries, scratch, decoded, columns, completed, made, .. } = self;
         let mut origin = Origin::default();
         let mut max_depth = limits.max_depth;
         let (mut event, mut text) = (event, pass::<CHECKED>(trie, entries, scratch, event, max_depth)?);
@@ -96,7 +98,7 @@ impl Flattener {
             return Err(Unread::Ignored(reason));
         }
         if trie.layout.encoded
-            && let Some(made) = records::decode(trie, entries, event, max_depth, &mut origin)?
+            && let Some(made) = records::decode(trie, entries, event, max_depth, columns, &mut origin)?
         {
             *decoded = made;
             // How deep it is has been looked at.

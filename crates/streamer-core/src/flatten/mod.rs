@@ -20,6 +20,7 @@ mod records;
 mod scan;
 mod timestamps;
 mod trie;
+mod typed;
 mod unavailable;
 mod unknown;
 

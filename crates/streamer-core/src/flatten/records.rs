@@ -21,6 +21,7 @@ use super::entries::{Entries, Entry};
 use super::envelope::Resolved;
 use super::flat::Flat;
 use super::trie::{ALWAYS, BEFORE, DATA, PartPlace, PathTrie};
+use super::typed::{self, Columns, Piece, Reader};
 use crate::error::EventError;
 use crate::json::token::{self, JsonFault, peek, space};
 use crate::json::{self, ParseOptions, skip};
@@ -94,20 +95,33 @@ pub(super) fn found<'r>(
     trie.places[part].iter().filter_map(there)
 }
 
-/// The event with the JSON that is encoded in `data` and `before` in the place of its text; None if there is no such
-/// text.
+/// The event with the JSON that is encoded in `data` and `before` in the place of its text, and with values of Debezium
+/// as what they mean; None if nothing differs.
 pub(super) fn decode(
     trie: &PathTrie,
     entries: &Entries,
     event: &[u8],
     max_depth: usize,
+    columns: &mut Columns,
     origin: &mut Origin,
 ) -> Result<Option<Vec<u8>>, EventError> {
+    let is_debezium = trie.layout.format == Some(Format::Debezium);
     let mut pieces = Vec::new();
+    let mut typed = Vec::new();
     let mut open = Vec::new();
     for (part, name) in [(DATA, "data"), (BEFORE, "before")] {
         for (place, entry) in found(trie, entries, part) {
             if entry.kind != Kind::String {
+                // The schema is beside the payload.
+                if is_debezium && entry.kind == Kind::Map {
+                    let (start, end) = (entry.start as usize, end_of(entry, event));
+                    let mut row = Reader { text: event, unavailable: &trie.unavailable, pieces: &mut typed };
+                    if let [_, name] = &place.pointer[..] {
+                        columns.learn(event);
+                        columns.read(&mut row, name, start, end);
+                    }
+                    row.scaled(start, end);
+                }
                 break;
             }
             let (start, end) = (entry.start as usize, entry.end as usize);
@@ -123,14 +137,36 @@ pub(super) fn decode(
                 place: Some(encode_pointer(&place.pointer).into()),
                 reason: format!("the JSON in {name}, at byte {} of it: {}", fault.offset, fault.reason).into(),
             })?;
-            pieces.push((Splice { start, end, length: last - first, shown: start }, text[first..last].to_vec()));
+            let mut inner = text[first..last].to_vec();
+            if is_debezium {
+                inner = put_in(inner, typed::extended(&text[first..last]));
+            }
+            pieces.push((Splice { start, end, length: inner.len(), shown: start }, inner));
             // Null is as good as missing.
             if peek(text, first) != b'n' {
                 break;
             }
         }
     }
+    let typed = typed.into_iter();
+    pieces.extend(typed.map(|(start, end, piece)| (Splice { start, end, length: piece.len(), shown: start }, piece)));
     if pieces.is_empty() { Ok(None) } else { origin.write(event, pieces).map(Some) }
+}
+
+/// A text with pieces in the place of others, which are in the order of the text.
+fn put_in(text: Vec<u8>, pieces: Vec<Piece>) -> Vec<u8> {
+    if pieces.is_empty() {
+        return text;
+    }
+    let mut made = Vec::with_capacity(text.len());
+    let mut from = 0;
+    for (start, end, piece) in &pieces {
+        made.extend_from_slice(&text[from..*start]);
+        made.extend_from_slice(piece);
+        from = *end;
+    }
+    made.extend_from_slice(&text[from..]);
+    made
 }
 
 /// The end of the value that is all of a text from *at* on, *depth* containers deep in the event.
@@ -144,7 +180,8 @@ fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<
 pub(super) struct Member<'t> {
     pub(super) name: Cow<'t, [u8]>,
     pub(super) from: usize,
-    to: usize,
+    pub(super) value: usize,
+    pub(super) to: usize,
 }
 
 /// The members of the object that begins at *at*.
@@ -155,7 +192,12 @@ pub(super) struct Members<'t> {
 
 impl<'t> Members<'t> {
     pub(super) fn of(text: &'t [u8], entry: &Entry) -> Members<'t> {
-        Members { text, at: entry.start as usize }
+        Members::at(text, entry.start as usize)
+    }
+
+    /// The members of the object that begins at *at*; none if there is no object.
+    pub(super) fn at(text: &'t [u8], at: usize) -> Members<'t> {
+        Members { text, at }
     }
 
     fn read(&mut self) -> Result<Option<Member<'t>>, JsonFault> {
@@ -180,12 +222,13 @@ impl<'t> Members<'t> {
         if peek(text, colon) != b':' {
             return Err(token::expected_colon(text, colon));
         }
-        let to = skip::trusted(text, space(text, colon + 1))?;
+        let value = space(text, colon + 1);
+        let to = skip::trusted(text, value)?;
         self.at = space(text, to);
         if !matches!(peek(text, self.at), b',' | b'}') {
             return Err(token::expected_more(text, self.at, true));
         }
-        Ok(Some(Member { name, from, to }))
+        Ok(Some(Member { name, from, value, to }))
     }
 }
 

@@ -83,7 +83,7 @@ impl Unavailable {
     }
 
     /// Whether it is one of them, or of Debezium a document in a text, as hstore is one under `hstore.handling.mode=json`.
-    fn is_in(&self, text: &str) -> bool {
+    pub(super) fn is_in(&self, text: &str) -> bool {
         self.is(text) || self.is_debezium && self.texts.iter().any(|known| text.contains(&format!("\"{known}\"")))
     }
 
