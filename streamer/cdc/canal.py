@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from streamer.cdc.json import Message, named, number, parsed
-from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, within
+from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, is_moved, needed, no_change, part, within
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
@@ -29,6 +29,8 @@ def decode(message: Message) -> list[ChangeEvent]:
 
 def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     """Return the change of each row, in order, with the values of its `pkNames`. The collection is `database.table`.
+
+    An update of the key gives two events: a delete and an insert.
 
     Args:
         most: the most rows that a message may have; None for any number.
@@ -66,6 +68,15 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
         else:
             # Without `old`, the row before the change is unknown.
             old = _row(olds[at], types, columns, f"/old/{at}") if at < len(olds) and olds[at] is not None else None
+            if (
+                old is not None
+                and isinstance(names, list)
+                and is_moved([name for name in names if isinstance(name, str)], old, row)
+            ):
+                gone = change("delete", collection, before=row | old, ts=ts)
+                made = change("insert", collection, data=row, unknown=lacking, ts=ts)
+                events += [(gone, _key(names, given | olds[at])), (made, _key(names, given))]
+                continue
             event = change(kind, collection, data=row, before=None if old is None else row | old, unknown=lacking, ts=ts)
             if old is not None and (untold := [name for name in lacking if name not in old]):
                 event["unknown"] += [encode_pointer(("before", name)) for name in untold]

@@ -21,8 +21,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from streamer.cdc import connect, mongodb
-from streamer.cdc.json import OBJECT, Message, Number, is_nothing, named, parsed, written
-from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, no_change, part, without_document
+from streamer.cdc.json import OBJECT, Message, Number, is_nothing, named, parsed
+from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, is_moved, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.carried import KEYS, WHOLE, column_defaults, equals, is_blank
@@ -253,10 +253,10 @@ def _changes(record: _Record) -> list[Keyed]:
         return [(change(kind, collection, before=before, ts=ts), _values(key, before))]
     if data is None:
         return [(without_document(kind, collection, before=before, ts=ts), _values(key, None))]
-    if kind == "update" and before is not None and key is not None and _is_moved(key, before, data):
+    if kind == "update" and before is not None and key is not None and is_moved(key, before, data):
         gone = change("delete", collection, before=before, ts=ts)
         made = change("insert", collection, data=data, unknown=missing, ts=ts)
-        return [(gone, [before[name] for name in key]), (made, [data[name] for name in key])]
+        return [(gone, [before.get(name) for name in key]), (made, [data.get(name) for name in key])]
     if kind == "insert":
         return [(change(kind, collection, data=data, unknown=missing, ts=ts), _values(key, data))]
     event = change(kind, collection, data=data, before=before, unknown=missing, ts=ts)
@@ -298,19 +298,6 @@ def _is_unavailable(value: Any) -> bool:
         if isinstance(each, list | Mapping):
             rest += each.values() if isinstance(each, Mapping) else each
     return False
-
-
-def _is_moved(key: Collection[str], before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-    both = all(name in before and name in data for name in key)
-    return both and any(
-        before[name] != data[name] if _are_plain(before[name], data[name]) else written(before[name]) != written(data[name])
-        for name in key
-    )
-
-
-def _are_plain(value: Any, other: Any) -> bool:
-    """Return whether `==` can compare two values; any other numbers must be compared by their spelling."""
-    return type(value) is type(other) and type(value) in (int, str)
 
 
 def _values(key: Mapping[str, Any] | None, row: Mapping[str, Any] | None) -> Sequence[Any] | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from streamer.cdc.json import OBJECT, Message, named, parsed
+from streamer.cdc.json import OBJECT, Message, named, parsed, written
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import EVENT_TYPES, IGNORE, EventLayout, encode_pointer
 
@@ -102,3 +102,18 @@ def within(rows: Sequence[Any], most: int | None, what: str, place: str) -> None
     if most is not None and len(rows) > most:
         reason = f"{what}: the record has {len(rows):,} events: expected at most {most:,}"
         raise EventError(EventCode.TOO_LONG, reason, place=place)
+
+
+def is_moved(key: Collection[str], before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+    """Return whether an update changes the key, which makes it a delete and an insert. A value that is missing did not change."""
+    return any(_differ(before[name], data[name]) for name in key if name in before and name in data)
+
+
+def _differ(value: Any, other: Any) -> bool:
+    if type(value) is type(other) and type(value) in (int, str):
+        return bool(value != other)
+    try:
+        # Numbers beyond float64 differ only in their spelling.
+        return written(value) != written(other)
+    except ValueError:  # an infinity or NaN, which a message that is a dict can have
+        return bool(value != other)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
-from streamer.cdc.json import Message, named, number, parsed, written
-from streamer.cdc.messages import ChangeEvent, Keyed, change, needed, no_change, part, without_document
+from streamer.cdc.json import Message, named, number, parsed
+from streamer.cdc.messages import ChangeEvent, Keyed, change, is_moved, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 
@@ -63,6 +63,7 @@ class Decoder:
         """Return the change in a message, and its key. The collection is `schema.table`; JSON columns are parsed.
 
         The key has the values of `pk`, which requires wal2json's option `include-pk`; `ts` requires `include-timestamp`.
+        An update of the key gives two events: a delete and an insert.
 
         Raises:
             EventError: the message does not have format version 2.
@@ -85,13 +86,14 @@ class Decoder:
         if action == "I":
             self._columns[table] = frozenset(row)
             return [(change("insert", table, data=row, ts=ts), key)]
-        names = _names(members.get("pk"))
-        if names and any(name in identity and name in row and written(identity[name]) != written(row[name]) for name in names):
-            # A change of the key is a delete and an insert.
+        pk = _names(members.get("pk"))
+        # Without `pk`, an identity that is a part of the row is the key; the replica identity FULL has all columns.
+        names = pk or (list(identity) if identity.keys() < row.keys() else [])
+        if is_moved(names, identity, row):
             gone = change("delete", table, before=identity, ts=ts)
             made = self._update(table, row, {name: value for name, value in identity.items() if name not in names}, ts)
             made = {name: value for name, value in made.items() if name != "before"} | {"type": "insert"}
-            return [(gone, [identity.get(name) for name in names]), (made, [row.get(name) for name in names])]
+            return [(gone, [identity.get(name) for name in pk] or None), (made, [row.get(name) for name in pk] or None)]
         return [(self._update(table, row, identity, ts), key)]
 
     def _update(self, table: str, row: dict[str, Any], identity: dict[str, Any], ts: int | None) -> ChangeEvent:

@@ -1,4 +1,4 @@
-//! Values of Debezium as what they mean: by the schema beside the payload, and of MongoDB's Extended JSON (semantics.md
+//! Values of Debezium as what they mean: by the schema next to the payload, and of MongoDB's Extended JSON (semantics.md
 //! section 1, "Types").
 //!
 //! ```text
@@ -74,7 +74,7 @@ impl Columns {
         self.rows = parsed.as_ref().map_or_else(Vec::new, |schema| fields(schema, 0));
     }
 
-    /// Add the pieces of a row, the member *name* of the payload, by the schema beside it.
+    /// Add the pieces of a row, the member *name* of the payload, by the schema next to it.
     pub(super) fn read(&self, row: &mut Reader<'_, '_>, name: &str, at: usize, end: usize) {
         let columns = |name: &str| self.rows.iter().rev().find(|(row, _)| **row == *name).map(|(_, columns)| columns);
         // Both have the same columns, and some sources describe them once.
@@ -109,7 +109,7 @@ fn type_of(schema: &Value, depth: usize) -> Option<Type> {
 }
 
 /// The type that the name of a schema stands for; inside, None if it cannot be read.
-#[expect(clippy::option_option, reason = "a name that stands for nothing differs from one without a scale")]
+#[expect(clippy::option_option, reason = "an unknown name differs from a name without a scale")]
 fn logical(name: &str, schema: &Value) -> Option<Option<Type>> {
     let named = |prefix: &str, name: &str| name.strip_prefix(prefix).map(str::to_owned);
     Some(match name {
@@ -249,7 +249,7 @@ fn string_of(quoted: &[u8]) -> Option<Vec<u8>> {
     Some(plain)
 }
 
-/// The elements of the list that begins at *at*: where each begins and ends.
+/// The elements of the list that begins at *at*: the begin and end of each.
 fn elements(text: &[u8], at: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut at = space(text, at + 1);
     std::iter::from_fn(move || {
@@ -308,7 +308,7 @@ fn decimal(encoded: &[u8], scale: i32) -> Option<Vec<u8>> {
 
 /// An integer's digits; None for more than Python prints.
 fn digits_of(bytes: &[u8]) -> Option<Vec<u8>> {
-    // More bytes than so many digits have.
+    // More bytes than these digits need.
     let bytes = &bytes[bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len())..];
     if bytes.len() > MOST_DIGITS / 2 {
         return None;
@@ -334,7 +334,7 @@ fn digits_of(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// The bytes in a text of base64 with its padding.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return None;
     }
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
@@ -401,7 +401,7 @@ fn add_extended(text: &[u8], at: usize, depth: usize, pieces: &mut Vec<Piece>) {
     match peek(text, at) {
         b'{' => {
             let members: Vec<_> = Members::at(text, at).map_while(Result::ok).collect();
-            // The document itself is no value.
+            // Only a member can be a value, not the document.
             if let ([member], true) = (&members[..], depth > 0)
                 && let Some(piece) = plain(&member.name, &text[member.value..member.to])
             {
