@@ -17,8 +17,8 @@ from io import BytesIO
 from statistics import median
 from typing import Any, Final
 
-from streamer.cdc import connect
 from streamer.config.schema.encoded import Format
+from streamer.events import connect
 from streamer.service.formats import decoder
 from streamer.service.registry import Messages, Schema
 

@@ -184,7 +184,16 @@ class Event:
     unknown_parts: frozenset[str] = frozenset()  # those of `type`, `ts` and `topic` that a pointer in `unknown` covers
     data_at: Pointer | None = None  # the pointers to `data` and `before` in `raw`, even if they are missing there
     before_at: Pointer | None = None
+    envelope: Mapping[str, Any] | None = None  # the record without its documents; the same on both sides
+    envelope_at: Pointer | None = None
+    envelope_unknown: tuple[Pointer, ...] = ()  # those of `unknown` that are in the envelope or contain it
     untold: bool = False  # an update without `before`, if `before` is partial in the layout
+
+    def document(self, root: str) -> tuple[Mapping[str, Any] | None, Pointer | None, tuple[Pointer, ...]]:
+        """Return `data`, `before` or `envelope`, its place, and pointers to the unknown values, which may be in it."""
+        if root == "envelope":
+            return self.envelope, self.envelope_at, self.envelope_unknown
+        return (self.data, self.data_at, self.unknown) if root == "data" else (self.before, self.before_at, self.unknown)
 
     @property
     def tells_of_before(self) -> bool:

@@ -2,7 +2,7 @@
 
 ```
  schema ──► plain schema ──► fastavro ──► values as they are in the bytes ──► conversions ──► values of an event
-       └──────────────────── conversion of each named type, from `streamer.cdc.connect` ───┘
+       └──────────────────── conversion of each named type, from `streamer.events.connect` ┘
 ```
 
 The plain schema describes the same bytes with names that cannot clash, and without logical types, because fastavro's lose digits
@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, Final, TypeAlias, final
 
-from streamer.cdc import connect
 from streamer.cdc.values import double, single, text
 from streamer.errors import EventCode, EventError
+from streamer.events import connect
 from streamer.extras import needed
 
 #: Avro's own logical types, with the equivalent types of Kafka Connect and Debezium. A local time counts as UTC, as in Debezium.

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from streamer.cdc.json import Message, named, number, parsed
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, is_moved, needed, no_change, part, within
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
+from streamer.events.literal_json import Message, named, number, parsed
 
 #: BIT, TINYINT, BIGINT, NUMERIC, DECIMAL, INTEGER, SMALLINT, FLOAT, REAL, DOUBLE.
 NUMBERS: Final = frozenset({-7, -6, -5, 2, 3, 4, 5, 6, 7, 8})

@@ -14,10 +14,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streamer.cdc.json import Message, named, parsed
 from streamer.cdc.messages import ChangeEvent, Keyed, needed, part, within
 from streamer.errors import EventCode, EventError
-from streamer.events.reading import parse_rfc3339
+from streamer.events.literal_json import Message, named, parsed
+from streamer.events.timestamps import parse_rfc3339
 
 _WHAT: Final = "cloudevents"
 

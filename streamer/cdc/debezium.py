@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from streamer.cdc import connect, mongodb
-from streamer.cdc.json import OBJECT, Message, Number, is_nothing, named, parsed
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, is_moved, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
+from streamer.events import connect, extended_json
 from streamer.events.carried import KEYS, WHOLE, column_defaults, equals, is_blank
 from streamer.events.layout import IGNORE, EventLayout, encode_pointer
+from streamer.events.literal_json import OBJECT, Message, Number, is_nothing, named, parsed
 from streamer.events.records import Placeholders
 
 _WHAT: Final = "debezium"
@@ -214,7 +214,7 @@ def _row(body: Mapping[str, Any], name: str, connector: Any) -> Mapping[str, Any
     if isinstance(row, str):
         row = parsed(row, _WHAT, f"/{name}")
         if connector == "mongodb" and isinstance(row, Mapping):
-            row = mongodb.plain(row, f"/{name}", _WHAT)
+            row = extended_json.plain(row, f"/{name}", _WHAT)
     if row is not None and not isinstance(row, OBJECT):
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {name} is an object, not {named(row)}", place=f"/{name}")
     return row

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from streamer.cdc.json import Message, named, number
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, part, within, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
+from streamer.events.literal_json import Message, named, number
 
 _TYPES: Final[dict[str, ChangeType]] = {"INSERT": "insert", "MODIFY": "update", "REMOVE": "delete"}
 _WHAT: Final = "dynamodb"

@@ -14,8 +14,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from streamer.cdc import connect
-from streamer.cdc.json import parsed
+from streamer.events import connect
+from streamer.events.literal_json import parsed
 
 _WHAT: Final = "json_schema"
 _DEEPEST: Final = 64

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from streamer.cdc.json import OBJECT, Message, named, parsed, written
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import EVENT_TYPES, IGNORE, EventLayout, encode_pointer
+from streamer.events.literal_json import OBJECT, Message, named, parsed, written
 
 ChangeEvent: TypeAlias = dict[str, Any]
 """An event of the layout `LAYOUT`."""
@@ -17,7 +17,9 @@ ChangeType: TypeAlias = Literal["insert", "update", "delete"]
 Keyed: TypeAlias = tuple[ChangeEvent, Sequence[Any] | None]
 """An event, and the values of its key in their order; None where the message says no key."""
 
-LAYOUT: Final = EventLayout(before_holds="partial", type_map={**{word: word for word in EVENT_TYPES}, IGNORE: IGNORE})
+LAYOUT: Final = EventLayout(
+    envelope="/envelope", before_holds="partial", type_map={**{word: word for word in EVENT_TYPES}, IGNORE: IGNORE}
+)
 """Of every decoder's events: the parts of a change event (docs/semantics.md section 1). A source that sends less than the whole
 document before a change leaves the rest unknown."""
 

@@ -28,10 +28,10 @@ from json.encoder import encode_basestring
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, final
 
-from streamer.cdc.json import parsed, written
 from streamer.cdc.messages import ChangeEvent, no_change
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
+from streamer.events.literal_json import parsed, written
 
 #: An event of `cdc.LAYOUT` as JSON, and its key as text; None if the table has none.
 Change: TypeAlias = tuple[bytes, str | None]

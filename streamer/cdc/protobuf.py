@@ -27,9 +27,9 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias, final
 
-from streamer.cdc import connect
 from streamer.cdc.values import double, single, text
 from streamer.errors import EventCode, EventError
+from streamer.events import connect
 from streamer.extras import needed
 
 #: The file name of a schema without a name.

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
-from streamer.cdc.json import Message, named, number, parsed
 from streamer.cdc.messages import ChangeEvent, Keyed, change, is_moved, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
+from streamer.events.literal_json import Message, named, number, parsed
 
 _NO_CHANGES: Final = {
     "B": "the begin of a transaction",

@@ -120,9 +120,20 @@ def constant_verdict(program: Program, budget: int) -> Verdict | None:
     It is evaluated for an event whose parts are all unknown: the result applies to every event, because true and false absorb
     unknowns and any other unknown part stays unknown.
     """
-    if program.calls or not program.variables <= {"data", "before"}:
+    if program.calls or not program.variables <= {"data", "before", "envelope"}:
         return None
-    anything = Event(raw={}, tenant="", data={}, before={}, unknown=((),), data_at=("data",), before_at=("before",))
+    anything = Event(
+        raw={},
+        tenant="",
+        data={},
+        before={},
+        unknown=((),),
+        data_at=("data",),
+        before_at=("before",),
+        envelope={},
+        envelope_at=("envelope",),
+        envelope_unknown=((),),
+    )
     outcome = evaluate_cel(program, anything, budget)
     if outcome.verdict is Verdict.UNKNOWN or (outcome.reason is CelReason.BUDGET and program.variables):
         # The evaluation for another event may be cheaper.

@@ -49,6 +49,7 @@ VARIABLES: Final[Mapping[str, Type]] = {
     "type": STRING,
     "topic": STRING,
     "ts": Type(TIMESTAMP.name, nullable=True),
+    "envelope": Type("map", (STRING, DYN), nullable=True),
 }
 """The parts of an event, as an expression sees them (semantics.md section 4)."""
 

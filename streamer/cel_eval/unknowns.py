@@ -60,8 +60,7 @@ def _shown(key: Value) -> str:
 def variables(event: Event) -> dict[str, Value]:
     """Return the variables of an expression for one event."""
     return {
-        "data": _document(event.data, event.data_at, event.unknown),
-        "before": _document(event.before, event.before_at, event.unknown),
+        **{root: _document(*event.document(root)) for root in ("data", "before", "envelope")},
         "collection": event.collection or "",
         "tenant": event.tenant,
         "type": event.type or "",

@@ -71,18 +71,21 @@ def _is_at(field: Field, condition: Condition) -> bool:
     return condition.text.startswith(f"{cel_path(field.path[0], field.path[1:])}:") or condition.place.endswith(field.path[-1])
 
 
+#: The variables of CEL that are documents.
+_DOCUMENTS = ("data", "before", "envelope")
+
+
 def _hint_of_cel(program: Program, event: Event) -> str | None:
-    documents = {"data": event.data, "before": event.before}
     for root, *names in sorted(program.fields):
-        if names and root in documents and (said := _of_missing(root, tuple(names), event)) is not None:
+        if names and root in _DOCUMENTS and (said := _of_missing(root, tuple(names), event)) is not None:
             return said
     return None
 
 
 def _of_missing(root: str, names: Path, event: Event) -> str | None:
     """Return the reason why a document has no value at a path; None if it has one, or if the reason is unknown."""
-    document, at = (event.data, event.data_at) if root == "data" else (event.before, event.before_at)
-    if event.unknown and at is not None and any(pointer[: len(at)] == at for pointer in event.unknown):
+    document, at, unknown = event.document(root)
+    if at is not None and any(pointer[: len(at)] == at for pointer in unknown):
         return None
     if document is None:
         return f"the event has no {root}"

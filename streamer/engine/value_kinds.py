@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, Literal, TypeAlias, final
 
-from streamer.events.reading import parse_rfc3339
+from streamer.events.timestamps import parse_rfc3339
 from streamer.model import Dialect, Limits
 from streamer.subscriptions import atoms
 from streamer.subscriptions.atoms import Atom, Clause, Mode, Range, Root

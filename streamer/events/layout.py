@@ -26,7 +26,7 @@ NoChange = Literal["match", "ignore"]
 PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
 #: The formats that only a decoder of `streamer.cdc` reads.
 DECODED = ("canal", "dynamodb", "mongodb", "pgoutput", "wal2json")
-_WHOLE_OR_OBJECT = ("data", "before", "unknown")
+_WHOLE_OR_OBJECT = ("data", "before", "unknown", "envelope")
 
 
 @final
@@ -65,6 +65,8 @@ class EventLayout:
         before_holds: `all` of the document before the change; a `partial` one, in which a member that `data` has and `before`
             lacks is unknown, and in a delete every member that `before` lacks; or only the `changed` members, so that all other
             members are as in `data`.
+        envelope: where the record is that CEL reads as `envelope`: a pointer, or several, of which the first that leads to an
+            object counts; None for no such variable.
         unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
             `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
         encoded: `json` if `data` and `before` may be strings of JSON.
@@ -89,6 +91,7 @@ class EventLayout:
     ts_format: TimestampFormat = "ms"
     no_change: NoChange = "match"
     before_holds: BeforeHolds = "all"
+    envelope: str | Sequence[str] | None = ""
     unknown_value: str | Sequence[str] | None = None
     encoded: Encoding | None = None
     format: RecordFormat | None = None
@@ -105,6 +108,9 @@ class EventLayout:
             self._ways[name] = ways
             self._pointers[name] = tuple(step for way in ways for step in way if not isinstance(step, str))
             object.__setattr__(self, name, part)
+        envelope, ways = _check_part("envelope", self.envelope)
+        self._pointers["envelope"] = tuple(step for way in ways for step in way if not isinstance(step, str))
+        object.__setattr__(self, "envelope", envelope)
         for before in self._pointers["before"]:
             if any(_lies_in(data, (before,)) for data in self._pointers["data"]):
                 raise ConfigError("cannot be where 'data' is or hold it", place="before")
@@ -137,9 +143,19 @@ class EventLayout:
         return self._ways[part]
 
     def all_pointers(self) -> Iterator[Pointer]:
-        """Yield the possible places of all parts."""
-        for part in PARTS:
-            yield from self._pointers[part]
+        """Yield the possible places of all parts, and those of the envelope."""
+        for pointers in self._pointers.values():
+            yield from pointers
+
+    def documents_in(self, envelope: Pointer) -> frozenset[str] | None:
+        """Return the names of the members of an envelope that contain `data` or `before`; None if a document contains it."""
+        names = set()
+        for place in (*self._pointers["data"], *self._pointers["before"]):
+            if envelope[: len(place)] == place:
+                return None
+            if place[: len(envelope)] == envelope:
+                names.add(place[len(envelope)])
+        return frozenset(names)
 
     def event_type(self, word: str) -> str | None:
         """Return the type, or `ignore`, for the event's word; None for an unknown word."""
@@ -208,8 +224,9 @@ class EventLayout:
             shown[name] = (
                 {"constant": part.value} if isinstance(part, Constant) else list(part) if isinstance(part, tuple) else part
             )
-        texts = self.unknown_value
+        texts, envelope = self.unknown_value, self.envelope
         return shown | {
+            "envelope": list(envelope) if isinstance(envelope, tuple) else envelope,
             "type_map": None if self.type_map is None else dict(self._types),
             "ts_format": self.ts_format,
             "no_change": self.no_change,
@@ -282,7 +299,7 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
         try:
             if name == "preset":
                 EventLayout.preset(value)
-            elif name in PARTS:
+            elif name in PARTS or name == "envelope":
                 _check_part(name, _part(name, value))
             elif name == "type_map":
                 found += [(("type_map", *word), reason) for word, reason in _type_map_faults(value)]
@@ -306,7 +323,11 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
 
 def _made(members: Mapping[str, Any]) -> EventLayout:
     given = {name: _part(name, value) if name in PARTS else value for name, value in members.items()}
-    return replace(EventLayout.preset(given.pop("preset", "change")), **given)
+    preset = given.pop("preset", None)
+    if preset is None and given.get("format") is not None:
+        # Compat: a snapshot of a version without `envelope` has the format's.
+        given.setdefault("envelope", EventLayout.preset(given["format"]).envelope)
+    return replace(EventLayout.preset(preset or "change"), **given)
 
 
 def _part(name: str, value: Any) -> Any:
@@ -531,6 +552,7 @@ def _preset(name: str) -> EventLayout:
             type_map={"c": "insert", "r": "insert", "i": "insert", "u": "update", "d": "delete", "t": IGNORE, "m": IGNORE},
             no_change="ignore",
             before_holds="partial",
+            envelope=("/payload", ""),
             unknown_value=_DEBEZIUM_UNAVAILABLE,
             encoded="json",
             format="debezium",

@@ -9,10 +9,8 @@ layout and the limits, except for a tenant that the caller must supply.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, TypeAlias
@@ -23,6 +21,7 @@ from streamer.events.carried import Record, not_carried
 from streamer.events.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.events.places import covers, is_prefix, resolve, substitute
 from streamer.events.records import completed, decoded, duplicate_member, members_of_before, unchanged_unknowns, unknowns
+from streamer.events.timestamps import NANOSECONDS, in_range, parse_rfc3339
 from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer, is_text, type_of
 
 EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any] | None
@@ -48,16 +47,6 @@ class IgnoredEvent(Exception):
     def __init__(self, reason: Ignored) -> None:
         super().__init__(reason.value)
         self.reason = reason
-
-
-NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: The range of a CEL timestamp: the years 1 to 9999.
-EARLIEST_NS = -62_135_596_800 * 10**9
-LATEST_NS = 253_402_300_800 * 10**9 - 1
-RFC3339 = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
-)
 
 
 def read_event(
@@ -165,31 +154,6 @@ def _unknown_before(unknown: tuple[Pointer, ...], data_at: Pointer, before_at: P
             yield pointer
 
 
-def parse_rfc3339(text: str) -> int:
-    """Return the nanoseconds from the epoch to a time in RFC 3339; digits beyond nanoseconds are cut off.
-
-    Raises:
-        ValueError: the text is not RFC 3339, is a leap second, or is outside the years 1 to 9999.
-    """
-    found = RFC3339.fullmatch(text)
-    if found is None:
-        raise ValueError("expected RFC 3339, as 2026-01-31T12:00:00.5Z")
-    *numbers, fraction, sign, hours, minutes = found.groups()
-    if not 1 <= int(numbers[1]) <= 12:
-        raise ValueError("a month is 01 to 12")
-    try:
-        # datetime refuses second 60, as CEL does: timestamps have no leap seconds.
-        moment = datetime(*map(int, numbers), tzinfo=UTC)  # type: ignore[misc,arg-type]
-    except ValueError:
-        raise ValueError("no such date or time") from None
-    seconds = (moment - _EPOCH) // timedelta(seconds=1)
-    if sign is not None:
-        if int(hours) > 23 or int(minutes) > 59:
-            raise ValueError("a time offset is at most 23:59")
-        seconds -= (1 if sign == "+" else -1) * (int(hours) * 3600 + int(minutes) * 60)
-    return _in_range(seconds * 10**9 + int(((fraction or "") + "0" * 9)[:9]))
-
-
 class _Parts:
     """The parts of one event, each checked for its JSON type."""
 
@@ -247,6 +211,7 @@ class _Parts:
         is_before = before is not None or not _overlaps(unknown, data_at) or _overlaps(unknown, before_at)
         if event_type == "delete" and data is None and before_at is not None and is_before:
             data_at, data = before_at, before
+        envelope_at, envelope, in_envelope = self._envelope(unknown)
         return Event(
             raw=self.raw,
             tenant=tenant,
@@ -261,8 +226,25 @@ class _Parts:
             unknown_parts=self._unknown_parts(unknown),
             data_at=data_at,
             before_at=before_at,
+            envelope=envelope,
+            envelope_at=envelope_at,
+            envelope_unknown=in_envelope,
             untold=untold,
         )
+
+    def _envelope(self, unknown: tuple[Pointer, ...]) -> tuple[Pointer | None, dict[str, Any] | None, tuple[Pointer, ...]]:
+        """Return the place of the record, its members without documents, and the unknown values among these."""
+        for at in self.layout.pointers("envelope"):
+            record = resolve(self.raw, at)[1]
+            if not isinstance(record, dict):
+                continue
+            documents = self.layout.documents_in(at)
+            if documents is None:
+                break
+            members = {name: value for name, value in record.items() if name not in documents}
+            inside = (each for each in unknown if is_prefix(each, at) or (is_prefix(at, each) and each[len(at)] not in documents))
+            return at, members, tuple(inside)
+        return None, None, ()
 
     def _find(self, part: str) -> tuple[Pointer | None, Any]:
         """Return the place of the part and its value, or its constant."""
@@ -343,7 +325,7 @@ class _Parts:
                     return parse_rfc3339(value)
                 raise self._wrong_type("ts", at, "a string", value)
             if _is_int(value):
-                return _in_range(value * NANOSECONDS[self.layout.ts_format])
+                return in_range(value * NANOSECONDS[self.layout.ts_format])
         except ValueError as error:
             raise self._error(EventCode.BAD_TIMESTAMP, str(error), at) from None
         raise self._wrong_type("ts", at, "an integer", value)
@@ -541,12 +523,6 @@ def _overlaps(unknown: tuple[Pointer, ...], place: Pointer | None) -> bool:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _in_range(ns: int) -> int:
-    if not EARLIEST_NS <= ns <= LATEST_NS:
-        raise ValueError("a timestamp is in the years 1 to 9999")
-    return ns
 
 
 def _shown(text: str) -> str:

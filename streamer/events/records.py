@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from streamer.errors import EventCode, EventError
-from streamer.events import json
+from streamer.events import connect, extended_json, json
 from streamer.events.layout import EventLayout, encode_pointer
+from streamer.events.literal_json import Number
 from streamer.events.places import is_prefix, resolve, substitute
 from streamer.model import Pointer
 
@@ -46,8 +47,6 @@ def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> jso
 
 def typed(row: Mapping[str, Any], schema: Any, name: str, layout: EventLayout) -> Any:
     """Return a row of Debezium with its values as what they mean by the schema beside the payload."""
-    from streamer.cdc import connect
-
     columns = connect.columns_of(schema)
     kind = columns.get(name) or (columns.get("after") if name == "before" else None)
     says = _placeholders(layout).says
@@ -66,15 +65,11 @@ def _placeholders(layout: EventLayout) -> Placeholders:
 
 def extended(document: Any) -> Any:
     """Return a document of MongoDB with its Extended JSON as plain JSON."""
-    from streamer.cdc import mongodb
-
-    return _plain(mongodb.lenient(document))
+    return _plain(extended_json.lenient(document))
 
 
 def _plain(value: Any) -> Any:
     """Return a value with the numbers of decoders as those of events. Recursive, as deep as a value of a decoder."""
-    from streamer.cdc.json import Number
-
     if isinstance(value, dict):
         return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, list):

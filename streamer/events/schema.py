@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from streamer.events.layout import IGNORE, PARTS, POINTER, EventLayout, Way
-from streamer.events.reading import EARLIEST_NS, LATEST_NS, NANOSECONDS, RFC3339
+from streamer.events.timestamps import EARLIEST_NS, LATEST_NS, NANOSECONDS, RFC3339
 from streamer.model import INT64_MIN, UINT64_MAX, Pointer
 
 Schema: TypeAlias = dict[str, Any]

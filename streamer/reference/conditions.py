@@ -29,6 +29,8 @@ from streamer.subscriptions.subscription import EVERY
 CEL_BUDGET = Limits().cel_budget
 #: The most values that the text of a condition shows.
 SHOWN_VALUES: Final = 1_000
+#: The variables of CEL that are documents.
+_DOCUMENTS = ("data", "before", "envelope")
 _SPENT = "the choice of array elements for its pattern takes more than its budget"
 
 OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
@@ -207,16 +209,15 @@ def _why_refused() -> str | None:
 
 def _seen_by_cel(program: Program, event: Event) -> Values:
     """Return the value at each path that a program reads."""
-    documents = {"data": (event.data, event.data_at), "before": (event.before, event.before_at)}
     strings = {"collection": event.collection, "tenant": event.tenant, "type": event.type, "topic": event.topic}
     seen = Values()
     for root, *names in sorted(program.fields):
         value: Any
         if root in event.unknown_parts:
             value = Absence.UNKNOWN
-        elif root in documents:
-            document, at = documents[root]
-            value = read(document, tuple(names), at, event.unknown).value
+        elif root in _DOCUMENTS:
+            document, at, unknown = event.document(root)
+            value = read(document, tuple(names), at, unknown).value
             if value is MISSING and not names:
                 value = None  # CEL reads a missing document as null
         elif root == "ts":

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 from streamer import cdc
 from streamer.cdc.debezium import TOMBSTONE
-from streamer.cdc.json import is_nothing, too_deep, written
 from streamer.cdc.messages import no_change
 from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventError
+from streamer.events.literal_json import is_nothing, too_deep, written
 from streamer.model import is_unicode
 from streamer.service.protocols import Batch, Position, Refused
 from streamer.service.registry import Messages

@@ -35,7 +35,8 @@ from streamer.core.options import Options
 from streamer.core.protocol import Hits
 from streamer.events.layout import Constant
 from streamer.events.places import resolve
-from streamer.events.reading import parse_rfc3339, read_event
+from streamer.events.reading import read_event
+from streamer.events.timestamps import parse_rfc3339
 from streamer.model import Event, Match
 from streamer.service.formats import Place
 from streamer.service.routing import Routes

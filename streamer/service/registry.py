@@ -24,10 +24,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from urllib.parse import quote, urlsplit
 
 from streamer.cdc import avro, json_schema, protobuf
-from streamer.cdc.json import is_nothing
 from streamer.config.schema.encoded import Encoding, Format
 from streamer.config.schema.encoded import Registry as Section
 from streamer.errors import ConfigError, EventCode, EventError, ServiceError
+from streamer.events.literal_json import is_nothing
 from streamer.service.protocols import Away
 from streamer.service.sinks.trust import client_context
 

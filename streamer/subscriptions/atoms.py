@@ -31,6 +31,7 @@ class Root(Enum):
     TOPIC = "topic"
     COLLECTION = "collection"
     TENANT = "tenant"
+    ENVELOPE = "envelope"
     ELEMENT = "element"
 
 

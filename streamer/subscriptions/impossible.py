@@ -103,7 +103,7 @@ _TEXTS: Final[Mapping[str, Root]] = {
     "collection": Root.COLLECTION,
     "tenant": Root.TENANT,
 }
-_DOCUMENTS: Final[Mapping[str, Root]] = {"data": Root.DATA, "before": Root.BEFORE}
+_DOCUMENTS: Final[Mapping[str, Root]] = {"data": Root.DATA, "before": Root.BEFORE, "envelope": Root.ENVELOPE}
 
 
 def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> str | None:

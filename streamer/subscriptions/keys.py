@@ -134,8 +134,11 @@ Probe: TypeAlias = tuple[str, str | bool | None]
 #: The selectivity of keys; a smaller rank excludes more events. For example, a boolean key passes about half of all events.
 _EXACT, _NARROW, _WIDE, _HALF, _TYPE = range(5)
 
+#: What CEL reads as a map, whose fields may be an error.
+_DOCUMENTS = (Root.DATA, Root.BEFORE, Root.ENVELOPE)
+
 #: Prefers fields of the document to parts of the envelope.
-_PREFERENCE = {Root.DATA: 0, Root.EVENT: 0, Root.BEFORE: 1, Root.TOPIC: 2, Root.TYPE: 3}
+_PREFERENCE = {Root.DATA: 0, Root.EVENT: 0, Root.BEFORE: 1, Root.ENVELOPE: 1, Root.TOPIC: 2, Root.TYPE: 3}
 
 
 def access_keys(form: NormalForm) -> frozenset[Key] | None:
@@ -286,7 +289,7 @@ def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
             return None
         values = list(_values(event, path, mode))
         for place in asked:
-            if unknowns and mode is Mode.VALUE and path.root in (Root.DATA, Root.BEFORE) and _is_error(place.kind, values):
+            if unknowns and mode is Mode.VALUE and path.root in _DOCUMENTS and _is_error(place.kind, values):
                 return None
             for value in values:
                 probes = _probes(place.kind, value)
@@ -390,6 +393,8 @@ def _touched(event: Event, path: Path, unknowns: list[Pointer]) -> bool:
             base = event.data_at
         case Root.BEFORE:
             base = event.before_at
+        case Root.ENVELOPE:
+            base = event.envelope_at
         case part:
             return part.value in event.unknown_parts
     if base is None:
@@ -432,6 +437,7 @@ def _values(event: Event, path: Path, mode: Mode) -> Iterator[Any]:
         Root.DATA: event.data,
         Root.BEFORE: event.before,
         Root.EVENT: event.raw,
+        Root.ENVELOPE: event.envelope,
         Root.TYPE: event.type,
         Root.TOPIC: event.topic,
     }[path.root]

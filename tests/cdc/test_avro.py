@@ -11,8 +11,8 @@ import fastavro
 import pytest
 
 from streamer.cdc import avro, connect, debezium
-from streamer.cdc.json import written
 from streamer.errors import EventError
+from streamer.events.literal_json import written
 
 DECIMAL = {"type": "bytes", "connect.name": connect.DECIMAL, "connect.parameters": {"scale": "2"}}
 VARIABLE = {

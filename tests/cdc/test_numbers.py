@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from streamer import cdc
-from streamer.cdc.json import Number, number, written
 from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventError
+from streamer.events.literal_json import Number, number, written
 from streamer.service.formats import Decoder, decoder
 
 BIG, BIGGER = "12345678901234567890123", "12345678901234567890124"

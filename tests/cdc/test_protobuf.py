@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streamer.cdc import protobuf
-from streamer.cdc.json import written
 from streamer.errors import EventError
+from streamer.events.literal_json import written
 
 ORDER = """
 syntax = "proto3";

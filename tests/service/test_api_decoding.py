@@ -191,7 +191,7 @@ def test_a_record_is_read_once(name: Any, monkeypatch: pytest.MonkeyPatch) -> No
     given.append(many.format(",".join(["{}"] * 5000)).encode())
     # What is looked at twice is the text of an event, and never the record.
     read, loads = [], json.loads
-    monkeypatch.setattr("streamer.cdc.json.json.loads", lambda text, **how: (read.append(text), loads(text, **how))[1])
+    monkeypatch.setattr("streamer.events.literal_json.json.loads", lambda text, **how: (read.append(text), loads(text, **how))[1])
     for text in given:
         with suppress(EventError):
             records.events(name, text, None)

@@ -13,7 +13,8 @@ import pytest
 
 from streamer.errors import ConfigError, EventCode, EventError
 from streamer.events.layout import Constant, EventLayout
-from streamer.events.reading import as_before, parse_rfc3339, read_event
+from streamer.events.reading import as_before, read_event
+from streamer.events.timestamps import parse_rfc3339
 from streamer.model import Event, Limits
 
 CHANGE = EventLayout()

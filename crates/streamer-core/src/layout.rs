@@ -172,6 +172,8 @@ pub struct EventLayout {
     pub data: Part,
     pub before: Part,
     pub unknown: Part,
+    /// The places of the record; the first that leads to an object counts.
+    pub envelope: Vec<Pointer>,
     /// The meanings of the event's own words for `type`; `None`: they are `insert`, `update` and `delete`.
     pub type_map: Option<Vec<(Box<str>, TypeMeaning)>>,
     pub ts_format: TimestampFormat,
@@ -200,6 +202,7 @@ impl Default for EventLayout {
             data: at("data"),
             before: at("before"),
             unknown: at("unknown"),
+            envelope: vec![Pointer::default()],
             type_map: None,
             ts_format: TimestampFormat::Milliseconds,
             before_holds: BeforeHolds::All,
@@ -224,6 +227,7 @@ impl EventLayout {
             data: Part::Never,
             before: Part::Never,
             unknown: Part::Never,
+            envelope: Vec::new(),
             ..self.clone()
         }
     }
@@ -259,6 +263,11 @@ impl EventLayout {
             data: part("data")?,
             before: part("before")?,
             unknown: part("unknown")?,
+            envelope: match part("envelope")? {
+                Part::Never => Vec::new(),
+                Part::Pointers(pointers) => pointers,
+                _ => return Err("envelope: expected a JSON Pointer, a list of them or null".into()),
+            },
             type_map: match value.get("type_map") {
                 None | Some(Value::Scalar(Scalar::Null)) => None,
                 Some(Value::Map(words)) => Some(
@@ -311,7 +320,7 @@ impl EventLayout {
                 Some(name) => Some(Format::of(name).ok_or_else(|| format!("format: unknown {name:?}"))?),
             },
         };
-        for pointer in layout.parts().into_iter().flat_map(|(_, part)| part.pointers()) {
+        for pointer in layout.parts().into_iter().flat_map(|(_, part)| part.pointers()).chain(&layout.envelope) {
             if pointer.iter().filter(|token| index(token).is_some()).count() > MAX_INDEXES {
                 return Err(format!("{}: more than {MAX_INDEXES} array indexes", encode_pointer(pointer)));
             }
@@ -332,6 +341,21 @@ impl EventLayout {
             ("before", &self.before),
             ("unknown", &self.unknown),
         ]
+    }
+
+    /// The names of the members of the record at *envelope* that contain a document; None if a document contains it.
+    pub(crate) fn documents_in(&self, envelope: &Pointer) -> Option<Vec<&str>> {
+        let places = self.data.pointers().iter().chain(self.before.pointers());
+        let mut names = Vec::new();
+        for place in places {
+            match place.strip_prefix(&**envelope) {
+                Some([name, ..]) => names.push(&**name),
+                Some([]) => return None,
+                None if envelope.starts_with(place) => return None,
+                None => {}
+            }
+        }
+        Some(names)
     }
 
     /// Translate the event's word for its type.

@@ -172,6 +172,7 @@ fn place((root, mode, names, kind): &PlaceTold) -> PyResult<ShippedPlace> {
         "data" => Root::Data,
         "before" => Root::Before,
         "event" => Root::Raw,
+        "envelope" => Root::Envelope,
         "type" => Root::Type,
         "topic" => Root::Topic,
         _ => return Err(PyValueError::new_err(format!("no root {root:?}"))),

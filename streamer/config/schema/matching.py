@@ -98,6 +98,7 @@ _LAYOUT_SCHEMA: Final[dict[str, Any]] = {
                 "type_map": {"type": ["object", "null"], "additionalProperties": {"enum": list(MEANINGS)}},
                 "ts_format": {"enum": ["ms", "us", "ns", "s", "rfc3339"], "default": "ms"},
                 "before_holds": {"enum": ["all", "partial", "changed"], "default": "all"},
+                "envelope": _POINTERS,
                 "unknown_value": {
                     "anyOf": [
                         {"type": ["string", "null"], "minLength": 1},
@@ -118,6 +119,7 @@ LAYOUT_MEMBERS: Final = (
     "ts_format",
     "no_change",
     "before_holds",
+    "envelope",
     "unknown_value",
     "encoded",
     "format",

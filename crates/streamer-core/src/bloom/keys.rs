@@ -123,6 +123,7 @@ pub fn root_name(root: Root) -> &'static str {
         Root::Topic => "topic",
         Root::Collection => "collection",
         Root::Tenant => "tenant",
+        Root::Envelope => "envelope",
     }
 }
 
@@ -141,7 +142,7 @@ pub fn mode_name(mode: Mode) -> &'static str {
 fn preference(root: Root) -> u8 {
     match root {
         Root::Data | Root::Raw => 0,
-        Root::Before => 1,
+        Root::Before | Root::Envelope => 1,
         Root::Topic => 2,
         Root::Type => 3,
         Root::Collection | Root::Tenant => 4,

@@ -241,12 +241,22 @@ pub enum Variable {
     Topic,
     /// A timestamp or null.
     Ts,
+    /// The record without its documents: a map or null.
+    Envelope,
 }
 
 impl Variable {
     /// All, in the order in which they are listed.
-    pub const ALL: [Variable; 7] =
-        [Variable::Data, Variable::Before, Variable::Collection, Variable::Tenant, Variable::Type, Variable::Topic, Variable::Ts];
+    pub const ALL: [Variable; 8] = [
+        Variable::Data,
+        Variable::Before,
+        Variable::Collection,
+        Variable::Tenant,
+        Variable::Type,
+        Variable::Topic,
+        Variable::Ts,
+        Variable::Envelope,
+    ];
 
     /// As it is written.
     pub const fn name(self) -> &'static str {
@@ -258,6 +268,7 @@ impl Variable {
             Variable::Type => "type",
             Variable::Topic => "topic",
             Variable::Ts => "ts",
+            Variable::Envelope => "envelope",
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::flatten::{Flat, WantedMembers};
 use crate::json::skip;
 use crate::json::token::{self, Result, peek, space};
 use crate::json::utf8_first;
-use crate::layout::EventType;
+use crate::layout::{EventLayout, EventType};
 use crate::limits::Limits;
 use bumpalo::Bump;
 use std::cell::{Cell, OnceCell};
@@ -52,6 +52,7 @@ pub struct Document<'d> {
     arena: &'d Bump,
     data: &'d DocumentTree<'d>,
     before: &'d DocumentTree<'d>,
+    record: Record<'d>,
     collection: Value<'d>,
     tenant: Value<'d>,
     event_type: Value<'d>,
@@ -65,6 +66,15 @@ pub struct Document<'d> {
     before_at: Option<Tokens<'d>>,
     /// `data` and `before` with their unknown values, once some program has read them.
     covered: &'d [OnceCell<Value<'d>>; 2],
+}
+
+/// The record that the event is, without its documents: the same on both sides.
+#[derive(Clone, Copy, Debug)]
+struct Record<'d> {
+    layout: &'d EventLayout,
+    text: &'d str,
+    unknown: &'d [Tokens<'d>],
+    value: &'d OnceCell<Value<'d>>,
 }
 
 /// A document: its text and, once somebody has read it, its value.
@@ -175,6 +185,12 @@ impl<'d> Document<'d> {
             arena,
             data: tree(flat.data_start(), flat.wanted_members()),
             before: tree(flat.before_start(), None),
+            record: Record {
+                layout: &flat.trie().layout,
+                text,
+                unknown: arena.alloc_slice_fill_iter(unknown.pointers.iter().map(|pointer| tokens(pointer))),
+                value: arena.alloc(OnceCell::new()),
+            },
             collection: string(parts.collection, false),
             tenant: string(Some(parts.tenant), false),
             event_type: string(parts.event_type.map(EventType::as_str), unknown.event_type),
@@ -239,6 +255,7 @@ impl<'d> Document<'d> {
             Variable::Type => self.event_type,
             Variable::Topic => self.topic,
             Variable::Ts => self.ts,
+            Variable::Envelope => self.record.read(self.arena)?,
         })
     }
 
@@ -288,6 +305,61 @@ impl<'d> Document<'d> {
         let unknown = UnknownPaths { pointers: self.arena.alloc_slice_copy(&below), depth: 0, held };
         Value::Partial(self.arena.alloc(Partial { value, unknown }))
     }
+}
+
+impl<'d> Record<'d> {
+    /// Its members but those with a document, and the unknown values in them; null if it lies in a document.
+    fn read(&self, arena: &'d Bump) -> Result<Value<'d>> {
+        if let Some(value) = self.value.get() {
+            return Ok(*value);
+        }
+        let value = self.made(arena)?;
+        Ok(*self.value.get_or_init(|| value))
+    }
+
+    fn made(&self, arena: &'d Bump) -> Result<Value<'d>> {
+        let mut found = None;
+        for pointer in &self.layout.envelope {
+            if let Some(start) = object_at(self.text, pointer, arena)? {
+                found = Some((start, pointer));
+                break;
+            }
+        }
+        let Some((start, pointer)) = found else { return Ok(Value::Null) };
+        let Some(documents) = self.layout.documents_in(pointer) else { return Ok(Value::Null) };
+        let Value::Map(whole) = parse(self.text, start, arena)? else { return Ok(Value::Null) };
+        let is_kept = |name: &str| !documents.contains(&name);
+        let members = whole.entries.iter().filter(|(key, _)| matches!(key, Key::String(name) if is_kept(name)));
+        let members = arena.alloc_slice_copy(&members.copied().collect::<Vec<_>>());
+        let value = Value::Map(arena.alloc(Map::new(arena, members)));
+        let at: Vec<&str> = pointer.iter().map(|token| &**token).collect();
+        if self.unknown.iter().any(|pointer| at.starts_with(pointer)) {
+            return Ok(Value::Unknown);
+        }
+        let below = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(&*at));
+        let mut below: Vec<Tokens<'d>> = below.filter(|below| below.first().is_some_and(|name| is_kept(name))).collect();
+        if below.is_empty() {
+            return Ok(value);
+        }
+        below.sort_unstable();
+        let unknown = UnknownPaths { pointers: arena.alloc_slice_copy(&below), depth: 0, held: None };
+        Ok(Value::Partial(arena.alloc(Partial { value, unknown })))
+    }
+}
+
+/// The start of the object at a pointer.
+fn object_at(text: &str, pointer: &[Box<str>], arena: &Bump) -> Result<Option<usize>> {
+    let mut start = 0;
+    for token in pointer {
+        let mut found = [None];
+        if !find_members(text, start, &[&**token], &mut found, arena)? {
+            return Ok(None);
+        }
+        let [Some(next)] = found else { return Ok(None) };
+        start = next;
+    }
+    let bytes = text.as_bytes();
+    Ok((peek(bytes, space(bytes, start)) == b'{').then_some(start))
 }
 
 // --- parsing ------------------------------------------------------------------------------------------------------------

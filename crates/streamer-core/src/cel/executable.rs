@@ -57,7 +57,7 @@ impl Executable {
         let compile = |(source, regexp): &(Box<str>, _)| Ok((source.clone(), CompiledRegexp::compile(regexp)?));
         let regexps = program.regexps.iter().map(compile).collect::<Result<_, String>>()?;
         let mut selects = Variables::default();
-        for document in [Variable::Data, Variable::Before] {
+        for document in [Variable::Data, Variable::Before, Variable::Envelope] {
             if program.variables.has(document) && only_selects(&program.ast, document) {
                 selects.insert(document);
             }
@@ -129,7 +129,7 @@ impl Executable {
     pub fn constant(&self, budget: u64) -> Option<Verdict> {
         let reads = |variable: &Variable| self.program.variables.has(*variable);
         let read: Vec<Variable> = Variable::ALL.into_iter().filter(reads).collect();
-        if read.iter().any(|variable| !matches!(variable, Variable::Data | Variable::Before)) {
+        if read.iter().any(|variable| !matches!(variable, Variable::Data | Variable::Before | Variable::Envelope)) {
             return None;
         }
         let variables = [Value::Unknown; Variable::ALL.len()];

@@ -61,7 +61,9 @@ impl Type {
     /// The type of a variable of the event.
     pub(super) fn of_variable(variable: Variable) -> Type {
         match variable {
-            Variable::Data | Variable::Before => Type { nullable: true, ..Type::map(Type::of(Name::String), DYN) },
+            Variable::Data | Variable::Before | Variable::Envelope => {
+                Type { nullable: true, ..Type::map(Type::of(Name::String), DYN) }
+            }
             Variable::Ts => Type { nullable: true, ..Type::of(Name::Timestamp) },
             _ => Type::of(Name::String),
         }

@@ -98,7 +98,7 @@ impl EngineState {
             seen.insert((path, probe.kind()));
             let (at, mode) = &store.paths.paths[path as usize];
             let is_bool = matches!(probe, KeyProbe::Equal(ScalarRef::Bool(_)));
-            found.holes_pass |= is_bool && *mode == Mode::Scalar && matches!(at.root, Root::Data | Root::Before);
+            found.holes_pass |= is_bool && *mode == Mode::Scalar && matches!(at.root, Root::Data | Root::Before | Root::Envelope);
         });
         places.extend(seen.into_iter().map(|(path, kind)| {
             let (path, mode) = &store.paths.paths[path as usize];

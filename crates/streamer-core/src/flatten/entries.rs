@@ -33,6 +33,7 @@
 //! number of values at a path).
 
 use super::carried::NotCarried;
+use super::trie::{ALWAYS, PathTrie, ROOT};
 use crate::layout::Pointer;
 use crate::value::Kind;
 use std::sync::OnceLock;
@@ -227,6 +228,13 @@ impl Entries {
             index = entry.next;
         }
         None
+    }
+
+    /// The index of the place that has the record: the first with an object. The event itself is one.
+    #[inline]
+    pub(crate) fn record(&self, trie: &PathTrie) -> u16 {
+        let is_object = |node: u32| node == ROOT || self.value(node).is_some_and(|entry| entry.kind == Kind::Map);
+        trie.records.iter().position(|place| is_object(place.node)).map_or(ALWAYS, |at| at as u16)
     }
 
     /// The living value of a node outside of arrays.

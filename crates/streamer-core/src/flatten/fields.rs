@@ -280,7 +280,17 @@ impl EventFields {
             is_known_after: false,
             is_bare: false,
         };
-        Ok(Flat { trie, entries, event: b"{}", text: &self.values, plain: "", parts, data: ALWAYS, before: ALWAYS })
+        Ok(Flat {
+            trie,
+            entries,
+            event: b"{}",
+            text: &self.values,
+            plain: "",
+            parts,
+            data: ALWAYS,
+            before: ALWAYS,
+            record: ALWAYS,
+        })
     }
 }
 

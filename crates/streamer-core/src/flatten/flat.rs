@@ -54,6 +54,8 @@ pub struct Flat<'a> {
     /// The base of `data` and of `before` that counts; `ALWAYS` if there is no document.
     pub(crate) data: u16,
     pub(crate) before: u16,
+    /// The index of the record among its places; `ALWAYS` if the event has none.
+    pub(crate) record: u16,
 }
 
 /// The members of `data`, as far as they were wanted.
@@ -233,6 +235,7 @@ impl<'a> Flat<'a> {
                     ALWAYS => true,
                     base => match self.trie.lookups[output.path.0 as usize].root {
                         Root::Before => base == self.before,
+                        Root::Envelope => base == self.record,
                         _ => base == self.data,
                     },
                 };
@@ -263,7 +266,8 @@ impl<'a> Flat<'a> {
             Root::Raw => 0,
             Root::Data if self.data != ALWAYS => u32::from(self.data),
             Root::Before if self.before != ALWAYS => u32::from(self.before) - self.trie.places[DATA].len() as u32,
-            Root::Data | Root::Before => return Err(None),
+            Root::Envelope if self.record != ALWAYS => u32::from(self.record),
+            Root::Data | Root::Before | Root::Envelope => return Err(None),
             Root::Type => return Err(self.parts.event_type.map(EventType::as_str)),
             Root::Topic => return Err(self.parts.topic),
             Root::Collection => return Err(self.parts.collection),

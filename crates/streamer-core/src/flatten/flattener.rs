@@ -133,7 +133,8 @@ impl Flattener {
         parts.is_known_after = !parts.has_unknown && entries.only_before;
         let is_told = entries.untold || entries.is_partial_delete || entries.not_carried.any();
         parts.has_unknown |= is_told || !entries.unknown.is_empty();
-        Ok(Flat { trie, entries, event, text, plain, parts, data: resolved.data, before: resolved.before })
+        let record = entries.record(trie);
+        Ok(Flat { trie, entries, event, text, plain, parts, data: resolved.data, before: resolved.before, record })
     }
 }
 

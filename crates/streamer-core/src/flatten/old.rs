@@ -198,6 +198,7 @@ impl Flattener {
         }
         let entries = &*entries;
         let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
-        Ok(Flat { trie, entries, event: text, text: checked, plain, parts: *parts, data, before: ALWAYS })
+        let record = entries.record(trie);
+        Ok(Flat { trie, entries, event: text, text: checked, plain, parts: *parts, data, before: ALWAYS, record })
     }
 }

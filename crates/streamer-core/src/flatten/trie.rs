@@ -131,6 +131,8 @@ pub struct PathTrie {
     pub(crate) nodes_of: Vec<u32>,
     /// The places of each part, in the order of `EventLayout::parts`.
     pub(crate) places: [Vec<PartPlace>; 9],
+    /// The places of the record, see `EventLayout::envelope`.
+    pub(crate) records: Vec<PartPlace>,
     /// Every node that a pointer of the layout leads to or through, with the tokens up to there.
     envelope: Vec<(u32, Vec<Box<str>>)>,
     /// The paths of the string parts: type, topic, collection, tenant.
@@ -265,6 +267,17 @@ impl Growing {
         nodes.into_iter().map(|node| PartPlace { node, pointer: pointer.clone() }).collect()
     }
 
+    /// The node of a path from the record at a place. No event has a value at the node of a path into a document.
+    fn walk_record(&mut self, layout: &EventLayout, place: &PartPlace, names: &[Box<str>]) -> u32 {
+        let is_document = match (layout.documents_in(&place.pointer), names) {
+            (None, _) => true,
+            (Some(documents), [name, ..]) => documents.contains(&&**name),
+            (Some(_), []) => false,
+        };
+        // An event is an object, so it has no elements.
+        if is_document { self.step(ROOT, PathStep::Index(u32::MAX)) } else { self.walk(place.node, names) }
+    }
+
     fn grow(mut self, wants: &[(Path, u8)]) -> PathTrie {
         let layout = Arc::clone(&self.layout);
         let places = layout.parts().map(|(_, part)| part.pointers().iter().flat_map(|p| self.places(p)).collect::<Vec<_>>());
@@ -274,16 +287,32 @@ impl Growing {
         let before: Vec<u32> = places[BEFORE].iter().map(|place| place.node).collect();
         // A path from `data` is wanted below `before` too: a delete falls back to it.
         let data: Vec<u32> = places[DATA].iter().map(|place| place.node).chain(before.iter().copied()).collect();
+        let records = layout.envelope.iter().flat_map(|pointer| self.places(pointer)).collect::<Vec<_>>();
+        let wants_record = wants.iter().any(|(path, _)| path.root == Root::Envelope);
+        if wants_record {
+            records.iter().filter(|place| place.node != ROOT).for_each(|place| self.flags[place.node as usize] |= VALUE);
+        }
         let mut lookups = Vec::with_capacity(wants.len());
         let mut nodes_of = Vec::new();
         let mut part_paths = [None; 4];
         let mut wanted_before = false;
         for (id, (path, flag)) in wants.iter().enumerate() {
             let id = PathId(id as u32);
+            if path.root == Root::Envelope {
+                lookups.push(Lookup { root: path.root, nodes: nodes_of.len() as u32, before: None });
+                for (index, place) in records.iter().enumerate() {
+                    let node = self.walk_record(&layout, place, &path.names);
+                    self.flags[node as usize] |= flag;
+                    nodes_of.push(node);
+                    self.outputs.push((node, PathOutput { path: id, base: index as u16 }));
+                }
+                continue;
+            }
             let (bases, offset): (&[u32], u16) = match path.root {
                 Root::Raw => (&[ROOT], ALWAYS),
                 Root::Data => (&data, 0),
                 Root::Before => (&before, places[DATA].len() as u16),
+                Root::Envelope => continue, // it was handled above
                 Root::Type | Root::Topic | Root::Collection | Root::Tenant => {
                     part_paths[part_index(path.root)] = Some(id);
                     (&[], 0)
@@ -303,7 +332,7 @@ impl Growing {
         if !wanted_before {
             self.mark_fallback(wants, &before, &places);
         }
-        self.freeze(layout, places, lookups, nodes_of, part_paths)
+        self.freeze(layout, places, records, lookups, nodes_of, part_paths)
     }
 
     /// Set THROUGH on the nodes of every path whose leaves are wanted.
@@ -338,7 +367,8 @@ impl Growing {
             places.iter().any(|place| below(from(place.node)))
         });
         let other_path = self.outputs.iter().any(|(node, output)| {
-            let fallback = output.base != ALWAYS && usize::from(output.base) >= data_places;
+            let is_record = wants[output.path.0 as usize].0.root == Root::Envelope;
+            let fallback = !is_record && output.base != ALWAYS && usize::from(output.base) >= data_places;
             !fallback && below(*node)
         });
         debug_assert!(self.outputs.len() >= wants.iter().filter(|(path, _)| path.root == Root::Raw).count());
@@ -361,6 +391,7 @@ impl Growing {
         mut self,
         layout: Arc<EventLayout>,
         places: [Vec<PartPlace>; 9],
+        records: Vec<PartPlace>,
         lookups: Vec<Lookup>,
         nodes_of: Vec<u32>,
         part_paths: [Option<PathId>; 4],
@@ -385,6 +416,7 @@ impl Growing {
             lookups,
             nodes_of,
             places,
+            records,
             part_paths,
         };
         let mut members: Vec<Vec<(Box<str>, u32)>> = vec![Vec::new(); self.flags.len()];

@@ -20,6 +20,8 @@ pub(crate) struct Unknown {
     /// The places of `data` and `before`, also if they are missing.
     pub(crate) data_at: Option<Pointer>,
     pub(crate) before_at: Option<Pointer>,
+    /// The place of the record, as far as paths in it are wanted.
+    pub(crate) record_at: Option<Pointer>,
     /// Whether a pointer covers `type`, `ts`, `topic`.
     pub(crate) event_type: bool,
     pub(crate) ts: bool,
@@ -111,7 +113,8 @@ impl<'a> Flat<'a> {
         if is_delete && !has_data && before_at.is_some() && is_before {
             data_at.clone_from(&before_at);
         }
-        Unknown { data_at, before_at, event_type, ts, topic, untold, pointers, rests }
+        let record_at = self.trie.records.get(usize::from(self.record)).map(|place| place.pointer.clone());
+        Unknown { data_at, before_at, record_at, event_type, ts, topic, untold, pointers, rests }
     }
 
     fn unknown_pointers(&self, max_depth: usize) -> Vec<Pointer> {

@@ -41,12 +41,14 @@ pub enum Root {
     Collection,
     /// The tenant.
     Tenant,
+    /// The record without its documents, found through the layout.
+    Envelope,
 }
 
 impl Root {
     /// All, in the order in which images number them.
-    pub(crate) const ALL: [Root; 7] =
-        [Root::Raw, Root::Data, Root::Before, Root::Type, Root::Topic, Root::Collection, Root::Tenant];
+    pub(crate) const ALL: [Root; 8] =
+        [Root::Raw, Root::Data, Root::Before, Root::Type, Root::Topic, Root::Collection, Root::Tenant, Root::Envelope];
 }
 
 /// Member names from a root. Paths have no array indexes.

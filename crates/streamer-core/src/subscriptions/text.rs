@@ -35,6 +35,7 @@ impl fmt::Display for Path {
             Root::Topic => "topic",
             Root::Collection => "collection",
             Root::Tenant => "tenant",
+            Root::Envelope => "envelope",
         })?;
         self.names.iter().try_for_each(|name| {
             let is_word = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());

@@ -63,6 +63,7 @@ pub(super) fn read(ast: &Scope<'_>, id: NodeId) -> Option<EventRead> {
         Node::Ident { meaning: Meaning::Variable(variable), .. } => Some(match variable {
             Variable::Data => EventRead::Document(Root::Data),
             Variable::Before => EventRead::Document(Root::Before),
+            Variable::Envelope => EventRead::Document(Root::Envelope),
             Variable::Type => EventRead::Text(Root::Type),
             Variable::Topic => EventRead::Text(Root::Topic),
             Variable::Collection => EventRead::Text(Root::Collection),

@@ -159,6 +159,7 @@ impl PartialEvent {
             Root::Data if *mode == Mode::Changed => below(&unknown.data_at) || below(&unknown.before_at),
             Root::Data => below(&unknown.data_at),
             Root::Before => below(&unknown.before_at),
+            Root::Envelope => below(&unknown.record_at),
             Root::Type => unknown.event_type,
             Root::Topic => unknown.topic,
             Root::Collection | Root::Tenant => false,

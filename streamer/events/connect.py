@@ -23,8 +23,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from streamer.cdc.json import Number, number, parsed
 from streamer.errors import EventError
+from streamer.events.literal_json import Number, number, parsed
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: The limit of a decimal's scale, more than any database writes.

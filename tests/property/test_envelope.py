@@ -1,0 +1,126 @@
+"""The variable `envelope` of CEL: the record without its documents, on both backends."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from streamer import Engine, EventError, EventLayout, SubscriptionError, _backend
+
+NAMES = ("a", "op", "data", "before", "meta")
+VALUES = (1, 2, "x", "", None, True, [1, "x"], [], {"a": 1}, {"a": {"op": "x"}}, 1.5)
+LAYOUTS = (
+    {"preset": "change"},
+    {"preset": "debezium"},
+    {"preset": "cloudevents"},
+    {"preset": "dms"},
+    {"preset": "document"},
+    {"preset": "change", "envelope": ["/meta", ""]},
+    {"preset": "change", "envelope": "/meta/a"},
+    {"preset": "change", "envelope": ["/meta/0", "/a"]},
+    {"preset": "change", "envelope": None},
+    {"preset": "change", "data": "/meta/data", "before": "/meta/before"},
+    {"preset": "change", "data": ["/data", "/meta/data"], "before": "/a/before", "envelope": ["/meta", ""]},
+    {"preset": "change", "data": "", "before": None, "envelope": "/meta"},
+    {"preset": "change", "before_holds": "partial"},
+    {"preset": "change", "before_holds": "changed"},
+)
+ROOTS = ("envelope", "envelope", "envelope.meta", "envelope.a", "data", "before", "envelope.data")
+TESTS = (
+    "{} == 1",
+    "{} == 'x'",
+    "{} != 'x'",
+    "{} > 1",
+    "{} == null",
+    "{} in [1, 'x']",
+    "{} == {{'a': 1}}",
+    "{} == []",
+    "size({}) > 1",
+    "size({}) == 0",
+    "'x' in {}",
+    "'a' in {}",
+    "{}.exists(e, e == 'x')",
+    "{}.all(e, e != 2)",
+    "{}.startsWith('x')",
+    "type({}) == string",
+    "{} == data.a",
+    "{} != before.op",
+)
+
+
+def path(rng: Random) -> str:
+    names = rng.choices(NAMES, k=rng.choice((0, 1, 1, 1, 2)))
+    return ".".join((rng.choice(ROOTS), *names))
+
+
+def condition(rng: Random, depth: int = 0) -> str:
+    chance = rng.random()
+    if depth < 2 and chance < 0.35:
+        word = rng.choice((" && ", " || "))
+        return f"({condition(rng, depth + 1)}{word}{condition(rng, depth + 1)})"
+    if chance < 0.45:
+        return f"!({condition(rng, depth + 1)})"
+    if chance < 0.55:
+        return f"has({path(rng)}.{rng.choice(NAMES)})"
+    return rng.choice(TESTS).format(path(rng))
+
+
+def value(rng: Random, depth: int = 0) -> Any:
+    if depth < 3 and rng.random() < 0.4:
+        return {name: value(rng, depth + 1) for name in rng.sample(NAMES, rng.randint(0, 4))}
+    return rng.choice(VALUES)
+
+
+def event(rng: Random) -> dict[str, Any]:
+    made = {name: value(rng) for name in rng.sample(NAMES, rng.randint(1, 5))}
+    for name in ("data", "before", "payload", "after", "metadata", "meta"):
+        if rng.random() < 0.4:
+            made[name] = {each: value(rng, 1) for each in rng.sample(NAMES, rng.randint(0, 4))}
+    if rng.random() < 0.8:
+        made["type"] = rng.choice(("insert", "update", "update", "delete"))
+    if rng.random() < 0.3:
+        steps = ("", "/meta", "/meta/a", "/a", "/a/op", "/data", "/data/a", "/before/a", "/op", "/meta/data/a")
+        made["unknown"] = rng.sample(steps, rng.randint(1, 3))
+    return made
+
+
+def both(
+    conditions: dict[str, str], layout: EventLayout, events: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> list[list[Any]]:
+    answers = []
+    for backend in ("native", "reference"):
+        monkeypatch.setattr(_backend, "BACKEND", backend)
+        engine = Engine(layout=layout, default_tenant="t")
+        for name, text in conditions.items():
+            # Of some conditions the type is wrong.
+            with suppress(SubscriptionError):
+                engine.add({"id": name, "cel": text, "transitions": name.endswith("t")})
+        found: list[Any] = []
+        for each in events:
+            try:
+                matches = engine.match(each)
+            except EventError as error:
+                found.append((error.code, error.place))
+            else:
+                found.append(sorted((match.subscription_id, match.transition, match.certain) for match in matches))
+        answers.append(found)
+    return answers
+
+
+@pytest.mark.parametrize("members", LAYOUTS, ids=json.dumps)
+def test_both_backends_read_the_same_envelope(members: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = Random(f"envelope {members}")
+    layout = EventLayout.from_dict(members)
+    matched = 0
+    for _ in range(4):
+        conditions = {f"{at}{'t' if at % 3 == 0 else ''}": condition(rng) for at in range(60)}
+        events = [json.dumps(event(rng)).encode() for _ in range(60)]
+        native, reference = both(conditions, layout, events, monkeypatch)
+        for each, one, other in zip(events, native, reference, strict=True):
+            assert one == other, (each, {name: conditions[name] for name in {pair[0] for pair in {*one} ^ {*other}}})
+        matched += sum(len(found) for found in native if isinstance(found, list))
+    assert matched > 100
