@@ -20,7 +20,7 @@ from streamer.model import Event, Limits
 #: The number of events that decide which format would fit.
 LOOKS: Final = 20
 #: All formats but `document`, which fits every object.
-_TELLING: Final[tuple[FormatName, ...]] = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
+_TELLING: Final[tuple[FormatName, ...]] = tuple(name for name in EventLayout.PRESETS if name != "document")
 
 _SCORE: Final = itemgetter(0)
 

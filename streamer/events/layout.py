@@ -14,7 +14,9 @@ from streamer.errors import ConfigError
 from streamer.model import INT64_MAX, INT64_MIN, EventType, Pointer, is_unicode
 
 TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
-FormatName = Literal["change", "debezium", "maxwell", "dms", "supabase", "cloudevents", "eventbridge", "document"]
+FormatName = Literal[
+    "change", "debezium", "maxwell", "dms", "supabase", "hasura", "sequin", "cloudevents", "eventbridge", "sns", "document"
+]
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
@@ -71,7 +73,7 @@ class EventLayout:
             `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
         encoded: `json` if `data` and `before` may be strings of JSON.
         format: the wire format whose rules define the values that a record does not carry (semantics.md section 1, "Formats"), as
-            in the preset of that name; None for no such rules.
+            in the preset of that name; other presets use the rules of another format, too. None for no such rules.
 
     Raises:
         ConfigError: a part is invalid; `place` is its name.
@@ -189,10 +191,16 @@ class EventLayout:
           first load is an insert; `before-image` and deletes may be partial. Records of `record-type: control` are ignored.
         - `supabase`: a database webhook of Supabase, or a change of Realtime. The collection is `schema.table`; `old_record`, and
           columns that are listed and left out, may not be carried.
+        - `hasura`: the payload of an event trigger of Hasura. The collection is `table.schema.table.name`. A row that is sent by
+          hand (`MANUAL`) is an insert. It has no `ts`, because newer versions write `created_at` without a time zone.
+        - `sequin`: a change message of Sequin. The collection is `table_schema.table_name` of `metadata`, a backfilled row
+          (`read`) is an insert. A column that `changes` lacks is unknown in the old row, and so is a null of a deleted row.
         - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
           `com.example.order.paid` and so the topic, and it has no insert, update or delete. Data that is not an object is not a
           document.
         - `eventbridge`: an Amazon EventBridge event. The document is `detail`, the collection `source`, the topic `detail-type`.
+        - `sns`: a notification of Amazon SNS. The document is the JSON in `Message`, the collection `TopicArn`, the topic
+          `Subject`; it has no type. A `Message` that is no JSON is an `EventError`.
         - `document`: the whole event is the document, of one tenant.
 
         Raises:
@@ -585,6 +593,41 @@ def _preset(name: str) -> EventLayout:
             before_holds="partial",
             format="supabase",
         )
+    if name == "hasura":
+        return EventLayout(
+            tenant=None,
+            collection="{/table/schema}.{/table/name}",
+            type="/event/op",
+            # Since Hasura 2.26 `created_at` has no time zone, and such a text is no RFC 3339.
+            ts=None,
+            topic=None,
+            data="/event/data/new",
+            before="/event/data/old",
+            unknown=None,
+            # MANUAL is a row as it is now, sent by hand from the console.
+            type_map={"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "MANUAL": "insert"},
+            # The old row is missing if SQL Server changed the key.
+            before_holds="partial",
+        )
+    if name == "sequin":
+        return EventLayout(
+            id="/metadata/idempotency_key",
+            tenant=None,
+            collection="{/metadata/table_schema}.{/metadata/table_name}",
+            type="/action",
+            ts="/metadata/commit_timestamp",
+            topic=None,
+            data="/record",
+            before="/changes",
+            unknown=None,
+            type_map={"read": "insert"} | {word: word for word in EVENT_TYPES},
+            ts_format="rfc3339",
+            # `changes` is empty without REPLICA IDENTITY FULL, so it does not show what was not changed.
+            before_holds="partial",
+            unknown_value="unchanged_toast",
+            # A deleted row has null for columns outside of its replica identity. The rule of DMS is the same.
+            format="dms",
+        )
     if name == "dms":
         return EventLayout(
             id=None,
@@ -623,5 +666,21 @@ def _preset(name: str) -> EventLayout:
             before=None,
             unknown=None,
             ts_format="rfc3339",
+        )
+    if name == "sns":
+        return EventLayout(
+            id="/MessageId",
+            tenant=None,
+            collection="/TopicArn",
+            type=None,
+            ts="/Timestamp",
+            topic="/Subject",
+            data="/Message",
+            before=None,
+            unknown=None,
+            ts_format="rfc3339",
+            encoded="json",
+            # The rule of CloudEvents: JSON that is no object is no document.
+            format="cloudevents",
         )
     return EventLayout(id=None, tenant=None, collection=None, type=None, ts=None, topic=None, data="", before=None, unknown=None)

@@ -17,8 +17,14 @@ RECORDS = {
     "maxwell": {"database": "shop", "table": "orders", "type": "update", "data": {"id": 1}, "old": {}},
     "dms": {"data": {"id": 1}, "metadata": {"operation": "load", "schema-name": "public", "table-name": "orders"}},
     "supabase": {"type": "DELETE", "schema": "public", "table": "orders", "record": None, "old_record": {"id": 1}},
+    "hasura": {
+        "event": {"op": "INSERT", "data": {"old": None, "new": {"id": 1}}},
+        "table": {"schema": "public", "name": "orders"},
+    },
+    "sequin": {"record": {"id": 1}, "changes": {}, "action": "update", "metadata": {"table_schema": "public", "table_name": "t"}},
     "cloudevents": {"specversion": "1.0", "id": "1", "source": "/shop", "type": "com.example.paid", "data": {"id": 1}},
     "eventbridge": {"id": "1", "detail-type": "Paid", "source": "shop", "detail": {"id": 1}},
+    "sns": {"Type": "Notification", "MessageId": "1", "TopicArn": "arn:aws:sns:eu-central-1:1:orders", "Message": '{"id": 1}'},
     **{f"streamer.cdc.{name}": message for name, message in GOOD.items()},
 }
 

@@ -110,7 +110,7 @@ zzz: 1
         "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
         "(units: w, d, h, m, s, ms, us); 5 has no unit",
         "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, maxwell, dms, supabase, "
-        "cloudevents, eventbridge, document; did you mean 'debezium'?",
+        "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
         "s.yaml:5:15: matching.validation: expected 'full' or 'lazy', not 'fulll'; did you mean 'full'?",
         "s.yaml:6:16: matching.soft_delete: an empty step in 'a..b'; "
@@ -364,7 +364,7 @@ matching:
     ) == [
         "s.yaml:2:12: matching.threads: expected at least 1, not 0",
         "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, maxwell, dms, supabase, "
-        "cloudevents, eventbridge, document; did you mean 'debezium'?",
+        "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them, a constant or None, not []",
         "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",
         "s.yaml:7:19: matching.layout.type_map.x: expected words that mean insert, update, delete, ignore, "
