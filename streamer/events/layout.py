@@ -21,9 +21,10 @@ EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
 RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents"]
-#: An additional word in `type_map`: an event of such a type has no matches.
+#: Additional words in `type_map`: an event of such a type has no matches, or counts as an event without a type.
 IGNORE = "ignore"
-MEANINGS = (*EVENT_TYPES, IGNORE)
+UNTYPED = "none"
+MEANINGS = (*EVENT_TYPES, IGNORE, UNTYPED)
 NoChange = Literal["match", "ignore"]
 PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
 #: The formats that only a decoder of `streamer.cdc` reads.
@@ -60,7 +61,7 @@ class EventLayout:
 
     Args:
         type_map: the meaning of the event's own words for `type`, as `{"c": "insert", "t": "ignore"}`: an ignored event has no
-            matches; other words are then an `EventError`.
+            matches, and an event of type `none` has no type; other words are then an `EventError`.
         ts_format: unit of an integer `ts`, or `rfc3339` for text.
         no_change: treatment of an event without `type`, `data`, `before` and `unknown`, such as a heartbeat: `ignore` (it has no
             matches), or `match` (its other parts are matched).
@@ -672,15 +673,16 @@ def _preset(name: str) -> EventLayout:
             id="/MessageId",
             tenant=None,
             collection="/TopicArn",
-            type=None,
+            type="/Type",
             ts="/Timestamp",
             topic="/Subject",
             data="/Message",
             before=None,
             unknown=None,
+            type_map={"Notification": UNTYPED, "SubscriptionConfirmation": IGNORE, "UnsubscribeConfirmation": IGNORE},
             ts_format="rfc3339",
             encoded="json",
-            # The rule of CloudEvents: JSON that is no object is no document.
+            # The rule of CloudEvents: data that is no object is no document.
             format="cloudevents",
         )
     return EventLayout(id=None, tenant=None, collection=None, type=None, ts=None, topic=None, data="", before=None, unknown=None)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from streamer.errors import EventCode, EventError, Ignored
 from streamer.events import json
 from streamer.events.carried import Record, not_carried
-from streamer.events.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
+from streamer.events.layout import IGNORE, UNTYPED, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.events.places import covers, is_prefix, resolve, substitute
 from streamer.events.records import completed, decoded, duplicate_member, members_of_before, unchanged_unknowns, unknowns
 from streamer.events.timestamps import NANOSECONDS, in_range, parse_rfc3339
@@ -310,6 +310,8 @@ class _Parts:
         if word is None:
             return None
         event_type = self.layout.event_type(word)
+        if event_type == UNTYPED:
+            return None
         if event_type is None:
             expected = ", ".join(self.layout.type_words)
             raise self._error(EventCode.BAD_VALUE, f"type is one of {expected}, not {_shown(word)}", self._find("type")[0])

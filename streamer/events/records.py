@@ -26,7 +26,12 @@ def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> jso
             _, text = resolve(value, pointer)
             if isinstance(text, str):
                 offset = document.offsets.get(pointer)
-                inner = _decode(part, text, pointer, offset, layout, max_depth - len(pointer))
+                try:
+                    inner = _decode(part, text, pointer, offset, layout, max_depth - len(pointer))
+                except EventError:
+                    if layout.format == "cloudevents":
+                        break  # its data may be any text, which is no document
+                    raise
                 if layout.format == "debezium":
                     inner.value = extended(inner.value)
                 value = substitute(value, pointer, inner.value)

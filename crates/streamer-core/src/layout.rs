@@ -89,12 +89,18 @@ pub enum TypeMeaning {
     Type(EventType),
     /// The event is ignored.
     Ignore,
+    /// The event has no type.
+    Untyped,
 }
 
 impl TypeMeaning {
     /// The meaning of that word in a `type_map`.
     fn of(word: &str) -> Option<TypeMeaning> {
-        if word == "ignore" { Some(TypeMeaning::Ignore) } else { EventType::of(word).map(TypeMeaning::Type) }
+        match word {
+            "ignore" => Some(TypeMeaning::Ignore),
+            "none" => Some(TypeMeaning::Untyped),
+            word => EventType::of(word).map(TypeMeaning::Type),
+        }
     }
 }
 
@@ -275,7 +281,7 @@ impl EventLayout {
                         .iter()
                         .map(|(word, meaning)| {
                             let meaning = meaning.as_str().and_then(TypeMeaning::of);
-                            let expected = "type_map: expected insert, update, delete or ignore";
+                            let expected = "type_map: expected insert, update, delete, ignore or none";
                             meaning.map(|meaning| (word.clone(), meaning)).ok_or(expected)
                         })
                         .collect::<Result<_, _>>()?,

@@ -348,8 +348,8 @@ impl<'r> PartReader<'r> {
         let Some(word) = self.type_word() else { return self.string(TYPE).map(|_| None) };
         match self.trie.layout.event_type(word) {
             Some(TypeMeaning::Type(event_type)) => Ok(Some(event_type)),
-            // It was ignored.
-            Some(TypeMeaning::Ignore) => Ok(None),
+            // An event to be ignored is not here.
+            Some(TypeMeaning::Ignore | TypeMeaning::Untyped) => Ok(None),
             None => {
                 let words: Vec<&str> = match &self.trie.layout.type_map {
                     None => EventType::ALL.map(EventType::as_str).to_vec(),

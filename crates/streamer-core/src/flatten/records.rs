@@ -131,12 +131,19 @@ pub(super) fn decode(
             };
             let first = space(text, 0);
             // Check it under `lazy`, too: that costs little next to the copy, and all inserted text was read.
-            let last = whole(text, first, place.pointer.len(), max_depth, &mut open).map_err(|fault| EventError {
-                code: fault.code,
-                offset: Some(start),
-                place: Some(encode_pointer(&place.pointer).into()),
-                reason: format!("the JSON in {name}, at byte {} of it: {}", fault.offset, fault.reason).into(),
-            })?;
+            let last = match whole(text, first, place.pointer.len(), max_depth, &mut open) {
+                Ok(last) => last,
+                // Its data may be any text, which is no document.
+                Err(_) if trie.layout.format == Some(Format::CloudEvents) => break,
+                Err(fault) => {
+                    return Err(EventError {
+                        code: fault.code,
+                        offset: Some(start),
+                        place: Some(encode_pointer(&place.pointer).into()),
+                        reason: format!("the JSON in {name}, at byte {} of it: {}", fault.offset, fault.reason).into(),
+                    });
+                }
+            };
             let mut inner = text[first..last].to_vec();
             if is_debezium {
                 inner = put_in(inner, typed::extended(&text[first..last]));

@@ -68,7 +68,7 @@ impl NaiveEvent {
         };
         let event_type = text_of(&layout.event_type).and_then(|word| match layout.event_type(&word)? {
             TypeMeaning::Type(event_type) => Some(event_type),
-            TypeMeaning::Ignore => None,
+            TypeMeaning::Ignore | TypeMeaning::Untyped => None,
         });
         let topic = text_of(&layout.topic);
         let before = find(&raw, &layout.before).cloned();
