@@ -367,7 +367,7 @@ matching:
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them, a constant or None, not []",
         "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",
-        "s.yaml:7:19: matching.layout.type_map.x: expected words that mean insert, update, delete, ignore, "
+        "s.yaml:7:19: matching.layout.type_map.x: expected words that mean insert, update, delete, ignore, none, "
         "not ('x', 'inserted'); did you mean 'insert'?",
         "s.yaml:7:32: matching.layout.type_map.y: expected words that mean insert, update, delete, ignore, none, not ('y', 'zzz')",
         "s.yaml:8:16: matching.layout.ts_format: expected one of ms, us, ns, s, rfc3339, not 'rfc3393'; did you mean 'rfc3339'?",
