@@ -369,7 +369,8 @@ matching:
         "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",
         "s.yaml:7:19: matching.layout.type_map.x: expected words that mean insert, update, delete, ignore, none, "
         "not ('x', 'inserted'); did you mean 'insert'?",
-        "s.yaml:7:32: matching.layout.type_map.y: expected words that mean insert, update, delete, ignore, none, not ('y', 'zzz')",
+        "s.yaml:7:32: matching.layout.type_map.y: expected words that mean insert, update, delete, ignore, none, "
+        "not ('y', 'zzz')",
         "s.yaml:8:16: matching.layout.ts_format: expected one of ms, us, ns, s, rfc3339, not 'rfc3393'; did you mean 'rfc3339'?",
         "s.yaml:9:13: matching.layout.before: 'x': a JSON Pointer is empty or begins with '/'",
         's.yaml:10:13: matching.layout.tenant: expected a pointer, a list of pointers, {"constant": value} or null',
