@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streamer.engine.engine import Engine
     from streamer.metrics import Server
 
+_LAYOUT: Final = (("matching", "format"), ("matching", "layout"))
 _FIXED: Final = "cannot change while the engine runs; make a new engine"
 
 
@@ -70,7 +71,9 @@ def check(old: Config, new: Loaded, may: Callable[[Place], bool] = is_live, othe
         BulkConfigError: settings differ that may not change; the error lists each with the position of its new value.
     """
     changed = tuple(changes(old, new.config))
-    if fixed := [new.error(place, otherwise) for place in changed if not may(place)]:
+    # `layout: {preset: X}` and `format: X` are the same layout.
+    same = _LAYOUT if old.matching.event_layout == new.config.matching.event_layout else ()
+    if fixed := [new.error(place, otherwise) for place in changed if not may(place) and place[:2] not in same]:
         raise BulkConfigError(sorted(fixed, key=lambda error: (error.line is None, error.line or 0, error.column or 0)))
     return changed
 

@@ -202,6 +202,15 @@ def test_a_file_is_read_again_wherever_the_process_went_to(write: Write, tmp_pat
     assert str(refused.value.errors[0]).startswith("streamer.yaml:2:21: matching.threads: ")
 
 
+def test_a_format_may_take_the_place_of_an_equal_layout(backend: str) -> None:
+    engine = Engine.from_config(Config.from_dict({"matching": {"layout": {"preset": "debezium"}}}))
+    engine.add({"id": "paid", "filters": [{"field": "status", "op": "==", "value": "paid"}]})
+    engine.reload(Config.from_dict({"matching": {"format": "debezium", "batch_size": 7}}))
+    assert [match.subscription_id for match in engine.match({"op": "c", "after": {"status": "paid"}, "source": {}})] == ["paid"]
+    with pytest.raises(BulkConfigError):
+        engine.reload(Config.from_dict({"matching": {"format": "maxwell"}}))
+
+
 def test_every_place_that_would_need_a_new_engine_is_named(backend: str) -> None:
     engine = Engine.from_config(Config())
     with pytest.raises(BulkConfigError) as refused:
