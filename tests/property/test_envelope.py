@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine, EventError, EventLayout, SubscriptionError, _backend
+from streamer.bloom import Answer, ShippedFilter
 
 NAMES = ("a", "op", "data", "before", "meta")
 VALUES = (1, 2, "x", "", None, True, [1, "x"], [], {"a": 1}, {"a": {"op": "x"}}, 1.5)
@@ -124,3 +125,24 @@ def test_both_backends_read_the_same_envelope(members: dict[str, Any], monkeypat
             assert one == other, (each, {name: conditions[name] for name in {pair[0] for pair in {*one} ^ {*other}}})
         matched += sum(len(found) for found in native if isinstance(found, list))
     assert matched > 100
+
+
+@pytest.mark.parametrize("members", LAYOUTS, ids=json.dumps)
+def test_a_shipped_filter_keeps_every_event_that_matches(members: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_backend, "BACKEND", "native")
+    rng = Random(f"shipped {members}")
+    stopped = 0
+    for _ in range(60):
+        engine = Engine(layout=EventLayout.from_dict(members), default_tenant="t")
+        for at in range(3):
+            with suppress(SubscriptionError):
+                engine.add({"id": str(at), "cel": condition(rng), "transitions": True})
+        guard = ShippedFilter.load(engine.bloom.export("t", None))
+        for _ in range(40):
+            each = json.dumps(event(rng)).encode()
+            with suppress(EventError):
+                if engine.match(each):
+                    assert guard.ask(each) is not Answer.NO, (each, list(engine))
+                else:
+                    stopped += guard.ask(each) is Answer.NO
+    assert stopped > 0
