@@ -92,7 +92,8 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
         data = {name: _PRESET.unknown_texts[0] if value is None else value for name, value in data.items()}
     if schema is not None:
         columns = connect.columns_of(schema)
-        data, before = connect.row(data, columns.get("after")), connect.row(before, columns.get("before") or columns.get("after"))
+        data = connect.row(data, columns.get("after"), _PLACEHOLDERS.says)
+        before = connect.row(before, columns.get("before") or columns.get("after"), _PLACEHOLDERS.says)
     return _changes(_Record(kind, _collection(source, "", _WHAT), _ts(source, body), data, before, names))
 
 

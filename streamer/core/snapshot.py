@@ -40,6 +40,7 @@ import mmh3
 from streamer.bloom.options import BloomOptions
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SnapshotError
+from streamer.events.layout import EventLayout
 from streamer.files import check_target, replacing
 from streamer.model import Limits
 from streamer.subscriptions.subscription import EVERY, Subscription
@@ -425,8 +426,12 @@ def _shown_options(options: Options) -> dict[str, Any]:
     for name, value in bloom.items():
         if isinstance(value, timedelta):
             bloom[name] = value.total_seconds()
+    layout = options.layout.to_dict()
+    if layout["envelope"] == _usual_envelope(layout):
+        # Omitted, so that earlier versions read the file.
+        del layout["envelope"]
     return {
-        "layout": options.layout.to_dict(),
+        "layout": layout,
         "default_tenant": options.default_tenant,
         "validation": options.validation,
         "limits": asdict(options.limits),
@@ -440,12 +445,19 @@ def _shown_options(options: Options) -> dict[str, Any]:
     }
 
 
+def _usual_envelope(layout: Mapping[str, Any]) -> Any:
+    """Return the envelope of the preset with the same places of `data`."""
+    presets = (EventLayout.preset(name).to_dict() for name in EventLayout.PRESETS)
+    return next((preset["envelope"] for preset in presets if preset["data"] == layout["data"]), "")
+
+
 def _read_options(shown: Mapping[str, Any], path: str) -> dict[str, Any]:
     known = {field.name for field in fields(Options)} - {"default", "cel_functions"}
     if unknown := sorted(set(shown) - known - {_PORTABLE}):
         raise SnapshotError(f"options of a later version of Streamer: {', '.join(unknown)}", path=path, place="directory")
     try:
         options = {name: value for name, value in shown.items() if name != _PORTABLE}
+        options["layout"] = {"envelope": _usual_envelope(options["layout"]), **options["layout"]}
         options["limits"] = Limits(**options["limits"])
         bloom: dict[str, Any] = dict(options["bloom"])
         for name in ("rebuild_interval", "rebuild_cooldown"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from streamer.events import connect
 from streamer.model import REST, BeyondFloat64, Pointer
 
 #: Connectors of Debezium that write whole rows, so that a null in one is a null.
@@ -16,7 +17,8 @@ WHOLE: Final = frozenset(("db2", "mariadb", "mongodb", "mysql", "oracle", "sqlse
 #: Debezium's replacements for a missing value, in a column that may not be null; also zero, false and the empty text.
 BLANKS: Final = frozenset(
     (
-        *("0", "AA==", "{}", "[]", "P0D", "PT0S", "1970-01-01", "1970-01-01Z", "00:00:00Z", "00:00:00.000000Z"),
+        *("0", "AA==", "{}", "[]", "P0D", "PT0S", "1970-01-01", "1970-01-01Z"),
+        *("00:00:00", "00:00:00Z", "00:00:00.000000Z"),
         *("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z", "00000000-0000-0000-0000-000000000000"),
     )
 )
@@ -72,10 +74,19 @@ def _debezium_delete(record: Record) -> Iterator[Pointer]:
     """Yield columns that PostgreSQL sends only with REPLICA IDENTITY FULL. Debezium fills the missing columns."""
     if record.before is None or record.before_at is None or _connector(record, record.before_at) in WHOLE:
         return
-    defaults = column_defaults(record.raw.get("schema"))
+    schema = record.raw.get("schema")
+    defaults, columns = column_defaults(schema), connect.columns_of(connect.columns_of(schema).get("before"))
+    filled_in = []
     for name, value in record.before.items():
-        if name not in KEYS and (is_blank(value) or (name in defaults and equals(value, defaults[name]))):
-            yield (*record.before_at, name)
+        # The value was read as the schema types it; its default is as it is written.
+        is_default = name in defaults and (
+            equals(value, defaults[name]) or equals(value, connect.plain(connect.typed(defaults[name], columns[name])))
+        )
+        if is_blank(value) or is_default:
+            filled_in.append(name)
+    # With an index as replica identity, its columns are there, and those of the primary key are not.
+    is_other = any(name not in KEYS and name not in filled_in for name in record.before)
+    yield from ((*record.before_at, name) for name in filled_in if is_other or name not in KEYS)
 
 
 def _debezium_write(record: Record) -> Iterator[Pointer]:

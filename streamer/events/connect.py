@@ -24,22 +24,34 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from streamer.errors import EventError
+from streamer.events import json
 from streamer.events.literal_json import Number, number, parsed
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: The limit of a decimal's scale, more than any database writes.
 _LARGEST_SCALE: Final = 20_000
+#: Up to this scale a decimal is written with all of its zeros.
+_PLAIN_SCALE: Final = 100
 #: The nesting limit, more than any database value needs.
 _DEEPEST: Final = 64
 #: Converts a value other than null to a value of an event.
 Conversion: TypeAlias = Callable[[Any], Any]
 
 
-def row(value: Any, schema: Any, keep: Callable[[str], bool] | None = None) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value with its numbers as those of events. Recursive, as deep as a value of a decoder."""
+    if isinstance(value, dict):
+        return {name: plain(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [plain(element) for element in value]
+    return json.parse(value.text.encode()) if isinstance(value, Number) else value
+
+
+def row(value: Any, schema: Any, keep: Callable[[Any], bool] | None = None) -> Any:
     """Return a row with its columns converted by a schema, or the row itself without a schema.
 
     Args:
-        keep: whether a text stays as it is, whatever the schema.
+        keep: whether a text or a list is a placeholder, which stays as it is, whatever the schema.
     """
     columns = columns_of(schema)
     if not columns or not isinstance(value, Mapping):
@@ -55,13 +67,14 @@ def columns_of(schema: Any) -> dict[str, Mapping[str, Any]]:
     return {field["field"]: field for field in fields if isinstance(field, Mapping) and isinstance(field.get("field"), str)}
 
 
-def typed(value: Any, schema: Mapping[str, Any], depth: int = 0, keep: Callable[[str], bool] | None = None) -> Any:
+def typed(value: Any, schema: Mapping[str, Any], depth: int = 0, keep: Callable[[Any], bool] | None = None) -> Any:
     """Return a value converted by its schema; see `row`."""
     if value is None or depth > _DEEPEST:
         return value
     if keep is not None:
-        text = value.get("value") if isinstance(value, Mapping) else value
-        if isinstance(text, str) and keep(text):
+        is_scaled = isinstance(value, Mapping) and schema.get("name") == SCALED
+        inner = value.get("value") if is_scaled else value
+        if isinstance(inner, str | list) and keep(inner):
             return value
     if (convert := conversion(schema.get("name"), schema.get("parameters"))) is not None:
         return convert(value)
@@ -98,12 +111,16 @@ def decimal(encoded: Any, scale: Any) -> Any:
         digits = str(abs(unscaled))
     except (binascii.Error, ValueError):  # invalid base64, or more digits than Python prints
         return None
+    sign = "-" if unscaled < 0 else ""
+    if abs(scale) > _PLAIN_SCALE:
+        # A short value cannot become a long text.
+        return Number(f"{sign}{digits}E{-scale}") if unscaled else 0
     if scale > 0:
         digits = digits.rjust(scale + 1, "0")
-        return Number(f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}")
+        return Number(f"{sign}{digits[:-scale]}.{digits[-scale:]}")
     if unscaled:
         digits += "0" * -scale
-    return number(f"-{digits}" if unscaled < 0 else digits)
+    return number(sign + digits)
 
 
 def _scale(scale: Any) -> Any:
@@ -196,9 +213,10 @@ def _fraction(rest: int, units: int) -> str:
 
 _THOUSANDTHS, _MILLIONTHS, _BILLIONTHS = 10**3, 10**6, 10**9
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+SCALED: Final = "io.debezium.data.VariableScaleDecimal"
 #: The conversions by the name of a schema, except the one of decimals, which depends on the scale.
 LOGICAL: Final[Mapping[str, Conversion]] = {
-    "io.debezium.data.VariableScaleDecimal": variable_decimal,
+    SCALED: variable_decimal,
     "io.debezium.data.Json": _json,
     "org.apache.kafka.connect.data.Date": _integer(_date),
     "io.debezium.time.Date": _integer(_date),

@@ -73,8 +73,9 @@ class EventLayout:
         unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
             `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
         encoded: `json` if `data` and `before` may be strings of JSON.
-        format: the wire format whose rules define the values that a record does not carry (semantics.md section 1, "Formats"), as
-            in the preset of that name; other presets use the rules of another format, too. None for no such rules.
+        format: the wire format whose rules define what values mean, and which values a record does not carry (semantics.md
+            section 1, "Formats"), as in the preset of that name; other presets use the rules of another format, too. None for no
+            such rules.
 
     Raises:
         ConfigError: a part is invalid; `place` is its name.
@@ -150,15 +151,15 @@ class EventLayout:
         for pointers in self._pointers.values():
             yield from pointers
 
-    def documents_in(self, envelope: Pointer) -> frozenset[str] | None:
-        """Return the names of the members of an envelope that contain `data` or `before`; None if a document contains it."""
-        names = set()
-        for place in (*self._pointers["data"], *self._pointers["before"]):
-            if envelope[: len(place)] == place:
-                return None
-            if place[: len(envelope)] == envelope:
-                names.add(place[len(envelope)])
-        return frozenset(names)
+    def records(self) -> Iterator[Pointer]:
+        """Yield the pointers in `envelope` that lead neither to `data` or `before` nor into one of them."""
+        documents = (*self._pointers["data"], *self._pointers["before"])
+        return (at for at in self._pointers["envelope"] if not _lies_in(at, documents))
+
+    def documents_in(self, record: Pointer) -> frozenset[str]:
+        """Return the names of the members of the record at a pointer that contain `data` or `before`."""
+        places = (*self._pointers["data"], *self._pointers["before"])
+        return frozenset(place[len(record)] for place in places if place[: len(record)] == record)
 
     def event_type(self, word: str) -> str | None:
         """Return the type, or `ignore`, for the event's word; None for an unknown word."""
@@ -201,7 +202,7 @@ class EventLayout:
           document.
         - `eventbridge`: an Amazon EventBridge event. The document is `detail`, the collection `source`, the topic `detail-type`.
         - `sns`: a notification of Amazon SNS. The document is the JSON in `Message`, the collection `TopicArn`, the topic
-          `Subject`; it has no type. A `Message` that is no JSON is an `EventError`.
+          `Subject`; it has no type. A `Message` that is text is not a document, and confirmations are ignored.
         - `document`: the whole event is the document, of one tenant.
 
         Raises:
@@ -332,11 +333,7 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
 
 def _made(members: Mapping[str, Any]) -> EventLayout:
     given = {name: _part(name, value) if name in PARTS else value for name, value in members.items()}
-    preset = given.pop("preset", None)
-    if preset is None and given.get("format") is not None:
-        # Compat: a snapshot of a version without `envelope` has the format's.
-        given.setdefault("envelope", EventLayout.preset(given["format"]).envelope)
-    return replace(EventLayout.preset(preset or "change"), **given)
+    return replace(EventLayout.preset(given.pop("preset", "change")), **given)
 
 
 def _part(name: str, value: Any) -> Any:

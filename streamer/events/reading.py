@@ -234,13 +234,11 @@ class _Parts:
 
     def _envelope(self, unknown: tuple[Pointer, ...]) -> tuple[Pointer | None, dict[str, Any] | None, tuple[Pointer, ...]]:
         """Return the place of the record, its members without documents, and the unknown values among these."""
-        for at in self.layout.pointers("envelope"):
+        for at in self.layout.records():
             record = resolve(self.raw, at)[1]
             if not isinstance(record, dict):
                 continue
             documents = self.layout.documents_in(at)
-            if documents is None:
-                break
             members = {name: value for name, value in record.items() if name not in documents}
             inside = (each for each in unknown if is_prefix(each, at) or (is_prefix(at, each) and each[len(at)] not in documents))
             return at, members, tuple(inside)

@@ -12,7 +12,6 @@ from typing import Any, Final
 from streamer.errors import EventCode, EventError
 from streamer.events import connect, extended_json, json
 from streamer.events.layout import EventLayout, encode_pointer
-from streamer.events.literal_json import Number
 from streamer.events.places import is_prefix, resolve, substitute
 from streamer.model import Pointer
 
@@ -57,10 +56,12 @@ def typed(row: Mapping[str, Any], schema: Any, name: str, layout: EventLayout) -
     says = _placeholders(layout).says
     made = connect.row(row, kind, says)
     # A decimal without a fixed scale has it in each value, with or without a schema.
-    return _plain({name: connect.typed(value, _SCALED, keep=says) for name, value in made.items()})
+    return connect.plain(
+        {name: connect.typed(value, _SCALED, keep=says) if isinstance(row[name], Mapping) else value for name, value in made.items()}
+    )
 
 
-_SCALED: Final = {"name": "io.debezium.data.VariableScaleDecimal"}
+_SCALED: Final = {"name": connect.SCALED}
 
 
 @lru_cache(maxsize=64)
@@ -70,16 +71,7 @@ def _placeholders(layout: EventLayout) -> Placeholders:
 
 def extended(document: Any) -> Any:
     """Return a document of MongoDB with its Extended JSON as plain JSON."""
-    return _plain(extended_json.lenient(document))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with the numbers of decoders as those of events. Recursive, as deep as a value of a decoder."""
-    if isinstance(value, dict):
-        return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_plain(element) for element in value]
-    return json.parse(value.text.encode()) if isinstance(value, Number) else value
+    return connect.plain(extended_json.lenient(document))
 
 
 def duplicate_member(pointer: Pointer, offset: int | None) -> EventError:

@@ -10,8 +10,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from streamer.cdc import avro, connect, debezium
+from streamer.cdc import avro, debezium
 from streamer.errors import EventError
+from streamer.events import connect
 from streamer.events.literal_json import written
 
 DECIMAL = {"type": "bytes", "connect.name": connect.DECIMAL, "connect.parameters": {"scale": "2"}}

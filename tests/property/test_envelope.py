@@ -23,6 +23,8 @@ LAYOUTS = (
     {"preset": "change", "envelope": ["/meta", ""]},
     {"preset": "change", "envelope": "/meta/a"},
     {"preset": "change", "envelope": ["/meta/0", "/a"]},
+    {"preset": "change", "envelope": "/meta/0/a"},
+    {"preset": "change", "envelope": ["/before", "/data/a", "/meta"]},
     {"preset": "change", "envelope": None},
     {"preset": "change", "data": "/meta/data", "before": "/meta/before"},
     {"preset": "change", "data": ["/data", "/meta/data"], "before": "/a/before", "envelope": ["/meta", ""]},
@@ -81,6 +83,8 @@ def event(rng: Random) -> dict[str, Any]:
     for name in ("data", "before", "payload", "after", "metadata", "meta"):
         if rng.random() < 0.4:
             made[name] = {each: value(rng, 1) for each in rng.sample(NAMES, rng.randint(0, 4))}
+            if name == "meta" and rng.random() < 0.3:
+                made[name] = [made[name], value(rng)]
     if rng.random() < 0.8:
         made["type"] = rng.choice(("insert", "update", "update", "delete"))
     if rng.random() < 0.3:
@@ -127,12 +131,11 @@ def test_both_backends_read_the_same_envelope(members: dict[str, Any], monkeypat
     assert matched > 100
 
 
-@pytest.mark.parametrize("members", LAYOUTS, ids=json.dumps)
-def test_a_shipped_filter_keeps_every_event_that_matches(members: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shipped_filter_keeps_every_event_that_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_backend, "BACKEND", "native")
-    rng = Random(f"shipped {members}")
+    rng = Random("shipped")
     stopped = 0
-    for _ in range(60):
+    for members in LAYOUTS * 40:
         engine = Engine(layout=EventLayout.from_dict(members), default_tenant="t")
         for at in range(3):
             with suppress(SubscriptionError):
@@ -145,4 +148,4 @@ def test_a_shipped_filter_keeps_every_event_that_matches(members: dict[str, Any]
                     assert guard.ask(each) is not Answer.NO, (each, list(engine))
                 else:
                     stopped += guard.ask(each) is Answer.NO
-    assert stopped > 0
+    assert stopped > 1000

@@ -349,19 +349,20 @@ impl EventLayout {
         ]
     }
 
-    /// The names of the members of the record at *envelope* that contain a document; None if a document contains it.
-    pub(crate) fn documents_in(&self, envelope: &Pointer) -> Option<Vec<&str>> {
-        let places = self.data.pointers().iter().chain(self.before.pointers());
-        let mut names = Vec::new();
-        for place in places {
-            match place.strip_prefix(&**envelope) {
-                Some([name, ..]) => names.push(&**name),
-                Some([]) => return None,
-                None if envelope.starts_with(place) => return None,
-                None => {}
-            }
-        }
-        Some(names)
+    /// The pointers to places of `data` and `before`.
+    fn documents(&self) -> impl Iterator<Item = &Pointer> {
+        self.data.pointers().iter().chain(self.before.pointers())
+    }
+
+    /// The pointers in `envelope` that lead neither to a document nor into one.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Pointer> {
+        self.envelope.iter().filter(|at| !self.documents().any(|document| at.starts_with(document)))
+    }
+
+    /// The names of the members of the record at a pointer that contain a document.
+    pub(crate) fn documents_in(&self, record: &Pointer) -> Vec<&str> {
+        let first = |document: &'_ Pointer| document.strip_prefix(&**record).and_then(|below| below.first().cloned());
+        self.documents().filter(|document| first(document).is_some()).map(|document| &*document[record.len()]).collect()
     }
 
     /// Translate the event's word for its type.

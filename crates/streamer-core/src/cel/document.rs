@@ -21,11 +21,11 @@ use super::outcome::Reason;
 use super::times::Timestamp;
 use super::values::{Detail, Failure, Key, Map, Partial, UnknownPaths, Value};
 use crate::error::EventError;
-use crate::flatten::{Flat, WantedMembers};
+use crate::flatten::{Flat, WantedMembers, elements};
 use crate::json::skip;
 use crate::json::token::{self, Result, peek, space};
 use crate::json::utf8_first;
-use crate::layout::{EventLayout, EventType};
+use crate::layout::{EventLayout, EventType, index};
 use crate::limits::Limits;
 use bumpalo::Bump;
 use std::cell::{Cell, OnceCell};
@@ -319,14 +319,14 @@ impl<'d> Record<'d> {
 
     fn made(&self, arena: &'d Bump) -> Result<Value<'d>> {
         let mut found = None;
-        for pointer in &self.layout.envelope {
+        for pointer in self.layout.records() {
             if let Some(start) = object_at(self.text, pointer, arena)? {
                 found = Some((start, pointer));
                 break;
             }
         }
         let Some((start, pointer)) = found else { return Ok(Value::Null) };
-        let Some(documents) = self.layout.documents_in(pointer) else { return Ok(Value::Null) };
+        let documents = self.layout.documents_in(pointer);
         let Value::Map(whole) = parse(self.text, start, arena)? else { return Ok(Value::Null) };
         let is_kept = |name: &str| !documents.contains(&name);
         let members = whole.entries.iter().filter(|(key, _)| matches!(key, Key::String(name) if is_kept(name)));
@@ -351,6 +351,13 @@ impl<'d> Record<'d> {
 fn object_at(text: &str, pointer: &[Box<str>], arena: &Bump) -> Result<Option<usize>> {
     let mut start = 0;
     for token in pointer {
+        let bytes = text.as_bytes();
+        if peek(bytes, space(bytes, start)) == b'[' {
+            let Some(at) = index(token) else { return Ok(None) };
+            let Some((element, _)) = elements(bytes, space(bytes, start)).nth(at) else { return Ok(None) };
+            start = element;
+            continue;
+        }
         let mut found = [None];
         if !find_members(text, start, &[&**token], &mut found, arena)? {
             return Ok(None);

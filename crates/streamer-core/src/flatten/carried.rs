@@ -18,12 +18,15 @@ use super::entries::{Entries, Entry};
 use super::envelope::Resolved;
 use super::records::{Members, document, end_of, found};
 use super::trie::{DATA, PartPlace, PathTrie};
+use super::typed;
+use super::unavailable::Unavailable;
 use crate::error::EventError;
 use crate::json::{self, ParseOptions};
 use crate::layout::{BeforeHolds, EventType, Format, Pointer};
 use crate::value::{Kind, Number, Scalar, Value};
 use memchr::memmem;
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 /// The missing parts of a record that have no pointer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +48,7 @@ impl NotCarried {
 /// Connectors of Debezium that write whole rows, so that a null in one is a null.
 const WHOLE: [&str; 6] = ["db2", "mariadb", "mongodb", "mysql", "oracle", "sqlserver"];
 /// The values that Debezium writes for a value that it does not have, in a column that may not be null.
-const BLANKS: [&str; 14] = [
+const BLANKS: [&str; 15] = [
     "",
     "0",
     "AA==",
@@ -55,6 +58,7 @@ const BLANKS: [&str; 14] = [
     "PT0S",
     "1970-01-01",
     "1970-01-01Z",
+    "00:00:00",
     "00:00:00Z",
     "00:00:00.000000Z",
     "1970-01-01T00:00:00Z",
@@ -154,15 +158,17 @@ impl<'r> Record<'r> {
         if connector(root).is_some_and(|name| WHOLE.contains(&name)) {
             return Ok(());
         }
-        let defaults = defaults(&event);
+        let defaults = defaults(&event, &self.trie.unavailable);
         let is_default = |name: &str, value: &Value| {
-            defaults.iter().any(|(column, default)| *column == name && default.equals(value) == Some(true))
+            let default = defaults.get(name);
+            default.is_some_and(|defaults| defaults.iter().any(|default| default.equals(value) == Some(true)))
         };
-        for (name, value) in &self.row(entry)? {
-            if !is_key(name) && (is_blank(value) || is_default(name, value)) {
-                unknown.push(below(&place.pointer, name));
-            }
-        }
+        let row = self.row(entry)?;
+        let may_be_filled_in = |(name, value): &&(Box<str>, Value)| is_blank(value) || is_default(name, value);
+        // An index as replica identity: its columns are there, and those of the primary key are not.
+        let is_other = row.iter().any(|column| !is_key(&column.0) && !may_be_filled_in(&column));
+        let filled_in = row.iter().filter(may_be_filled_in).filter(|(name, _)| is_other || !is_key(name));
+        unknown.extend(filled_in.map(|(name, _)| below(&place.pointer, name)));
         Ok(())
     }
 
@@ -277,15 +283,20 @@ fn connector(root: &Value) -> Option<&str> {
     root.get("source")?.get("connector")?.as_str()
 }
 
-/// The defaults of columns, from the schema next to the payload.
-fn defaults<'v>(event: &'v Value) -> Vec<(&'v str, &'v Value)> {
+/// The defaults of columns, from the schema next to the payload, as they are written and as they are read.
+fn defaults<'v>(event: &'v Value, unavailable: &Unavailable) -> HashMap<&'v str, Vec<Cow<'v, Value>>> {
     let fields = |of: Option<&'v Value>| match of.and_then(|of| of.get("fields")) {
         Some(Value::List(fields)) => &fields[..],
         _ => &[],
     };
     let is_before = |field: &&Value| field.get("field").and_then(Value::as_str) == Some("before");
     let columns = fields(fields(event.get("schema")).iter().find(is_before));
-    columns.iter().filter_map(|column| Some((column.get("field")?.as_str()?, column.get("default")?))).collect()
+    let both = |column: &'v Value| {
+        let read = typed::default_of(column, unavailable).map(Cow::Owned);
+        let written = Cow::Borrowed(column.get("default")?);
+        Some((column.get("field")?.as_str()?, std::iter::once(written).chain(read).collect()))
+    };
+    columns.iter().filter_map(both).collect()
 }
 
 /// Whether Debezium writes this value for one that it does not have.

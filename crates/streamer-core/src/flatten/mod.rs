@@ -35,4 +35,5 @@ pub use old::OldText;
 pub(crate) use old::{find, substitute};
 pub use timestamps::write_rfc3339;
 pub use trie::{PathId, PathTrie, PathTrieBuilder};
+pub(crate) use typed::elements;
 pub(crate) use unknown::{Rest, Unknown, is_prefix};

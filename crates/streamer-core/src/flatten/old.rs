@@ -29,6 +29,8 @@ use crate::value::{Kind, Scalar, Value};
 pub struct OldText {
     text: Vec<u8>,
     data: DataAt,
+    /// The index of the record, which both sides share.
+    record: u16,
 }
 
 /// The place of the document in an old text.
@@ -50,19 +52,19 @@ impl Flat<'_> {
 
     /// The old side of the event; None if the event does not carry one, or if `lazy` validation cannot read it.
     pub fn old_text(&self) -> Option<OldText> {
-        let event = self.event;
+        let (event, record) = (self.event, self.record);
         if !self.has_old_side() {
             return None;
         }
         let data_pointers = self.trie.layout.data.pointers();
         let before_pointers = self.trie.layout.before.pointers();
         if data_pointers.is_empty() {
-            return Some(OldText { text: event.to_vec(), data: DataAt::Before(self.before) });
+            return Some(OldText { text: event.to_vec(), data: DataAt::Before(self.before), record });
         }
         let before = self.place_of(self.before)?;
         if let (Some(data), 1) = (self.place_of(self.data), before_pointers.len()) {
             let (data, before) = ((data.start as usize, data.end as usize), (before.start as usize, before.end as usize));
-            let spliced = |parts: [&[u8]; 5]| Some(OldText { text: parts.concat(), data: DataAt::Base(self.data) });
+            let spliced = |parts: [&[u8]; 5]| Some(OldText { text: parts.concat(), data: DataAt::Base(self.data), record });
             if data.1 <= before.0 {
                 let document = &event[before.0..before.1];
                 return spliced([&event[..data.0], document, &event[data.1..before.0], b"null", &event[before.1..]]);
@@ -101,7 +103,7 @@ impl Flat<'_> {
             }
         }
         substitute(&mut raw, &data_at, document);
-        Some(OldText { text: json::write(&raw).into_bytes(), data: DataAt::Pointer(data_at) })
+        Some(OldText { text: json::write(&raw).into_bytes(), data: DataAt::Pointer(data_at), record: self.record })
     }
 }
 
@@ -198,7 +200,7 @@ impl Flattener {
         }
         let entries = &*entries;
         let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
-        let record = entries.record(trie);
+        let record = old.record;
         Ok(Flat { trie, entries, event: text, text: checked, plain, parts: *parts, data, before: ALWAYS, record })
     }
 }

@@ -115,12 +115,13 @@ pub(super) fn decode(
                 // The schema is beside the payload.
                 if is_debezium && entry.kind == Kind::Map {
                     let (start, end) = (entry.start as usize, end_of(entry, event));
+                    let first = typed.len();
                     let mut row = Reader { text: event, unavailable: &trie.unavailable, pieces: &mut typed };
                     if let [_, name] = &place.pointer[..] {
                         columns.learn(event);
                         columns.read(&mut row, name, start, end);
                     }
-                    row.scaled(start, end);
+                    row.scaled(first, start, end);
                 }
                 break;
             }
@@ -161,7 +162,7 @@ pub(super) fn decode(
 }
 
 /// A text with pieces in the place of others, which are in the order of the text.
-fn put_in(text: Vec<u8>, pieces: Vec<Piece>) -> Vec<u8> {
+pub(super) fn put_in(text: Vec<u8>, pieces: Vec<Piece>) -> Vec<u8> {
     if pieces.is_empty() {
         return text;
     }

@@ -269,11 +269,7 @@ impl Growing {
 
     /// The node of a path from the record at a place. No event has a value at the node of a path into a document.
     fn walk_record(&mut self, layout: &EventLayout, place: &PartPlace, names: &[Box<str>]) -> u32 {
-        let is_document = match (layout.documents_in(&place.pointer), names) {
-            (None, _) => true,
-            (Some(documents), [name, ..]) => documents.contains(&&**name),
-            (Some(_), []) => false,
-        };
+        let is_document = names.first().is_some_and(|name| layout.documents_in(&place.pointer).contains(&&**name));
         // An event is an object, so it has no elements.
         if is_document { self.step(ROOT, PathStep::Index(u32::MAX)) } else { self.walk(place.node, names) }
     }
@@ -287,7 +283,7 @@ impl Growing {
         let before: Vec<u32> = places[BEFORE].iter().map(|place| place.node).collect();
         // A path from `data` is wanted below `before` too: a delete falls back to it.
         let data: Vec<u32> = places[DATA].iter().map(|place| place.node).chain(before.iter().copied()).collect();
-        let records = layout.envelope.iter().flat_map(|pointer| self.places(pointer)).collect::<Vec<_>>();
+        let records = layout.records().flat_map(|pointer| self.places(pointer)).collect::<Vec<_>>();
         let wants_record = wants.iter().any(|(path, _)| path.root == Root::Envelope);
         if wants_record {
             records.iter().filter(|place| place.node != ROOT).for_each(|place| self.flags[place.node as usize] |= VALUE);

@@ -13,12 +13,13 @@
 //! Cost: free for an event without a schema. A schema is parsed once, as long as events come with the same text of it;
 //! then each event is copied and read a second time, with the values of these columns in place.
 
-use super::records::Members;
+use super::records::{Members, put_in};
 use super::timestamps;
 use super::unavailable::Unavailable;
 use crate::json::token::{self, peek, space};
 use crate::json::{self, ParseOptions, skip};
 use crate::value::Value;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// How the values of a column are read.
@@ -34,14 +35,41 @@ enum Type {
     Timestamp(i64),
     List(Box<Type>),
     Map(Box<Type>),
-    Struct(Box<[(Box<str>, Type)]>),
+    Struct(Fields),
+}
+
+/// The fields of a struct whose values are not read as they stand; of several with one name the last counts.
+#[derive(Debug, Default, PartialEq)]
+struct Fields {
+    all: Box<[(Box<str>, Type)]>,
+    /// The positions by name, if there are many.
+    index: HashMap<Box<str>, usize>,
+}
+
+/// Up to this many fields are searched one by one.
+const FEW: usize = 16;
+
+impl Fields {
+    fn new(all: Vec<(Box<str>, Type)>) -> Fields {
+        let named = || all.iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
+        let index = if all.len() > FEW { named().collect() } else { HashMap::new() };
+        Fields { all: all.into(), index }
+    }
+
+    fn find(&self, name: &[u8]) -> Option<&Type> {
+        if self.all.len() <= FEW {
+            return self.all.iter().rev().find(|(field, _)| field.as_bytes() == name).map(|(_, kind)| kind);
+        }
+        let at = self.index.get(std::str::from_utf8(name).ok()?)?;
+        Some(&self.all[*at].1)
+    }
 }
 
 /// The columns of `before` and `after`, by the schema that came last.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     schema: Vec<u8>,
-    rows: Vec<(Box<str>, Type)>,
+    rows: Fields,
 }
 
 /// A value and the text that is read in its place.
@@ -55,6 +83,8 @@ const DEEPEST_JSON: usize = 64;
 /// The largest scale of a decimal, more than any database writes, and the most digits.
 const LARGEST_SCALE: i32 = 20_000;
 const MOST_DIGITS: usize = 4_300;
+/// Up to this scale a decimal is written with all of its zeros.
+const PLAIN_SCALE: i32 = 100;
 
 const PARTS: [(&str, i64); 3] = [("", 1_000), ("Micro", 1_000_000), ("Nano", 1_000_000_000)];
 
@@ -71,17 +101,37 @@ impl Columns {
         self.schema.extend_from_slice(text);
         let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
         let parsed = json::parse::<Value>(text, options).ok();
-        self.rows = parsed.as_ref().map_or_else(Vec::new, |schema| fields(schema, 0));
+        self.rows = Fields::new(parsed.as_ref().map_or_else(Vec::new, rows));
     }
 
     /// Add the pieces of a row, the member *name* of the payload, by the schema next to it.
     pub(super) fn read(&self, row: &mut Reader<'_, '_>, name: &str, at: usize, end: usize) {
-        let columns = |name: &str| self.rows.iter().rev().find(|(row, _)| **row == *name).map(|(_, columns)| columns);
         // Both have the same columns, and some sources describe them once.
-        if let Some(columns) = columns(name).or_else(|| columns("after").filter(|_| name == "before")) {
+        if let Some(columns) = self.rows.find(name.as_bytes()).or_else(|| self.rows.find(b"after").filter(|_| name == "before")) {
             row.value(at, end, columns);
         }
     }
+}
+
+/// The rows of a schema, also those whose values are all read as they stand.
+fn rows(schema: &Value) -> Vec<(Box<str>, Type)> {
+    let Some(Value::List(fields)) = schema.get("fields") else { return Vec::new() };
+    let row = |field: &Value| Some((field.get("field")?.as_str()?.into(), type_of(field, 0)));
+    let as_it_stands = || Type::Struct(Fields::default());
+    fields.iter().filter_map(row).map(|(name, kind)| (name, kind.unwrap_or_else(as_it_stands))).collect()
+}
+
+/// A column's default as its values are read; None if it has none, or if that is read as it stands.
+pub(super) fn default_of(column: &Value, unavailable: &Unavailable) -> Option<Value> {
+    let kind = type_of(column, 0)?;
+    let text = json::write(column.get("default")?).into_bytes();
+    let mut pieces = Vec::new();
+    Reader { text: &text, unavailable, pieces: &mut pieces }.value(0, text.len(), &kind);
+    if pieces.is_empty() {
+        return None;
+    }
+    let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
+    json::parse::<Value>(&put_in(text, pieces), options).ok()
 }
 
 /// The fields of a struct whose values are not read as they stand.
@@ -103,7 +153,9 @@ fn type_of(schema: &Value, depth: usize) -> Option<Type> {
     match schema.get("type")?.as_str()? {
         "array" => inner("items").map(Type::List),
         "map" => inner("values").map(Type::Map),
-        "struct" => Some(fields(schema, depth + 1)).filter(|fields| !fields.is_empty()).map(|fields| Type::Struct(fields.into())),
+        "struct" => {
+            Some(fields(schema, depth + 1)).filter(|fields| !fields.is_empty()).map(|fields| Type::Struct(Fields::new(fields)))
+        }
         _ => None,
     }
 }
@@ -155,7 +207,7 @@ impl Reader<'_, '_> {
         match (kind, peek(text, at)) {
             (Type::Struct(columns), b'{') => {
                 for member in Members::at(text, at).map_while(Result::ok) {
-                    if let Some((_, kind)) = columns.iter().rev().find(|(name, _)| name.as_bytes() == &*member.name) {
+                    if let Some(kind) = columns.find(&member.name) {
                         self.value(member.value, member.to, kind);
                     }
                 }
@@ -165,6 +217,8 @@ impl Reader<'_, '_> {
                     self.value(member.value, member.to, kind);
                 }
             }
+            // Debezium writes the placeholder of some arrays as numbers.
+            (Type::List(_), b'[') if self.unavailable.is_spelled(&text[at..end]) => {}
             (Type::List(kind), b'[') => {
                 for (at, end) in elements(text, at) {
                     self.value(at, end, kind);
@@ -178,13 +232,17 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Add the pieces of columns of a row that are decimals with their scales, which need no schema.
-    pub(super) fn scaled(&mut self, at: usize, end: usize) {
+    /// Add the pieces of columns of a row that are decimals with their scales, which need no schema. The pieces from
+    /// *first* on are those of the row's other columns.
+    pub(super) fn scaled(&mut self, first: usize, at: usize, end: usize) {
         if memchr::memmem::find(&self.text[at..end], b"scale").is_none() {
             return;
         }
+        let others = first..self.pieces.len();
         for member in Members::at(self.text, at).map_while(Result::ok) {
-            let is_known = self.pieces.iter().any(|(start, _, _)| (member.value..member.to).contains(start));
+            let others = &self.pieces[others.clone()];
+            let next = others.partition_point(|(start, _, _)| *start < member.value);
+            let is_known = others.get(next).is_some_and(|(start, _, _)| *start < member.to);
             if peek(self.text, member.value) == b'{' && !is_known {
                 self.value(member.value, member.to, &Type::VariableDecimal);
             }
@@ -250,7 +308,7 @@ fn string_of(quoted: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The elements of the list that begins at *at*: the begin and end of each.
-fn elements(text: &[u8], at: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn elements(text: &[u8], at: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut at = space(text, at + 1);
     std::iter::from_fn(move || {
         if peek(text, at) == b']' {
@@ -291,7 +349,12 @@ fn decimal(encoded: &[u8], scale: i32) -> Option<Vec<u8>> {
     }
     let mut digits = digits_of(&bytes)?;
     let is_zero = digits == b"0";
-    if scale > 0 {
+    if scale.abs() > PLAIN_SCALE && !is_zero {
+        // A short value cannot become a long text.
+        digits.extend(format!("E{}", -scale).into_bytes());
+    } else if is_zero && scale.abs() > PLAIN_SCALE {
+        // Zero has no digits behind it.
+    } else if scale > 0 {
         let scale = scale as usize;
         if digits.len() <= scale {
             digits.splice(0..0, std::iter::repeat_n(b'0', scale + 1 - digits.len()));

@@ -97,6 +97,18 @@ impl Unavailable {
         }
     }
 
+    /// Whether the text of an array is that of the numbers of a placeholder's bytes.
+    pub(super) fn is_spelled(&self, array: &[u8]) -> bool {
+        let is_one = |text: &str| {
+            let numbers: Vec<String> = text.bytes().map(|byte| byte.to_string()).collect();
+            let mut rest = array.iter().filter(|byte| !byte.is_ascii_whitespace());
+            let expected = format!("[{}]", numbers.join(","));
+            expected.bytes().all(|byte| rest.next() == Some(&byte)) && rest.next().is_none()
+        };
+        // Each has some characters, and each of these a number.
+        self.is_debezium && peek(array, 1) != b']' && self.texts.iter().any(|text| array.len() > 2 * text.len() && is_one(text))
+    }
+
     /// Whether an array of numbers has the bytes of one of them, as one of integers has them.
     fn is_spelled_by(&self, elements: &[Value]) -> bool {
         let is = |element: &Value, byte: u8| matches!(element, Value::Scalar(Scalar::Number(number)) if *number == Number::from_u64(byte.into()));
