@@ -112,13 +112,16 @@ def read_unwrapped(message: Message | None, key: Message | None = None) -> list[
     Raises:
         EventError: the message is not such a row.
     """
-    body, _ = _body(message, _UNWRAPPED)
+    body, schema = _body(message, _UNWRAPPED)
     if body is None:
         return _ignored(TOMBSTONE)
     if not any(name in body for name in ("__op", "__deleted")):
         if what := _no_change(body):
             return _ignored(what)
         if "op" in body and "source" in body:
+            # The transform leaves a message of the log as it is.
+            if (what := _NO_CHANGES.get(str(body["op"]))) is not None:
+                return _ignored(what)
             raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: a whole record, which is of the format debezium", place="/op")
         reason = "__op is missing: the transform needs add.fields=op,table"
         raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: {reason}", place="/__op")
@@ -130,9 +133,11 @@ def read_unwrapped(message: Message | None, key: Message | None = None) -> list[
     row = {name: value for name, value in body.items() if not name.startswith(_ADDED)}
     names, collection = _key(key), _collection(body, _ADDED, _UNWRAPPED)
     ts = _first(body, ("__source_ts_ms", "__ts_ms"), _UNWRAPPED)
+    columns = connect.columns_of(schema)
     if kind == "delete":
-        return _changes(_Record(kind, collection, ts, None, _carried(row, names, {}), names))
-    return _changes(_Record(kind, collection, ts, row, None, names))
+        defaults = {name: column["default"] for name, column in columns.items() if "default" in column}
+        return _changes(_Record(kind, collection, ts, None, connect.row(_carried(row, names, defaults), schema), names))
+    return _changes(_Record(kind, collection, ts, connect.row(row, schema), None, names))
 
 
 def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None, Any]:
