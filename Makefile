@@ -28,7 +28,7 @@ SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test static test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels trained first-hour fuzz bench bench-smoke console install clean
+.PHONY: help demo season test static test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels trained first-hour fuzz golden bench bench-smoke console install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ first-hour: $(VENV)/.dev-$(KIND) ## what a newcomer meets: size and CPU of a pla
 
 fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, Miri: SECONDS (600) in all, or only TARGETS
 	@$(PY) -m tests.tools.fuzz --seconds $(or $(SECONDS),600) $(TARGETS)
+
+golden: $(VENV)/.dev-$(KIND) ## compare records of the real Debezium engine, from Maven, with the committed ones, and matches with PostgreSQL's answers
+	STREAMER_BACKEND=$(or $(BACKEND),auto) $(PY) -m pytest -q -m integration tests/cdc/test_golden.py
 
 bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks; $(PY) -m benchmarks.edge; $(PY) -m benchmarks.bloom; $(PY) -m benchmarks.changes; $(PY) -m benchmarks.lowered; $(PY) -m benchmarks.operators; $(PY) -m benchmarks.real; done

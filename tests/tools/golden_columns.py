@@ -102,8 +102,8 @@ def _money(value: str, of: Configuration) -> Any:
 
 
 def _numeric(value: str, of: Configuration) -> Any:
-    """Write a numeric of any scale: as a text it has zeros at the end that equal numbers lack."""
-    return UNREADABLE if of.decimal == "string" else Decimal(value)
+    """Write a numeric of any scale."""
+    return value if of.decimal == "string" else Decimal(value)
 
 
 _PER_SECOND: Final = {"connect": 10**3, "nanoseconds": 10**9}

@@ -22,9 +22,10 @@ from typing import Any, Final
 import psycopg
 
 from tests.tools.fetched import fetch
+from tests.tools.golden_answers import Database
 from tests.tools.golden_columns import CONFIGURATIONS, Configuration
 from tests.tools.golden_conditions import Condition, compares_before, each_once, generate, to_sql
-from tests.tools.golden_statements import SETUP, TABLES, Statements, of_table
+from tests.tools.golden_statements import SETUP, TABLES, Statements
 from tests.tools.postgres import Cluster
 
 FILE: Final = Path(__file__).parents[1] / "cdc" / "golden_debezium.jsonl.gz"
@@ -86,17 +87,19 @@ def observe(
 
     Raises:
         NotThere: Debezium could not be fetched.
+        AssertionError: the engine failed, or the database's answers disagree with each other.
     """
     many = str(len(CONFIGURATIONS) + 10)
-    # By the index of the key a statement changes rows in one order in each run. Such plans look expensive, so they would be compiled.
+    # By the index of the key a statement changes rows in one order in each run. Such plans look too expensive not to compile.
     plans = {"enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
     cluster = Cluster({"max_replication_slots": many, "max_wal_senders": many, "max_connections": "200"} | plans)
     try:
         cluster.sql(*SETUP)
         made = Statements(rng)
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+            database = Database(connection)
             for statement in made.snapshot():
-                _run(connection, [statement])
+                database.run([statement])
             for configuration in CONFIGURATIONS.values():
                 _write_options(folder, configuration, cluster)
             command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars()))]
@@ -107,17 +110,18 @@ def observe(
             try:
                 assert process.stdout.readline() == "ready\n", (folder / "errors").read_text()[-3000:]
                 _until_active(connection)
-                count = 0
+                count, plain = 0, [condition for condition in conditions if not compares_before(condition)]
                 for transaction in (*made.transactions(statements), *last):
                     count += len(transaction)
-                    _run(connection, transaction)
+                    database.run(transaction, rng.choice(plain))
                 connection.execute("INSERT INTO finish VALUES (1)")
                 assert process.wait(timeout=60 + statements) == 0, (folder / "errors").read_text()[-3000:]
             finally:
                 process.kill()
                 process.wait()
                 process.stdout.close()
-            changes, answers = _history(connection), [_answer(connection, condition) for condition in conditions]
+            changes, answers = database.history(), [database.answer(condition) for condition in conditions]
+            database.check()
     finally:
         cluster.close()
     records = {name: [json.loads(line) for line in _lines(folder / f"{name}.jsonl")] for name in CONFIGURATIONS}
@@ -157,37 +161,6 @@ def _until_active(connection: psycopg.Connection[Any]) -> None:
     while (row := connection.execute(active).fetchone()) is None or row[0] < len(CONFIGURATIONS):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def _run(connection: psycopg.Connection[Any], statements: Sequence[str]) -> None:
-    """Run statements in a transaction, once for each table; a last `ROLLBACK` undoes them."""
-    for table in TABLES:
-        with connection.transaction() as transaction:
-            for statement in of_table(statements, table):
-                if statement == "ROLLBACK":
-                    raise psycopg.Rollback(transaction)
-                connection.execute(statement)  # type: ignore[call-overload]
-
-
-def _history(connection: psycopg.Connection[Any]) -> list[list[Any]]:
-    rows = connection.execute(
-        "SELECT change, of, op, max(id) FILTER (WHERE side = 'o'), max(id) FILTER (WHERE side = 'n') "
-        "FROM history GROUP BY change, of, op ORDER BY change"
-    )
-    return [list(row) for row in rows]
-
-
-def _answer(connection: psycopg.Connection[Any], condition: Condition) -> set[tuple[int, str]]:
-    """Return for which rows a condition is true, by the database."""
-    sql = to_sql(condition)
-    query = f"SELECT change, side FROM history WHERE {sql}"
-    if compares_before(condition):
-        both = "history o JOIN history n ON o.change = n.change AND o.side = 'o' AND n.side = 'n'"
-        query = f"SELECT n.change, n.side FROM {both} WHERE {sql}"
-    try:
-        return set(connection.execute(query).fetchall())  # type: ignore[call-overload]
-    except psycopg.Error as error:
-        raise AssertionError(f"{sql}: {error}") from error
 
 
 def small(observed: Observed, conditions: Sequence[Condition]) -> Iterator[dict[str, Any]]:
