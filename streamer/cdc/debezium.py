@@ -243,7 +243,10 @@ def _carried(row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapp
     blank = {name for name, value in row.items() if is_blank(value) or (name in defaults and equals(value, defaults[name]))}
     # If PostgreSQL sends only the key, all other columns are blank. So with one that is not, the row is whole.
     if key is not None and any(name not in key and name not in blank for name in row):
-        return row
+        if blank.isdisjoint(key):
+            return row
+        # The identity is an index, or `message.key.columns` has a column that it lacks: so the key may be blank, too.
+        names = ()
     return {name: value for name, value in row.items() if name in names or name not in blank}
 
 

@@ -34,7 +34,7 @@ class Row(NamedTuple):
         lacks: the columns that the new row lacks; in a delete the old one.
         lacks_before: the columns that the row before an update lacks.
         blank: the columns whose value may stand for a missing one.
-        is_shown: whether a delete has another column than blank ones, so that it is a whole row.
+        is_shown: whether a delete has more than the key and blank columns, so that it is a whole row.
     """
 
     text: bytes | None
@@ -112,8 +112,8 @@ def _row(text: bytes | None, key: bytes | None, change: int, kind: str, table: s
     document = body if of.deletes is not None else body["before" if kind == "delete" else "after"]
     names = frozenset(name for name in document if not name.startswith("__"))
     missing = frozenset(name for name in names if _PLACEHOLDER in json.dumps(document[name]))
-    blank = frozenset(name for name in names - {"id"} if _is_blank(document[name]))
-    is_shown = blank != names - {"id"}
+    blank = frozenset(name for name in names if _is_blank(document[name]))
+    is_shown = "id" not in blank and blank != names - {"id"}
     if kind == "delete":
         return Row(text, key, kind, change, names - {"id"} if table == "by_key" else frozenset(), frozenset(), blank, is_shown)
     has_before = of.deletes is None and body["before"] is not None
