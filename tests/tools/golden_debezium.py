@@ -112,7 +112,7 @@ def observe(
                 _until_active(connection)
                 count, plain = 0, [condition for condition in conditions if not compares_before(condition)]
                 for transaction in (*made.transactions(statements), *last):
-                    count += len(transaction)
+                    count += sum(statement != "ROLLBACK" for statement in transaction)
                     database.run(transaction, rng.choice(plain))
                 connection.execute("INSERT INTO finish VALUES (1)")
                 assert process.wait(timeout=60 + statements) == 0, (folder / "errors").read_text()[-3000:]
