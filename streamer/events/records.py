@@ -57,7 +57,10 @@ def typed(row: Mapping[str, Any], schema: Any, name: str, layout: EventLayout) -
     made = connect.row(row, kind, says)
     # A decimal without a fixed scale has it in each value, with or without a schema.
     return connect.plain(
-        {name: connect.typed(value, _SCALED, keep=says) if isinstance(row[name], Mapping) else value for name, value in made.items()}
+        {
+            name: connect.typed(value, _SCALED, keep=says) if isinstance(row[name], Mapping) else value
+            for name, value in made.items()
+        }
     )
 
 
