@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine, cdc
+from streamer.events.literal_json import written
 from tests.parts import in_parts
 
 CONNECT = "org.apache.kafka.connect.data."
@@ -157,3 +158,16 @@ def test_a_value_that_cannot_be_read_stays_as_it_is(engine: Callable[..., Engine
     e.add({"id": "s", "filters": [{"field": "v", "op": "==", "value": {name: value}}]})
     source = {"connector": "mongodb", "db": "d", "collection": "t"}
     assert e.match_ids({"op": "c", "after": json.dumps({"v": {name: value}}), "source": source}) == ["s"]
+
+
+@pytest.mark.parametrize("scale", [101, 20_000, -101, -20_000])
+def test_a_decimal_of_a_large_scale_stays_short(scale: int, engine: Callable[..., Engine]) -> None:
+    column = {"scale": scale, "value": "ew=="}
+    record = {"op": "c", "before": None, "after": {"id": 1, "n": [column], "m": column}, "source": {"schema": "s", "table": "t"}}
+    (event,) = cdc.debezium.decode(json.dumps(record))
+    assert len(written(event)) < 2 * len(json.dumps(record))
+    e = engine(format="debezium")
+    e.add({"id": "positive", "cel": "data.m > 0.0 || data.m == 0.0"})
+    e.add({"id": "number", "filters": [{"field": "m", "op": ">", "value": -1}]})
+    # A number beyond float64 satisfies no condition.
+    assert sorted(e.match_ids(json.dumps(record))) == ([] if scale == -20_000 else ["number", "positive"])
