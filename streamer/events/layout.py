@@ -425,7 +425,8 @@ def _check_part(name: str, part: Any) -> tuple[str | tuple[str, ...] | Constant 
         return _check_constant(name, part), ()
     if isinstance(part, Sequence) and not isinstance(part, bytes | bytearray) and part and all(isinstance(p, str) for p in part):
         return tuple(part), tuple(_way(text, name) for text in part)
-    raise ConfigError(f"expected a JSON Pointer, a list of them, a constant or None, not {part!r}", place=name)
+    kinds = "a list of them or None" if name in _WHOLE_OR_OBJECT else "a list of them, a constant or None"
+    raise ConfigError(f"expected a JSON Pointer, {kinds}, not {part!r}", place=name)
 
 
 def _check_constant(name: str, constant: Constant) -> Constant:

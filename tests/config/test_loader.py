@@ -365,7 +365,7 @@ matching:
         "s.yaml:2:12: matching.threads: expected at least 1, not 0",
         "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, maxwell, dms, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
-        "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them, a constant or None, not []",
+        "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them or None, not []",
         "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",
         "s.yaml:7:19: matching.layout.type_map.x: expected words that mean insert, update, delete, ignore, none, "
         "not ('x', 'inserted'); did you mean 'insert'?",
