@@ -19,9 +19,9 @@ pub(super) struct Watched {
 
 pub(super) static WATCHED: LazyLock<Vec<Watched>> = LazyLock::new(|| {
     let document = r#"{"id":null,"tenant":null,"collection":null,"type":null,"ts":null,"topic":null,"data":"","before":null,
-        "unknown":null,"type_map":null,"ts_format":"ms"}"#;
+        "unknown":null,"envelope":"","type_map":null,"ts_format":"ms"}"#;
     let several = r#"{"id":"/b/0","tenant":"/a/c","collection":null,"type":["/type","/a/type"],"ts":"/b/1/c","topic":"/a/0/0",
-        "data":["/data/a","/b/0/a","/data"],"before":["/before/0","/before"],"unknown":null,"type_map":null,"ts_format":"ms"}"#;
+        "data":["/data/a","/b/0/a","/data"],"before":["/before/0","/before"],"unknown":null,"envelope":["/b",""],"type_map":null,"ts_format":"ms"}"#;
     let layouts = [EventLayout::default(), EventLayout::from_json(document.as_bytes()).unwrap()];
     let all = layouts.into_iter().chain([EventLayout::from_json(several.as_bytes()).unwrap()]);
     let names: [&[&str]; 9] =
