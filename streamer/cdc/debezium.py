@@ -24,7 +24,7 @@ from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, is_mov
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events import connect, extended_json
-from streamer.events.carried import KEYS, WHOLE, column_defaults, equals, is_blank
+from streamer.events.carried import KEYS, WHOLE, equals, is_blank
 from streamer.events.layout import IGNORE, EventLayout, encode_pointer
 from streamer.events.literal_json import OBJECT, Message, Number, is_nothing, named, parsed
 from streamer.events.records import Placeholders
@@ -86,7 +86,7 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     data, before = _row(body, "after", connector), _row(body, "before", connector)
     names = _key(key)
     if before is not None and kind == "delete" and connector not in WHOLE:
-        before = _carried(before, names, column_defaults(schema))
+        before = _carried(before, names, connect.defaults_of(connect.columns_of(schema).get("before")))
     if data is not None and connector == "yugabytedb":
         # YugabyteDB writes an unchanged column as null, and a changed one as an object.
         data = {name: _PRESET.unknown_texts[0] if value is None else value for name, value in data.items()}
@@ -133,11 +133,11 @@ def read_unwrapped(message: Message | None, key: Message | None = None) -> list[
     row = {name: value for name, value in body.items() if not name.startswith(_ADDED)}
     names, collection = _key(key), _collection(body, _ADDED, _UNWRAPPED)
     ts = _first(body, ("__source_ts_ms", "__ts_ms"), _UNWRAPPED)
-    columns = connect.columns_of(schema)
     if kind == "delete":
-        defaults = {name: column["default"] for name, column in columns.items() if "default" in column}
-        return _changes(_Record(kind, collection, ts, None, connect.row(_carried(row, names, defaults), schema), names))
-    return _changes(_Record(kind, collection, ts, connect.row(row, schema), None, names))
+        row = dict(_carried(row, names, connect.defaults_of(schema)))
+    row = connect.row(row, schema, _PLACEHOLDERS.says)
+    data, before = (None, row) if kind == "delete" else (row, None)
+    return _changes(_Record(kind, collection, ts, data, before, names))
 
 
 def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None, Any]:

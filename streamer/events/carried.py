@@ -59,23 +59,12 @@ def is_blank(value: Any) -> bool:
     return True
 
 
-def column_defaults(schema: Any) -> Mapping[str, Any]:
-    """Return the defaults of columns, from the schema of Kafka Connect that comes with a payload."""
-    before = next((field for field in _fields(schema) if field.get("field") == "before"), None)
-    return {str(column.get("field")): column["default"] for column in _fields(before) if "default" in column}
-
-
-def _fields(schema: Any) -> list[Mapping[str, Any]]:
-    fields = schema.get("fields") if isinstance(schema, Mapping) else None
-    return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
-
-
 def _debezium_delete(record: Record) -> Iterator[Pointer]:
     """Yield columns that PostgreSQL sends only with REPLICA IDENTITY FULL. Debezium fills the missing columns."""
     if record.before is None or record.before_at is None or _connector(record, record.before_at) in WHOLE:
         return
-    schema = record.raw.get("schema")
-    defaults, columns = column_defaults(schema), connect.columns_of(connect.columns_of(schema).get("before"))
+    row = connect.columns_of(record.raw.get("schema")).get("before")
+    defaults, columns = connect.defaults_of(row), connect.columns_of(row)
     filled_in = []
     for name, value in record.before.items():
         # The value was read as the schema types it; its default is as it is written.

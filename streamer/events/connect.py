@@ -67,6 +67,11 @@ def columns_of(schema: Any) -> dict[str, Mapping[str, Any]]:
     return {field["field"]: field for field in fields if isinstance(field, Mapping) and isinstance(field.get("field"), str)}
 
 
+def defaults_of(schema: Any) -> dict[str, Any]:
+    """Return the defaults of the members of a struct, by name, as they are written."""
+    return {name: column["default"] for name, column in columns_of(schema).items() if "default" in column}
+
+
 def typed(value: Any, schema: Mapping[str, Any], depth: int = 0, keep: Callable[[Any], bool] | None = None) -> Any:
     """Return a value converted by its schema; see `row`."""
     if value is None or depth > _DEEPEST:

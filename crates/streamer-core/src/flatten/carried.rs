@@ -290,7 +290,7 @@ fn defaults<'v>(event: &'v Value, unavailable: &Unavailable) -> HashMap<&'v str,
         _ => &[],
     };
     let is_before = |field: &&Value| field.get("field").and_then(Value::as_str) == Some("before");
-    let columns = fields(fields(event.get("schema")).iter().find(is_before));
+    let columns = fields(fields(event.get("schema")).iter().rev().find(is_before));
     let both = |column: &'v Value| {
         let read = typed::default_of(column, unavailable).map(Cow::Owned);
         let written = Cow::Borrowed(column.get("default")?);
