@@ -55,7 +55,8 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     within(rows, most, _WHAT, "/data")
     olds = part(members, "old", list, _WHAT) or []
     ts = part(members, "es", int, _WHAT)
-    names = members.get("pkNames")
+    listed = members.get("pkNames")
+    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else None
     events: list[Keyed] = []
     for at, given in enumerate(rows):
         row = _row(given, types, columns, f"/data/{at}")
@@ -68,11 +69,7 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
         else:
             # Without `old`, the row before the change is unknown.
             old = _row(olds[at], types, columns, f"/old/{at}") if at < len(olds) and olds[at] is not None else None
-            if (
-                old is not None
-                and isinstance(names, list)
-                and is_moved([name for name in names if isinstance(name, str)], old, row)
-            ):
+            if old is not None and is_moved(names or (), old, row):
                 gone = change("delete", collection, before=row | old, ts=ts)
                 made = change("insert", collection, data=row, unknown=lacking, ts=ts)
                 events += [(gone, _key(names, given | olds[at])), (made, _key(names, given))]
@@ -84,9 +81,9 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     return events
 
 
-def _key(names: Any, row: Mapping[str, Any]) -> Sequence[Any] | None:
+def _key(names: Sequence[str] | None, row: Mapping[str, Any]) -> Sequence[Any] | None:
     """Return the values of a key as texts, which identify the row independent of the types of its columns."""
-    return [row.get(name) for name in names if isinstance(name, str)] if isinstance(names, list) else None
+    return None if names is None else [row.get(name) for name in names]
 
 
 def _row(given: Any, types: Mapping[str, Any], columns: Mapping[str, Any], place: str) -> dict[str, Any]:

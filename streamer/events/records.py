@@ -50,7 +50,7 @@ def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> jso
 
 
 def typed(row: Mapping[str, Any], schema: Any, name: str, layout: EventLayout) -> Any:
-    """Return a row of Debezium with its values as what they mean by the schema beside the payload."""
+    """Return a row of Debezium with its values as what they mean by the schema next to the payload."""
     columns = connect.columns_of(schema)
     kind = columns.get(name) or (columns.get("after") if name == "before" else None)
     says = _placeholders(layout).says

@@ -1,4 +1,4 @@
-"""What the schema beside a payload of Debezium says of values: engines read them as the decoder does."""
+"""What the schema next to a payload of Debezium means for values: engines read them as the decoder does."""
 
 from __future__ import annotations
 

@@ -361,8 +361,7 @@ impl EventLayout {
 
     /// The names of the members of the record at a pointer that contain a document.
     pub(crate) fn documents_in(&self, record: &Pointer) -> Vec<&str> {
-        let first = |document: &'_ Pointer| document.strip_prefix(&**record).and_then(|below| below.first().cloned());
-        self.documents().filter(|document| first(document).is_some()).map(|document| &*document[record.len()]).collect()
+        self.documents().filter_map(|document| document.strip_prefix(&**record)?.first()).map(|name| &**name).collect()
     }
 
     /// Translate the event's word for its type.

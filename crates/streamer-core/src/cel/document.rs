@@ -293,17 +293,9 @@ impl<'d> Document<'d> {
         if self.unknown.iter().any(|pointer| at.starts_with(pointer)) {
             return Value::Unknown;
         }
-        let mut below: Vec<Tokens<'d>> = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(at)).collect();
+        let below = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(at)).collect();
         let held = self.rests.iter().find(|(place, _)| *place == at).map(|(_, held)| *held);
-        if below.is_empty() && held.is_none() {
-            return value;
-        }
-        if let Value::Null = value {
-            return Value::Unknown;
-        }
-        below.sort_unstable();
-        let unknown = UnknownPaths { pointers: self.arena.alloc_slice_copy(&below), depth: 0, held };
-        Value::Partial(self.arena.alloc(Partial { value, unknown }))
+        partial(value, below, held, self.arena)
     }
 }
 
@@ -337,14 +329,22 @@ impl<'d> Record<'d> {
             return Ok(Value::Unknown);
         }
         let below = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(&*at));
-        let mut below: Vec<Tokens<'d>> = below.filter(|below| below.first().is_some_and(|name| is_kept(name))).collect();
-        if below.is_empty() {
-            return Ok(value);
-        }
-        below.sort_unstable();
-        let unknown = UnknownPaths { pointers: arena.alloc_slice_copy(&below), depth: 0, held: None };
-        Ok(Value::Partial(arena.alloc(Partial { value, unknown })))
+        let below = below.filter(|below| below.first().is_some_and(|name| is_kept(name))).collect();
+        Ok(partial(value, below, None, arena))
     }
+}
+
+/// A document with its unknown values: at the pointers *below* it, and at each name that is not *held*.
+fn partial<'d>(value: Value<'d>, mut below: Vec<Tokens<'d>>, held: Option<&'d [&'d str]>, arena: &'d Bump) -> Value<'d> {
+    if below.is_empty() && held.is_none() {
+        return value;
+    }
+    if let Value::Null = value {
+        return Value::Unknown;
+    }
+    below.sort_unstable();
+    let unknown = UnknownPaths { pointers: arena.alloc_slice_copy(&below), depth: 0, held };
+    Value::Partial(arena.alloc(Partial { value, unknown }))
 }
 
 /// The start of the object at a pointer.

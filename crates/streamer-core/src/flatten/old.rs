@@ -200,7 +200,6 @@ impl Flattener {
         }
         let entries = &*entries;
         let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
-        let record = old.record;
-        Ok(Flat { trie, entries, event: text, text: checked, plain, parts: *parts, data, before: ALWAYS, record })
+        Ok(Flat { trie, entries, event: text, text: checked, plain, parts: *parts, data, before: ALWAYS, record: old.record })
     }
 }

@@ -21,7 +21,7 @@ use super::entries::{Entries, Entry};
 use super::envelope::Resolved;
 use super::flat::Flat;
 use super::trie::{ALWAYS, BEFORE, DATA, PartPlace, PathTrie};
-use super::typed::{self, Columns, Piece, Reader};
+use super::typed::{self, Columns, Reader};
 use crate::error::EventError;
 use crate::json::token::{self, JsonFault, peek, space};
 use crate::json::{self, ParseOptions, skip};
@@ -53,14 +53,7 @@ impl Origin {
 
     fn write(&mut self, text: &[u8], mut pieces: Vec<(Splice, Vec<u8>)>) -> Result<Vec<u8>, EventError> {
         pieces.sort_by_key(|(splice, _)| splice.start);
-        let mut made = Vec::with_capacity(text.len() + pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>());
-        let mut from = 0;
-        for (splice, piece) in &pieces {
-            made.extend_from_slice(&text[from..splice.start]);
-            made.extend_from_slice(piece);
-            from = splice.end;
-        }
-        made.extend_from_slice(&text[from..]);
+        let made = put_in(text, pieces.iter().map(|(splice, piece)| (splice.start, splice.end, &**piece)));
         // Offsets are u32.
         json::check_length(made.len(), usize::MAX)?;
         self.0.push(pieces.into_iter().map(|(splice, _)| splice).collect());
@@ -112,7 +105,7 @@ pub(super) fn decode(
     for (part, name) in [(DATA, "data"), (BEFORE, "before")] {
         for (place, entry) in found(trie, entries, part) {
             if entry.kind != Kind::String {
-                // The schema is beside the payload.
+                // The schema is next to the payload.
                 if is_debezium && entry.kind == Kind::Map {
                     let (start, end) = (entry.start as usize, end_of(entry, event));
                     let first = typed.len();
@@ -145,10 +138,8 @@ pub(super) fn decode(
                     });
                 }
             };
-            let mut inner = text[first..last].to_vec();
-            if is_debezium {
-                inner = put_in(inner, typed::extended(&text[first..last]));
-            }
+            let inner = &text[first..last];
+            let inner = if is_debezium { typed::put_in_all(inner, &typed::extended(inner)) } else { inner.to_vec() };
             pieces.push((Splice { start, end, length: inner.len(), shown: start }, inner));
             // Null is as good as missing.
             if peek(text, first) != b'n' {
@@ -161,17 +152,14 @@ pub(super) fn decode(
     if pieces.is_empty() { Ok(None) } else { origin.write(event, pieces).map(Some) }
 }
 
-/// A text with pieces in the place of others, which are in the order of the text.
-pub(super) fn put_in(text: Vec<u8>, pieces: Vec<Piece>) -> Vec<u8> {
-    if pieces.is_empty() {
-        return text;
-    }
-    let mut made = Vec::with_capacity(text.len());
+/// A text with pieces in the place of what begins and ends at these offsets, in the order of the text.
+pub(super) fn put_in<'p>(text: &[u8], pieces: impl Iterator<Item = (usize, usize, &'p [u8])> + Clone) -> Vec<u8> {
+    let mut made = Vec::with_capacity(text.len() + pieces.clone().map(|(_, _, piece)| piece.len()).sum::<usize>());
     let mut from = 0;
-    for (start, end, piece) in &pieces {
-        made.extend_from_slice(&text[from..*start]);
+    for (start, end, piece) in pieces {
+        made.extend_from_slice(&text[from..start]);
         made.extend_from_slice(piece);
-        from = *end;
+        from = end;
     }
     made.extend_from_slice(&text[from..]);
     made

@@ -294,30 +294,20 @@ impl Growing {
         let mut wanted_before = false;
         for (id, (path, flag)) in wants.iter().enumerate() {
             let id = PathId(id as u32);
-            if path.root == Root::Envelope {
-                lookups.push(Lookup { root: path.root, nodes: nodes_of.len() as u32, before: None });
-                for (index, place) in records.iter().enumerate() {
-                    let node = self.walk_record(&layout, place, &path.names);
-                    self.flags[node as usize] |= flag;
-                    nodes_of.push(node);
-                    self.outputs.push((node, PathOutput { path: id, base: index as u16 }));
-                }
-                continue;
-            }
-            let (bases, offset): (&[u32], u16) = match path.root {
-                Root::Raw => (&[ROOT], ALWAYS),
-                Root::Data => (&data, 0),
-                Root::Before => (&before, places[DATA].len() as u16),
-                Root::Envelope => continue, // it was handled above
+            let mut walk = |bases: &[u32]| bases.iter().map(|base| self.walk(*base, &path.names)).collect::<Vec<_>>();
+            let (nodes, offset) = match path.root {
+                Root::Raw => (walk(&[ROOT]), ALWAYS),
+                Root::Data => (walk(&data), 0),
+                Root::Before => (walk(&before), places[DATA].len() as u16),
+                Root::Envelope => (records.iter().map(|place| self.walk_record(&layout, place, &path.names)).collect(), 0),
                 Root::Type | Root::Topic | Root::Collection | Root::Tenant => {
                     part_paths[part_index(path.root)] = Some(id);
-                    (&[], 0)
+                    (Vec::new(), 0)
                 }
             };
             wanted_before |= path.root == Root::Before;
             lookups.push(Lookup { root: path.root, nodes: nodes_of.len() as u32, before: None });
-            for (index, base) in bases.iter().enumerate() {
-                let node = self.walk(*base, &path.names);
+            for (index, node) in nodes.into_iter().enumerate() {
                 self.flags[node as usize] |= flag;
                 nodes_of.push(node);
                 let base = if offset == ALWAYS { ALWAYS } else { offset + index as u16 };

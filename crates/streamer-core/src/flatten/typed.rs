@@ -131,7 +131,12 @@ pub(super) fn default_of(column: &Value, unavailable: &Unavailable) -> Option<Va
         return None;
     }
     let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
-    json::parse::<Value>(&put_in(text, pieces), options).ok()
+    json::parse::<Value>(&put_in_all(&text, &pieces), options).ok()
+}
+
+/// A text with pieces in the place of its values.
+pub(super) fn put_in_all(text: &[u8], pieces: &[Piece]) -> Vec<u8> {
+    put_in(text, pieces.iter().map(|(start, end, piece)| (*start, *end, &**piece)))
 }
 
 /// The fields of a struct whose values are not read as they stand.
@@ -307,7 +312,7 @@ fn string_of(quoted: &[u8]) -> Option<Vec<u8>> {
     Some(plain)
 }
 
-/// The elements of the list that begins at *at*: the begin and end of each.
+/// The elements of the list that begins at *at*, each by its first offset and the one behind it.
 pub(crate) fn elements(text: &[u8], at: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut at = space(text, at + 1);
     std::iter::from_fn(move || {
@@ -349,11 +354,11 @@ fn decimal(encoded: &[u8], scale: i32) -> Option<Vec<u8>> {
     }
     let mut digits = digits_of(&bytes)?;
     let is_zero = digits == b"0";
-    if scale.abs() > PLAIN_SCALE && !is_zero {
+    if scale.abs() > PLAIN_SCALE {
         // A short value cannot become a long text.
-        digits.extend(format!("E{}", -scale).into_bytes());
-    } else if is_zero && scale.abs() > PLAIN_SCALE {
-        // Zero has no digits behind it.
+        if !is_zero {
+            digits.extend(format!("E{}", -scale).into_bytes());
+        }
     } else if scale > 0 {
         let scale = scale as usize;
         if digits.len() <= scale {
