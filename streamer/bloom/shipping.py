@@ -34,10 +34,11 @@ from streamer.bloom.guard import carried_keys
 from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.sizing import key_fp_rate, portable_capacity
 from streamer.bloom.state import FilterState
+from streamer.cdc.changes import read_events
 from streamer.errors import LeaseError, ShippedFilterError, StreamerError
 from streamer.events.layout import EventLayout
-from streamer.events.reading import IgnoredEvent, as_before, read_event
-from streamer.model import Limits
+from streamer.events.reading import IgnoredEvent, as_before
+from streamer.model import Event, Limits
 from streamer.subscriptions.atoms import Mode, Path, Root
 from streamer.subscriptions.keys import ELEMENT, GRAMS, KINDS, Place
 
@@ -268,7 +269,7 @@ class ShippedFilter:
         if self._bits is None:
             return Answer.MAYBE
         try:
-            read = read_event(
+            changes = read_events(
                 event,
                 layout=self._layout,
                 default_tenant=self._default_tenant,
@@ -279,15 +280,16 @@ class ShippedFilter:
         except IgnoredEvent:
             # Let it pass, so that the engine counts it as ignored.
             return Answer.MAYBE
+        return Answer.MAYBE if any(self._may_want(read, self._bits) for read in changes) else Answer.NO
+
+    def _may_want(self, read: Event, bits: PortableBloomFilter) -> bool:
         if (read.tenant, read.collection) != (self.tenant, self.collection):
-            return Answer.MAYBE
+            return True
         if read.unknown and self._unknown_passes:
-            return Answer.MAYBE
+            return True
         has_old_side = self._transitions and read.tells_of_before
         carried = carried_keys([read, as_before(read, self._layout)] if has_old_side else [read], self._places)
-        if carried is None or any(key.to_bytes() in self._bits for key in carried):
-            return Answer.MAYBE
-        return Answer.NO
+        return carried is None or any(key.to_bytes() in bits for key in carried)
 
     def probe_arrow(self, events: Any, tenant: str | None = None, collection: str | None = None) -> pa.BooleanArray:
         """Return for each event of an Arrow array whether any subscription can match it; the native core is used if installed.

@@ -220,7 +220,7 @@ def _row(body: Mapping[str, Any], name: str, connector: Any) -> Mapping[str, Any
     if isinstance(row, str):
         row = parsed(row, _WHAT, f"/{name}")
         if connector == "mongodb" and isinstance(row, Mapping):
-            row = extended_json.plain(row, f"/{name}", _WHAT)
+            row = extended_json.plain(row)
     if row is not None and not isinstance(row, OBJECT):
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {name} is an object, not {named(row)}", place=f"/{name}")
     return row

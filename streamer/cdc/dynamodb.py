@@ -85,7 +85,7 @@ def _table(record: Mapping[str, Any], at: str) -> str:
         resource = needed(record, "eventSourceARN", str, _WHAT, at).partition(":table/")[2]
         name = resource.partition("/")[0]
     if not name:
-        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: eventSourceARN names no table", place=f"{at}/eventSourceARN")
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: eventSourceARN does not name a table", place=f"{at}/eventSourceARN")
     return str(name)
 
 
@@ -150,7 +150,7 @@ def _value(given: Any, place: str, depth: int) -> Any:
     if kind in _SCALARS:
         return _scalar(_SCALARS[kind], value, f"{place}/{kind}")
     known = ", ".join(("M", "L", *_SCALARS, *_SETS))
-    reason = f"{_WHAT}: {kind[:40]!r} of {named(value)} is no value; the types are {known}"
+    reason = f"{_WHAT}: a value has one of the types {known}, not {kind[:40]!r} of {named(value)}"
     raise EventError(EventCode.BAD_VALUE, reason, place=place)
 
 

@@ -46,7 +46,8 @@ _WORDS: Final[dict[type, str]] = {Mapping: "an object", list: "an array", str: "
 def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: str = "") -> Any:
     """Return a member of a message, or None if it is null or missing. Raises EventError if it has another type than *kind*."""
     value = message.get(name)
-    if value is not None and not isinstance(value, OBJECT if kind is Mapping else kind):
+    is_kind = isinstance(value, OBJECT if kind is Mapping else kind) and (kind is not int or not isinstance(value, bool))
+    if value is not None and not is_kind:
         reason = f"{what}: {name} is {_WORDS[kind]}, not {named(value)}"
         raise EventError(EventCode.WRONG_TYPE, reason, place=f"{place}/{name}")
     return value

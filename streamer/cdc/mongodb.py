@@ -31,7 +31,7 @@ def read(message: Message) -> list[Keyed]:
     """Return the change of an event, and the values of its `documentKey`. The collection is `database.collection`.
 
     In Extended JSON, object ids and UUIDs become text, numbers become numbers, and dates become RFC 3339 text. Other types, such
-    as regular expressions, stay objects.
+    as regular expressions, stay objects, and so do values that cannot be read.
 
     Raises:
         EventError: the message is not an event of a change stream.
@@ -61,7 +61,7 @@ def _key(key: Mapping[str, Any] | None) -> Sequence[Any]:
 
 def _document(members: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     document = part(members, name, Mapping, _WHAT)
-    return None if document is None else extended_json.plain(document, f"/{name}")
+    return None if document is None else extended_json.plain(document)
 
 
 def _token(members: Mapping[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ https://github.com/eulerto/wal2json
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
@@ -41,6 +42,7 @@ _NUMBERS: Final = frozenset(
     )
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d(:\d\d)?)?", re.ASCII).fullmatch
 _WHAT: Final = "wal2json"
 
 
@@ -53,7 +55,8 @@ class Decoder:
     """
 
     def __init__(self, columns: Mapping[str, Iterable[str]] | None = None) -> None:
-        self._columns = {table: frozenset(names) for table, names in (columns or {}).items()}
+        #: None for a decoder of one message.
+        self._columns: dict[str, frozenset[str]] | None = {table: frozenset(names) for table, names in (columns or {}).items()}
 
     def decode(self, message: Message) -> list[ChangeEvent]:
         """Return the change in a message, as `read` does, without its key."""
@@ -84,7 +87,8 @@ class Decoder:
         if action == "D":
             return [(change("delete", table, before=identity, ts=ts), key)]
         if action == "I":
-            self._columns[table] = frozenset(row)
+            if self._columns is not None:
+                self._columns[table] = frozenset(row)
             return [(change("insert", table, data=row, ts=ts), key)]
         pk = _names(members.get("pk"))
         # Without `pk`, an identity that is a part of the row is the key; the replica identity FULL has all columns.
@@ -97,6 +101,10 @@ class Decoder:
         return [(self._update(table, row, identity, ts), key)]
 
     def _update(self, table: str, row: dict[str, Any], identity: dict[str, Any], ts: int | None) -> ChangeEvent:
+        if self._columns is None:
+            event = change("update", table, data=identity | row, before=identity, ts=ts)
+            # Only REPLICA IDENTITY FULL has columns that the new row lacks.
+            return event if identity.keys() - row.keys() else event | {"partial": True}
         known = self._columns.get(table)
         if known is None and identity.keys() <= row.keys():
             return without_document("update", table, before=identity, ts=ts)
@@ -106,6 +114,20 @@ class Decoder:
         if known is not None:
             self._columns[table] = columns
         return change("update", table, data=row, before=identity, unknown=sorted(columns - row.keys()), ts=ts)
+
+
+def decode(message: Message) -> list[ChangeEvent]:
+    """Return the change in one message, without those before it.
+
+    An update does not show which columns its table has. So it is `partial`, and every column that it lacks is unknown, unless the
+    old row has the whole replica identity FULL.
+
+    Raises:
+        EventError: the message does not have format version 2.
+    """
+    decoder = Decoder()
+    decoder._columns = None
+    return decoder.decode(message)
 
 
 def _row(members: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -150,7 +172,13 @@ def _milliseconds(text: str | None) -> int | None:
     if text is None:
         return None
     try:
+        if _TIMESTAMP(text) is None:
+            raise ValueError
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise EventError(EventCode.BAD_TIMESTAMP, f"{_WHAT}: {text[:60]!r} is no timestamp", place="/timestamp") from None
+        raise EventError(
+            EventCode.BAD_TIMESTAMP,
+            f"{_WHAT}: timestamp is a time as 2026-11-22 10:15:30+00, not {text[:40]!r}",
+            place="/timestamp",
+        ) from None
     return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, final, get_args
 
 from streamer.bloom.options import BloomOptions
+from streamer.cdc.changes import read_change, read_events
 from streamer.cel_eval.registered import Functions
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.events.layout import EventLayout, FormatName, layout_of
-from streamer.events.reading import EventSource, read_event
+from streamer.events.reading import EventSource
 from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, TopicDialect, is_unicode
 
 
@@ -104,8 +105,30 @@ class Options:
                 raise ConfigError(f"expected at most {INT64_MAX}, not {number}", place=name)
 
     def read(self, event: EventSource, tenant: str | None, collection: str | None) -> Event:
-        """Return the parts of an event as an engine with these options reads it. Raises EventError."""
-        return read_event(
+        """Return the parts of an event as an engine with these options reads it; of a record with several changes, the first.
+
+        Raises:
+            EventError: the event cannot be read.
+            IgnoredEvent: the event is ignored.
+        """
+        return self.read_all(event, tenant, collection)[0]
+
+    def read_change(self, change: bytes, tenant: str | None, collection: str | None) -> Event:
+        """Return the parts of an event that a core has read of a record."""
+        if not self.layout.has_changes:
+            return self.read(change, tenant, collection)
+        return read_change(
+            change,
+            layout=self.layout,
+            default_tenant=self.default_tenant,
+            limits=self.limits,
+            tenant=tenant,
+            collection=collection,
+        )
+
+    def read_all(self, event: EventSource, tenant: str | None, collection: str | None) -> list[Event]:
+        """Return the events in a record, at least one; see `read`."""
+        return read_events(
             event,
             layout=self.layout,
             default_tenant=self.default_tenant,

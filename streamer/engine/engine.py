@@ -63,8 +63,8 @@ class Engine:
     Pickles its options and subscriptions. Supports `len()`, `in` for an id, and iteration over ids in order of adding.
 
     Args:
-        format: the wire format of events: `change` (the default), `debezium`, `maxwell`, `dms`, `supabase`, `hasura`, `sequin`,
-            `cloudevents`, `eventbridge`, `sns` or `document` (docs/sources.md).
+        format: the wire format of events: `change` (the default), `debezium`, `maxwell`, `canal`, `dms`, `wal2json`, `dynamodb`,
+            `mongodb`, `supabase`, `hasura`, `sequin`, `cloudevents`, `eventbridge`, `sns` or `document` (docs/sources.md).
         layout: the places of the parts of events of another shape: an `EventLayout`, or a mapping as its `from_dict` reads it.
         default_tenant: tenant of events and subscriptions that name none; with None, a missing tenant is an error.
         topic_dialect: dialect of topic patterns in subscriptions that do not set it: `amqp`, `mqtt` or `nats` (semantics.md

@@ -84,7 +84,7 @@ def explain(
 ) -> Explanation:
     """Return the result of one subscription for one event, with each step. Raises EventError."""
     try:
-        read = options.read(event, tenant, collection)
+        changes = options.read_all(event, tenant, collection)
     except IgnoredEvent as ignored:
         return Explanation(
             subscription_id=compiled.subscription.id,
@@ -96,7 +96,12 @@ def explain(
             note=note_of_ignored(ignored),
         )
     with EFFORT.bounded():
-        return _explain(compiled, read, options)
+        for read in changes:
+            explanation = _explain(compiled, read, options)
+            if explanation.matched or len(changes) == 1:
+                return explanation
+        # Of a record with several changes, none of which matches, the first.
+        return _explain(compiled, changes[0], options)
 
 
 def _explain(compiled: CompiledSubscription, read: Event, options: Options) -> Explanation:

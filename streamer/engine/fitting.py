@@ -6,16 +6,16 @@ A wrong layout is not an error: every event is read, and none matches.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, final
+from typing import Final, final
 
-from streamer.cdc import LAYOUT, ChangeEvent, canal, dynamodb, mongodb, wal2json
+from streamer.core.options import Options
 from streamer.errors import EventError, Ignored
 from streamer.events.layout import EventLayout, FormatName
-from streamer.events.reading import EventSource, IgnoredEvent, is_bare, read_event
-from streamer.model import Event, Limits
+from streamer.events.reading import EventSource, IgnoredEvent, is_bare
+from streamer.model import Event
 
 #: The number of events that decide which format would fit.
 LOOKS: Final = 20
@@ -104,7 +104,7 @@ class Fit:
     """How well a way of reading events fits them.
 
     Attributes:
-        name: the name of a format, or of a decoder such as `streamer.cdc.canal`.
+        name: the name of a format.
         events: the number of events with a document and its collection or type.
         collections: the collections of the events, in order of appearance.
     """
@@ -115,13 +115,12 @@ class Fit:
 
 
 def detect(events: Iterable[EventSource]) -> list[Fit]:
-    """Return the formats and decoders that fit some events, best first: those that find the most parts.
+    """Return the formats that fit some events, best first: those that find the most parts.
 
     The format `document` is left out, because it fits every object.
     """
     events = list(events)
     scored = [_of_format(name, events) for name in _TELLING]
-    scored += [_scored(f"streamer.cdc.{name}", _decoded(events, decode)) for name, decode in _DECODERS.items()]
     return [fit for _, fit in sorted(scored, key=_SCORE, reverse=True) if fit.events]
 
 
@@ -142,27 +141,9 @@ def _parts(event: Event) -> int:
     return (event.type is not None) + (event.collection is not None) if has_document else 0
 
 
-def _decoded(events: Iterable[EventSource], decode: Callable[[Any], list[ChangeEvent]]) -> Iterator[Event | Ignored | None]:
-    for message in events:
-        try:
-            made = decode(message)
-        except EventError:
-            continue
-        # A message with several rows counts once.
-        yield from (_read(event, LAYOUT) for event in made[:1])
-
-
-_DECODERS: Final[dict[str, Callable[[Any], list[ChangeEvent]]]] = {
-    "canal": canal.decode,
-    "dynamodb": dynamodb.decode,
-    "mongodb": mongodb.decode,
-    "wal2json": lambda message: wal2json.Decoder().decode(message),
-}
-
-
 def _read(event: EventSource, layout: EventLayout) -> Event | Ignored | None:
     try:
-        return read_event(event, layout=layout, default_tenant="default", limits=Limits())
+        return Options(layout=layout).read(event, None, None)
     except IgnoredEvent as ignored:
         return ignored.reason
     except EventError:

@@ -165,10 +165,14 @@ class Occurrences:
     def see(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
         """Examine one event. Raises EventError."""
         try:
-            read = self._options.read(event, tenant, collection)
+            changes = self._options.read_all(event, tenant, collection)
         except IgnoredEvent:
             return
         self.events += 1
+        for read in changes:
+            self._see(read)
+
+    def _see(self, read: Event) -> None:
         name = read.collection
         if name is not None and len(name) <= _SHOWN and name not in self._collections and self._names_left:
             self._collections[name] = None

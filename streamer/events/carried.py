@@ -120,6 +120,12 @@ def _maxwell_delete(record: Record) -> Iterator[Pointer]:
         yield (*record.data_at, REST)
 
 
+def _wal2json(record: Record) -> Iterator[Pointer]:
+    """Yield the columns that a change may lack: one record does not show which columns its table has."""
+    if record.data is not None and record.data_at is not None and record.raw.get("partial") is True:
+        yield (*record.data_at, REST)
+
+
 def _has_all_columns(record: Record, unchanged: list[str]) -> bool:
     """Return whether a row certainly has all columns, not only those of `binlog_row_image=MINIMAL`: the key and the changes."""
     assert record.data is not None
@@ -159,6 +165,8 @@ _RULES: Final[Mapping[tuple[str | None, str | None], Callable[[Record], Iterator
     ("dms", "delete"): _dms_delete,
     ("maxwell", "update"): _maxwell_update,
     ("maxwell", "delete"): _maxwell_delete,
+    ("wal2json", "insert"): _wal2json,
+    ("wal2json", "update"): _wal2json,
     ("supabase", "insert"): _supabase,
     ("supabase", "update"): _supabase,
     ("supabase", "delete"): _supabase,

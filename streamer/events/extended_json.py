@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -16,8 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from streamer.errors import EventCode, EventError
-from streamer.events.layout import encode_pointer
-from streamer.events.literal_json import Number, named, number
+from streamer.events.literal_json import named, number
 from streamer.events.timestamps import parse_rfc3339
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,77 +24,32 @@ _WHAT: Final = "mongodb"
 _MAX_DEPTH: Final = 100
 
 
-def plain(document: Mapping[str, Any], place: str, what: str = _WHAT) -> dict[str, Any]:
-    """Return a document, relaxed or canonical, as plain JSON. Raises EventError, which names the format *what*."""
-    return {name: _value(value, f"{place}{encode_pointer((name,))}", 0, what) for name, value in document.items()}
-
-
-def _value(given: Any, place: str, depth: int, what: str) -> Any:
+def plain(document: Any, depth: int = 0) -> Any:
+    """Return a document, relaxed or canonical, as plain JSON. A value that cannot be read stays as it is."""
     if depth > _MAX_DEPTH:
-        raise EventError(EventCode.TOO_DEEP, f"{what}: nested deeper than {_MAX_DEPTH}", place=place)
-    if isinstance(given, list):
-        return [_value(item, f"{place}/{at}", depth + 1, what) for at, item in enumerate(given)]
-    if not isinstance(given, Mapping):
-        return given
-    if len(given) == 1 and (found := _scalar(given, place, what)) is not given:
-        return found
-    if "$date" in given and len(given) == 1:
-        return given
-    return {name: _value(member, f"{place}{encode_pointer((name,))}", depth + 1, what) for name, member in given.items()}
+        return document
+    if isinstance(document, list):
+        return [plain(item, depth + 1) for item in document]
+    if not isinstance(document, Mapping):
+        return document
+    if len(document) == 1 and depth:
+        with suppress(EventError, ValueError):
+            if (found := _scalar(document)) is not document:
+                return found
+    return {name: member if name == "$date" else plain(member, depth + 1) for name, member in document.items()}
 
 
-def _scalar(given: Mapping[str, Any], place: str, what: str) -> Any:
+def _scalar(given: Mapping[str, Any]) -> Any:
     """Return the value of an object with one member, or the object itself if it is no value of Extended JSON."""
     ((name, value),) = given.items()
     if name in ("$oid", "$uuid", "$symbol") and isinstance(value, str):
         return value
     if name in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal") and isinstance(value, str):
-        return _number(value, place, what)
-    if name == "$date":
-        return _date(value, given, place)
-    return given if name != "$binary" or (uuid := _uuid(value)) is None else uuid
-
-
-def lenient(given: Any, depth: int = 0) -> Any:
-    """Return a document as `plain` does, in which a value that cannot be read stays as it is."""
-    if depth > _MAX_DEPTH:
-        return given
-    if isinstance(given, list):
-        return [lenient(item, depth + 1) for item in given]
-    if not isinstance(given, Mapping):
-        return given
-    if len(given) == 1 and depth:
-        with suppress(EventError):
-            if (found := _scalar(given, "", _WHAT)) is not given:
-                return found
-    return {name: member if name == "$date" else lenient(member, depth + 1) for name, member in given.items()}
-
-
-def _number(text: str, place: str, what: str) -> int | Number | str:
-    if text in ("NaN", "Infinity", "-Infinity"):
         # JSON has no such number, so the value stays text.
-        return text
-    try:
-        return number(text)
-    except ValueError as error:
-        raise EventError(EventCode.BAD_VALUE, f"{what}: {error}", place=place) from None
-
-
-def _date(value: Any, given: Any, place: str) -> Any:
-    """Return a date as text. A date outside the years 1 to 9999, which MongoDB allows, stays an object."""
-    inner = value.get("$numberLong") if isinstance(value, Mapping) else value
-    if isinstance(inner, int | str) and not isinstance(inner, bool):
-        try:
-            return moment(value, place).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        except EventError:
-            if isinstance(inner, int) or _FAR_DATE(inner):
-                return given
-            raise
-    return moment(value, place).isoformat()
-
-
-#: Milliseconds, or a text whose year has another number of digits than four, or is 0000.
-_FAR_DATE: Final = re.compile(r"-?[1-9][0-9]{11,19}|[+-]?(?:[0-9]{5,}|[+-][0-9]{4}|0000)-[0-9]{2}-[0-9]{2}T.*").fullmatch
+        return value if value in ("NaN", "Infinity", "-Infinity") else number(value)
+    if name == "$date":
+        return moment(value, "").isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return given if name != "$binary" or (uuid := _uuid(value)) is None else uuid
 
 
 def _uuid(value: Any) -> str | None:

@@ -14,12 +14,26 @@ from streamer.model import INT64_MAX, INT64_MIN, EventType, Pointer, is_unicode
 
 TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
 FormatName = Literal[
-    "change", "debezium", "maxwell", "dms", "supabase", "hasura", "sequin", "cloudevents", "eventbridge", "sns", "document"
+    "change",
+    "debezium",
+    "maxwell",
+    "canal",
+    "dms",
+    "wal2json",
+    "dynamodb",
+    "mongodb",
+    "supabase",
+    "hasura",
+    "sequin",
+    "cloudevents",
+    "eventbridge",
+    "sns",
+    "document",
 ]
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
-RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents"]
+RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents", "canal", "dynamodb", "mongodb", "wal2json"]
 #: Additional words in `type_map`: an event of such a type has no matches, or counts as an event without a type.
 IGNORE = "ignore"
 UNTYPED = "none"
@@ -27,7 +41,9 @@ MEANINGS = (*EVENT_TYPES, IGNORE, UNTYPED)
 NoChange = Literal["match", "ignore"]
 PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
 #: The formats that only a decoder of `streamer.cdc` reads.
-DECODED = ("canal", "dynamodb", "mongodb", "pgoutput", "wal2json")
+DECODED = ("pgoutput",)
+#: The formats whose records have change events in them, which are what the layout describes.
+WITH_CHANGES = ("canal", "dynamodb", "mongodb", "wal2json")
 _WHOLE_OR_OBJECT = ("data", "before", "unknown", "envelope")
 
 
@@ -167,7 +183,12 @@ class EventLayout:
     @property
     def has_rows(self) -> bool:
         """Whether records are changes of rows, in a format that has rules for missing values."""
-        return self.format not in (None, "cloudevents")
+        return self.format not in (None, "cloudevents", *WITH_CHANGES)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the layout describes the change events in a record, not the record (semantics.md section 1, "Records")."""
+        return self.format in WITH_CHANGES
 
     @property
     def type_words(self) -> tuple[str, ...]:
@@ -188,6 +209,9 @@ class EventLayout:
           without a change are ignored: heartbeats, transactions, changes of the schema.
         - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` has only the changed columns. Columns
           that an update or delete lacks may not have been written. Changes of tables and databases are ignored.
+        - `canal`, `dynamodb`, `mongodb`, `wal2json`: records of Canal (flat messages), DynamoDB Streams, MongoDB's change streams
+          and wal2json (format version 2). An engine reads the change events in a record, which have the parts of `change`, and
+          matches each. `before` is partial; the rest of the record is its `envelope`.
         - `dms`: a row of AWS DMS, as it writes to Kinesis and Kafka. The collection is `schema-name.table-name`, a row of the
           first load is an insert; `before-image` and deletes may be partial. Records of `record-type: control` are ignored.
         - `supabase`: a database webhook of Supabase, or a change of Realtime. The collection is `schema.table`; `old_record`, and

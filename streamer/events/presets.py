@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from streamer.events.layout import EVENT_TYPES, IGNORE, UNTYPED, EventLayout
+from streamer.events.layout import EVENT_TYPES, IGNORE, UNTYPED, EventLayout, FormatName
 
 #: Debezium's default placeholder: as text; for a column of bytes as base64, with or without padding, or in hex; and as the UUID
 #: that it makes from the text.
@@ -31,10 +31,12 @@ _MAXWELL_NO_CHANGES = (
 
 
 @cache
-def preset(name: str) -> EventLayout:
+def preset(name: FormatName) -> EventLayout:
     """Return the layout of a format; see `EventLayout.preset`, which refuses other names."""
     if name == "change":
         return EventLayout()
+    if name in ("canal", "dynamodb", "mongodb", "wal2json"):
+        return EventLayout(tenant=None, topic=None, envelope="/envelope", before_holds="partial", format=name)
     if name == "debezium":
         return EventLayout(
             id=None,

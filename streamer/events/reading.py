@@ -74,8 +74,8 @@ def read_event(
     """
     if isinstance(event, str):
         event = encode(event)
-    if (nothing := _nothing(event, limits)) is not None:
-        raise IgnoredEvent(nothing)
+    if (blank := nothing(event, limits)) is not None:
+        raise IgnoredEvent(blank)
     document = read_object(event, layout=layout, limits=limits, default=default)
     if document.duplicate is not None:
         raise duplicate_member(*document.duplicate)
@@ -89,7 +89,7 @@ def read_event(
     return _Parts(document, layout, limits.max_depth, held).read(default_tenant, tenant, collection)
 
 
-def _nothing(event: EventSource, limits: Limits) -> Ignored | None:
+def nothing(event: EventSource, limits: Limits) -> Ignored | None:
     """Return the reason why there is no event at all: the value of a tombstone, or an empty text. None if there is one."""
     if event is None:
         return Ignored.NULL

@@ -74,7 +74,7 @@ def _placeholders(layout: EventLayout) -> Placeholders:
 
 def extended(document: Any) -> Any:
     """Return a document of MongoDB with its Extended JSON as plain JSON."""
-    return connect.plain(extended_json.lenient(document))
+    return connect.plain(extended_json.plain(document))
 
 
 def duplicate_member(pointer: Pointer, offset: int | None) -> EventError:

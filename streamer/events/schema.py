@@ -38,6 +38,10 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
         layout: the layout of the events; by default that of the preset `change`.
     """
     layout = EventLayout() if layout is None else layout
+    if layout.has_changes:
+        # The layout describes the changes in a record, not the record.
+        whole = f"A record of {layout.format}; null is one without a value, which has no matches."
+        return {"$schema": DRAFT, "title": "Streamer's event", "description": whole, "type": ["object", "null"]}
     told: Schema = {}
     for part in PARTS:
         for pointer in layout.pointers(part):

@@ -159,7 +159,7 @@ class Host:
 
     def read(self, text: bytes, tenant: str | None, collection: str | None) -> Sides:
         """Read an event for `verdict`."""
-        return Sides(self.options.read(text, tenant, collection), self.options.layout)
+        return Sides(self.options.read_change(text, tenant, collection), self.options.layout)
 
     def verdict(self, compiled: CompiledSubscription, event: Sides, is_old: bool) -> str:
         """Return the verdict of the CEL part of a subscription for the event after or, with *is_old*, before the change."""

@@ -38,7 +38,7 @@ from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, ReentryError, SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent, as_before, check_names, is_bare
 from streamer.locks import TRIES, Lock
-from streamer.model import Match
+from streamer.model import Event, Match
 from streamer.reference.dump import dump
 from streamer.reference.lint import examine
 from streamer.reference.plan import plan_of
@@ -437,7 +437,7 @@ class ReferenceCore:
         began, cel_runs, cel_began = time.perf_counter_ns(), CEL_TIME.runs, CEL_TIME.nanoseconds
         work = Work()
         try:
-            found = list(self._hits(version, event, tenant, collection, work))
+            found = self._hits(version, event, tenant, collection, work)
         except IgnoredEvent as ignored:
             self._recorder.ignore(ignored.reason.value)
             return ReferenceHits((), ignored.reason.value)
@@ -461,10 +461,18 @@ class ReferenceCore:
 
     def _hits(
         self, version: Version, event: EventSource, tenant: str | None, collection: str | None, work: Work
-    ) -> Iterator[tuple[Entry, Outcome]]:
+    ) -> list[tuple[Entry, Outcome]]:
+        """Return the matches of a record: those of the event that it is, or of each change in it."""
+        found: dict[str, tuple[Entry, Outcome]] = {}
+        for read in self._options.read_all(event, tenant, collection):
+            for entry, outcome in self._hits_of(version, read, work):
+                _, known = found.get(entry.id, (entry, outcome))
+                found[entry.id] = entry, known | outcome
+        return list(found.values())
+
+    def _hits_of(self, version: Version, read: Event, work: Work) -> Iterator[tuple[Entry, Outcome]]:
         """Yield the matches of an event: phase 1 finds candidates, phase 2 evaluates them."""
         options = self._options
-        read = options.read(event, tenant, collection)
         REFUSED.begin()
         work.is_bare = is_bare(read, options.layout)
         sides = [read, as_before(read, options.layout)] if read.tells_of_before else [read]

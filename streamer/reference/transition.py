@@ -57,6 +57,11 @@ class Outcome:
     transition: Transition | None
     certain: bool = True
 
+    def __or__(self, other: Outcome) -> Outcome:
+        """Return the outcome for two changes of one record."""
+        transition = self.transition if self.transition == other.transition else None
+        return Outcome(transition, self.certain or other.certain)
+
 
 class Side(Enum):
     """Whether the subscription wants one document."""

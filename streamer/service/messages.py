@@ -35,7 +35,6 @@ from streamer.core.options import Options
 from streamer.core.protocol import Hits
 from streamer.events.layout import Constant
 from streamer.events.places import resolve
-from streamer.events.reading import read_event
 from streamer.events.timestamps import parse_rfc3339
 from streamer.model import Event, Match
 from streamer.service.formats import Place
@@ -129,7 +128,7 @@ class EventParts:
     def __init__(self, options: Options) -> None:
         self._options = options
         layout = options.layout
-        self._is_plain = layout.encoded is None and layout.before_holds != "changed"
+        self._is_plain = layout.encoded is None and layout.before_holds != "changed" and not layout.has_changes
         self._unit = _NANOSECONDS.get(layout.ts_format)
         self._id, self._tenant, self._collection, self._ts = map(self._reader, ("id", "tenant", "collection", "ts"))
 
@@ -191,8 +190,7 @@ class EventParts:
         return parse_rfc3339(ts) if self._unit is None else ts * self._unit
 
     def _whole(self, event: bytes) -> Event:
-        options = self._options
-        return read_event(event, layout=options.layout, default_tenant=options.default_tenant, limits=options.limits)
+        return self._options.read(event, None, None)
 
 
 def rfc3339(ns: int) -> bytes:

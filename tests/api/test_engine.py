@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import pickle
 import weakref
@@ -256,11 +255,10 @@ def test_the_name_of_a_format_as_the_layout_still_works_and_names_the_option(eng
     assert e.match({"op": "t"}).ignored == "type"
 
 
-@pytest.mark.parametrize("name", ["canal", "dynamodb", "mongodb", "pgoutput", "wal2json"])
-def test_a_format_that_needs_a_decoder_names_it(engine: MakeEngine, name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"streamer\.cdc\.{name} .*layout=streamer\.cdc\.LAYOUT"):
-        engine(format=name)
-    assert hasattr(importlib.import_module(f"streamer.cdc.{name}"), "__doc__")
+def test_a_format_that_needs_a_decoder_names_it(engine: MakeEngine) -> None:
+    with pytest.raises(ConfigError, match=r"streamer\.cdc\.pgoutput .*layout=streamer\.cdc\.LAYOUT"):
+        engine(format="pgoutput")
+    assert streamer.cdc.pgoutput.Decoder().decode
 
 
 def test_a_batch_of_collections_that_a_template_makes_matches_as_its_events_do(engine: MakeEngine) -> None:

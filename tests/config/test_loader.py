@@ -109,7 +109,8 @@ zzz: 1
         "s.yaml:2:9: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
         "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
         "(units: w, d, h, m, s, ms, us); 5 has no unit",
-        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, maxwell, dms, supabase, "
+        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, maxwell, canal, dms, "
+        "wal2json, dynamodb, mongodb, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
         "s.yaml:5:15: matching.validation: expected 'full' or 'lazy', not 'fulll'; did you mean 'full'?",
@@ -325,8 +326,8 @@ def test_events_have_a_format_or_a_layout() -> None:
     (unknown,) = wrong("matching: {format: debezum}")
     assert unknown.startswith("s.yaml:1:20: matching.format: no format 'debezum'; expected one of change, debezium, ")
     assert unknown.endswith("; did you mean 'debezium'?")
-    (decoded,) = wrong("matching: {format: canal}")
-    assert "streamer.cdc.canal" in decoded
+    (decoded,) = wrong("matching: {format: pgoutput}")
+    assert "streamer.cdc.pgoutput" in decoded
 
 
 def test_a_part_of_the_layout_replaces_that_of_the_file_whole() -> None:
@@ -363,7 +364,8 @@ matching:
 """
     ) == [
         "s.yaml:2:12: matching.threads: expected at least 1, not 0",
-        "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, maxwell, dms, supabase, "
+        "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, maxwell, canal, dms, "
+        "wal2json, dynamodb, mongodb, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them or None, not []",
         "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",

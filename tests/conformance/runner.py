@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from streamer import Engine, Matches, StreamerError, _backend
+from streamer.cdc.changes import read_events
 from streamer.cel_eval import ProgramCache, evaluate_cel
 from streamer.errors import EventCode, EventError, Ignored, SubscriptionError
-from streamer.events.reading import read_event
 from streamer.model import INT64_MIN, UINT64_MAX, CelEvaluator
 from streamer.reference.conditions import evaluate
 from streamer.subscriptions.compile import compile_subscription
@@ -124,7 +124,7 @@ def _check_matches(case: Case, validation: Validation, evaluator: CelEvaluator) 
 
 def _check_verdict(case: Case, evaluator: CelEvaluator) -> None:
     """Ask the reference for what an engine does not tell: why there is no match."""
-    event = read_event(
+    event, *_ = read_events(
         case.event or b"",
         layout=case.layout,
         default_tenant=case.default_tenant,

@@ -144,6 +144,14 @@ pub enum Format {
     Supabase,
     /// CloudEvents, whose data may be any JSON value.
     CloudEvents,
+    /// Canal's flat messages.
+    Canal,
+    /// Records of Amazon DynamoDB Streams.
+    DynamoDb,
+    /// Events of MongoDB's change streams.
+    MongoDb,
+    /// Messages of wal2json.
+    Wal2json,
 }
 
 impl Format {
@@ -155,13 +163,22 @@ impl Format {
             "dms" => Format::Dms,
             "supabase" => Format::Supabase,
             "cloudevents" => Format::CloudEvents,
+            "canal" => Format::Canal,
+            "dynamodb" => Format::DynamoDb,
+            "mongodb" => Format::MongoDb,
+            "wal2json" => Format::Wal2json,
             _ => return None,
         })
     }
 
-    /// Whether its records are changes of rows.
+    /// Whether its records are changes of rows, as they stand.
     pub(crate) fn has_rows(self) -> bool {
-        self != Format::CloudEvents
+        self != Format::CloudEvents && !self.has_changes()
+    }
+
+    /// Whether a record has change events in it, which are what the layout describes.
+    pub(crate) fn has_changes(self) -> bool {
+        matches!(self, Format::Canal | Format::DynamoDb | Format::MongoDb | Format::Wal2json)
     }
 }
 

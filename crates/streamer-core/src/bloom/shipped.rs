@@ -15,7 +15,7 @@ use crate::bloom::keys::{begin_key, end_key};
 use crate::bloom::kinds::{KeyKind, KeyProbe, of_scalar};
 use crate::bloom::portable::Slices;
 use crate::error::{EventError, Unread};
-use crate::flatten::{Flat, Flattener, GivenParts, Leaf, PathId, PathTrie, Validation};
+use crate::flatten::{self, Flat, Flattener, GivenParts, Leaf, PathId, PathTrie, Validation};
 use crate::json;
 use crate::layout::EventLayout;
 use crate::limits::Limits;
@@ -109,10 +109,39 @@ impl Shipped {
         collection: Option<&str>,
         scratch: &mut ShippedScratch,
     ) -> Result<ShippedAnswer, EventError> {
-        let ShippedScratch { new, old, key } = scratch;
         let reading = &self.reading;
         let given = GivenParts { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
-        let flat = match new.flatten(&self.trie, event, Validation::Full, &given, &reading.limits) {
+        let Some(format) = reading.layout.format.filter(|format| format.has_changes()) else {
+            return self.ask_of(event, &given, &reading.limits, scratch);
+        };
+        let changes = match flatten::changes(format, event, &reading.limits) {
+            Ok(changes) => changes,
+            Err(Unread::Ignored(_)) => return Ok(ShippedAnswer::Answer(Answer::Maybe)),
+            Err(Unread::Bad(error)) => return Err(error),
+        };
+        let limits = flatten::limits_of_changes(&reading.limits);
+        for change in changes {
+            let answer = self.ask_of(change.as_bytes(), &given, &limits, scratch);
+            // An offset in the change is none in the record.
+            match answer.map_err(|error| EventError { offset: None, ..error })? {
+                ShippedAnswer::Answer(Answer::No) => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(ShippedAnswer::Answer(Answer::No))
+    }
+
+    /// Whether any subscription can want an event with the layout's own places.
+    fn ask_of(
+        &self,
+        event: &[u8],
+        given: &GivenParts<'_>,
+        limits: &Limits,
+        scratch: &mut ShippedScratch,
+    ) -> Result<ShippedAnswer, EventError> {
+        let ShippedScratch { new, old, key } = scratch;
+        let reading = &self.reading;
+        let flat = match new.flatten(&self.trie, event, Validation::Full, given, limits) {
             Ok(flat) => flat,
             // The engine that matches the event counts it.
             Err(Unread::Ignored(_)) => return Ok(ShippedAnswer::Answer(Answer::Maybe)),

@@ -23,12 +23,13 @@ use crate::engine::unknown::PartialEvent;
 use crate::engine::values::{Values, ValuesScratch};
 use crate::engine::version::Version;
 use crate::error::{EventError, Ignored, Unread};
-use crate::flatten::{EventFields, Flat, Flattener, Parts, Validation};
+use crate::flatten::{self, EventFields, Flat, Flattener, Parts, Validation};
 use crate::layout::EventType;
 use crate::prefetch::{LINE, prefetch};
 use crate::regexps::program;
 use crate::value::{Number, ScalarRef};
 use crate::watch;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Lines of an event that are prefetched before it is read.
@@ -116,12 +117,19 @@ impl EngineState {
         scratch: &mut Scratch,
         tell: impl FnOnce(Identity<'_>),
     ) -> Result<Option<Ignored>, EventError> {
+        let changes = match self.changes(event.text) {
+            Ok(changes) => changes,
+            Err(Unread::Ignored(reason)) => return Ok(Some(reason)),
+            Err(Unread::Bad(error)) => return Err(error),
+        };
+        let text = changes.as_deref().map_or(event.text, |changes| changes[0].as_bytes());
         let Scratch { flattener, old, .. } = scratch;
         let Options { default_tenant, limits, validation, .. } = &self.options;
         let given = event.given(default_tenant.as_deref());
-        match flattener.flatten(&self.no_paths, event.text, *validation, &given, limits) {
+        match flattener.flatten(&self.no_paths, text, *validation, &given, limits) {
             Ok(flat) => tell(self.identity(&flat, &mut old.flattener)),
             Err(Unread::Ignored(reason)) => return Ok(Some(reason)),
+            Err(Unread::Bad(error)) if changes.is_some() => return Err(EventError { offset: None, ..error }),
             Err(Unread::Bad(error)) => return Err(error),
         }
         Ok(None)
@@ -140,12 +148,79 @@ impl EngineState {
         scratch.output.clear();
         scratch.tally.begin(&self.telemetry);
         watch::begin(self.options.ask);
+        let changes = match self.changes(event.text) {
+            Ok(changes) => changes,
+            Err(unread) => return self.settle(Err(unread), scratch),
+        };
+        let evaluated = match changes.as_deref() {
+            None => self.match_one(group, event, scratch, more),
+            Some([change]) => self.match_one(group, Event { text: change.as_bytes(), ..event }, scratch, more),
+            Some(changes) => self.match_changes(group, event, changes, scratch, more).map(|()| Default::default()),
+        };
+        scratch.release(event.text.len(), self.options.give_back);
+        self.settle(evaluated.map_err(|unread| of_record(unread, changes.is_some())), scratch)
+    }
+
+    /// The change events of a record; None if the record is an event by itself.
+    fn changes(&self, record: &[u8]) -> Result<Option<Vec<String>>, Unread> {
+        match self.options.layout.format {
+            Some(format) if format.has_changes() => flatten::changes(format, record, &self.record_limits).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn match_one<T>(
+        &self,
+        group: &mut Group<'_>,
+        event: Event<'_>,
+        scratch: &mut Scratch,
+        more: impl FnOnce(&One<'_>, &mut Work<'_>, Change) -> T,
+    ) -> Result<(Change, T), Unread> {
         let change = self.with_flat(group, event, scratch, |one, rest| {
             let change = self.evaluate(one, rest)?;
             Ok((change, more(one, rest, change)))
         });
-        scratch.release(event.text.len(), self.options.give_back);
-        self.settle(change.and_then(|change| change.map_err(Unread::Bad)), scratch)
+        change.and_then(|change| change.map_err(Unread::Bad))
+    }
+
+    /// Match each of several changes of a record, do *more* for the first, and leave the union of their matches in the
+    /// scratch: a subscription matches once, with a transition if all of its changes have the same, and certainly if one
+    /// of them is certain.
+    fn match_changes<T>(
+        &self,
+        group: &mut Group<'_>,
+        record: Event<'_>,
+        changes: &[String],
+        scratch: &mut Scratch,
+        more: impl FnOnce(&One<'_>, &mut Work<'_>, Change) -> T,
+    ) -> Result<(), Unread> {
+        let mut more = Some(more);
+        let mut all = Output::default();
+        let mut outcomes: HashMap<u32, Outcome> = HashMap::new();
+        for text in changes {
+            scratch.output.clear();
+            let event = Event { text: text.as_bytes(), ..record };
+            let (change, is_read) = self.match_one(group, event, scratch, |one, rest, change| {
+                if let Some(more) = more.take() {
+                    more(one, rest, change);
+                }
+                change == Change::Compare && !rest.output.certain.is_empty() && self.find_stays(one, rest)
+            })?;
+            let Scratch { output, old, .. } = &mut *scratch;
+            let stays = Stays(is_read.then_some(&*old.found));
+            let certain = output.certain.iter().map(|slot| {
+                let flags = self.records.get(*slot).as_ref().map_or(0, |record| record.flags);
+                (*slot, Outcome { transition: stays.transition(change, *slot, flags), certain: true })
+            });
+            for (slot, outcome) in certain.chain(output.told.iter().copied()) {
+                outcomes.entry(slot).and_modify(|known| *known = known.or(outcome)).or_insert(outcome);
+            }
+            all.add_counts(output);
+        }
+        all.told = outcomes.into_iter().collect();
+        all.told.sort_unstable_by_key(|(slot, _)| *slot);
+        scratch.output = all;
+        Ok(())
     }
 
     /// Find the matches of an event in the state of *version*, as an event of *tenant* without a collection. The event
@@ -457,11 +532,26 @@ impl EngineState {
     pub fn stays(&self, version: &Arc<Version>, event: Event<'_>, scratch: &mut Scratch) -> Option<Vec<u32>> {
         scratch.output.clear();
         watch::begin(self.options.ask);
-        let found = self.with_flat(&mut Group::alone(version), event, scratch, |one, rest| {
+        let changes = self.changes(event.text).ok()?;
+        // The matches of several changes have their transitions.
+        let text = match changes.as_deref() {
+            None => event.text,
+            Some([change]) => change.as_bytes(),
+            Some(_) => return None,
+        };
+        let found = self.with_flat(&mut Group::alone(version), Event { text, ..event }, scratch, |one, rest| {
             self.find_stays(one, rest).then(|| rest.old.found.clone())
         });
         scratch.release(event.text.len(), self.options.give_back);
         found.ok().flatten()
+    }
+}
+
+/// The error of a change as that of its record, in which the change's offsets mean nothing.
+fn of_record(unread: Unread, is_change: bool) -> Unread {
+    match unread {
+        Unread::Bad(error) if is_change => Unread::Bad(EventError { offset: None, ..error }),
+        unread => unread,
     }
 }
 

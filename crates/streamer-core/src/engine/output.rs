@@ -42,6 +42,15 @@ impl Output {
         self.errors.clear();
         (self.candidates, self.listed, self.evaluated, self.counted, self.is_cut_off) = (0, 0, 0, 0, false);
     }
+
+    /// Add the counts and the errors of another event.
+    pub fn add_counts(&mut self, other: &mut Output) {
+        self.errors.append(&mut other.errors);
+        self.candidates += other.candidates;
+        self.listed += other.listed;
+        self.evaluated += other.evaluated;
+        self.is_cut_off |= other.is_cut_off;
+    }
 }
 
 /// The matches of an event. Slots stay valid as long as its version, or a [`Pin`] of it, lives.

@@ -22,7 +22,9 @@ use crate::engine::registry::{AT_ONCE, Records};
 use crate::engine::telemetry::{Counters, Telemetry};
 use crate::engine::version::Version;
 use crate::engine::writer::{Reentered, Writer, Writing, this_thread};
-use crate::flatten::{Locator, PathTrie};
+use crate::flatten::{Locator, PathTrie, limits_of_changes};
+use crate::layout::Format;
+use crate::limits::Limits;
 use crate::value::Seed;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hashbrown::HashTable;
@@ -37,6 +39,8 @@ const NEAR: usize = 4 * AT_ONCE;
 /// See the head of this file.
 pub struct EngineState {
     pub(super) options: Options,
+    /// The limits of a record; those of an event in `options` allow for more in a record's changes.
+    pub(super) record_limits: Limits,
     pub(super) seed: Seed,
     /// The hash of `*`, the name of every tenant and of every collection.
     pub(super) all: u64,
@@ -76,7 +80,11 @@ pub struct EngineState {
 
 impl EngineState {
     /// An engine without subscriptions.
-    pub(super) fn new(options: Options) -> EngineState {
+    pub(super) fn new(mut options: Options) -> EngineState {
+        let record_limits = options.limits.clone();
+        if options.layout.format.is_some_and(Format::has_changes) {
+            options.limits = limits_of_changes(&options.limits);
+        }
         let writer = Writer::default();
         let version = Version {
             number: 1,
@@ -98,6 +106,7 @@ impl EngineState {
             started: Instant::now(),
             phase1: ArcSwapOption::new(options.bloom.map(Arc::new)),
             options,
+            record_limits,
             all: seed.hash_bytes(b"*"),
             seed,
             version: ArcSwap::from_pointee(version),

@@ -49,6 +49,14 @@ pub struct Outcome {
     pub certain: bool,
 }
 
+impl Outcome {
+    /// The outcome for two changes of one record.
+    pub fn or(self, other: Outcome) -> Outcome {
+        let transition = self.transition.filter(|_| self.transition == other.transition);
+        Outcome { transition, certain: self.certain || other.certain }
+    }
+}
+
 /// The transition of an ordinary match of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Change {

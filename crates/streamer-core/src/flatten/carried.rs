@@ -96,6 +96,7 @@ pub(super) fn find(
             not_carried.rest_of_data = !is_whole;
             not_carried.rest_of_before = !is_whole && is_completed;
         }
+        (Format::Wal2json, Some(_)) => not_carried.rest_of_data = event.is_partial()?,
         (Format::Supabase, Some(_)) => not_carried.data = event.supabase(unknown)?,
         (Format::Debezium, Some(_)) => event.yugabyte(unknown)?,
         _ => {}
@@ -170,6 +171,14 @@ impl<'r> Record<'r> {
         let filled_in = row.iter().filter(may_be_filled_in).filter(|(name, _)| is_other || !is_key(name));
         unknown.extend(filled_in.map(|(name, _)| below(&place.pointer, name)));
         Ok(())
+    }
+
+    /// Whether the change says that its document may lack columns.
+    fn is_partial(&self) -> Result<bool, EventError> {
+        if self.data().is_none() || memmem::find(self.text, b"\"partial\"").is_none() {
+            return Ok(false);
+        }
+        Ok(self.whole()?.get("partial") == Some(&Value::Scalar(Scalar::Bool(true))))
     }
 
     /// YugabyteDB's connector writes a column as `{"value": …, "set": true}`, and null for one that was not changed.

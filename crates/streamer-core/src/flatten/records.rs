@@ -166,7 +166,7 @@ pub(super) fn put_in<'p>(text: &[u8], pieces: impl Iterator<Item = (usize, usize
 }
 
 /// The end of the value that is all of a text from *at* on, *depth* containers deep in the event.
-fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize, JsonFault> {
+pub(super) fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize, JsonFault> {
     let end = skip::checked(text, at, depth, max_depth, open)?;
     let after = space(text, end);
     if after < text.len() { Err(JsonFault::malformed(text, after, "expected nothing after the value")) } else { Ok(end) }

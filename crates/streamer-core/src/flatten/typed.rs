@@ -509,8 +509,17 @@ fn plain(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A date of Extended JSON: milliseconds, also in `{"$numberLong": "…"}`, or a text.
+/// A date of Extended JSON as RFC 3339 text.
 fn moment(value: &[u8]) -> Option<Vec<u8>> {
+    let ns = moment_ns(value)?;
+    let mut text = String::new();
+    // In milliseconds.
+    timestamps::write_rfc3339(&mut text, ns - ns.rem_euclid(1_000_000));
+    Some(format!("\"{text}\"").into_bytes())
+}
+
+/// A date of Extended JSON, in nanoseconds since the epoch: milliseconds, also in `{"$numberLong": "…"}`, or a text.
+pub(super) fn moment_ns(value: &[u8]) -> Option<i128> {
     let mut value = value.to_vec();
     if peek(&value, 0) == b'{' {
         let members: Vec<_> = Members::at(&value, 0).map_while(Result::ok).collect();
@@ -518,14 +527,10 @@ fn moment(value: &[u8]) -> Option<Vec<u8>> {
         value = value[long.value..long.to].to_vec();
     }
     let text = if peek(&value, 0) == b'"' { string_of(&value)? } else { value };
-    let ns = match integer(&text) {
-        Some(ms) => timestamps::in_range(i128::from(ms) * 1_000_000).ok()?,
-        None => timestamps::rfc3339(std::str::from_utf8(&text).ok()?).ok()?,
-    };
-    let mut text = String::new();
-    // In milliseconds.
-    timestamps::write_rfc3339(&mut text, ns - ns.rem_euclid(1_000_000));
-    Some(format!("\"{text}\"").into_bytes())
+    match integer(&text) {
+        Some(ms) => timestamps::in_range(i128::from(ms) * 1_000_000).ok(),
+        None => timestamps::rfc3339(std::str::from_utf8(&text).ok()?).ok(),
+    }
 }
 
 /// A UUID of Extended JSON: 16 bytes of the binary subtype 4.

@@ -1,0 +1,78 @@
+//! Records that no layout can describe, as the change events in them (semantics.md section 1, "Records").
+//!
+//! ```text
+//!   {"type": "DELETE", "database": "shop", "table": "orders", "data": [{"id": "1"}, …], "sqlType": {"id": -5}, …}    Canal
+//!     ─► {"type":"delete","collection":"shop.orders","before":{"id":1},"envelope":{…}}   and one for each other row
+//! ```
+//!
+//! A change event has the layout `change`, with `before` as far as the record has it, and the rest of the record in
+//! `envelope`. Contract: a value that the record does not carry is unknown. The decoders of `streamer.cdc` state the same
+//! in Python.
+//!
+//! Cost: the record is walked once, and a change is copied and then read as any other event. The changes of a record are
+//! bounded together ([`MOST`]), because each has a copy of the envelope.
+
+mod canal;
+mod changes;
+mod dynamodb;
+mod mongodb;
+mod text;
+mod wal2json;
+
+use super::{envelope, records};
+use crate::error::{EventError, Ignored, Unread};
+use crate::json;
+use crate::json::token::{peek, space};
+use crate::layout::Format;
+use crate::limits::Limits;
+use changes::Changes;
+use text::{Json, Object};
+
+/// How many times longer than the longest event the changes of one record may be together.
+const MOST: usize = 8;
+
+/// The change events of a record, in their order; one at least.
+///
+/// # Errors
+///
+/// The record is not one of this format, or it has no change and is ignored.
+pub(crate) fn changes(format: Format, record: &[u8], limits: &Limits) -> Result<Vec<String>, Unread> {
+    json::check_length(record.len(), limits.max_event_bytes)?;
+    if let Some(reason) = envelope::nothing(record) {
+        return Err(Unread::Ignored(reason));
+    }
+    let record = object(record, limits.max_depth)?;
+    let mut changes = Changes::new(limits.max_event_bytes.saturating_mul(MOST));
+    match format {
+        Format::Canal => canal::read(&record, &mut changes)?,
+        Format::DynamoDb => dynamodb::read(&record, &mut changes)?,
+        Format::MongoDb => mongodb::read(&record, &mut changes)?,
+        Format::Wal2json => wal2json::read(&record, &mut changes)?,
+        _ => unreachable!("the records of other formats are events"),
+    }
+    match changes.texts {
+        texts if !texts.is_empty() => Ok(texts),
+        _ if changes.ignores => Err(Unread::Ignored(Ignored::Type)),
+        _ => Err(Unread::Ignored(Ignored::NoChange)),
+    }
+}
+
+/// The limits for a change of a record that is within *limits*: its envelope is one level deeper.
+pub(crate) fn limits_of_changes(limits: &Limits) -> Limits {
+    Limits {
+        max_depth: limits.max_depth.saturating_add(1),
+        max_event_bytes: limits.max_event_bytes.saturating_mul(MOST),
+        ..limits.clone()
+    }
+}
+
+/// A record that is JSON to the letter, and an object.
+fn object(record: &[u8], max_depth: usize) -> Result<Object<'_>, EventError> {
+    let from = space(record, 0);
+    let read = records::whole(record, from, 0, max_depth, &mut Vec::new());
+    let (text, end) = json::utf8_first(record, read)?;
+    if peek(record, from) != b'{' {
+        return Err(envelope::not_an_object(record[from], from));
+    }
+    Ok(Object::of(Json(&text[from..end])))
+}

@@ -1,0 +1,156 @@
+//! Messages of PostgreSQL's plugin wal2json, format version 2: one for each change, with lists of columns.
+//!
+//! An update leaves out, without a mark, large values that did not change (TOAST). One record does not show which columns
+//! a table has, so an update is `partial`: every column that it lacks is unknown. With REPLICA IDENTITY FULL, the old row
+//! has the missing columns.
+
+use super::super::timestamps;
+use super::changes::{Change, Changes, Row, by_name, is_moved, merged};
+use super::text::{Expected, Json, Object, What, is_number, shown};
+use crate::error::{EventCode, EventError};
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+const WHAT: What = What("wal2json");
+const LEFT: [&str; 2] = ["columns", "identity"];
+const NUMBERS: [&str; 13] = [
+    "smallint",
+    "integer",
+    "bigint",
+    "numeric",
+    "decimal",
+    "real",
+    "double precision",
+    "oid",
+    "int2",
+    "int4",
+    "int8",
+    "float4",
+    "float8",
+];
+
+pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
+    let action = WHAT.text(record, "action", "")?;
+    match &*action {
+        "I" | "U" | "D" => {}
+        // The begin and the commit of a transaction, a truncate, and a message.
+        "B" | "C" | "T" | "M" => {
+            changes.ignores = true;
+            return Ok(());
+        }
+        other => {
+            let reason = format!("action is one of I, U, D, B, C, T, M, not {}", shown(other));
+            return Err(WHAT.error(EventCode::WrongType, "/action", &reason));
+        }
+    }
+    let table = format!("{}.{}", WHAT.text(record, "schema", "")?, WHAT.text(record, "table", "")?);
+    let ts = match WHAT.part(record, "timestamp", Expected::String, "")?.and_then(Json::string) {
+        Some(text) => Some(milliseconds(&text)?),
+        None => None,
+    };
+    let identity = row_of(record, "identity")?;
+    let row = row_of(record, "columns")?;
+    let change = |kind: &str| {
+        let mut change = Change::new(kind, &table);
+        change.ts(ts);
+        change.envelope(record, &LEFT);
+        change
+    };
+    let with = |mut change: Change, document: &str, row: &Row<'_>| {
+        change.row(document, row);
+        change
+    };
+    match &*action {
+        "D" => return changes.push(with(change("delete"), "before", &identity)),
+        "I" => return changes.push(with(change("insert"), "data", &row)),
+        _ => {}
+    }
+    let (old, new) = (by_name(&identity), by_name(&row));
+    let is_whole = old.keys().any(|name| !new.contains_key(name));
+    let key = match names(record.get("pk")) {
+        // Without `pk`, an identity that is a part of the row is the key; the replica identity FULL has all columns.
+        none if none.is_empty() && !is_whole && old.len() < new.len() => identity.iter().map(|(name, _)| name.clone()).collect(),
+        key => key,
+    };
+    let updated = |kind: &str, old: &Row<'_>| {
+        let mut change = with(change(kind), "data", &merged(old, &row));
+        if !is_whole {
+            change.value("partial", "true");
+        }
+        change
+    };
+    if is_moved(&key, &old, &new) {
+        changes.push(with(change("delete"), "before", &identity))?;
+        let key: HashSet<Cow<'_, str>> = key.into_iter().collect();
+        let rest = identity.iter().filter(|(name, _)| !key.contains(name)).cloned().collect();
+        return changes.push(updated("insert", &rest));
+    }
+    changes.push(with(updated("update", &identity), "before", &identity))
+}
+
+/// The columns in a list of a record.
+fn row_of<'t>(record: &Object<'t>, name: &str) -> Result<Row<'t>, EventError> {
+    let columns = WHAT.part(record, name, Expected::Array, "")?.into_iter().flat_map(Json::elements);
+    columns
+        .enumerate()
+        .map(|(at, column)| {
+            let place = format!("/{name}/{at}");
+            if column.first() != b'{' {
+                let reason = format!("a column is an object, not {}", column.named());
+                return Err(WHAT.error(EventCode::WrongType, place, &reason));
+            }
+            let column = Object::of(column);
+            let value = match column.get("value") {
+                None => Cow::Borrowed("null"),
+                Some(value) => match value.string() {
+                    None => Cow::Borrowed(value.0),
+                    Some(text) => typed(&text, value, &column, || format!("{place}/value"))?,
+                },
+            };
+            Ok((WHAT.text(&column, "name", &place)?, value))
+        })
+        .collect()
+}
+
+/// The value of a text: the JSON in it for a column of JSON, a number for a numeric one
+/// (`numeric-data-types-as-string`). NaN and the like have no number in JSON and stay text.
+fn typed<'t>(
+    text: &str,
+    value: Json<'t>,
+    column: &Object<'t>,
+    place: impl FnOnce() -> String,
+) -> Result<Cow<'t, str>, EventError> {
+    let kind = column.get("type").and_then(Json::string).unwrap_or_default();
+    if kind == "json" || kind == "jsonb" {
+        return WHAT.json(text, place).map(|json| Cow::Owned(json.to_owned()));
+    }
+    // The type may be numeric(10,2).
+    let is_numeric = NUMBERS.contains(&kind.split('(').next().unwrap_or_default().trim());
+    Ok(if is_numeric && is_number(text) { Cow::Owned(text.to_owned()) } else { Cow::Borrowed(value.0) })
+}
+
+/// The names in a list of columns.
+fn names<'t>(columns: Option<Json<'t>>) -> Vec<Cow<'t, str>> {
+    let name = |column: Json<'t>| Object::of(column).get("name")?.string();
+    columns.into_iter().flat_map(Json::elements).filter(|column| column.first() == b'{').filter_map(name).collect()
+}
+
+/// The time in a text of PostgreSQL, such as `2026-11-22 10:15:30.123456+00`.
+fn milliseconds(text: &str) -> Result<i128, EventError> {
+    let wrong = || {
+        WHAT.error(
+            EventCode::BadTimestamp,
+            "/timestamp",
+            &format!("timestamp is a time as 2026-11-22 10:15:30+00, not {}", shown(text)),
+        )
+    };
+    let zone = text.get(19..).and_then(|rest| rest.find(['+', '-', 'Z']).map(|at| at + 19));
+    let written = match zone {
+        None => format!("{text}Z"),
+        // A zone of whole hours has no minutes.
+        Some(at) if text.len() == at + 3 => format!("{text}:00"),
+        Some(_) => text.to_owned(),
+    };
+    let ns = timestamps::rfc3339(&written.replacen(' ', "T", 1)).map_err(|_| wrong())?;
+    Ok(ns.div_euclid(1_000_000))
+}

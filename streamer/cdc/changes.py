@@ -1,0 +1,137 @@
+"""Read the change events in the records of formats that no layout can describe (semantics.md section 1, "Records").
+
+A record of Canal, DynamoDB, MongoDB or wal2json becomes change events first, and an engine matches each of them. The engine's
+layout describes these events, not the record. The rest of the record is their `envelope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from streamer.cdc import canal, dynamodb, mongodb, wal2json
+from streamer.cdc.messages import ChangeEvent
+from streamer.errors import EventCode, EventError, Ignored
+from streamer.events.layout import IGNORE, EventLayout
+from streamer.events.literal_json import parsed, too_deep, written
+from streamer.events.reading import Default, EventSource, IgnoredEvent, encode, nothing, read_event, read_object
+from streamer.model import Event, Limits
+
+#: How many times longer than the longest event the changes of one record may be together.
+_MOST: Final = 8
+#: The envelope of a change is one level deeper than its record.
+_AROUND: Final = 1
+
+
+def read_events(
+    event: EventSource,
+    *,
+    layout: EventLayout,
+    default_tenant: str | None,
+    limits: Limits,
+    tenant: str | None = None,
+    collection: str | None = None,
+    default: Default | None = None,
+) -> list[Event]:
+    """Return the events in a record: itself, or its changes, at least one. See `read_event` for the arguments and errors."""
+    if not layout.has_changes:
+        options: dict[str, Any] = {"limits": limits, "tenant": tenant, "collection": collection, "default": default}
+        return [read_event(event, layout=layout, default_tenant=default_tenant, **options)]
+    return [
+        read_change(change, layout=layout, default_tenant=default_tenant, limits=limits, tenant=tenant, collection=collection)
+        for change in changes(event, layout=layout, limits=limits, default=default)
+    ]
+
+
+def read_change(
+    change: bytes,
+    *,
+    layout: EventLayout,
+    default_tenant: str | None,
+    limits: Limits,
+    tenant: str | None = None,
+    collection: str | None = None,
+) -> Event:
+    """Return the parts of one of the `changes` of a record. Raises EventError."""
+    wider = replace(limits, max_depth=limits.max_depth + _AROUND, max_event_bytes=limits.max_event_bytes * _MOST)
+    try:
+        return read_event(
+            change, layout=layout, default_tenant=default_tenant, limits=wider, tenant=tenant, collection=collection
+        )
+    except EventError as error:
+        # An offset in the change is none in the record.
+        error.offset = None
+        raise
+
+
+def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default: Default | None = None) -> list[bytes]:
+    """Return the change events in a record as JSON texts, at least one.
+
+    Raises:
+        EventError: the record is not one of the layout's format, or its changes are too long together.
+        IgnoredEvent: the record has no change.
+    """
+    if isinstance(record, str):
+        record = encode(record)
+    if (blank := nothing(record, limits)) is not None:
+        raise IgnoredEvent(blank)
+    # It has the errors of any other event first.
+    document = read_object(record, layout=layout, limits=limits, default=default)
+    members = document.value if isinstance(record, Mapping) else parsed(bytes(record or b""), "")
+    try:
+        found = _CHANGES[layout.format or ""](members)
+        return _written(found, limits.max_event_bytes * _MOST)
+    except RecursionError:
+        raise too_deep(record if isinstance(record, Mapping) else bytes(record or b""), layout.format or "") from None
+
+
+def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
+    texts = []
+    length = 0
+    for event in found:
+        if event["type"] == IGNORE:
+            continue
+        texts.append(written(event).encode())
+        length += len(texts[-1])
+        if length > most:
+            raise EventError(EventCode.TOO_LONG, f"the changes of the record have more than {most} bytes together")
+    if not texts:
+        raise IgnoredEvent(Ignored.TYPE if found else Ignored.NO_CHANGE)
+    return texts
+
+
+def _without(members: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if name not in names}
+
+
+def _canal(members: Mapping[str, Any]) -> list[ChangeEvent]:
+    envelope = _without(members, ("data", "old", "sqlType", "mysqlType"))
+    return [event | {"envelope": envelope} for event in canal.decode(members)]
+
+
+def _dynamodb(members: Mapping[str, Any]) -> list[ChangeEvent]:
+    events = dynamodb.decode(members)
+    records = [members] if members.get("Records") is None else members["Records"]
+    return [
+        event | {"envelope": record | {"dynamodb": _without(record["dynamodb"], ("Keys", "NewImage", "OldImage"))}}
+        for event, record in zip(events, records, strict=True)
+    ]
+
+
+def _mongodb(members: Mapping[str, Any]) -> list[ChangeEvent]:
+    envelope = _without(members, ("fullDocument", "fullDocumentBeforeChange"))
+    return [event | {"envelope": envelope} for event in mongodb.decode(members)]
+
+
+def _wal2json(members: Mapping[str, Any]) -> list[ChangeEvent]:
+    envelope = _without(members, ("columns", "identity"))
+    return [event | {"envelope": envelope} for event in wal2json.decode(members)]
+
+
+_CHANGES: Final[dict[str, Callable[[Mapping[str, Any]], list[ChangeEvent]]]] = {
+    "canal": _canal,
+    "dynamodb": _dynamodb,
+    "mongodb": _mongodb,
+    "wal2json": _wal2json,
+}
