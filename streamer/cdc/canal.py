@@ -1,7 +1,9 @@
 """Canal's flat messages of MySQL (`flatMessage=true`).
 
 A message has several rows, whose values are all text. `sqlType` marks numbers, by the constants of java.sql.Types, and
-`mysqlType` marks JSON. `old` has only the changed columns: the row before the change is the row with these values put in.
+`mysqlType` marks JSON. `old` has only the changed columns: the row before the change is the row with these values put in. With
+binlog_row_image=MINIMAL, a row has only its key and the changed columns, and `old` is empty. Such an update is `partial`: every
+column that it lacks is unknown.
 https://github.com/alibaba/canal/wiki
 """
 
@@ -10,7 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, is_moved, needed, no_change, part, within
+from streamer.cdc.messages import (
+    ChangeEvent,
+    ChangeType,
+    Keyed,
+    change,
+    columns_within,
+    is_moved,
+    needed,
+    no_change,
+    part,
+    within,
+)
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
@@ -48,12 +61,17 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     collection = f"{needed(members, 'database', str, _WHAT)}.{needed(members, 'table', str, _WHAT)}"
     types = part(members, "sqlType", Mapping, _WHAT) or {}
     columns = part(members, "mysqlType", Mapping, _WHAT) or {}
+    columns_within(types, _WHAT, "/sqlType")
+    columns_within(columns, _WHAT, "/mysqlType")
     if members.get("data") is None and isinstance(members.get("sql"), str):
         # binlog_format=STATEMENT or MIXED.
         return [(no_change("a statement, whose rows are not carried"), None)]
     rows = needed(members, "data", list, _WHAT)
     within(rows, most, _WHAT, "/data")
     olds = part(members, "old", list, _WHAT) or []
+    if len(olds) != len(rows):
+        # Some versions leave out empty ones, so that the others are not in their places.
+        olds = [None] * len(rows)
     ts = part(members, "es", int, _WHAT)
     listed = members.get("pkNames")
     names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else None
@@ -67,14 +85,20 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
         elif kind == "insert":
             event = change(kind, collection, data=row, unknown=lacking, ts=ts)
         else:
-            # Without `old`, the row before the change is unknown.
-            old = _row(olds[at], types, columns, f"/old/{at}") if at < len(olds) and olds[at] is not None else None
+            old = None if olds[at] is None else _row(olds[at], types, columns, f"/old/{at}")
+            # MySQL logs no update without a change: with MINIMAL, the old values of the changed columns are missing.
+            is_whole = bool(old)
+            partial = {} if is_whole else {"partial": True}
+            before = None
+            if old is not None:
+                before = (row if is_whole else {name: row[name] for name in names or () if name in row}) | old
             if old is not None and is_moved(names or (), old, row):
-                gone = change("delete", collection, before=row | old, ts=ts)
-                made = change("insert", collection, data=row, unknown=lacking, ts=ts)
+                gone = change("delete", collection, before=before, ts=ts)
+                made = change("insert", collection, data=row, unknown=lacking, ts=ts) | partial
                 events += [(gone, _key(names, given | olds[at])), (made, _key(names, given))]
                 continue
-            event = change(kind, collection, data=row, before=None if old is None else row | old, unknown=lacking, ts=ts)
+            # Without `old`, the row before the change is unknown.
+            event = change(kind, collection, data=row, before=before, unknown=lacking, ts=ts) | partial
             if old is not None and (untold := [name for name in lacking if name not in old]):
                 event["unknown"] += [encode_pointer(("before", name)) for name in untold]
         events.append((event, _key(names, given)))
@@ -89,6 +113,7 @@ def _key(names: Sequence[str] | None, row: Mapping[str, Any]) -> Sequence[Any] |
 def _row(given: Any, types: Mapping[str, Any], columns: Mapping[str, Any], place: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a row is an object, not {named(given)}", place=place)
+    columns_within(given, _WHAT, place)
     return {name: _value(value, types.get(name), columns.get(name), place, name) for name, value in given.items()}
 
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from streamer.cdc import canal, dynamodb, mongodb, wal2json
-from streamer.cdc.messages import ChangeEvent
+from streamer.cdc.messages import ChangeEvent, columns_within
 from streamer.errors import EventCode, EventError, Ignored
 from streamer.events.layout import IGNORE, EventLayout
 from streamer.events.literal_json import parsed, too_deep, written
 from streamer.events.reading import Default, EventSource, IgnoredEvent, encode, nothing, read_event, read_object
-from streamer.model import Event, Limits
+from streamer.model import INT64_MAX, Event, Limits
 
 #: How many times longer than the longest event the changes of one record may be together.
 _MOST: Final = 8
+#: The most changes of a record.
+MOST_CHANGES: Final = 10_000
 #: The envelope of a change is one level deeper than its record.
 _AROUND: Final = 1
 
@@ -38,31 +41,42 @@ def read_events(
     if not layout.has_changes:
         options: dict[str, Any] = {"limits": limits, "tenant": tenant, "collection": collection, "default": default}
         return [read_event(event, layout=layout, default_tenant=default_tenant, **options)]
-    return [
-        read_change(change, layout=layout, default_tenant=default_tenant, limits=limits, tenant=tenant, collection=collection)
-        for change in changes(event, layout=layout, limits=limits, default=default)
-    ]
+    read = []
+    for number, change in enumerate(changes(event, layout=layout, limits=limits, default=default), 1):
+        try:
+            read.append(read_change(change, layout, default_tenant, limits, tenant, collection))
+        except EventError as error:
+            raise EventError(error.code, f"change {number} of the record: {error.reason}", place=error.place) from None
+    return read
 
 
 def read_change(
     change: bytes,
-    *,
     layout: EventLayout,
     default_tenant: str | None,
     limits: Limits,
-    tenant: str | None = None,
-    collection: str | None = None,
+    tenant: str | None,
+    collection: str | None,
 ) -> Event:
     """Return the parts of one of the `changes` of a record. Raises EventError."""
-    wider = replace(limits, max_depth=limits.max_depth + _AROUND, max_event_bytes=limits.max_event_bytes * _MOST)
     try:
         return read_event(
-            change, layout=layout, default_tenant=default_tenant, limits=wider, tenant=tenant, collection=collection
+            change, layout=layout, default_tenant=default_tenant, limits=_wider(limits), tenant=tenant, collection=collection
         )
     except EventError as error:
         # An offset in the change is none in the record.
         error.offset = None
         raise
+
+
+@lru_cache(maxsize=16)
+def _wider(limits: Limits) -> Limits:
+    """Return the limits for a change of a record that is within *limits*."""
+    return replace(
+        limits,
+        max_depth=min(limits.max_depth + _AROUND, INT64_MAX),
+        max_event_bytes=min(limits.max_event_bytes * _MOST, INT64_MAX),
+    )
 
 
 def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default: Default | None = None) -> list[bytes]:
@@ -78,7 +92,8 @@ def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default
         raise IgnoredEvent(blank)
     # It has the errors of any other event first.
     document = read_object(record, layout=layout, limits=limits, default=default)
-    members = document.value if isinstance(record, Mapping) else parsed(bytes(record or b""), "")
+    members = document.value if isinstance(record, Mapping) else parsed(bytes(record or b""), layout.format or "")
+    columns_within(members, layout.format or "", "")
     try:
         found = _CHANGES[layout.format or ""](members)
         return _written(found, limits.max_event_bytes * _MOST)
@@ -107,11 +122,11 @@ def _without(members: Mapping[str, Any], names: Container[str]) -> dict[str, Any
 
 def _canal(members: Mapping[str, Any]) -> list[ChangeEvent]:
     envelope = _without(members, ("data", "old", "sqlType", "mysqlType"))
-    return [event | {"envelope": envelope} for event in canal.decode(members)]
+    return [event | {"envelope": envelope} for event, _ in canal.read(members, most=MOST_CHANGES)]
 
 
 def _dynamodb(members: Mapping[str, Any]) -> list[ChangeEvent]:
-    events = dynamodb.decode(members)
+    events = [event for event, _ in dynamodb.read(members, most=MOST_CHANGES)]
     records = [members] if members.get("Records") is None else members["Records"]
     return [
         event | {"envelope": record | {"dynamodb": _without(record["dynamodb"], ("Keys", "NewImage", "OldImage"))}}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, needed, part, within, without_document
+from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, columns_within, needed, part, within, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
@@ -20,6 +20,8 @@ from streamer.events.literal_json import Message, named, number
 
 _TYPES: Final[dict[str, ChangeType]] = {"INSERT": "insert", "MODIFY": "update", "REMOVE": "delete"}
 _WHAT: Final = "dynamodb"
+_MOST_SECONDS: Final = 253_402_300_800
+_MOST_MILLISECONDS: Final = 10**18
 #: The nesting limit, above DynamoDB's own; it bounds the recursion.
 _MAX_DEPTH: Final = 40
 
@@ -75,7 +77,7 @@ def _change(record: Mapping[str, Any], at: str) -> ChangeEvent:
         return change(kind, collection, before={**(keys or {}), **(old or {})} or None, ts=ts, event_id=event_id)
     if not new:
         return without_document(kind, collection, before=old or None, ts=ts, event_id=event_id)
-    return change(kind, collection, data=new, before=old, ts=ts, event_id=event_id)
+    return change(kind, collection, data=new, before=old or None, ts=ts, event_id=event_id)
 
 
 def _table(record: Mapping[str, Any], at: str) -> str:
@@ -95,17 +97,19 @@ def _milliseconds(change_of: Mapping[str, Any]) -> int | None:
         given = given.timestamp()
     if not isinstance(given, int | float) or isinstance(given, bool):
         return None
-    unit = {"MILLISECOND": 1, "MICROSECOND": 0.001}.get(str(change_of.get("ApproximateCreationDateTimePrecision")), 1000)
-    try:
-        return int(given * unit)
-    except (OverflowError, ValueError):
-        return None  # not a number of milliseconds
+    precision = change_of.get("ApproximateCreationDateTimePrecision")
+    # Kinesis writes milliseconds, and does not always say so; seconds of this size are after the year 9999.
+    unit = {"MILLISECOND": 1, "MICROSECOND": 0.001}.get(str(precision), 1000 if abs(given) < _MOST_SECONDS else 1)
+    milliseconds = given * unit
+    # An infinity, or no time.
+    return int(milliseconds) if -_MOST_MILLISECONDS < milliseconds < _MOST_MILLISECONDS else None
 
 
 def _image(change_of: Mapping[str, Any], name: str, at: str) -> dict[str, Any] | None:
     image = part(change_of, name, Mapping, _WHAT, at)
     if image is None:
         return None
+    columns_within(image, _WHAT, f"{at}/{name}")
     return {key: _value(value, f"{at}/{name}{encode_pointer((key,))}", 0) for key, value in image.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from typing import Any, Final, Literal, TypeAlias
 
 from streamer.errors import EventCode, EventError
@@ -18,10 +18,13 @@ Keyed: TypeAlias = tuple[ChangeEvent, Sequence[Any] | None]
 """An event, and the values of its key in their order; None where the message says no key."""
 
 LAYOUT: Final = EventLayout(
-    envelope="/envelope", before_holds="partial", type_map={**{word: word for word in EVENT_TYPES}, IGNORE: IGNORE}
+    envelope="/envelope",
+    before_holds="partial",
+    type_map={**{word: word for word in EVENT_TYPES}, IGNORE: IGNORE},
+    format="cdc",
 )
 """Of every decoder's events: the parts of a change event (docs/semantics.md section 1). A source that sends less than the whole
-document before a change leaves the rest unknown."""
+document before a change leaves the rest unknown. A change with `partial: true` leaves every member unknown that it lacks."""
 
 
 def read(message: Message, what: str, place: str = "") -> Mapping[str, Any]:
@@ -105,6 +108,16 @@ def within(rows: Sequence[Any], most: int | None, what: str, place: str) -> None
     if most is not None and len(rows) > most:
         reason = f"{what}: the record has {len(rows):,} events: expected at most {most:,}"
         raise EventError(EventCode.TOO_LONG, reason, place=place)
+
+
+#: The most columns of a row, and members of a record: more than any database has.
+MOST_COLUMNS: Final = 65_536
+
+
+def columns_within(columns: Sized, what: str, place: str) -> None:
+    """Raise EventError if a row or a record has too many members."""
+    if len(columns) > MOST_COLUMNS:
+        raise EventError(EventCode.TOO_LONG, f"{what}: {len(columns):,} members: expected at most {MOST_COLUMNS:,}", place=place)
 
 
 def is_moved(key: Collection[str], before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:

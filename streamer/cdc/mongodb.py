@@ -37,6 +37,9 @@ def read(message: Message) -> list[Keyed]:
         EventError: the message is not an event of a change stream.
     """
     members = read_object(message, _WHAT)
+    if "splitEvent" in members and members.get("operationType") is None:
+        # The first fragment has the operation; other members may be in the next ones.
+        return [(no_change("a fragment of a split event"), None)]
     word = needed(members, "operationType", str, _WHAT)
     kind = _TYPES.get(word)
     if kind is None:
@@ -77,4 +80,4 @@ def _milliseconds(members: Mapping[str, Any]) -> int | None:
     cluster = members.get("clusterTime")
     stamp = cluster.get("$timestamp") if isinstance(cluster, Mapping) else None
     seconds = stamp.get("t") if isinstance(stamp, Mapping) else None
-    return seconds * 1000 if isinstance(seconds, int) else None
+    return seconds * 1000 if isinstance(seconds, int) and not isinstance(seconds, bool) else None

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
-from streamer.cdc.messages import ChangeEvent, Keyed, change, is_moved, needed, no_change, part, without_document
+from streamer.cdc.messages import ChangeEvent, Keyed, change, columns_within, is_moved, needed, no_change, part
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events.literal_json import Message, named, number, parsed
@@ -42,7 +42,7 @@ _NUMBERS: Final = frozenset(
     )
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d(:\d\d)?)?", re.ASCII).fullmatch
+_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d(:[0-5]\d)?)?", re.ASCII).fullmatch
 _WHAT: Final = "wal2json"
 
 
@@ -55,8 +55,7 @@ class Decoder:
     """
 
     def __init__(self, columns: Mapping[str, Iterable[str]] | None = None) -> None:
-        #: None for a decoder of one message.
-        self._columns: dict[str, frozenset[str]] | None = {table: frozenset(names) for table, names in (columns or {}).items()}
+        self._columns = {table: frozenset(names) for table, names in (columns or {}).items()}
 
     def decode(self, message: Message) -> list[ChangeEvent]:
         """Return the change in a message, as `read` does, without its key."""
@@ -87,8 +86,7 @@ class Decoder:
         if action == "D":
             return [(change("delete", table, before=identity, ts=ts), key)]
         if action == "I":
-            if self._columns is not None:
-                self._columns[table] = frozenset(row)
+            self._columns[table] = frozenset(row)
             return [(change("insert", table, data=row, ts=ts), key)]
         pk = _names(members.get("pk"))
         # Without `pk`, an identity that is a part of the row is the key; the replica identity FULL has all columns.
@@ -101,13 +99,10 @@ class Decoder:
         return [(self._update(table, row, identity, ts), key)]
 
     def _update(self, table: str, row: dict[str, Any], identity: dict[str, Any], ts: int | None) -> ChangeEvent:
-        if self._columns is None:
-            event = change("update", table, data=identity | row, before=identity, ts=ts)
-            # Only REPLICA IDENTITY FULL has columns that the new row lacks.
-            return event if identity.keys() - row.keys() else event | {"partial": True}
         known = self._columns.get(table)
-        if known is None and identity.keys() <= row.keys():
-            return without_document("update", table, before=identity, ts=ts)
+        if known is None and not identity.keys() > row.keys():
+            # Only REPLICA IDENTITY FULL has all columns of the row and more.
+            return change("update", table, data=identity | row, before=identity, ts=ts) | {"partial": True}
         # A value that the old row has and the new row lacks did not change.
         row = identity | row
         columns = (known or frozenset()) | row.keys()
@@ -117,22 +112,15 @@ class Decoder:
 
 
 def decode(message: Message) -> list[ChangeEvent]:
-    """Return the change in one message, without those before it.
-
-    An update does not show which columns its table has. So it is `partial`, and every column that it lacks is unknown, unless the
-    old row has the whole replica identity FULL.
-
-    Raises:
-        EventError: the message does not have format version 2.
-    """
-    decoder = Decoder()
-    decoder._columns = None
-    return decoder.decode(message)
+    """Return the change in one message, as a `Decoder` does that has seen no other. Raises EventError."""
+    return Decoder().decode(message)
 
 
 def _row(members: Mapping[str, Any], name: str) -> dict[str, Any]:
     row = {}
-    for at, column in enumerate(part(members, name, list, _WHAT) or []):
+    columns = part(members, name, list, _WHAT) or []
+    columns_within(columns, _WHAT, f"/{name}")
+    for at, column in enumerate(columns):
         place = f"/{name}/{at}"
         if not isinstance(column, Mapping):
             raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a column is an object, not {named(column)}", place=place)
@@ -148,7 +136,7 @@ def _typed(text: str, type_: str, place: str) -> Any:
     if type_ in ("json", "jsonb"):
         return parsed(text, _WHAT, place)
     # The type may be numeric(10,2). NaN and the like have no number in JSON and stay text.
-    if type_.partition("(")[0].strip() in _NUMBERS:
+    if type_.partition("(")[0].strip(" ") in _NUMBERS:
         try:
             return number(text)
         except ValueError:
@@ -164,6 +152,7 @@ def _key(columns: Any, row: Mapping[str, Any]) -> Sequence[Any] | None:
 def _names(columns: Any) -> list[str]:
     """Return the names of the columns of a key."""
     columns = columns if isinstance(columns, list) else []
+    columns_within(columns, _WHAT, "/pk")
     return [column["name"] for column in columns if isinstance(column, Mapping) and isinstance(column.get("name"), str)]
 
 

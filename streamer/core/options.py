@@ -10,6 +10,7 @@ from streamer.bloom.options import BloomOptions
 from streamer.cdc.changes import read_change, read_events
 from streamer.cel_eval.registered import Functions
 from streamer.errors import ConfigError, SubscriptionError
+from streamer.events.format_options import with_options
 from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.events.reading import EventSource
 from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, TopicDialect, is_unicode
@@ -40,6 +41,7 @@ class Options:
         *,
         format: FormatName | None = None,  # noqa: A002
         layout: EventLayout | Mapping[str, Any] | None = None,
+        format_options: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         bloom: BloomOptions | Mapping[str, Any] | None = None,
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
@@ -53,7 +55,7 @@ class Options:
         elif not isinstance(bloom, BloomOptions):
             bloom = BloomOptions.from_dict(bloom)
         options = cls(
-            layout=layout_of(format, layout),
+            layout=with_options(layout_of(format, layout), format, format_options),
             limits=limits if limits is not None else Limits(),
             bloom=bloom,
             cel_functions=cel_functions if isinstance(cel_functions, Functions) else Functions(cel_functions),
@@ -117,14 +119,7 @@ class Options:
         """Return the parts of an event that a core has read of a record."""
         if not self.layout.has_changes:
             return self.read(change, tenant, collection)
-        return read_change(
-            change,
-            layout=self.layout,
-            default_tenant=self.default_tenant,
-            limits=self.limits,
-            tenant=tenant,
-            collection=collection,
-        )
+        return read_change(change, self.layout, self.default_tenant, self.limits, tenant, collection)
 
     def read_all(self, event: EventSource, tenant: str | None, collection: str | None) -> list[Event]:
         """Return the events in a record, at least one; see `read`."""

@@ -66,6 +66,8 @@ class Engine:
         format: the wire format of events: `change` (the default), `debezium`, `maxwell`, `canal`, `dms`, `wal2json`, `dynamodb`,
             `mongodb`, `supabase`, `hasura`, `sequin`, `cloudevents`, `eventbridge`, `sns` or `document` (docs/sources.md).
         layout: the places of the parts of events of another shape: an `EventLayout`, or a mapping as its `from_dict` reads it.
+        format_options: tables whose updates and deletes have all columns, which a record does not show, as
+            `{"debezium": {"tables": {"shop.orders": {"identity": "full"}}}}` (docs/sources.md).
         default_tenant: tenant of events and subscriptions that name none; with None, a missing tenant is an error.
         topic_dialect: dialect of topic patterns in subscriptions that do not set it: `amqp`, `mqtt` or `nats` (semantics.md
             section 6).
@@ -90,6 +92,7 @@ class Engine:
         *,
         format: FormatName | None = None,  # noqa: A002
         layout: EventLayout | Mapping[str, Any] | None = None,
+        format_options: Mapping[str, Any] | None = None,
         default_tenant: str | None = "default",
         topic_dialect: TopicDialect = "amqp",
         validation: Literal["full", "lazy"] = "full",
@@ -106,6 +109,7 @@ class Engine:
         options = Options.checked(
             format=format,
             layout=layout,
+            format_options=format_options,
             default_tenant=default_tenant,
             topic_dialect=topic_dialect,
             validation=validation,

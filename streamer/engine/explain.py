@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Any, final
 
 from streamer.core.options import Options
@@ -96,12 +98,13 @@ def explain(
             note=note_of_ignored(ignored),
         )
     with EFFORT.bounded():
-        for read in changes:
-            explanation = _explain(compiled, read, options)
-            if explanation.matched or len(changes) == 1:
-                return explanation
-        # Of a record with several changes, none of which matches, the first.
-        return _explain(compiled, changes[0], options)
+        # A large record has many changes, and most of them do not match.
+        found = [(change, outcome) for change in changes if (outcome := decide(compiled, change, options)[0]) is not None]
+        if len(changes) == 1 or not found:
+            return _explain(compiled, changes[0], options)
+        change = next((change for change, outcome in found if outcome.certain), found[0][0])
+        united = reduce(or_, (outcome for _, outcome in found))
+        return replace(_explain(compiled, change, options), transition=united.transition, certain=united.certain)
 
 
 def _explain(compiled: CompiledSubscription, read: Event, options: Options) -> Explanation:

@@ -28,8 +28,17 @@ KEYS: Final = ("id", "_id")
 _MOST_KEY_COLUMNS: Final = 16
 
 
+#: The formats whose changes say by the member `partial` that they may lack columns.
+PARTIAL: Final = ("canal", "wal2json", "cdc")
+
+
 class Record(NamedTuple):
-    """A record read with its layout; *held* has the members of `before` in the record itself."""
+    """A record read with its layout.
+
+    Attributes:
+        held: the members of `before` in the record itself.
+        is_whole: whether its layout declares that its rows are whole.
+    """
 
     raw: Mapping[str, Any]
     type: str | None
@@ -38,12 +47,13 @@ class Record(NamedTuple):
     before_at: Pointer | None
     before: Mapping[str, Any] | None
     held: Collection[str]
+    is_whole: bool = False
 
 
 def not_carried(format_: str | None, record: Record) -> Iterator[Pointer]:
     """Yield pointers from the event's root to the values that a record may lack; a pointer may end in `REST`."""
     rule = _RULES.get((format_, record.type))
-    if rule is not None:
+    if rule is not None and not (record.is_whole and format_ in ("debezium", "maxwell", *PARTIAL)):
         yield from rule(record)
 
 
@@ -96,6 +106,8 @@ def _connector(record: Record, document_at: Pointer) -> Any:
 def _dms_delete(record: Record) -> Iterator[Pointer]:
     """Yield the members of a deleted row that AWS DMS may lack: it writes the key, and null or no value for the rest."""
     if record.before is None or record.before_at is None:
+        if record.is_whole:
+            return
         if record.data is not None and record.data_at is not None:
             yield from ((*record.data_at, name) for name, value in record.data.items() if value is None)
             yield (*record.data_at, REST)
@@ -104,7 +116,7 @@ def _dms_delete(record: Record) -> Iterator[Pointer]:
     if record.data_at is not None:
         yield record.data_at
     # An image with more than the key has the whole row.
-    if not any(value is not None and name not in written for name, value in record.before.items()):
+    if not record.is_whole and not any(value is not None and name not in written for name, value in record.before.items()):
         yield from ((*record.before_at, name) for name, value in record.before.items() if value is None)
 
 
@@ -120,10 +132,12 @@ def _maxwell_delete(record: Record) -> Iterator[Pointer]:
         yield (*record.data_at, REST)
 
 
-def _wal2json(record: Record) -> Iterator[Pointer]:
+def _partial(record: Record) -> Iterator[Pointer]:
     """Yield the columns that a change may lack: one record does not show which columns its table has."""
-    if record.data is not None and record.data_at is not None and record.raw.get("partial") is True:
-        yield (*record.data_at, REST)
+    if record.raw.get("partial") is True:
+        for at, document in ((record.data_at, record.data), (record.before_at, record.before)):
+            if at is not None and document is not None:
+                yield (*at, REST)
 
 
 def _has_all_columns(record: Record, unchanged: list[str]) -> bool:
@@ -165,8 +179,7 @@ _RULES: Final[Mapping[tuple[str | None, str | None], Callable[[Record], Iterator
     ("dms", "delete"): _dms_delete,
     ("maxwell", "update"): _maxwell_update,
     ("maxwell", "delete"): _maxwell_delete,
-    ("wal2json", "insert"): _wal2json,
-    ("wal2json", "update"): _wal2json,
+    **{(name, kind): _partial for name in PARTIAL for kind in ("insert", "update")},
     ("supabase", "insert"): _supabase,
     ("supabase", "update"): _supabase,
     ("supabase", "delete"): _supabase,

@@ -33,7 +33,7 @@ FormatName = Literal[
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
-RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents", "canal", "dynamodb", "mongodb", "wal2json"]
+RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents", "canal", "dynamodb", "mongodb", "wal2json", "cdc"]
 #: Additional words in `type_map`: an event of such a type has no matches, or counts as an event without a type.
 IGNORE = "ignore"
 UNTYPED = "none"
@@ -42,7 +42,7 @@ NoChange = Literal["match", "ignore"]
 PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
 #: The formats that only a decoder of `streamer.cdc` reads.
 DECODED = ("pgoutput",)
-#: The formats whose records have change events in them, which are what the layout describes.
+#: The formats whose records have change events in them, which are what the layout describes; `cdc` is such an event.
 WITH_CHANGES = ("canal", "dynamodb", "mongodb", "wal2json")
 _WHOLE_OR_OBJECT = ("data", "before", "unknown", "envelope")
 
@@ -88,6 +88,9 @@ class EventLayout:
         unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
             `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
         encoded: `json` if `data` and `before` may be strings of JSON.
+        whole_rows: the collections whose records have whole rows, such as tables of PostgreSQL with REPLICA IDENTITY FULL; `*`
+            for all. Then `before_holds: partial`, and rules of the format for missing columns, do not apply to a row that is
+            there. In the format `debezium` also `schema.table` or `db.table`.
         format: the wire format whose rules define what values mean, and which values a record does not carry (semantics.md
             section 1, "Formats"), as in the preset of that name; other presets use the rules of another format, too. None for no
             such rules.
@@ -114,6 +117,7 @@ class EventLayout:
     unknown_value: str | Sequence[str] | None = None
     encoded: Encoding | None = None
     format: RecordFormat | None = None
+    whole_rows: str | Sequence[str] | None = None
 
     _ways: dict[str, tuple[Way, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _pointers: dict[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -140,7 +144,8 @@ class EventLayout:
         _check_word("before_holds", self.before_holds)
         _check_word("encoded", self.encoded)
         _check_word("format", self.format)
-        object.__setattr__(self, "unknown_value", _check_unknown_value(self.unknown_value))
+        object.__setattr__(self, "unknown_value", _check_texts("unknown_value", self.unknown_value))
+        object.__setattr__(self, "whole_rows", _check_texts("whole_rows", self.whole_rows, MAX_TABLES))
         if any(_lies_in(at, self._pointers["data"]) for at in self._pointers["before"]):
             if self.encoded is not None:
                 raise ConfigError("cannot be inside of 'data' where 'data' is encoded", place="before")
@@ -150,8 +155,11 @@ class EventLayout:
     @property
     def unknown_texts(self) -> tuple[str, ...]:
         """The placeholders for values that the source does not have."""
-        texts = self.unknown_value
-        return () if texts is None else (texts,) if isinstance(texts, str) else tuple(texts)
+        return _several(self.unknown_value)
+
+    def has_whole_rows(self, *names: str | None) -> bool:
+        """Return whether records of a table have whole rows; *names* are those that it may have in `whole_rows`."""
+        return self.whole_rows is not None and not {*names, "*"}.isdisjoint(_several(self.whole_rows))
 
     def pointers(self, part: str) -> tuple[Pointer, ...]:
         """Return the places to look for a part, in order; empty for a constant and for a part that is never present."""
@@ -183,7 +191,7 @@ class EventLayout:
     @property
     def has_rows(self) -> bool:
         """Whether records are changes of rows, in a format that has rules for missing values."""
-        return self.format not in (None, "cloudevents", *WITH_CHANGES)
+        return self.format not in (None, "cloudevents", "cdc", *WITH_CHANGES)
 
     @property
     def has_changes(self) -> bool:
@@ -259,16 +267,16 @@ class EventLayout:
             shown[name] = (
                 {"constant": part.value} if isinstance(part, Constant) else list(part) if isinstance(part, tuple) else part
             )
-        texts, envelope = self.unknown_value, self.envelope
         return shown | {
-            "envelope": list(envelope) if isinstance(envelope, tuple) else envelope,
+            "envelope": _listed(self.envelope),
             "type_map": None if self.type_map is None else dict(self._types),
             "ts_format": self.ts_format,
             "no_change": self.no_change,
             "before_holds": self.before_holds,
-            "unknown_value": list(texts) if isinstance(texts, tuple) else texts,
+            "unknown_value": _listed(self.unknown_value),
             "encoded": self.encoded,
             "format": self.format,
+            "whole_rows": _listed(self.whole_rows),
         }
 
 
@@ -341,7 +349,9 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
             elif name in _WORDS:
                 _check_word(name, value)
             elif name == "unknown_value":
-                _check_unknown_value(value)
+                _check_texts(name, value)
+            elif name == "whole_rows":
+                _check_texts(name, value, MAX_TABLES)
             else:
                 found.append(((str(name),), f"unknown member; expected one of preset, {', '.join(_MEMBERS)}"))
         except ConfigError as error:
@@ -514,23 +524,32 @@ def _check_word(name: str, word: Any) -> None:
 
 #: Limited, because each text is searched for in every document.
 MAX_UNKNOWN_TEXTS = 16
-MAX_UNKNOWN_BYTES = 1_024
+MAX_TABLES = 10_000
+_MAX_TEXT_BYTES = 1_024
 
 
-def _check_unknown_value(texts: Any) -> str | tuple[str, ...] | None:
-    """Return the texts in their stored form."""
+def _check_texts(name: str, texts: Any, most: int = MAX_UNKNOWN_TEXTS) -> str | tuple[str, ...] | None:
+    """Return the texts of a member in their stored form."""
     if texts is None:
         return None
     several = (texts,) if isinstance(texts, str) else texts
     if not isinstance(several, Sequence) or isinstance(several, bytes | bytearray) or not several:
-        raise ConfigError(f"expected a text, a list of texts or null, not {texts!r}", place="unknown_value")
-    if len(several) > MAX_UNKNOWN_TEXTS:
-        raise ConfigError(f"{len(several)} texts; at most {MAX_UNKNOWN_TEXTS} are allowed", place="unknown_value")
+        raise ConfigError(f"expected a text, a list of texts or null, not {texts!r:.80}", place=name)
+    if len(several) > most:
+        raise ConfigError(f"{len(several)} texts; at most {most} are allowed", place=name)
     for text in several:
-        if not isinstance(text, str) or not text or len(text.encode(errors="replace")) > MAX_UNKNOWN_BYTES:
-            raise ConfigError(f"expected a text of 1 to {MAX_UNKNOWN_BYTES:,} bytes, not {text!r:.80}", place="unknown_value")
-        _check_unicode(text, "unknown_value")
+        if not isinstance(text, str) or not text or len(text.encode(errors="replace")) > _MAX_TEXT_BYTES:
+            raise ConfigError(f"expected a text of 1 to {_MAX_TEXT_BYTES:,} bytes, not {text!r:.80}", place=name)
+        _check_unicode(text, name)
     return texts if isinstance(texts, str) else tuple(texts)
+
+
+def _several(texts: str | Sequence[str] | None) -> tuple[str, ...]:
+    return () if texts is None else (texts,) if isinstance(texts, str) else tuple(texts)
+
+
+def _listed(texts: str | Sequence[str] | None) -> str | list[str] | None:
+    return texts if texts is None or isinstance(texts, str) else list(texts)
 
 
 def _lies_in(pointer: Pointer, places: Sequence[Pointer]) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from streamer.errors import EventCode, EventError, Ignored
 from streamer.events import json
-from streamer.events.carried import Record, not_carried
+from streamer.events.carried import PARTIAL, Record, not_carried
 from streamer.events.layout import IGNORE, UNTYPED, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.events.places import covers, is_prefix, resolve, substitute
 from streamer.events.records import completed, decoded, duplicate_member, members_of_before, unchanged_unknowns, unknowns
@@ -185,15 +185,18 @@ class _Parts:
         topic = self._string("topic")
         data_at, data = self._document()
         before_at, before = self._object("before")
-        record = Record(self.raw, event_type, data_at, data, before_at, before, self.held)
+        document_at = data_at if before is None else before_at
+        is_whole = (data is not None or before is not None) and self._has_whole_rows(collection, document_at)
+        record = Record(self.raw, event_type, data_at, data, before_at, before, self.held, is_whole)
         unknown = (*self._unknown(), *not_carried(self.layout.format, record))
         if self.layout.format == "dms" and event_type == "delete" and before is not None:
             # AWS DMS writes the key in `data` of a delete, and the row in `before-image`.
             data_at, data = None, None
-        unknown = (*unknown, *unknowns(self.layout, data_at, data, before_at, before))
+        unknown = (*unknown, *unknowns(self.layout, data_at, data, before_at, before, is_whole))
         data_at = data_at if data_at is not None else self._would_stand("data", unknown)
         before_at = before_at if before_at is not None else self._would_stand("before", unknown)
-        lacks_data = self.layout.has_rows and event_type in ("insert", "update") and data is None
+        has_rows = self.layout.has_rows or (self.layout.format in PARTIAL and self.raw.get("partial") is True)
+        lacks_data = has_rows and event_type in ("insert", "update") and data is None
         if lacks_data and data_at is not None and not _overlaps(unknown, data_at):
             unknown = (*unknown, data_at)
         # A delete without `data` has `before` in its place.
@@ -204,7 +207,7 @@ class _Parts:
         # Maxwell sometimes writes an update without `old`.
         may_be_untold = is_partial or (self.layout.format == "maxwell" and before_at is not None)
         untold = may_be_untold and event_type == "update" and before is None and not _overlaps(unknown, before_at)
-        is_last = is_partial and event_type == "delete" and data is None
+        is_last = is_partial and event_type == "delete" and data is None and not (is_whole and before is not None)
         if before_at is not None and (untold or is_last):
             unknown = (*unknown, before_at if before is None else (*before_at, REST))
         # A delete may have its last known document in `before`, even if it is unknown there.
@@ -231,6 +234,18 @@ class _Parts:
             envelope_unknown=in_envelope,
             untold=untold,
         )
+
+    def _has_whole_rows(self, collection: str | None, document_at: Pointer | None) -> bool:
+        """Return whether the layout declares that records of this table have whole rows."""
+        layout = self.layout
+        if layout.whole_rows is None or layout.format != "debezium":
+            return layout.has_whole_rows(collection)
+        root = self.raw.get(document_at[0]) if document_at is not None and len(document_at) == 2 else self.raw
+        source = root.get("source") if isinstance(root, dict) else None
+        source = source if isinstance(source, dict) else {}
+        table = next((source[name] for name in ("table", "collection", "table_name") if isinstance(source.get(name), str)), None)
+        spaces = [source[name] for name in ("schema", "db") if isinstance(source.get(name), str)]
+        return layout.has_whole_rows(collection, *(f"{space}.{table}" for space in spaces if table is not None))
 
     def _envelope(self, unknown: tuple[Pointer, ...]) -> tuple[Pointer | None, dict[str, Any] | None, tuple[Pointer, ...]]:
         """Return the place of the record, its members without documents, and the unknown values among these."""

@@ -138,13 +138,15 @@ def unknowns(
     data: dict[str, Any] | None,
     before_at: Pointer | None,
     before: dict[str, Any] | None,
+    is_whole: bool,
 ) -> Iterator[Pointer]:
     """Yield pointers to the unknown values of both documents, by the layout: placeholders, and members that `before` lacks."""
     if layout.unknown_texts:
         for at, document in ((data_at, data), (before_at, before)):
             if at is not None and document is not None:
                 yield from (at + below for below in _written_unknown(document, Placeholders(layout)))
-    if layout.before_holds == "partial" and before_at is not None and data is not None and before is not None:
+    is_partial = layout.before_holds == "partial" and not is_whole
+    if is_partial and before_at is not None and data is not None and before is not None:
         yield from ((*before_at, name) for name in data if name not in before)
 
 

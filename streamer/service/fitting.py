@@ -33,6 +33,10 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
     if config.matching.validation == "lazy":
         reason = "expected full: a service writes events into its messages, and so checks the whole of each"
         errors.append(loaded.error(("matching", "validation"), reason))
+    if (layout := config.matching.event_layout).has_changes:
+        said = "layout" if config.matching.format is None else "format"
+        reason = f"a service delivers each change of a record by itself: expected format {layout.format} in a source"
+        errors.append(loaded.error(("matching", said), reason))
     if decoded and len(decoded) < len(config.sources):
         reason = "an engine has one layout, and a decoder has its own: let another process read sources of format json"
         errors += [loaded.error(("sources", name, field), reason) for name, field in decoded.items()]

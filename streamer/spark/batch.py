@@ -29,7 +29,8 @@ from streamer import _backend
 from streamer.core.options import Options
 from streamer.engine.arguments import check_positive
 from streamer.engine.engine import Engine
-from streamer.errors import BackendError
+from streamer.errors import BackendError, ConfigError
+from streamer.events.format_options import with_options
 from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, files, members, schema, tables
@@ -135,7 +136,8 @@ def match_events(
         EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size, files.gone(spark)
     )
     if format is not None or layout is not None:
-        engine_options["layout"] = layout_of(format, layout, stacklevel=3)
+        options = engine_options.pop("format_options", None)
+        engine_options["layout"] = with_options(layout_of(format, layout, stacklevel=3), format, options)
     if subscription_col is not None and not is_frame(subscriptions):
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
     if is_frame(subscriptions):
@@ -197,8 +199,14 @@ def check_options(given: Iterable[str]) -> None:
 
 
 def _choose(given: Given, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:
+    # An event goes to the worker of its tenant and collection, and the changes of a record may have several.
+    is_apart = Options.checked(**given.options).layout.has_changes
+    if is_apart and strategy == "cogroup":
+        raise ConfigError("expected 'broadcast' or 'auto': cogroup cannot match records with several changes", place="strategy")
     if strategy != "auto":
         return strategy, "it was asked for"
+    if is_apart:
+        return "broadcast", "a record may have several changes"
     size, what = given.size()
     if isinstance(given.source, Engine):
         return "broadcast", what

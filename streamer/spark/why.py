@@ -27,6 +27,7 @@ from streamer.engine.explain import decide, note_of_ignored
 from streamer.engine.explain_text import on_one_line, outcome_of
 from streamer.engine.misses import FAILS, hinted, judged
 from streamer.errors import EventError, UnknownSubscriptionError
+from streamer.events.format_options import with_options
 from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.events.reading import IgnoredEvent
 from streamer.model import TOO_COSTLY, Event, Verdict
@@ -125,7 +126,8 @@ def explain_events(
         events = tables.active(events)
     chosen = schema.choose(events, event_col, keep, taken=COLUMNS)
     if format is not None or layout is not None:
-        engine_options["layout"] = layout_of(format, layout, stacklevel=3)
+        options = engine_options.pop("format_options", None)
+        engine_options["layout"] = with_options(layout_of(format, layout, stacklevel=3), format, options)
     if is_frame(subscriptions):
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
     elif subscription_col is not None:

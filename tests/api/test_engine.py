@@ -261,6 +261,48 @@ def test_a_format_that_needs_a_decoder_names_it(engine: MakeEngine) -> None:
     assert streamer.cdc.pgoutput.Decoder().decode
 
 
+DELETED = (
+    '{"op": "d", "before": {"id": 7, "note": null}, "source": {"connector": "postgresql", "schema": "shop", "table": "orders"}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "certain"),
+    [
+        (None, False),
+        ({}, False),
+        ({"debezium": {}}, False),
+        ({"debezium": {"tables": {"shop.orders": {"identity": "default"}}}}, False),
+        ({"debezium": {"tables": {"shop.orders": {"identity": "full"}}}}, True),
+    ],
+)
+def test_format_options_declare_tables_with_whole_rows(engine: MakeEngine, options: Any, certain: bool) -> None:
+    e = engine(format="debezium", format_options=options)
+    e.add({"id": "null", "filters": [{"field": "note", "op": "==", "value": None}]})
+    assert [match.certain for match in e.match(DELETED)] == [certain]
+    assert [match.certain for match in pickle.loads(pickle.dumps(e)).match(DELETED)] == [certain]
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        (5, "format_options"),
+        ({"debezum": {}}, "format_options.debezum"),
+        ({"maxwell": {}}, "format_options.maxwell"),
+        ({"debezium": 5}, "format_options.debezium"),
+        ({"debezium": {"tabels": {}}}, "format_options.debezium"),
+        ({"debezium": {"tables": {"shop.orders": "full"}}}, "format_options.debezium.tables.shop.orders"),
+        ({"debezium": {"tables": {"shop.orders": {"identity": "whole"}}}}, "format_options.debezium.tables.shop.orders.identity"),
+        ({"debezium": {"tables": {"": {"identity": "full"}}}}, "format_options.debezium.tables."),
+    ],
+)
+def test_bad_format_options_are_refused_at_their_place(engine: MakeEngine, options: Any, place: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        engine(format="debezium", format_options=options)
+    assert raised.value.place == place
+    assert "expected" in raised.value.reason or "only" in raised.value.reason
+
+
 def test_a_batch_of_collections_that_a_template_makes_matches_as_its_events_do(engine: MakeEngine) -> None:
     e = engine(layout={"preset": "debezium", "collection": "{/source/schema}.{/source/table}"})
     names = [(schema, table) for schema in "abc" for table in ("x", "y\n")]

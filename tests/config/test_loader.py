@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -207,7 +208,8 @@ TAKEN = {
     "[x]": {"subscriptions", "api.hosts", "api.origins"},
     "[]": {"subscriptions", "routes", "api.hosts", "api.origins", "delivery.gateways.ports", "delivery.gateways.networks"},
     "{}": {
-        *("matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "metrics", "logging"),
+        *("matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "matching.format_options"),
+        *("metrics", "logging"),
         *("sources", "sinks", "delivery", "delivery.retry", "delivery.spool", "delivery.gateways", "service", "store", "shard"),
         *("api", "api.tokens", "api.tls", "api.limits", "api.quotas"),
     },
@@ -328,6 +330,17 @@ def test_events_have_a_format_or_a_layout() -> None:
     assert unknown.endswith("; did you mean 'debezium'?")
     (decoded,) = wrong("matching: {format: pgoutput}")
     assert "streamer.cdc.pgoutput" in decoded
+
+
+def test_format_options_declare_tables_with_whole_rows() -> None:
+    options = "{debezium: {tables: {shop.orders: {identity: full}, shop.items: {identity: default}}}}"
+    layout = load(f"matching: {{format: debezium, format_options: {options}}}").config.matching.event_layout
+    assert layout == replace(EventLayout.preset("debezium"), whole_rows=("shop.orders",))
+    assert wrong(f"matching: {{format: maxwell, format_options: {options}}}") == [
+        "s.yaml:1:56: matching.format_options.debezium: events have the format maxwell, so that only maxwell can have options"
+    ]
+    (misspelt,) = wrong(f"matching: {{format: debezium, format_options: {options.replace('full', 'whole')}}}")
+    assert "matching.format_options.debezium.tables.shop.orders.identity: expected one of default, full, not 'whole'" in misspelt
 
 
 def test_a_part_of_the_layout_replaces_that_of_the_file_whole() -> None:

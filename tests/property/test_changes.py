@@ -163,20 +163,22 @@ def engine_of(backend: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
 
 
 @pytest.mark.skipif("native" not in _backend.available(), reason="this compares the native engine with the reference")
+@pytest.mark.parametrize("whole_rows", [None, "shop.orders"])
 @pytest.mark.parametrize("name", RECORDS)
-def test_both_backends_read_a_record_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = Random(name)
-    native, reference = (engine_of(backend, monkeypatch, format=name) for backend in ("native", "reference"))
+def test_both_backends_read_a_record_alike(name: str, whole_rows: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = Random(f"{name} {whole_rows}")
+    layout = {"preset": name, "whole_rows": whole_rows}
+    native, reference = (engine_of(backend, monkeypatch, layout=layout) for backend in ("native", "reference"))
     good, kinds = 0, set()
-    for number in range(1_500):
+    for number in range(1_000):
         record = RECORDS[name] if number == 0 else mutated(rng, RECORDS[name], rng.choice((0.01, 0.03, 0.06)))
         text = json.dumps(record)
         found = answers(native, text)
         assert found == answers(reference, text), text
         good += isinstance(found[1], list) and len(found[1]) > 3
         kinds.add(found[0])
-    assert good > 300
-    assert len(kinds) >= 4, kinds
+    assert good > 200
+    assert len(kinds) >= 3, kinds
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -575,6 +575,19 @@ def test_a_path_may_be_a_url_of_any_file_system_that_is_there(spark: SparkSessio
             call("s3a://bucket/a/snapshot")
 
 
+def test_records_with_several_changes_are_matched_where_they_are(spark: SparkSession, backend: str) -> None:
+    """A worker of cogroup has the subscriptions of one tenant, and the rows of a record may have several."""
+    rows = '{"id": "1", "tenant": "a"}, {"id": "2", "tenant": "b"}'
+    record = f'{{"type": "INSERT", "database": "shop", "table": "orders", "data": [{rows}]}}'
+    layout = {"preset": "canal", "tenant": "/data/tenant"}
+    both = [{"id": tenant, "tenant": tenant} for tenant in "ab"]
+    result = match_events(frame(spark, [record.encode()]), both, layout=layout, broadcast_bytes=1)
+    assert sorted(row.subscription_id for row in result.matches.collect()) == ["a", "b"]
+    assert result.strategy == "broadcast"
+    with pytest.raises(ConfigError, match="records with several changes"):
+        match_events(frame(spark, [record.encode()]), both, layout=layout, strategy="cogroup")
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_layout_of_ones_own(spark: SparkSession, backend: str, strategy: Any) -> None:
     events = spark.createDataFrame([('{"country": "DE"}',)], "doc string")

@@ -52,7 +52,7 @@ UNSAID_OF_EVENTS = {
     "several places make one name": r"a template that makes a star",
     "a day, an hour or an offset that does not exist": r"bad_timestamp",
     "a document that is JSON in a string, and a part within it": r"MongoDB: |inside of an encoded document",
-    "the changes in a record": r" is bad$",
+    "the changes in a record": r"\bbad$",
     "a part within a document that the engine completes": r"a part of a wrong type that is put in",
 }
 

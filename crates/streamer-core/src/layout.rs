@@ -152,6 +152,8 @@ pub enum Format {
     MongoDb,
     /// Messages of wal2json.
     Wal2json,
+    /// Events that a decoder made of records.
+    Cdc,
 }
 
 impl Format {
@@ -167,13 +169,19 @@ impl Format {
             "dynamodb" => Format::DynamoDb,
             "mongodb" => Format::MongoDb,
             "wal2json" => Format::Wal2json,
+            "cdc" => Format::Cdc,
             _ => return None,
         })
     }
 
     /// Whether its records are changes of rows, as they stand.
     pub(crate) fn has_rows(self) -> bool {
-        self != Format::CloudEvents && !self.has_changes()
+        !matches!(self, Format::CloudEvents | Format::Cdc) && !self.has_changes()
+    }
+
+    /// Whether a change may say by its member `partial` that it lacks columns.
+    pub(crate) fn may_be_partial(self) -> bool {
+        matches!(self, Format::Canal | Format::Wal2json | Format::Cdc)
     }
 
     /// Whether a record has change events in it, which are what the layout describes.
@@ -209,6 +217,9 @@ pub struct EventLayout {
     pub ignores_no_change: bool,
     /// The wire format whose rules define the values that a record does not carry.
     pub format: Option<Format>,
+    /// The tables whose records have whole rows, so that these rules and `before_holds: partial` do not apply, in order;
+    /// `*` for all.
+    pub whole_rows: Box<[Box<str>]>,
 }
 
 impl Default for EventLayout {
@@ -233,6 +244,7 @@ impl Default for EventLayout {
             encoded: false,
             ignores_no_change: false,
             format: None,
+            whole_rows: Box::default(),
         }
     }
 }
@@ -319,14 +331,11 @@ impl EventLayout {
                 Some("changed") => BeforeHolds::Changed,
                 Some(other) => return Err(format!("before_holds: unknown {other:?}")),
             },
-            unknown_value: match value.get("unknown_value") {
-                None | Some(Value::Scalar(Scalar::Null)) => Box::default(),
-                Some(Value::Scalar(Scalar::String(text))) => Box::new([text.clone()]),
-                Some(Value::List(texts)) => texts
-                    .iter()
-                    .map(|text| text.as_str().map(Box::from).ok_or("unknown_value: expected a list of texts"))
-                    .collect::<Result<_, _>>()?,
-                Some(_) => return Err("unknown_value: expected a text or a list of them".into()),
+            unknown_value: texts(&value, "unknown_value")?,
+            whole_rows: {
+                let mut tables = texts(&value, "whole_rows")?;
+                tables.sort_unstable();
+                tables
             },
             encoded: match value.get("encoded") {
                 None | Some(Value::Scalar(Scalar::Null)) => false,
@@ -404,6 +413,17 @@ impl EventLayout {
     pub fn ignores_any(&self) -> bool {
         let ignores = |words: &Vec<(Box<str>, TypeMeaning)>| words.iter().any(|(_, meaning)| *meaning == TypeMeaning::Ignore);
         self.ignores_no_change || self.type_map.as_ref().is_some_and(ignores)
+    }
+}
+
+/// A member that is a text or several.
+fn texts(layout: &Value, name: &str) -> Result<Box<[Box<str>]>, String> {
+    let expected = || format!("{name}: expected a text or a list of them");
+    match layout.get(name) {
+        None | Some(Value::Scalar(Scalar::Null)) => Ok(Box::default()),
+        Some(Value::Scalar(Scalar::String(text))) => Ok(Box::new([text.clone()])),
+        Some(Value::List(texts)) => texts.iter().map(|text| text.as_str().map(Box::from).ok_or_else(expected)).collect(),
+        Some(_) => Err(expected()),
     }
 }
 

@@ -23,6 +23,7 @@ from streamer.config.schema.values import Bool, Section, Share, Whole, number, w
 from streamer.config.units import Duration, Size
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SubscriptionError
+from streamer.events import format_options
 from streamer.events.layout import BOTH, MEANINGS, PARTS, EventLayout, FormatName, RecordFormat, faults, layout_of, unknown_format
 from streamer.model import MAX_CEL_DEPTH, CelEvaluator, Limits, TopicDialect
 from streamer.subscriptions.filters import parse_path
@@ -85,6 +86,12 @@ def _path_in_data(path: str) -> str:
 
 
 _POINTERS: Final = {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_TEXTS: Final = {
+    "anyOf": [
+        {"type": ["string", "null"], "minLength": 1},
+        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+    ]
+}
 _CONSTANT: Final = {"type": "object", "properties": {"constant": {"type": ["string", "integer"]}}, "required": ["constant"]}
 _LAYOUT_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [
@@ -99,14 +106,10 @@ _LAYOUT_SCHEMA: Final[dict[str, Any]] = {
                 "ts_format": {"enum": ["ms", "us", "ns", "s", "rfc3339"], "default": "ms"},
                 "before_holds": {"enum": ["all", "partial", "changed"], "default": "all"},
                 "envelope": _POINTERS,
-                "unknown_value": {
-                    "anyOf": [
-                        {"type": ["string", "null"], "minLength": 1},
-                        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-                    ]
-                },
+                "unknown_value": _TEXTS,
                 "encoded": {"enum": ["json", None], "default": None},
                 "format": {"enum": [*get_args(RecordFormat), None], "default": None},
+                "whole_rows": _TEXTS,
                 "no_change": {"enum": ["match", "ignore"], "default": "match"},
             },
         },
@@ -123,8 +126,25 @@ LAYOUT_MEMBERS: Final = (
     "unknown_value",
     "encoded",
     "format",
+    "whole_rows",
 )
 Format: TypeAlias = Annotated[FormatName, PlainValidator(_format), WithJsonSchema({"enum": list(EventLayout.PRESETS)})]
+_IDENTITY: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"identity": {"enum": list(format_options.IDENTITIES)}},
+    "required": ["identity"],
+}
+_OPTIONS_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "propertyNames": {"enum": list(format_options.FORMATS)},
+    "additionalProperties": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"tables": {"type": "object", "additionalProperties": _IDENTITY}},
+    },
+}
+FormatOptions: TypeAlias = Annotated[dict[str, Any], PlainValidator(lambda value: value), WithJsonSchema(_OPTIONS_SCHEMA)]
 Layout: TypeAlias = Annotated[
     EventLayout, PlainValidator(_layout), PlainSerializer(shown_layout, when_used="json"), WithJsonSchema(_LAYOUT_SCHEMA)
 ]
@@ -216,6 +236,8 @@ class Matching(Section):
 
     format: Format | None = None
     """The wire format of events (docs/sources.md); null without `layout` means `change`."""
+    format_options: FormatOptions | None = None
+    """Tables whose updates and deletes have all columns: `{debezium: {tables: {shop.orders: {identity: full}}}}`."""
     layout: Layout | None = None
     """The layout of events of another shape: a mapping of parts to JSON Pointers (docs/engine.md)."""
     default_tenant: Annotated[str, AfterValidator(_tenant)] | None = "default"
@@ -239,9 +261,11 @@ class Matching(Section):
     def _describes_events_once(self) -> Self:
         if self.format is not None and self.layout is not None:
             raise wrong_inside([(("layout",), BOTH)])
+        if self.format_options is not None and (found := list(format_options.faults(self.format_options, self.format))):
+            raise wrong_inside([(("format_options", *steps), reason) for steps, reason in found])
         return self
 
     @property
     def event_layout(self) -> EventLayout:
         """The layout that `format` or `layout` describes."""
-        return layout_of(self.format, self.layout)
+        return format_options.with_options(layout_of(self.format, self.layout), self.format, self.format_options)

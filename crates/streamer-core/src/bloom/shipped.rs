@@ -120,10 +120,9 @@ impl Shipped {
             Err(Unread::Bad(error)) => return Err(error),
         };
         let limits = flatten::limits_of_changes(&reading.limits);
-        for change in changes {
+        for (at, change) in changes.iter().enumerate() {
             let answer = self.ask_of(change.as_bytes(), &given, &limits, scratch);
-            // An offset in the change is none in the record.
-            match answer.map_err(|error| EventError { offset: None, ..error })? {
+            match answer.map_err(|error| flatten::of_change(Unread::Bad(error), at).into_error())? {
                 ShippedAnswer::Answer(Answer::No) => {}
                 other => return Ok(other),
             }

@@ -129,7 +129,7 @@ impl EngineState {
         match flattener.flatten(&self.no_paths, text, *validation, &given, limits) {
             Ok(flat) => tell(self.identity(&flat, &mut old.flattener)),
             Err(Unread::Ignored(reason)) => return Ok(Some(reason)),
-            Err(Unread::Bad(error)) if changes.is_some() => return Err(EventError { offset: None, ..error }),
+            Err(unread) if changes.is_some() => return Err(flatten::of_change(unread, 0).into_error()),
             Err(Unread::Bad(error)) => return Err(error),
         }
         Ok(None)
@@ -154,11 +154,14 @@ impl EngineState {
         };
         let evaluated = match changes.as_deref() {
             None => self.match_one(group, event, scratch, more),
-            Some([change]) => self.match_one(group, Event { text: change.as_bytes(), ..event }, scratch, more),
+            Some([change]) => {
+                let event = Event { text: change.as_bytes(), ..event };
+                self.match_one(group, event, scratch, more).map_err(|unread| flatten::of_change(unread, 0))
+            }
             Some(changes) => self.match_changes(group, event, changes, scratch, more).map(|()| Default::default()),
         };
         scratch.release(event.text.len(), self.options.give_back);
-        self.settle(evaluated.map_err(|unread| of_record(unread, changes.is_some())), scratch)
+        self.settle(evaluated, scratch)
     }
 
     /// The change events of a record; None if the record is an event by itself.
@@ -197,15 +200,16 @@ impl EngineState {
         let mut more = Some(more);
         let mut all = Output::default();
         let mut outcomes: HashMap<u32, Outcome> = HashMap::new();
-        for text in changes {
+        for (number, text) in changes.iter().enumerate() {
             scratch.output.clear();
             let event = Event { text: text.as_bytes(), ..record };
-            let (change, is_read) = self.match_one(group, event, scratch, |one, rest, change| {
+            let matched = self.match_one(group, event, scratch, |one, rest, change| {
                 if let Some(more) = more.take() {
                     more(one, rest, change);
                 }
                 change == Change::Compare && !rest.output.certain.is_empty() && self.find_stays(one, rest)
-            })?;
+            });
+            let (change, is_read) = matched.map_err(|unread| flatten::of_change(unread, number))?;
             let Scratch { output, old, .. } = &mut *scratch;
             let stays = Stays(is_read.then_some(&*old.found));
             let certain = output.certain.iter().map(|slot| {
@@ -544,14 +548,6 @@ impl EngineState {
         });
         scratch.release(event.text.len(), self.options.give_back);
         found.ok().flatten()
-    }
-}
-
-/// The error of a change as that of its record, in which the change's offsets mean nothing.
-fn of_record(unread: Unread, is_change: bool) -> Unread {
-    match unread {
-        Unread::Bad(error) if is_change => Unread::Bad(EventError { offset: None, ..error }),
-        unread => unread,
     }
 }
 

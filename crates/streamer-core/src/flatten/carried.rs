@@ -21,8 +21,9 @@ use super::trie::{DATA, PartPlace, PathTrie};
 use super::typed;
 use super::unavailable::Unavailable;
 use crate::error::EventError;
+use crate::json::token::space;
 use crate::json::{self, ParseOptions};
-use crate::layout::{BeforeHolds, EventType, Format, Pointer};
+use crate::layout::{BeforeHolds, EventLayout, EventType, Format, Pointer};
 use crate::value::{Kind, Number, Scalar, Value};
 use memchr::memmem;
 use std::borrow::Cow;
@@ -75,6 +76,7 @@ pub(super) fn find(
     entries: &Entries,
     text: &[u8],
     resolved: &Resolved,
+    is_whole: bool,
     unknown: &mut Vec<Pointer>,
 ) -> Result<NotCarried, EventError> {
     let event = Record { trie, entries, text, before: resolved.before, data: resolved.data };
@@ -83,8 +85,14 @@ pub(super) fn find(
     let is_completed = trie.layout.before_holds == BeforeHolds::Changed;
     let mut not_carried = NotCarried::default();
     match (format, resolved.event_type) {
+        (Format::Debezium | Format::Maxwell, _) if is_whole => {}
+        (_, Some(EventType::Insert | EventType::Update)) if format.may_be_partial() && !is_whole && event.is_partial() => {
+            not_carried.data = lacks_data();
+            not_carried.rest_of_data = !not_carried.data;
+            not_carried.rest_of_before = event.before().is_some();
+        }
         (Format::Debezium, Some(EventType::Delete)) => event.debezium_delete(unknown)?,
-        (Format::Dms, Some(EventType::Delete)) => not_carried = event.dms_delete(unknown)?,
+        (Format::Dms, Some(EventType::Delete)) => not_carried = event.dms_delete(is_whole, unknown)?,
         (Format::Maxwell, Some(EventType::Delete)) if !lacks_data() => {
             not_carried.rest_of_data = !event.maxwell_is_whole(None)?;
             not_carried.rest_of_before = not_carried.rest_of_data && is_completed;
@@ -96,13 +104,36 @@ pub(super) fn find(
             not_carried.rest_of_data = !is_whole;
             not_carried.rest_of_before = !is_whole && is_completed;
         }
-        (Format::Wal2json, Some(_)) => not_carried.rest_of_data = event.is_partial()?,
         (Format::Supabase, Some(_)) => not_carried.data = event.supabase(unknown)?,
         (Format::Debezium, Some(_)) => event.yugabyte(unknown)?,
         _ => {}
     }
     not_carried.data |= format.has_rows() && is_write(resolved.event_type) && lacks_data();
     Ok(not_carried)
+}
+
+/// Whether the layout declares that records of this table have whole rows. In `debezium` a table may also be named with
+/// its schema or database.
+pub(super) fn has_whole_rows(
+    layout: &EventLayout,
+    text: &[u8],
+    collection: Option<&str>,
+    document: Option<&Pointer>,
+) -> Result<bool, EventError> {
+    let names = |name: &str| layout.whole_rows.binary_search_by(|each| (**each).cmp(name)).is_ok();
+    if layout.whole_rows.is_empty() || document.is_none() {
+        return Ok(false);
+    }
+    if collection.is_some_and(names) || names("*") {
+        return Ok(true);
+    }
+    let (Some(Format::Debezium), Some(document)) = (layout.format, document) else { return Ok(false) };
+    let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
+    let event = json::parse::<Value>(text, options)?;
+    let Some(source) = root_of(&event, document).get("source") else { return Ok(false) };
+    let of = |name: &str| source.get(name).and_then(Value::as_str);
+    let table = ["table", "collection", "table_name"].into_iter().find_map(of);
+    Ok(table.is_some_and(|table| ["schema", "db"].into_iter().filter_map(of).any(|space| names(&format!("{space}.{table}")))))
 }
 
 fn is_write(event_type: Option<EventType>) -> bool {
@@ -174,11 +205,10 @@ impl<'r> Record<'r> {
     }
 
     /// Whether the change says that its document may lack columns.
-    fn is_partial(&self) -> Result<bool, EventError> {
-        if self.data().is_none() || memmem::find(self.text, b"\"partial\"").is_none() {
-            return Ok(false);
-        }
-        Ok(self.whole()?.get("partial") == Some(&Value::Scalar(Scalar::Bool(true))))
+    fn is_partial(&self) -> bool {
+        let members = Members::at(self.text, space(self.text, 0)).map_while(Result::ok);
+        let partial = members.filter(|member| &*member.name == b"partial").last();
+        partial.is_some_and(|member| self.text[member.value..member.to] == *b"true")
     }
 
     /// YugabyteDB's connector writes a column as `{"value": …, "set": true}`, and null for one that was not changed.
@@ -199,10 +229,13 @@ impl<'r> Record<'r> {
 
     /// AWS DMS writes the key of a deleted row, and null or no member for each other column; the row may be in
     /// `before-image`.
-    fn dms_delete(&self, unknown: &mut Vec<Pointer>) -> Result<NotCarried, EventError> {
+    fn dms_delete(&self, is_whole: bool, unknown: &mut Vec<Pointer>) -> Result<NotCarried, EventError> {
         let data = found(self.trie, self.entries, DATA).next();
         let written = data.map_or(Ok(Vec::new()), |(_, entry)| self.row(entry))?;
         let Some((entry, place)) = self.before() else {
+            if is_whole && data.is_some() {
+                return Ok(NotCarried::default());
+            }
             if let Some((place, _)) = data {
                 let nulls = written.iter().filter(|(_, value)| value.kind() == Kind::Null);
                 unknown.extend(nulls.map(|(name, _)| below(&place.pointer, name)));
@@ -215,7 +248,7 @@ impl<'r> Record<'r> {
         let is_written = |name: &str| written.iter().any(|(column, value)| **column == *name && value.kind() != Kind::Null);
         let image = self.row(entry)?;
         // An image that has more than the key is of the whole row.
-        let is_whole = image.iter().any(|(name, value)| value.kind() != Kind::Null && !is_written(name));
+        let is_whole = is_whole || image.iter().any(|(name, value)| value.kind() != Kind::Null && !is_written(name));
         if !is_whole {
             let nulls = image.iter().filter(|(_, value)| value.kind() == Kind::Null);
             unknown.extend(nulls.map(|(name, _)| below(&place.pointer, name)));

@@ -117,7 +117,11 @@ impl Flattener {
         }
         let read = envelope::resolve(trie, entries, text, given, CHECKED, limits.max_depth, made).and_then(|resolved| {
             if trie.layout.tells_of_unknown() {
-                records::find_unknown(trie, entries, event, &resolved)?;
+                let collection = (!trie.layout.whole_rows.is_empty()).then(|| {
+                    let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
+                    resolved.parts(trie, text, plain, made, given).collection.map(str::to_owned)
+                });
+                records::find_unknown(trie, entries, event, &resolved, collection.flatten().as_deref())?;
             }
             if let Some((start, node)) = resolved.fallback {
                 let mut scan = Scan::<CHECKED>::new(event, trie, &mut *entries, scratch, max_depth);

@@ -31,7 +31,7 @@ pub use fields::{EventFields, FieldValue};
 pub use flat::{EventId, Flat, Leaf, Leaves, Parts};
 pub(crate) use flat::{LeafPlace, WantedMembers};
 pub use flattener::{Flattener, Validation};
-pub(crate) use formats::{changes, limits_of_changes};
+pub(crate) use formats::{changes, limits_of_changes, of_change};
 pub use locator::Locator;
 pub use old::OldText;
 pub(crate) use old::{find, substitute};

@@ -313,7 +313,13 @@ pub(super) fn end_of_before(trie: &PathTrie, entries: &Entries) -> usize {
 
 /// Find the unknown values by the rules of the layout, in addition to those that the event names; both are in the
 /// entries afterwards.
-pub(super) fn find_unknown(trie: &PathTrie, entries: &mut Entries, text: &[u8], resolved: &Resolved) -> Result<(), EventError> {
+pub(super) fn find_unknown(
+    trie: &PathTrie,
+    entries: &mut Entries,
+    text: &[u8],
+    resolved: &Resolved,
+    collection: Option<&str>,
+) -> Result<(), EventError> {
     let layout = &trie.layout;
     let mut unknown = Vec::new();
     let document = |base: u16| document(trie, entries, base).filter(|_| base != ALWAYS);
@@ -329,14 +335,15 @@ pub(super) fn find_unknown(trie: &PathTrie, entries: &mut Entries, text: &[u8], 
             trie.unavailable.collect(&place.pointer, &value, &mut unknown);
         }
     }
-    if let (BeforeHolds::Partial, Some((new, _)), Some((old, place))) = (layout.before_holds, data, before) {
+    let is_whole = carried::has_whole_rows(layout, text, collection, before.or(data).map(|(_, place)| &place.pointer))?;
+    if let (BeforeHolds::Partial, false, Some((new, _)), Some((old, place))) = (layout.before_holds, is_whole, data, before) {
         for member in lacking(text, new, old)? {
             let name = String::from_utf8_lossy(&member.name);
             unknown.push([&place.pointer[..], &[Box::from(&*name)]].concat().into());
         }
     }
     let not_carried = match layout.format {
-        Some(format) => carried::find(format, trie, entries, text, resolved, &mut unknown)?,
+        Some(format) => carried::find(format, trie, entries, text, resolved, is_whole, &mut unknown)?,
         None => NotCarried::default(),
     };
     let is_update = resolved.event_type == Some(EventType::Update);
@@ -345,10 +352,11 @@ pub(super) fn find_unknown(trie: &PathTrie, entries: &mut Entries, text: &[u8], 
     let may_be_untold = is_partial || layout.format == Some(Format::Maxwell);
     let in_before = |pointer: &Pointer| before.is_some_and(|(_, place)| pointer.starts_with(&place.pointer));
     let only_before = trie.before_is_apart && unknown.iter().all(in_before);
-    entries.untold = may_be_untold && is_update && before.is_none();
+    let (has_before, is_known) = (before.is_some(), is_whole && before.is_some());
+    entries.untold = may_be_untold && is_update && !has_before;
     // A delete with neither document has the same for both.
     let is_delete = resolved.event_type == Some(EventType::Delete);
-    entries.is_partial_delete = is_partial && is_delete && resolved.data == resolved.before;
+    entries.is_partial_delete = is_partial && is_delete && resolved.data == resolved.before && !is_known;
     entries.only_before = only_before && !not_carried.any() && (entries.untold || !unknown.is_empty());
     entries.unknown = unknown;
     entries.not_carried = not_carried;
@@ -392,6 +400,8 @@ impl Flat<'_> {
 impl EventLayout {
     /// Whether an event may have unknown values that it does not name.
     pub(crate) fn tells_of_unknown(&self) -> bool {
-        self.before_holds == BeforeHolds::Partial || !self.unknown_value.is_empty() || self.format.is_some_and(Format::has_rows)
+        self.before_holds == BeforeHolds::Partial
+            || !self.unknown_value.is_empty()
+            || self.format.is_some_and(|format| format.has_rows() || format.may_be_partial())
     }
 }

@@ -470,9 +470,11 @@ fn add_extended(text: &[u8], at: usize, depth: usize, pieces: &mut Vec<Piece>) {
         b'{' => {
             let members: Vec<_> = Members::at(text, at).map_while(Result::ok).collect();
             // Only a member can be a value, not the document.
-            if let ([member], true) = (&members[..], depth > 0)
+            let only = members.last().filter(|last| members.iter().all(|member| member.name == last.name));
+            if let (Some(member), true) = (only, depth > 0)
                 && let Some(piece) = plain(&member.name, &text[member.value..member.to])
             {
+                // Of several with one name it is the last.
                 let end = space(text, member.to) + 1;
                 pieces.push((at, end, piece));
                 return;

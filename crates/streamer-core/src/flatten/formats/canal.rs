@@ -1,7 +1,8 @@
 //! Canal's flat messages of MySQL (`flatMessage=true`): several rows in one, whose values are all text.
 //!
 //! `sqlType` marks numbers, by the constants of java.sql.Types, and `mysqlType` marks JSON. `old` has only the changed
-//! columns: the row before the change is the row with these values put in.
+//! columns: the row before the change is the row with these values put in. With binlog_row_image=MINIMAL, a row has only
+//! its key and the changed columns, and `old` is empty: such an update is `partial`.
 
 use super::changes::{Change, Changes, Row, by_name, is_moved, merged};
 use super::text::{Expected, Json, Object, What, below};
@@ -18,7 +19,7 @@ const LEFT: [&str; 4] = ["data", "old", "sqlType", "mysqlType"];
 struct Types<'t> {
     /// Each once, in the order of the record.
     names: Vec<Cow<'t, str>>,
-    numbers: HashSet<Cow<'t, str>>,
+    numbers: HashMap<Cow<'t, str>, i128>,
     json: HashSet<Cow<'t, str>>,
 }
 
@@ -46,9 +47,14 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         return Ok(());
     }
     let rows = WHAT.needed(record, "data", Expected::Array, "")?;
-    let mut olds = WHAT.part(record, "old", Expected::Array, "")?.into_iter().flat_map(Json::elements);
+    WHAT.few_changes(rows, "/data")?;
+    let olds = WHAT.part(record, "old", Expected::Array, "")?;
+    // Some versions leave out empty ones, so that the others are not in their places.
+    let olds = olds.filter(|olds| olds.elements().count() == rows.elements().count());
+    let mut olds = olds.into_iter().flat_map(Json::elements);
     let ts = WHAT.part(record, "es", Expected::Integer, "")?.and_then(Json::integer);
     let key: Vec<Cow<'_, str>> = record.get("pkNames").into_iter().flat_map(Json::elements).filter_map(Json::string).collect();
+    let names_of_key: HashSet<&str> = key.iter().map(|name| &**name).collect();
     for (at, row) in rows.elements().enumerate() {
         let old = olds.next().filter(|old| !old.is_null());
         let row = types.row(row, || format!("/data/{at}"))?;
@@ -67,6 +73,10 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
             lacking().for_each(|name| change.unknown("/data", name));
             change
         };
+        let partial = |mut change: Change| {
+            change.value("partial", "true");
+            change
+        };
         let with_before = |mut change: Change, before: &Row<'_>| {
             change.row("before", before);
             change
@@ -77,18 +87,26 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
             _ => {
                 // Without `old`, the row before the change is unknown.
                 let Some(old) = old else {
-                    changes.push(with_row(kind))?;
+                    changes.push(partial(with_row(kind)))?;
                     continue;
                 };
                 let old = types.row(old, || format!("/old/{at}"))?;
-                let before = merged(&row, &old);
                 let changed = by_name(&old);
+                // MySQL logs no update without a change: with MINIMAL, the old values of the changed columns are missing.
+                let is_whole = !old.is_empty();
+                let (before, made): (Row<'_>, &dyn Fn(Change) -> Change) = match is_whole {
+                    true => (merged(&row, &old), &|change| change),
+                    false => {
+                        let key = row.iter().filter(|(name, _)| names_of_key.contains(&**name)).cloned().collect();
+                        (merged(&key, &old), &partial)
+                    }
+                };
                 if is_moved(&key, &changed, &columns) {
                     changes.push(with_before(change("delete"), &before))?;
-                    changes.push(with_row("insert"))?;
+                    changes.push(made(with_row("insert")))?;
                     continue;
                 }
-                let mut change = with_before(with_row(kind), &before);
+                let mut change = made(with_before(with_row(kind), &before));
                 lacking().filter(|name| !changed.contains_key(&***name)).for_each(|name| change.unknown("/before", name));
                 changes.push(change)?;
             }
@@ -98,22 +116,23 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
 }
 
 fn types_of<'t>(record: &Object<'t>) -> Result<Types<'t>, EventError> {
-    let types = WHAT.part(record, "sqlType", Expected::Object, "")?.map(Object::of);
-    let columns = WHAT.part(record, "mysqlType", Expected::Object, "")?.map(Object::of);
-    let members = |of: &Option<Object<'t>>| of.as_ref().map_or_else(Vec::new, |of| of.members.clone());
-    // Of several with one name the last counts.
-    let types: HashMap<Cow<'t, str>, Json<'t>> = members(&types).into_iter().collect();
-    let columns_of: HashMap<Cow<'t, str>, Json<'t>> = members(&columns).into_iter().collect();
-    let named = |all: &HashMap<Cow<'t, str>, Json<'t>>, is: &dyn Fn(Json<'t>) -> bool| {
-        all.iter().filter(|(_, value)| is(**value)).map(|(name, _)| name.clone()).collect()
+    let object = |name: &str| -> Result<Vec<(Cow<'t, str>, Json<'t>)>, EventError> {
+        let Some(types) = WHAT.part(record, name, Expected::Object, "")? else { return Ok(Vec::new()) };
+        Ok(WHAT.object(types, || format!("/{name}"))?.members)
     };
-    let mut names: Vec<Cow<'t, str>> = types.keys().chain(columns_of.keys()).cloned().collect();
+    let (types, columns) = (object("sqlType")?, object("mysqlType")?);
+    let mut names: Vec<Cow<'t, str>> = types.iter().chain(&columns).map(|(name, _)| name.clone()).collect();
     names.sort_unstable();
     names.dedup();
+    // Of several with one name the last counts.
+    let types: HashMap<Cow<'t, str>, Json<'t>> = types.into_iter().collect();
+    let columns: HashMap<Cow<'t, str>, Json<'t>> = columns.into_iter().collect();
+    let number = |value: Json<'t>| value.integer().filter(|kind| NUMBERS.contains(kind));
+    let is_json = |value: Json<'t>| value.string().is_some_and(|kind| kind == "json");
     Ok(Types {
         names,
-        numbers: named(&types, &|value| value.integer().is_some_and(|kind| NUMBERS.contains(&kind))),
-        json: named(&columns_of, &|value| value.string().is_some_and(|kind| kind == "json")),
+        numbers: types.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect(),
+        json: columns.into_iter().filter(|(_, value)| is_json(*value)).map(|(name, _)| name).collect(),
     })
 }
 
@@ -123,13 +142,19 @@ impl<'t> Types<'t> {
             let reason = format!("a row is an object, not {}", given.named());
             return Err(WHAT.error(EventCode::WrongType, place(), &reason));
         }
-        let columns = Object::of(given).members.into_iter();
+        let columns = WHAT.object(given, &place)?.members.into_iter();
         columns
             .map(|(name, value)| {
                 let at = || below(&place(), &name);
                 let value = match value.string() {
                     Some(text) if self.json.contains(&name) => WHAT.json(&text, at)?.to_owned().into(),
-                    Some(text) if self.numbers.contains(&name) => WHAT.number(&text, at)?.to_owned().into(),
+                    Some(text) if self.numbers.contains_key(&name) => match WHAT.number(&text, at) {
+                        Ok(number) => number.to_owned().into(),
+                        Err(error) => {
+                            let reason = format!("{}; its sqlType is {}", error.reason, self.numbers[&name]);
+                            return Err(EventError { reason: reason.into(), ..error });
+                        }
+                    },
                     _ => Cow::Borrowed(value.0),
                 };
                 Ok((name, value))

@@ -146,11 +146,31 @@ pub(super) fn by_name<'r>(row: &'r Row<'_>) -> HashMap<&'r str, &'r str> {
     row.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
+/// A value without white space around its tokens.
+fn spelled(value: &str) -> String {
+    let mut is_string = false;
+    let mut is_escaped = false;
+    let mut is_kept = |byte: &char| {
+        if is_string {
+            is_string = is_escaped || *byte != '"';
+            is_escaped = !is_escaped && *byte == '\\';
+            return true;
+        }
+        is_string = *byte == '"';
+        !matches!(byte, ' ' | '\t' | '\n' | '\r')
+    };
+    value.chars().filter(|byte| is_kept(byte)).collect()
+}
+
 /// Whether an update changes the key, which makes it a delete and an insert. A value that is missing did not change.
 pub(super) fn is_moved(key: &[Cow<'_, str>], before: &HashMap<&str, &str>, data: &HashMap<&str, &str>) -> bool {
     let differ = |one: &str, other: &str| match (Json(one).string(), Json(other).string()) {
         (Some(one), Some(other)) => one != other,
-        _ => one != other,
+        _ if one == other => false,
+        _ => match (Json(one).integer(), Json(other).integer()) {
+            (Some(one), Some(other)) => one != other,
+            _ => spelled(one) != spelled(other),
+        },
     };
     key.iter().any(|name| before.get(&**name).zip(data.get(&**name)).is_some_and(|(one, other)| differ(one, other)))
 }

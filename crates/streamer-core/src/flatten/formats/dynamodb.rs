@@ -12,17 +12,20 @@ use std::borrow::Cow;
 const WHAT: What = What("dynamodb");
 /// The nesting limit, above DynamoDB's own; it bounds the recursion.
 const DEEPEST: usize = 40;
+const MOST_SECONDS: i128 = 253_402_300_800;
+const MOST_MILLISECONDS: i128 = 1_000_000_000_000_000_000;
 const IMAGES: [&str; 3] = ["Keys", "NewImage", "OldImage"];
 
 pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
     let Some(records) = WHAT.part(record, "Records", Expected::Array, "")? else { return change(record, "", changes) };
+    WHAT.few_changes(records, "/Records")?;
     for (at, each) in records.elements().enumerate() {
         let at = format!("/Records/{at}");
         if each.first() != b'{' {
             let reason = format!("a message is a JSON object, not {}", each.named());
             return Err(WHAT.error(EventCode::NotAnObject, at, &reason));
         }
-        change(&Object::of(each), &at, changes)?;
+        change(&WHAT.object(each, || at.clone())?, &at, changes)?;
     }
     Ok(())
 }
@@ -39,7 +42,7 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
         }
     };
     let collection = table(record, at)?;
-    let of = Object::of(WHAT.needed(record, "dynamodb", Expected::Object, at)?);
+    let of = WHAT.object(WHAT.needed(record, "dynamodb", Expected::Object, at)?, || format!("{at}/dynamodb"))?;
     let image = |name: &str| -> Result<Option<Row<'_>>, EventError> {
         let Some(image) = WHAT.part(&of, name, Expected::Object, &format!("{at}/dynamodb"))? else { return Ok(None) };
         let column = |(column, given): (Cow<'_, str>, Json<'_>)| {
@@ -48,7 +51,8 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
             value(given, 0, &mut text).map_err(|fault| fault.error(&place()))?;
             Ok((Cow::Owned(column.into_owned()), Cow::Owned(text)))
         };
-        Object::of(image).members.into_iter().map(column).collect::<Result<_, _>>().map(Some)
+        let image = WHAT.object(image, || format!("{at}/dynamodb/{name}"))?;
+        image.members.into_iter().map(column).collect::<Result<_, _>>().map(Some)
     };
     let (new, old, keys) = (image("NewImage")?, image("OldImage")?, image("Keys")?);
     let mut change = Change::new(kind, &collection);
@@ -102,21 +106,25 @@ fn table(record: &Object<'_>, at: &str) -> Result<String, EventError> {
 fn milliseconds(of: &Object<'_>) -> Option<i128> {
     let given = of.get("ApproximateCreationDateTime")?;
     let precision = of.get("ApproximateCreationDateTimePrecision").and_then(Json::string).unwrap_or_default();
-    match (&*precision, given.integer()) {
+    let milliseconds = match (&*precision, given.integer()) {
         ("MILLISECOND", Some(value)) => Some(value),
-        ("MICROSECOND", Some(value)) => Some(value / 1000),
+        ("MICROSECOND", Some(value)) => Some((value as f64 * 0.001) as i128),
+        // Kinesis writes milliseconds, and does not always say so; seconds of this size are after the year 9999.
+        (_, Some(value)) if value.abs() >= MOST_SECONDS => Some(value),
         (_, Some(value)) => Some(value * 1000),
         (unit, None) => {
             let value: f64 = given.0.parse().ok().filter(|_| given.named() == "a number")?;
             let factor = match unit {
                 "MILLISECOND" => 1.0,
                 "MICROSECOND" => 0.001,
+                _ if value.abs() >= MOST_SECONDS as f64 => 1.0,
                 _ => 1000.0,
             };
-            let value = (value * factor).trunc();
-            (value.abs() < 1e18).then_some(value as i128)
+            Some((value * factor) as i128)
         }
-    }
+    };
+    // An infinity is no time.
+    milliseconds.filter(|value| value.abs() < MOST_MILLISECONDS)
 }
 
 /// A value that cannot be read: where in the value, and why.
@@ -147,7 +155,9 @@ fn value(given: Json<'_>, depth: usize, text: &mut String) -> Result<(), Fault> 
         return Err(Fault::new(format!("nested deeper than {DEEPEST}")));
     }
     let members = if given.first() == b'{' { Object::of(given).members } else { Vec::new() };
-    let [(kind, inner)] = &members[..] else {
+    // The last of several with one name counts.
+    let only = members.last().filter(|(last, _)| members.iter().all(|(name, _)| name == last));
+    let Some((kind, inner)) = only else {
         return Err(Fault::new(r#"a value is an object of one type, as {"N": "42"}"#.into()));
     };
     let inner = *inner;

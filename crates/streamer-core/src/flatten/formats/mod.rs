@@ -26,10 +26,12 @@ use crate::json::token::{peek, space};
 use crate::layout::Format;
 use crate::limits::Limits;
 use changes::Changes;
-use text::{Json, Object};
+use text::{Json, Object, What};
 
 /// How many times longer than the longest event the changes of one record may be together.
 const MOST: usize = 8;
+/// The most changes of a record.
+const MOST_CHANGES: usize = 10_000;
 
 /// The change events of a record, in their order; one at least.
 ///
@@ -41,7 +43,13 @@ pub(crate) fn changes(format: Format, record: &[u8], limits: &Limits) -> Result<
     if let Some(reason) = envelope::nothing(record) {
         return Err(Unread::Ignored(reason));
     }
-    let record = object(record, limits.max_depth)?;
+    let what = What(match format {
+        Format::Canal => "canal",
+        Format::DynamoDb => "dynamodb",
+        Format::MongoDb => "mongodb",
+        _ => "wal2json",
+    });
+    let record = object(what, record, limits.max_depth)?;
     let mut changes = Changes::new(limits.max_event_bytes.saturating_mul(MOST));
     match format {
         Format::Canal => canal::read(&record, &mut changes)?,
@@ -66,13 +74,25 @@ pub(crate) fn limits_of_changes(limits: &Limits) -> Limits {
     }
 }
 
+/// The error of a change, of which *at* come before it, as that of its record, in which the change's offsets mean nothing.
+#[cold]
+pub(crate) fn of_change(unread: Unread, at: usize) -> Unread {
+    match unread {
+        Unread::Bad(error) => {
+            let reason = format!("change {} of the record: {}", at + 1, error.reason).into();
+            Unread::Bad(EventError { offset: None, reason, ..error })
+        }
+        unread => unread,
+    }
+}
+
 /// A record that is JSON to the letter, and an object.
-fn object(record: &[u8], max_depth: usize) -> Result<Object<'_>, EventError> {
+fn object(what: What, record: &[u8], max_depth: usize) -> Result<Object<'_>, EventError> {
     let from = space(record, 0);
     let read = records::whole(record, from, 0, max_depth, &mut Vec::new());
     let (text, end) = json::utf8_first(record, read)?;
     if peek(record, from) != b'{' {
         return Err(envelope::not_an_object(record[from], from));
     }
-    Ok(Object::of(Json(&text[from..end])))
+    what.object(Json(&text[from..end]), String::new)
 }

@@ -12,6 +12,11 @@ const WHAT: What = What("mongodb");
 const LEFT: [&str; 2] = ["fullDocument", "fullDocumentBeforeChange"];
 
 pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
+    if record.get("splitEvent").is_some() && record.get("operationType").is_none_or(Json::is_null) {
+        // The first fragment has the operation; other members may be in the next ones.
+        changes.ignores = true;
+        return Ok(());
+    }
     let word = WHAT.text(record, "operationType", "")?;
     let kind = match &*word {
         "insert" => "insert",

@@ -2,6 +2,7 @@
 
 use super::super::records::{self, Member, Members};
 use super::super::typed;
+use super::MOST_CHANGES;
 use crate::error::{EventCode, EventError};
 use crate::json::token::{self, peek, space};
 use crate::layout::encode_pointer;
@@ -57,6 +58,9 @@ impl<'t> Json<'t> {
     }
 }
 
+/// The most members of a record or a row, more than any database has columns.
+const MOST_MEMBERS: usize = 65_536;
+
 /// An object of a record.
 #[derive(Clone, Debug)]
 pub(super) struct Object<'t> {
@@ -65,8 +69,9 @@ pub(super) struct Object<'t> {
 }
 
 impl<'t> Object<'t> {
+    /// The members of an object; none of another value.
     pub fn of(value: Json<'t>) -> Object<'t> {
-        let text = value.0;
+        let text = if value.first() == b'{' { value.0 } else { "" };
         let member = |member: Member<'t>| {
             let name = match member.name {
                 Cow::Borrowed(name) => std::str::from_utf8(name).ok().map(Cow::Borrowed),
@@ -154,6 +159,33 @@ impl What {
         Err(self.error(EventCode::BadValue, place(), &reason))
     }
 
+    /// The members of the object at *at*, if it has few enough.
+    pub fn object<'t>(self, value: Json<'t>, at: impl FnOnce() -> String) -> Result<Object<'t>, EventError> {
+        let text = if value.first() == b'{' { value.0.as_bytes() } else { b"" };
+        // They are counted before any is kept.
+        self.few(Members::at(text, 0).map_while(Result::ok).count(), at)?;
+        Ok(Object::of(value))
+    }
+
+    /// Refuse a record or a row with too many members.
+    pub fn few(self, members: usize, at: impl FnOnce() -> String) -> Result<(), EventError> {
+        if members <= MOST_MEMBERS {
+            return Ok(());
+        }
+        let reason = format!("{} members: expected at most {}", thousands(members), thousands(MOST_MEMBERS));
+        Err(self.error(EventCode::TooLong, at(), &reason))
+    }
+
+    /// Refuse a record with too many changes, which are in the list at *at*.
+    pub fn few_changes(self, list: Json<'_>, at: &str) -> Result<(), EventError> {
+        let count = list.elements().count();
+        if count <= MOST_CHANGES {
+            return Ok(());
+        }
+        let reason = format!("the record has {} events: expected at most {}", thousands(count), thousands(MOST_CHANGES));
+        Err(self.error(EventCode::TooLong, at, &reason))
+    }
+
     /// The JSON in a text; how deep it is shows when the change is read.
     pub fn json(self, text: &str, place: impl FnOnce() -> String) -> Result<&str, EventError> {
         let bytes = text.as_bytes();
@@ -178,7 +210,14 @@ pub(super) fn is_number(text: &str) -> bool {
 /// The beginning of a text, quoted.
 pub(super) fn shown(text: &str) -> String {
     let end = text.char_indices().nth(40).map_or(text.len(), |(at, _)| at);
-    format!("'{}'", &text[..end])
+    format!("'{}'", text[..end].escape_debug())
+}
+
+/// A number with commas, as `1,000`.
+pub(super) fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    groups.join(",")
 }
 
 /// A place below another.

@@ -66,10 +66,13 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         _ => {}
     }
     let (old, new) = (by_name(&identity), by_name(&row));
-    let is_whole = old.keys().any(|name| !new.contains_key(name));
-    let key = match names(record.get("pk")) {
+    // Only REPLICA IDENTITY FULL has all columns of the row and more.
+    let is_whole = old.len() > new.len() && new.keys().all(|name| old.contains_key(name));
+    let key = match names(record.get("pk"))? {
         // Without `pk`, an identity that is a part of the row is the key; the replica identity FULL has all columns.
-        none if none.is_empty() && !is_whole && old.len() < new.len() => identity.iter().map(|(name, _)| name.clone()).collect(),
+        none if none.is_empty() && old.len() < new.len() && old.keys().all(|name| new.contains_key(name)) => {
+            identity.iter().map(|(name, _)| name.clone()).collect()
+        }
         key => key,
     };
     let updated = |kind: &str, old: &Row<'_>| {
@@ -90,7 +93,9 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
 
 /// The columns in a list of a record.
 fn row_of<'t>(record: &Object<'t>, name: &str) -> Result<Row<'t>, EventError> {
-    let columns = WHAT.part(record, name, Expected::Array, "")?.into_iter().flat_map(Json::elements);
+    let columns = WHAT.part(record, name, Expected::Array, "")?;
+    WHAT.few(columns.map_or(0, |columns| columns.elements().count()), || format!("/{name}"))?;
+    let columns = columns.into_iter().flat_map(Json::elements);
     columns
         .enumerate()
         .map(|(at, column)| {
@@ -99,7 +104,7 @@ fn row_of<'t>(record: &Object<'t>, name: &str) -> Result<Row<'t>, EventError> {
                 let reason = format!("a column is an object, not {}", column.named());
                 return Err(WHAT.error(EventCode::WrongType, place, &reason));
             }
-            let column = Object::of(column);
+            let column = WHAT.object(column, || place.clone())?;
             let value = match column.get("value") {
                 None => Cow::Borrowed("null"),
                 Some(value) => match value.string() {
@@ -125,14 +130,15 @@ fn typed<'t>(
         return WHAT.json(text, place).map(|json| Cow::Owned(json.to_owned()));
     }
     // The type may be numeric(10,2).
-    let is_numeric = NUMBERS.contains(&kind.split('(').next().unwrap_or_default().trim());
+    let is_numeric = NUMBERS.contains(&kind.split('(').next().unwrap_or_default().trim_matches(' '));
     Ok(if is_numeric && is_number(text) { Cow::Owned(text.to_owned()) } else { Cow::Borrowed(value.0) })
 }
 
 /// The names in a list of columns.
-fn names<'t>(columns: Option<Json<'t>>) -> Vec<Cow<'t, str>> {
+fn names<'t>(columns: Option<Json<'t>>) -> Result<Vec<Cow<'t, str>>, EventError> {
+    WHAT.few(columns.map_or(0, |columns| columns.elements().count()), || "/pk".into())?;
     let name = |column: Json<'t>| Object::of(column).get("name")?.string();
-    columns.into_iter().flat_map(Json::elements).filter(|column| column.first() == b'{').filter_map(name).collect()
+    Ok(columns.into_iter().flat_map(Json::elements).filter_map(name).collect())
 }
 
 /// The time in a text of PostgreSQL, such as `2026-11-22 10:15:30.123456+00`.
