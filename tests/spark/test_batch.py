@@ -580,12 +580,12 @@ def test_records_with_several_changes_are_matched_where_they_are(spark: SparkSes
     rows = '{"id": "1", "tenant": "a"}, {"id": "2", "tenant": "b"}'
     record = f'{{"type": "INSERT", "database": "shop", "table": "orders", "data": [{rows}]}}'
     layout = {"preset": "canal", "tenant": "/data/tenant"}
-    both = [{"id": tenant, "tenant": tenant} for tenant in "ab"]
-    result = match_events(frame(spark, [record.encode()]), both, layout=layout, broadcast_bytes=1)
+    both = spark.createDataFrame([(tenant, tenant) for tenant in "ab"], "id string, tenant string")
+    result = match_events(frame(spark, [record.encode()], 1), both, layout=layout, broadcast_bytes=1)
     assert sorted(row.subscription_id for row in result.matches.collect()) == ["a", "b"]
     assert result.strategy == "broadcast"
     with pytest.raises(ConfigError, match="records with several changes"):
-        match_events(frame(spark, [record.encode()]), both, layout=layout, strategy="cogroup")
+        match_events(frame(spark, [record.encode()], 1), both, layout=layout, strategy="cogroup")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
