@@ -99,7 +99,7 @@ pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
 slow: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are slow, on each backend
 	$(PYTEST) -m '$(if $(TEST),,slow and )not integration'
 
-spark-versions: $(VENV)/.dev-$(KIND) ## each way of asking Spark, on each PySpark before the newest: one in .venv-spark-VERSION, beside .venv
+spark-versions: $(VENV)/.dev-$(KIND) $(VENV)/.java ## all tests of Spark, and some on each PySpark before the newest: one in .venv-spark-VERSION, next to .venv
 	@$(SPARK_VERSIONS)
 
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it

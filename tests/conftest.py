@@ -60,6 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     for item in items:
         if "spark_session" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
+    _leave_out_spark(config, items)
     if len(backends_under_test()) > 1:
         for item in items:
             if not _of(item, "reference"):
@@ -73,6 +74,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     of_table = [item for item in items if "cases" in getattr(item, "fixturenames", ())]
     config.hook.pytest_deselected(items=[item for item in items if item not in of_table])
     items[:] = of_table
+
+
+def _leave_out_spark(config: pytest.Config, items: list[pytest.Function]) -> None:
+    """Mark tests of Spark that have passed on this `streamer/spark` as `integration`, unless their folder was named."""
+    spark = [item for item in items if _folder(item) == "spark"]
+    if not spark or any("spark" in each for each in config.args):
+        return
+    from tests.tools import spark_versions
+
+    if spark_versions.was_tried(spark_versions.digest()):
+        for item in spark:
+            if not item.nodeid.startswith(spark_versions.ALWAYS):
+                item.add_marker(pytest.mark.integration)
 
 
 def _of(item: pytest.Function, backend: str) -> bool:

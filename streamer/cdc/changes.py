@@ -6,12 +6,13 @@ layout describes these events, not the record. The rest of the record is their `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
 from streamer.cdc import canal, dynamodb, mongodb, wal2json
+from streamer.cdc.envelopes import envelopes
 from streamer.cdc.messages import ChangeEvent, columns_within
 from streamer.errors import EventCode, EventError, Ignored
 from streamer.events.layout import IGNORE, EventLayout
@@ -95,10 +96,14 @@ def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default
     members = document.value if isinstance(record, Mapping) else parsed(bytes(record or b""), layout.format or "")
     columns_within(members, layout.format or "", "")
     try:
-        found = _CHANGES[layout.format or ""](members)
-        return _written(found, limits.max_event_bytes * _MOST)
+        events = _DECODE[layout.format or ""](members)
+        found = zip(events, envelopes(layout.format or "", members, len(events)), strict=True)
+        texts = _written([event | {"envelope": envelope} for event, envelope in found], limits.max_event_bytes * _MOST)
     except RecursionError:
         raise too_deep(record if isinstance(record, Mapping) else bytes(record or b""), layout.format or "") from None
+    if not texts:
+        raise IgnoredEvent(Ignored.TYPE if events else Ignored.NO_CHANGE)
+    return texts
 
 
 def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
@@ -111,42 +116,12 @@ def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
         length += len(texts[-1])
         if length > most:
             raise EventError(EventCode.TOO_LONG, f"the changes of the record have more than {most} bytes together")
-    if not texts:
-        raise IgnoredEvent(Ignored.TYPE if found else Ignored.NO_CHANGE)
     return texts
 
 
-def _without(members: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if name not in names}
-
-
-def _canal(members: Mapping[str, Any]) -> list[ChangeEvent]:
-    envelope = _without(members, ("data", "old", "sqlType", "mysqlType"))
-    return [event | {"envelope": envelope} for event, _ in canal.read(members, most=MOST_CHANGES)]
-
-
-def _dynamodb(members: Mapping[str, Any]) -> list[ChangeEvent]:
-    events = [event for event, _ in dynamodb.read(members, most=MOST_CHANGES)]
-    records = [members] if members.get("Records") is None else members["Records"]
-    return [
-        event | {"envelope": record | {"dynamodb": _without(record["dynamodb"], ("Keys", "NewImage", "OldImage"))}}
-        for event, record in zip(events, records, strict=True)
-    ]
-
-
-def _mongodb(members: Mapping[str, Any]) -> list[ChangeEvent]:
-    envelope = _without(members, ("fullDocument", "fullDocumentBeforeChange"))
-    return [event | {"envelope": envelope} for event in mongodb.decode(members)]
-
-
-def _wal2json(members: Mapping[str, Any]) -> list[ChangeEvent]:
-    envelope = _without(members, ("columns", "identity"))
-    return [event | {"envelope": envelope} for event in wal2json.decode(members)]
-
-
-_CHANGES: Final[dict[str, Callable[[Mapping[str, Any]], list[ChangeEvent]]]] = {
-    "canal": _canal,
-    "dynamodb": _dynamodb,
-    "mongodb": _mongodb,
-    "wal2json": _wal2json,
+_DECODE: Final[dict[str, Callable[[Mapping[str, Any]], list[ChangeEvent]]]] = {
+    "canal": lambda members: [event for event, _ in canal.read(members, most=MOST_CHANGES)],
+    "dynamodb": lambda members: [event for event, _ in dynamodb.read(members, most=MOST_CHANGES)],
+    "mongodb": mongodb.decode,
+    "wal2json": wal2json.decode,
 }

@@ -150,7 +150,13 @@ def feed_of(name: str, section: Source, config: Config) -> Feed:
     messages = None
     if isinstance(section, KafkaSource) and section.format.is_encoded:
         messages = Messages(section.format)
-    return Feed(name, source, decoder(section.record_format, messages=messages), getattr(source, "again", None), messages)
+    return Feed(
+        name,
+        source,
+        decoder(section.record_format, messages=messages, envelope=section.has_envelope),
+        getattr(source, "again", None),
+        messages,
+    )
 
 
 def sources_of(config: Config) -> Mapping[str, Source]:

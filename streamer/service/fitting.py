@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from streamer.cdc.envelopes import WITH_ENVELOPE
 from streamer.config.loader import Loaded
 from streamer.config.schema.claims import READS, Claim, File, Placed, conflicts
 from streamer.config.schema.config import Config
@@ -37,6 +38,10 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
         said = "layout" if config.matching.format is None else "format"
         reason = f"a service delivers each change of a record by itself: expected format {layout.format} in a source"
         errors.append(loaded.error(("matching", said), reason))
+    for name, source in config.sources.items():
+        if source.has_envelope and source.record_format not in WITH_ENVELOPE:
+            reason = f"expected one of the formats {', '.join(WITH_ENVELOPE)}, whose decoders can add it"
+            errors.append(loaded.error(("sources", name, "envelope"), reason))
     if decoded and len(decoded) < len(config.sources):
         reason = "an engine has one layout, and a decoder has its own: let another process read sources of format json"
         errors += [loaded.error(("sources", name, field), reason) for name, field in decoded.items()]

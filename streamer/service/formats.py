@@ -13,10 +13,12 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 from streamer import cdc
 from streamer.cdc.debezium import TOMBSTONE
+from streamer.cdc.envelopes import envelopes
 from streamer.cdc.messages import no_change
 from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventError
-from streamer.events.literal_json import is_nothing, too_deep, written
+from streamer.events.layout import IGNORE
+from streamer.events.literal_json import is_nothing, parsed, too_deep, written
 from streamer.model import is_unicode
 from streamer.service.protocols import Batch, Position, Refused
 from streamer.service.registry import Messages
@@ -97,12 +99,15 @@ def _key_of(batch: Batch, record: int) -> str | None:
     return None if batch.keys is None else text_of(batch.keys[record])
 
 
-def decoder(name: SourceFormat, *, most: int | None = None, messages: Messages | None = None) -> Decoder | None:
+def decoder(
+    name: SourceFormat, *, most: int | None = None, messages: Messages | None = None, envelope: bool = False
+) -> Decoder | None:
     """Return the decoder for the records of one source; None if each record is an event.
 
     Args:
         most: the most events that one record may have; None for any number.
         messages: decodes records with schemas first, before the decoder of the format; None if all records are JSON.
+        envelope: whether each event gets the rest of its record as its `envelope`.
     """
     decoders: dict[str, _Keyed] = {
         "canal": lambda record, _: cdc.canal.read(record, most=most),
@@ -113,23 +118,28 @@ def decoder(name: SourceFormat, *, most: int | None = None, messages: Messages |
         "mongodb": lambda record, _: cdc.mongodb.read(record),
     }
     if name == "wal2json":
-        return wal2json(messages=messages)
+        return wal2json(messages=messages, envelope=envelope)
     if name == "json":
         return None if messages is None else _encoded(messages)
-    return _made(decoders[name], name, messages)
+    return _made(decoders[name], name, messages, envelope)
 
 
-def wal2json(columns: Mapping[str, Iterable[str]] | None = None, messages: Messages | None = None) -> Decoder:
+def wal2json(
+    columns: Mapping[str, Iterable[str]] | None = None, messages: Messages | None = None, *, envelope: bool = False
+) -> Decoder:
     """Return the decoder for wal2json; *columns* are the columns of the tables that are known in advance."""
     read = cdc.wal2json.Decoder(columns).read
-    return _made(lambda record, _: read(record), "wal2json", messages)
+    return _made(lambda record, _: read(record), "wal2json", messages, envelope)
 
 
 #: Decodes a record, with its own key if it has one, to events with their keys.
 _Keyed: TypeAlias = Callable[[Any, Any], list[cdc.Keyed]]
 
 
-def _made(keyed: _Keyed, name: str, messages: Messages | None = None) -> Decoder:
+def _made(keyed: _Keyed, name: str, messages: Messages | None = None, envelope: bool = False) -> Decoder:
+    if envelope:
+        keyed = _with_envelope(keyed, name)
+
     def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
         if is_nothing(record):
             # A tombstone: the engine ignores it under every layout.
@@ -147,6 +157,20 @@ def _made(keyed: _Keyed, name: str, messages: Messages | None = None) -> Decoder
             raise too_deep(record, name) from None
 
     return decoded
+
+
+def _with_envelope(keyed: _Keyed, name: str) -> _Keyed:
+    """Return a function that adds to each event the envelope of its record; one that is no change has none."""
+
+    def read(record: Any, key: Any) -> list[cdc.Keyed]:
+        value = parsed(record, name)
+        found = keyed(value, key)
+        if found and found[0][0].get("type") == IGNORE:
+            return found
+        with_them = zip(found, envelopes(name, value, len(found)), strict=True)
+        return [(event | {"envelope": envelope}, parts) for (event, parts), envelope in with_them]
+
+    return read
 
 
 def _encoded(messages: Messages) -> Decoder:

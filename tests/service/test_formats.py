@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine, cdc
+from streamer.cdc.envelopes import WITH_ENVELOPE
 from streamer.config.schema.encoded import SourceFormat
 from streamer.core.options import Options
 from streamer.errors import EventError
@@ -52,9 +53,13 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize("envelope", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", GOOD)
-def test_no_record_of_a_format_ends_the_service(name: SourceFormat) -> None:
+def test_no_record_of_a_format_ends_the_service(name: SourceFormat, envelope: bool) -> None:
     """A record is read again whenever the service is started, so one that ended it would end it for good."""
+    if envelope and name not in WITH_ENVELOPE:
+        return
+    decode = decoder(name, envelope=envelope)
     parts = EventParts(Options.checked(layout=cdc.LAYOUT, default_tenant="acme"))
     read = 0
     for record in GOOD[name]:
@@ -62,12 +67,65 @@ def test_no_record_of_a_format_ends_the_service(name: SourceFormat) -> None:
             for bad in BAD:
                 text = json.dumps(_put(record, place, "HERE")).replace('"HERE"', bad)
                 try:
-                    for event, key in decoder(name)(text.encode()):  # type: ignore[misc]
+                    for event, key in decode(text.encode()):  # type: ignore[misc]
                         json.loads(b'{"a":1%b}' % parts.attributes(event, key, "acme"))
                         read += 1
                 except (EventError, IgnoredEvent):
                     continue
     assert read > 20
+
+
+ENVELOPES: list[tuple[SourceFormat, Any, list[str]]] = [
+    (
+        "debezium",
+        {"op": "r", "after": {"id": 1}, "source": {"snapshot": "first", "schema": "s", "table": "t"}},
+        ["envelope.op == 'r' && envelope.source.snapshot == 'first' && !has(envelope.after)"],
+    ),
+    (
+        "debezium",
+        {"schema": {}, "payload": {"op": "c", "after": {"id": 1}, "source": {"schema": "s", "table": "t"}}},
+        ["envelope.op == 'c' && !has(envelope.schema) && !has(envelope.payload)"],
+    ),
+    (
+        "cloudevents",
+        [{"specversion": "1.0", "id": name, "source": "s", "type": "t", "subject": name, "data": {}} for name in "ab"],
+        ["envelope.subject == 'a' && !has(envelope.data)", "envelope.subject == 'b'"],
+    ),
+    ("canal", GOOD["canal"][0], ["envelope.database == 'd' && !has(envelope.data) && envelope.pkNames == ['id']"]),
+    ("dynamodb", GOOD["dynamodb"][0], ["envelope.eventName == 'MODIFY' && !has(envelope.dynamodb.Keys)"]),
+    ("mongodb", GOOD["mongodb"][0], ["envelope.ns.coll == 'c'"]),
+    ("wal2json", GOOD["wal2json"][0], ["envelope.pk[0].name == 'id' && !has(envelope.columns)"]),
+]
+
+
+@pytest.mark.parametrize(("name", "record", "conditions"), ENVELOPES)
+def test_an_event_of_a_decoder_may_have_its_envelope(
+    name: SourceFormat, record: Any, conditions: list[str], backend: str
+) -> None:
+    engine = Engine(layout=cdc.LAYOUT)
+    engine.add_many({"id": condition, "cel": condition} for condition in conditions)
+    with_it, without = decoder(name, envelope=True), decoder(name)
+    assert with_it is not None
+    assert without is not None
+    found = with_it(json.dumps(record).encode())
+    assert [engine.match_ids(event) for event, _ in found] == [
+        # One condition is for all events of the record.
+        [condition]
+        for condition in (conditions if len(conditions) > 1 else conditions * len(found))
+    ]
+    bare = [({**json.loads(event), "envelope": None}, key) for event, key in without(json.dumps(record).encode())]
+    assert [({**json.loads(event), "envelope": None}, key) for event, key in found] == bare
+
+
+@pytest.mark.parametrize("name", WITH_ENVELOPE)
+def test_a_record_that_is_no_change_has_no_envelope(name: SourceFormat) -> None:
+    with_it, without = decoder(name, envelope=True), decoder(name)
+    assert with_it is not None
+    assert without is not None
+    for record in [b"null", b"", *(json.dumps(record).encode() for record in GOOD.get(name, ())[1:2])]:
+        found = with_it(record)
+        if b'"ignore"' in found[0][0] or not found[0][0].strip():
+            assert found == without(record)
 
 
 @pytest.mark.parametrize(("case", "name"), GOLDEN)

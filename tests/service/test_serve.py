@@ -303,6 +303,8 @@ def test_what_a_service_cannot_do_is_said_at_once(backend: str) -> None:
     assert "matching.validation: expected full" in refused({"matching": {"validation": "lazy"}})[0]
     two = {"a": {"type": "stdin", "format": "canal"}, "b": {"type": "file", "path": "x"}}
     assert "sources.a.format: an engine has one layout" in refused({"sources": two})[0]
+    (bare,) = refused({"sources": {"a": {"type": "stdin", "envelope": True}}})
+    assert "sources.a.envelope: expected one of the formats canal, cloudevents, debezium, " in bare
     (apart,) = refused({"matching": {"format": "canal"}})
     assert "matching.format: a service delivers each change of a record by itself: expected format canal in a source" in apart
     one = {"sources": {"a": {"type": "stdin", "format": "canal"}}, "matching": {"layout": "debezium"}}

@@ -13,11 +13,7 @@ from tests.tools import spark_versions
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name in (
-        "streamer/spark/compat.py",
-        "streamer/spark/job/job.py",
-        *(test.partition("::")[0] for test in spark_versions.TESTED),
-    ):
+    for name in ("streamer/spark/compat.py", "streamer/spark/job/job.py", "tests/spark/test_every_version.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(spark_versions.ROOT / name, tmp_path / name)
     return tmp_path
@@ -63,6 +59,7 @@ def test_only_a_run_of_all_versions_that_passes_is_recorded(monkeypatch: pytest.
     monkeypatch.setattr(spark_versions, "was_tried", lambda tried: tried in recorded)
     monkeypatch.setattr(spark_versions, "append", lambda name, line: recorded.append(line["tried"]))
     monkeypatch.setattr(spark_versions, "run", lambda version: ran.append(version) or 0)
+    monkeypatch.setattr(spark_versions, "run_newest", lambda: ran.append("newest") or 0)
     spark_versions.main(["3.5"])
     assert recorded == []
     spark_versions.main(["--if-changed"])
@@ -71,9 +68,16 @@ def test_only_a_run_of_all_versions_that_passes_is_recorded(monkeypatch: pytest.
     spark_versions.main(["--if-changed"])
     assert len(ran) == 4
     spark_versions.main([])
-    assert len(ran) == 7
+    assert len(ran) == 8
+    assert ran.count("newest") == 1
     monkeypatch.setattr(spark_versions, "run", lambda version: int(version == "4.0"))
     recorded.clear()
     with pytest.raises(SystemExit, match=r"fails on PySpark 4\.0"):
         spark_versions.main([])
     assert recorded == []
+
+
+def test_what_always_runs_is_there() -> None:
+    for name in spark_versions.ALWAYS:
+        file, _, test = name.partition("::")
+        assert f"def {test}(" in (spark_versions.ROOT / file).read_text() if test else (spark_versions.ROOT / file).exists()

@@ -37,6 +37,11 @@ class Source(Section):
         return "json"
 
     @property
+    def has_envelope(self) -> bool:
+        """Whether the events of a decoder have the rest of their record as `envelope`."""
+        return False
+
+    @property
     def shown_format(self) -> str:
         """The format that is shown to users."""
         return self.record_format
@@ -53,10 +58,18 @@ class LinesSource(Source):
     format: SourceFormat = "json"
     """The format of a line: `json` is an event of `matching.format`; the others are messages for a decoder (docs/sources.md)."""
 
+    envelope: Bool = False
+    """Whether events of a decoder have the rest of their record as `envelope`, for CEL and for receivers (docs/sources.md)."""
+
     @property
     def record_format(self) -> SourceFormat:
         """See `Source`."""
         return self.format
+
+    @property
+    def has_envelope(self) -> bool:
+        """See `Source`."""
+        return self.envelope
 
 
 @final
@@ -139,6 +152,8 @@ class KafkaSource(Kafka, Source):
     topics: Topics
     """Names of topics, or patterns that begin with `^`, such as `^shop\\..*`; one, or a list."""
     format: FormatOrName = Field(default_factory=Format)
+    envelope: Bool = False
+    """Whether events of a decoder have the rest of their record as `envelope`, for CEL and for receivers (docs/sources.md)."""
     group: Annotated[str, Field(min_length=1, max_length=249)] = "streamer"
     """The consumer group: processes of one group share the partitions."""
     start: Literal["earliest", "latest"] = "earliest"
@@ -153,6 +168,11 @@ class KafkaSource(Kafka, Source):
     def record_format(self) -> SourceFormat:
         """See `Source`."""
         return self.format.name
+
+    @property
+    def has_envelope(self) -> bool:
+        """See `Source`."""
+        return self.envelope
 
     def claims(self) -> Iterator[Claim]:
         """See `Source`."""

@@ -53,66 +53,83 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
     let olds = olds.filter(|olds| olds.elements().count() == rows.elements().count());
     let mut olds = olds.into_iter().flat_map(Json::elements);
     let ts = WHAT.part(record, "es", Expected::Integer, "")?.and_then(Json::integer);
-    let key: Vec<Cow<'_, str>> = record.get("pkNames").into_iter().flat_map(Json::elements).filter_map(Json::string).collect();
-    let names_of_key: HashSet<&str> = key.iter().map(|name| &**name).collect();
+    let key = record.get("pkNames").into_iter().flat_map(Json::elements).filter_map(Json::string).collect();
+    let message = Message { record, collection, ts, key, types };
     for (at, row) in rows.elements().enumerate() {
+        let row = message.types.row(row, || format!("/data/{at}"))?;
         let old = olds.next().filter(|old| !old.is_null());
-        let row = types.row(row, || format!("/data/{at}"))?;
-        let change = |kind: &str| {
-            let mut change = Change::new(kind, &collection);
-            change.ts(ts);
-            change.envelope(record, &LEFT);
-            change
-        };
-        // With binlog_row_image=MINIMAL, a row has only its key and the changed columns.
-        let columns = by_name(&row);
-        let lacking = || types.names.iter().filter(|name| !columns.contains_key(&***name));
-        let with_row = |kind: &str| {
-            let mut change = change(kind);
-            change.row("data", &row);
-            lacking().for_each(|name| change.unknown("/data", name));
-            change
-        };
-        let partial = |mut change: Change| {
-            change.value("partial", "true");
-            change
-        };
-        let with_before = |mut change: Change, before: &Row<'_>| {
-            change.row("before", before);
-            change
-        };
         match kind {
-            "delete" => changes.push(with_before(change(kind), &row))?,
-            "insert" => changes.push(with_row(kind))?,
-            _ => {
-                // Without `old`, the row before the change is unknown.
-                let Some(old) = old else {
-                    changes.push(partial(with_row(kind)))?;
-                    continue;
-                };
-                let old = types.row(old, || format!("/old/{at}"))?;
-                let changed = by_name(&old);
-                // MySQL logs no update without a change: with MINIMAL, the old values of the changed columns are missing.
-                let is_whole = !old.is_empty();
-                let (before, made): (Row<'_>, &dyn Fn(Change) -> Change) = match is_whole {
-                    true => (merged(&row, &old), &|change| change),
-                    false => {
-                        let key = row.iter().filter(|(name, _)| names_of_key.contains(&**name)).cloned().collect();
-                        (merged(&key, &old), &partial)
-                    }
-                };
-                if is_moved(&key, &changed, &columns) {
-                    changes.push(with_before(change("delete"), &before))?;
-                    changes.push(made(with_row("insert")))?;
-                    continue;
-                }
-                let mut change = made(with_before(with_row(kind), &before));
-                lacking().filter(|name| !changed.contains_key(&***name)).for_each(|name| change.unknown("/before", name));
-                changes.push(change)?;
-            }
+            "delete" => changes.push(with_before(message.change(kind), &row))?,
+            "insert" => changes.push(message.with_row(kind, &row))?,
+            _ => match old {
+                Some(old) => message.update(&row, &message.types.row(old, || format!("/old/{at}"))?, changes)?,
+                // The row before the change is unknown.
+                None => changes.push(partial(message.with_row(kind, &row)))?,
+            },
         }
     }
     Ok(())
+}
+
+/// A message, as far as its rows share it.
+struct Message<'r, 't> {
+    record: &'r Object<'t>,
+    collection: String,
+    ts: Option<i128>,
+    key: Vec<Cow<'t, str>>,
+    types: Types<'t>,
+}
+
+impl Message<'_, '_> {
+    fn change(&self, kind: &str) -> Change {
+        let mut change = Change::new(kind, &self.collection);
+        change.ts(self.ts);
+        change.envelope(self.record, &LEFT);
+        change
+    }
+
+    fn with_row(&self, kind: &str, row: &Row<'_>) -> Change {
+        let mut change = self.change(kind);
+        change.row("data", row);
+        self.lacking(&by_name(row)).for_each(|name| change.unknown("/data", name));
+        change
+    }
+
+    /// The columns of the table that a row lacks.
+    fn lacking<'m>(&'m self, row: &HashMap<&str, &str>) -> impl Iterator<Item = &'m str> {
+        self.types.names.iter().map(|name| &**name).filter(|name| !row.contains_key(name))
+    }
+
+    /// An update with its *old* values. MySQL logs no update without a change: if there are none, the row image is
+    /// MINIMAL, and the old values of the changed columns are missing.
+    fn update(&self, row: &Row<'_>, old: &Row<'_>, changes: &mut Changes) -> Result<(), EventError> {
+        let is_partial = old.is_empty();
+        let made = |change| if is_partial { partial(change) } else { change };
+        let key: HashSet<&str> = self.key.iter().map(|name| &**name).collect();
+        let before = match is_partial {
+            true => row.iter().filter(|(name, _)| key.contains(&**name)).cloned().collect(),
+            false => merged(row, old),
+        };
+        let (columns, changed) = (by_name(row), by_name(old));
+        if is_moved(&self.key, &changed, &columns) {
+            changes.push(with_before(self.change("delete"), &before))?;
+            return changes.push(made(self.with_row("insert", row)));
+        }
+        let mut change = made(with_before(self.with_row("update", row), &before));
+        self.lacking(&columns).filter(|name| !changed.contains_key(name)).for_each(|name| change.unknown("/before", name));
+        changes.push(change)
+    }
+}
+
+fn with_before(mut change: Change, before: &Row<'_>) -> Change {
+    change.row("before", before);
+    change
+}
+
+/// A change that may lack columns.
+fn partial(mut change: Change) -> Change {
+    change.value("partial", "true");
+    change
 }
 
 fn types_of<'t>(record: &Object<'t>) -> Result<Types<'t>, EventError> {
