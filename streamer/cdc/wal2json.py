@@ -84,7 +84,8 @@ class Decoder:
         row = _row(members, "columns")
         key = _key(members.get("pk"), identity | row)
         if action == "D":
-            return [(change("delete", table, before=identity, ts=ts), key)]
+            # Without a replica identity, the row is unknown.
+            return [(change("delete", table, before=identity or None, ts=ts), key)]
         if action == "I":
             self._columns[table] = frozenset(row)
             return [(change("insert", table, data=row, ts=ts), key)]
@@ -100,15 +101,16 @@ class Decoder:
 
     def _update(self, table: str, row: dict[str, Any], identity: dict[str, Any], ts: int | None) -> ChangeEvent:
         known = self._columns.get(table)
-        if known is None and not identity.keys() > row.keys():
+        old = identity or None
+        if known is None and not (row and identity.keys() > row.keys()):
             # Only REPLICA IDENTITY FULL has all columns of the row and more.
-            return change("update", table, data=identity | row, before=identity, ts=ts) | {"partial": True}
+            return change("update", table, data=identity | row, before=old, ts=ts) | {"partial": True}
         # A value that the old row has and the new row lacks did not change.
         row = identity | row
         columns = (known or frozenset()) | row.keys()
         if known is not None:
             self._columns[table] = columns
-        return change("update", table, data=row, before=identity, unknown=sorted(columns - row.keys()), ts=ts)
+        return change("update", table, data=row, before=old, unknown=sorted(columns - row.keys()), ts=ts)
 
 
 def decode(message: Message) -> list[ChangeEvent]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -98,13 +98,25 @@ def explain(
             note=note_of_ignored(ignored),
         )
     with EFFORT.bounded():
-        # A large record has many changes, and most of them do not match.
-        found = [(change, outcome) for change in changes if (outcome := decide(compiled, change, options)[0]) is not None]
-        if len(changes) == 1 or not found:
-            return _explain(compiled, changes[0], options)
-        change = next((change for change, outcome in found if outcome.certain), found[0][0])
-        united = reduce(or_, (outcome for _, outcome in found))
-        return replace(_explain(compiled, change, options), transition=united.transition, certain=united.certain)
+        change, outcome = deciding(compiled, changes, options)
+        explanation = _explain(compiled, change, options)
+        if outcome is None or len(changes) == 1:
+            return explanation
+        return replace(explanation, transition=outcome.transition, certain=outcome.certain)
+
+
+def deciding(compiled: CompiledSubscription, changes: Sequence[Event], options: Options) -> tuple[Event, Outcome | None]:
+    """Return the change of a record that decides about a subscription, and the match for the record, if there is one.
+
+    It is the first that matches for certain, else the first that matches, else the first of all.
+    """
+    if len(changes) == 1:
+        return changes[0], None
+    found = [(change, outcome) for change in changes if (outcome := decide(compiled, change, options)[0]) is not None]
+    if not found:
+        return changes[0], None
+    united = reduce(or_, (outcome for _, outcome in found))
+    return next((change for change, outcome in found if outcome.certain), found[0][0]), united
 
 
 def _explain(compiled: CompiledSubscription, read: Event, options: Options) -> Explanation:

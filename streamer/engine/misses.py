@@ -20,6 +20,7 @@ from streamer.cel_eval import Program
 from streamer.cel_eval.operands import compared, operands
 from streamer.core.options import Options
 from streamer.core.protocol import Selection
+from streamer.engine.explain import deciding
 from streamer.engine.explain_text import on_one_line, outcome_of, row_as_json
 from streamer.engine.hints import hint
 from streamer.errors import UnknownSubscriptionError
@@ -120,14 +121,14 @@ def near_misses(
     """
     options = engine._options
     try:
-        read = options.read(event, tenant, collection)
+        changes = options.read_all(event, tenant, collection)
     except IgnoredEvent:
         return NearMisses()
     with EFFORT.bounded():
-        return _near_misses(engine, read, n, max_subscriptions, _ids(engine, read) if among is None else among)
+        return _near_misses(engine, changes, n, max_subscriptions, _ids(engine, changes) if among is None else among)
 
 
-def _near_misses(engine: Engine, read: Event, n: int, max_subscriptions: int, held: Iterator[str]) -> NearMisses:
+def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscriptions: int, held: Iterator[str]) -> NearMisses:
     options = engine._options
     found: list[NearMiss] = []
     examined = 0
@@ -139,6 +140,7 @@ def _near_misses(engine: Engine, read: Event, n: int, max_subscriptions: int, he
         compiled = engine._compile(subscription)
         try:
             EFFORT.spend(size_of(compiled))
+            read, _ = deciding(compiled, changes, options)
             rows = list(judged(compiled, read, options))
             failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
             if not EFFORT.is_spent and len(failed) == 1 and not _matches(compiled, read, options):
@@ -154,11 +156,16 @@ def _near_misses(engine: Engine, read: Event, n: int, max_subscriptions: int, he
     return NearMisses(found, examined, complete=next(held, None) is None)
 
 
-def _ids(engine: Engine, event: Event) -> Iterator[str]:
-    """Yield the ids of all subscriptions for the tenant and the collection of an event."""
-    for tenant in (event.tenant, EVERY):
-        for collection in dict.fromkeys((event.collection or EVERY, EVERY)):
-            yield from engine._core.ids(Selection(tenant=tenant, collection=collection))
+def _ids(engine: Engine, changes: Sequence[Event]) -> Iterator[str]:
+    """Yield the ids of all subscriptions for the tenants and the collections of some events."""
+    names = [
+        (tenant, collection)
+        for event in changes
+        for tenant in (event.tenant, EVERY)
+        for collection in (event.collection or EVERY, EVERY)
+    ]
+    for tenant, collection in dict.fromkeys(names):
+        yield from engine._core.ids(Selection(tenant=tenant, collection=collection))
 
 
 def judged(compiled: CompiledSubscription, event: Event, options: Options) -> Iterator[tuple[Condition, Program | None]]:
@@ -307,14 +314,14 @@ class Survey:
     def see(self, number: int, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
         """Evaluate one event. Raises EventError."""
         try:
-            read = self._options.read(event, tenant, collection)
+            changes = self._options.read_all(event, tenant, collection)
         except IgnoredEvent:
             self.seen += 1
             self.ignored += 1
             return
         self.seen += 1
         with EFFORT.bounded(self.EACH + self._left):
-            self._see(number, read)
+            self._see(number, deciding(self._compiled, changes, self._options)[0])
             self._left = max(min(self._left, EFFORT.left), 0)
 
     def _see(self, number: int, read: Event) -> None:

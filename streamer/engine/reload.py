@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.engine.engine import Engine
     from streamer.metrics import Server
 
-_LAYOUT: Final = (("matching", "format"), ("matching", "layout"))
+_LAYOUT: Final = (("matching", "format"), ("matching", "format_options"), ("matching", "layout"))
 _FIXED: Final = "cannot change while the engine runs; make a new engine"
 
 
@@ -54,10 +54,15 @@ def changes(old: Config, new: Config) -> Iterator[Place]:
     told: set[Place] = set()
     for place in dict.fromkeys((*fields_of(old), *fields_of(new))):
         before, after = _at(old, place), _at(new, place)
-        both_have_names = all(isinstance(value, Section | dict) for value in (before, after))
+        both_have_names = _has_names(before) and _has_names(after)
         if before != after and not both_have_names and not any(place[:length] in told for length in range(len(place))):
             told.add(place)
             yield place
+
+
+def _has_names(value: Any) -> bool:
+    """Return whether the fields of a value, or the sections in it, have places of their own."""
+    return isinstance(value, Section) or (isinstance(value, dict) and all(isinstance(each, Section) for each in value.values()))
 
 
 def check(old: Config, new: Loaded, may: Callable[[Place], bool] = is_live, otherwise: str = _FIXED) -> tuple[Place, ...]:

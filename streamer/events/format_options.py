@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from streamer.errors import ConfigError
-from streamer.events.layout import MAX_TABLES, EventLayout
+from streamer.events.layout import MAX_TABLES, MAX_TEXT_BYTES, EventLayout
+from streamer.model import is_unicode
 
 #: The formats whose records may lack values of a row.
-FORMATS: Final = ("debezium", "maxwell", "canal", "dms", "wal2json", "dynamodb", "mongodb", "supabase", "hasura", "sequin")
+FORMATS: Final = ("debezium", "maxwell", "dms", "wal2json", "supabase", "hasura", "sequin")
 #: The rows that the updates and deletes of a table have: as much as the format shows, or all columns.
 IDENTITIES: Final = ("default", "full")
 _SHAPE: Final = '{FORMAT: {"tables": {TABLE: {"identity": "full"}}}}'
@@ -31,6 +32,8 @@ def faults(options: Any, name: str | None) -> Iterator[Fault]:
     for of, members in options.items():
         if of not in FORMATS:
             yield (str(of),), f"no format with options; expected one of {', '.join(FORMATS)}"
+        elif name not in FORMATS:
+            yield (of,), f"expected the setting format: {of} next to it; a layout has whole_rows"
         elif of != name:
             yield (of,), f"events have the format {name}, so that only {name} can have options"
         elif (
@@ -46,29 +49,27 @@ def _faults_of_tables(of: str, tables: Mapping[Any, Any]) -> Iterator[Fault]:
         yield (of, "tables"), f"{len(tables)} tables; at most {MAX_TABLES} are allowed"
     for table, members in tables.items():
         at = (of, "tables", str(table))
-        if not isinstance(table, str) or not table:
-            yield at, "expected the name of a table"
+        if not isinstance(table, str) or not table or not is_unicode(table) or len(table.encode()) > MAX_TEXT_BYTES:
+            yield at, f"expected the name of a table, of 1 to {MAX_TEXT_BYTES:,} bytes"
         elif not isinstance(members, Mapping) or members.keys() != {"identity"}:
             yield at, 'expected {"identity": "full"}'
         elif members["identity"] not in IDENTITIES:
-            yield (*at, "identity"), f"expected one of {', '.join(IDENTITIES)}, not {members['identity']!r}"
+            yield (*at, "identity"), f"expected one of {', '.join(IDENTITIES)}, not {members['identity']!r:.80}"
 
 
 def with_options(layout: EventLayout, name: str | None, options: Mapping[str, Any] | None) -> EventLayout:
     """Return the layout of a format with its options.
 
     Args:
-        name: the format; None for that of the layout.
+        name: the format, if it was named.
 
     Raises:
         ConfigError: the options are invalid; `place` begins with `format_options`.
     """
-    if not options and isinstance(options, Mapping | None):
+    if options is None:
         return layout
-    of = name or layout.format
-    for steps, reason in faults(options, of):
+    for steps, reason in faults(options, name):
         raise ConfigError(reason, place=".".join(("format_options", *steps)))
-    assert options is not None
-    tables = options[of]["tables"] if of is not None and "tables" in options.get(of, {}) else {}
+    tables = {} if name is None else options.get(name, {}).get("tables", {})
     whole = tuple(table for table, members in tables.items() if members["identity"] == "full")
     return replace(layout, whole_rows=whole) if whole else layout

@@ -145,12 +145,22 @@ class EventLayout:
         _check_word("encoded", self.encoded)
         _check_word("format", self.format)
         object.__setattr__(self, "unknown_value", _check_texts("unknown_value", self.unknown_value))
-        object.__setattr__(self, "whole_rows", _check_texts("whole_rows", self.whole_rows, MAX_TABLES))
+        object.__setattr__(self, "whole_rows", self._check_whole_rows())
         if any(_lies_in(at, self._pointers["data"]) for at in self._pointers["before"]):
             if self.encoded is not None:
                 raise ConfigError("cannot be inside of 'data' where 'data' is encoded", place="before")
             if self.has_rows:
                 raise ConfigError(f"cannot be inside of 'data' in a layout with format {self.format!r}", place="before")
+
+    def _check_whole_rows(self) -> tuple[str, ...] | None:
+        """Return the tables in their stored form: in order, each once."""
+        tables = _check_texts("whole_rows", self.whole_rows, MAX_TABLES)
+        if tables is None:
+            return None
+        if self.format in (*WITH_CHANGES, "cdc", "cloudevents") and self.format != "wal2json":
+            reason = f"a record of the format {self.format} shows itself which values it lacks: expected null"
+            raise ConfigError(reason, place="whole_rows")
+        return tuple(sorted({*_several(tables)}))
 
     @property
     def unknown_texts(self) -> tuple[str, ...]:
@@ -525,7 +535,7 @@ def _check_word(name: str, word: Any) -> None:
 #: Limited, because each text is searched for in every document.
 MAX_UNKNOWN_TEXTS = 16
 MAX_TABLES = 10_000
-_MAX_TEXT_BYTES = 1_024
+MAX_TEXT_BYTES = 1_024
 
 
 def _check_texts(name: str, texts: Any, most: int = MAX_UNKNOWN_TEXTS) -> str | tuple[str, ...] | None:
@@ -538,8 +548,8 @@ def _check_texts(name: str, texts: Any, most: int = MAX_UNKNOWN_TEXTS) -> str | 
     if len(several) > most:
         raise ConfigError(f"{len(several)} texts; at most {most} are allowed", place=name)
     for text in several:
-        if not isinstance(text, str) or not text or len(text.encode(errors="replace")) > _MAX_TEXT_BYTES:
-            raise ConfigError(f"expected a text of 1 to {_MAX_TEXT_BYTES:,} bytes, not {text!r:.80}", place=name)
+        if not isinstance(text, str) or not text or len(text.encode(errors="replace")) > MAX_TEXT_BYTES:
+            raise ConfigError(f"expected a text of 1 to {MAX_TEXT_BYTES:,} bytes, not {text!r:.80}", place=name)
         _check_unicode(text, name)
     return texts if isinstance(texts, str) else tuple(texts)
 

@@ -195,7 +195,7 @@ class _Parts:
         unknown = (*unknown, *unknowns(self.layout, data_at, data, before_at, before, is_whole))
         data_at = data_at if data_at is not None else self._would_stand("data", unknown)
         before_at = before_at if before_at is not None else self._would_stand("before", unknown)
-        has_rows = self.layout.has_rows or (self.layout.format in PARTIAL and self.raw.get("partial") is True)
+        has_rows = self.layout.has_rows or (self.layout.format in PARTIAL and self.raw.get("partial") is True and not is_whole)
         lacks_data = has_rows and event_type in ("insert", "update") and data is None
         if lacks_data and data_at is not None and not _overlaps(unknown, data_at):
             unknown = (*unknown, data_at)
@@ -243,9 +243,10 @@ class _Parts:
         root = self.raw.get(document_at[0]) if document_at is not None and len(document_at) == 2 else self.raw
         source = root.get("source") if isinstance(root, dict) else None
         source = source if isinstance(source, dict) else {}
+        # A database is named only if there are no schemas.
+        space = next((source[name] for name in ("schema", "db") if isinstance(source.get(name), str)), None)
         table = next((source[name] for name in ("table", "collection", "table_name") if isinstance(source.get(name), str)), None)
-        spaces = [source[name] for name in ("schema", "db") if isinstance(source.get(name), str)]
-        return layout.has_whole_rows(collection, *(f"{space}.{table}" for space in spaces if table is not None))
+        return layout.has_whole_rows(collection, None if space is None or table is None else f"{space}.{table}")
 
     def _envelope(self, unknown: tuple[Pointer, ...]) -> tuple[Pointer | None, dict[str, Any] | None, tuple[Pointer, ...]]:
         """Return the place of the record, its members without documents, and the unknown values among these."""

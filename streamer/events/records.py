@@ -145,7 +145,8 @@ def unknowns(
         for at, document in ((data_at, data), (before_at, before)):
             if at is not None and document is not None:
                 yield from (at + below for below in _written_unknown(document, Placeholders(layout)))
-    is_partial = layout.before_holds == "partial" and not is_whole
+    # Images of AWS DMS and Sequin have the changed columns alone; only their deletes can be declared whole.
+    is_partial = layout.before_holds == "partial" and (not is_whole or layout.format == "dms")
     if is_partial and before_at is not None and data is not None and before is not None:
         yield from ((*before_at, name) for name in data if name not in before)
 

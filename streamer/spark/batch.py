@@ -135,8 +135,8 @@ def match_events(
     asked = Pass(
         EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size, files.gone(spark)
     )
-    if format is not None or layout is not None:
-        options = engine_options.pop("format_options", None)
+    options = engine_options.pop("format_options", None)
+    if format is not None or layout is not None or options is not None:
         engine_options["layout"] = with_options(layout_of(format, layout, stacklevel=3), format, options)
     if subscription_col is not None and not is_frame(subscriptions):
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")

@@ -23,7 +23,7 @@ from pyspark.sql.types import BooleanType, DataType, LongType, StringType, Struc
 
 from streamer import _backend
 from streamer.engine.engine import Engine
-from streamer.engine.explain import decide, note_of_ignored
+from streamer.engine.explain import decide, deciding, note_of_ignored
 from streamer.engine.explain_text import on_one_line, outcome_of
 from streamer.engine.misses import FAILS, hinted, judged
 from streamer.errors import EventError, UnknownSubscriptionError
@@ -125,8 +125,8 @@ def explain_events(
     if isinstance(events, str):
         events = tables.active(events)
     chosen = schema.choose(events, event_col, keep, taken=COLUMNS)
-    if format is not None or layout is not None:
-        options = engine_options.pop("format_options", None)
+    options = engine_options.pop("format_options", None)
+    if format is not None or layout is not None or options is not None:
         engine_options["layout"] = with_options(layout_of(format, layout, stacklevel=3), format, options)
     if is_frame(subscriptions):
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
@@ -213,7 +213,7 @@ def rows_of(event: str | bytes | None, asked: Sequence[CompiledSubscription], op
     """Yield one row for each subscription and the event; a missing column is null."""
     nothing = {"matched": False, "failed": 0, "near_miss": False}
     try:
-        read = options.read(event, None, None)
+        changes = options.read_all(event, None, None)
     except IgnoredEvent as ignored:
         note = {"verdict": Verdict.FALSE.value, "note": note_of_ignored(ignored)}
         yield from ({**nothing, **note, "subscription_id": each.id} for each in asked)
@@ -223,7 +223,7 @@ def rows_of(event: str | bytes | None, asked: Sequence[CompiledSubscription], op
     else:
         for each in asked:
             with EFFORT.bounded():
-                row = _row(read, each, options)
+                row = _row(deciding(each, changes, options)[0], each, options)
             yield row
 
 

@@ -294,6 +294,9 @@ def test_format_options_declare_tables_with_whole_rows(engine: MakeEngine, optio
         ({"debezium": {"tables": {"shop.orders": "full"}}}, "format_options.debezium.tables.shop.orders"),
         ({"debezium": {"tables": {"shop.orders": {"identity": "whole"}}}}, "format_options.debezium.tables.shop.orders.identity"),
         ({"debezium": {"tables": {"": {"identity": "full"}}}}, "format_options.debezium.tables."),
+        ({"debezium": {"tables": {"x" * 2_000: {"identity": "full"}}}}, f"format_options.debezium.tables.{'x' * 2_000}"),
+        ({"debezium": {"tables": {"\ud800": {"identity": "full"}}}}, "format_options.debezium.tables.\ud800"),
+        ({"canal": {"tables": {}}}, "format_options.canal"),
     ],
 )
 def test_bad_format_options_are_refused_at_their_place(engine: MakeEngine, options: Any, place: str) -> None:
@@ -301,6 +304,23 @@ def test_bad_format_options_are_refused_at_their_place(engine: MakeEngine, optio
         engine(format="debezium", format_options=options)
     assert raised.value.place == place
     assert "expected" in raised.value.reason or "only" in raised.value.reason
+
+
+def test_format_options_belong_to_a_format(engine: MakeEngine) -> None:
+    with pytest.raises(ConfigError, match="expected the setting format: debezium next to it; a layout has whole_rows"):
+        engine(layout={"preset": "debezium"}, format_options={"debezium": {}})
+
+
+@pytest.mark.parametrize("name", ["canal", "dynamodb", "mongodb", "cloudevents", "sns"])
+def test_records_that_show_what_they_lack_have_no_whole_rows(engine: MakeEngine, name: str) -> None:
+    with pytest.raises(ConfigError, match="shows itself which values it lacks"):
+        engine(layout={"preset": name, "whole_rows": "shop.orders"})
+
+
+def test_the_order_of_whole_rows_does_not_count() -> None:
+    one, other = ({"preset": "debezium", "whole_rows": tables} for tables in (["b", "a", "b"], ("a", "b")))
+    assert streamer.EventLayout.from_dict(one) == streamer.EventLayout.from_dict(other)
+    assert streamer.EventLayout.from_dict({"whole_rows": "a"}) == streamer.EventLayout.from_dict({"whole_rows": ["a"]})
 
 
 def test_a_batch_of_collections_that_a_template_makes_matches_as_its_events_do(engine: MakeEngine) -> None:

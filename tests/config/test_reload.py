@@ -211,6 +211,19 @@ def test_a_format_may_take_the_place_of_an_equal_layout(backend: str) -> None:
         engine.reload(Config.from_dict({"matching": {"format": "maxwell"}}))
 
 
+def test_other_format_options_need_a_new_engine(backend: str) -> None:
+    def config(tables: dict[str, str] | None) -> Config:
+        declared = {name: {"identity": identity} for name, identity in (tables or {}).items()}
+        options = {} if tables is None else {"format_options": {"debezium": {"tables": declared}}}
+        return Config.from_dict({"matching": {"format": "debezium", **options}})
+
+    engine = Engine.from_config(config({"a": "full", "b": "full"}))
+    for other in ({"a": "full"}, {"a": "full", "b": "default"}, {}, None):
+        with pytest.raises(BulkConfigError, match=r"matching\.format_options: cannot change while the engine runs"):
+            engine.reload(config(other))
+    assert engine.reload(config({"b": "full", "a": "full", "c": "default"})).good
+
+
 def test_every_place_that_would_need_a_new_engine_is_named(backend: str) -> None:
     engine = Engine.from_config(Config())
     with pytest.raises(BulkConfigError) as refused:

@@ -163,8 +163,7 @@ def engine_of(backend: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
 
 
 @pytest.mark.skipif("native" not in _backend.available(), reason="this compares the native engine with the reference")
-@pytest.mark.parametrize("whole_rows", [None, "shop.orders"])
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize(("name", "whole_rows"), [*((name, None) for name in RECORDS), ("wal2json", "shop.orders")])
 def test_both_backends_read_a_record_alike(name: str, whole_rows: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(f"{name} {whole_rows}")
     layout = {"preset": name, "whole_rows": whole_rows}
@@ -259,3 +258,23 @@ def test_a_shipped_filter_keeps_every_record_that_matches(name: str, engine: Cal
             assert answer is Answer.MAYBE or not matched, (each, text)
             stopped += answer is Answer.NO
     assert stopped > 2
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_what_decides_about_a_record_is_shown_everywhere(name: str, engine: Callable[..., Engine]) -> None:
+    """A subscription that matches one change of a record is no near miss of it, and its explanation is of that change."""
+    e = engine(format=name)
+    e.add_many(SUBSCRIPTIONS)
+    rng = Random(f"shown {name}")
+    seen = 0
+    for record in [RECORDS[name], *(mutated(rng, RECORDS[name]) for _ in range(40))]:
+        try:
+            matches = {each.subscription_id: each for each in e.match(json.dumps(record))}
+        except EventError:
+            continue
+        assert {miss.subscription_id for miss in e.near_misses(json.dumps(record), 100)} & matches.keys() == set(), record
+        for key, match in matches.items():
+            explanation = e.explain(json.dumps(record), key)
+            assert (explanation.transition, explanation.certain) == (match.transition, match.certain), (key, record)
+            seen += 1
+    assert seen > 20

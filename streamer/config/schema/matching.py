@@ -24,7 +24,18 @@ from streamer.config.units import Duration, Size
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.events import format_options
-from streamer.events.layout import BOTH, MEANINGS, PARTS, EventLayout, FormatName, RecordFormat, faults, layout_of, unknown_format
+from streamer.events.layout import (
+    BOTH,
+    MAX_TEXT_BYTES,
+    MEANINGS,
+    PARTS,
+    EventLayout,
+    FormatName,
+    RecordFormat,
+    faults,
+    layout_of,
+    unknown_format,
+)
 from streamer.model import MAX_CEL_DEPTH, CelEvaluator, Limits, TopicDialect
 from streamer.subscriptions.filters import parse_path
 
@@ -141,7 +152,13 @@ _OPTIONS_SCHEMA: Final[dict[str, Any]] = {
     "additionalProperties": {
         "type": "object",
         "additionalProperties": False,
-        "properties": {"tables": {"type": "object", "additionalProperties": _IDENTITY}},
+        "properties": {
+            "tables": {
+                "type": "object",
+                "propertyNames": {"minLength": 1, "maxLength": MAX_TEXT_BYTES},
+                "additionalProperties": _IDENTITY,
+            }
+        },
     },
 }
 FormatOptions: TypeAlias = Annotated[dict[str, Any], PlainValidator(lambda value: value), WithJsonSchema(_OPTIONS_SCHEMA)]

@@ -12,6 +12,7 @@ from streamer import cdc
 from streamer.config.schema.encoded import SourceFormat
 from streamer.core.options import Options
 from streamer.events.layout import PARTS, EventLayout
+from streamer.events.literal_json import parsed, written
 from streamer.events.reading import IgnoredEvent
 from streamer.service.api.calls import Answer, Call, Param, answer
 from streamer.service.api.problems import Problem
@@ -70,10 +71,19 @@ class Records:
             self._refuse_question(record)
             return [self._read(record, key, tenant)]
         read = [
-            self._read(text, own, tenant) if (what := no_change_of(text)) is None else Read(b"", ignored=what)
+            self._read(self._of_layout(text), own, tenant) if (what := no_change_of(text)) is None else Read(b"", ignored=what)
             for text, own in decode(record, key)
         ]
         return read or [Read(b"", ignored="a batch of no events")]
+
+    def _of_layout(self, text: bytes) -> bytes:
+        """Return an event of a decoder for the engine's layout. Only that of decoders knows that a change may be partial."""
+        if self._options.layout == cdc.LAYOUT or b'"partial":true' not in text:
+            return text
+        event = parsed(text, "")
+        if not event.pop("partial", False):
+            return text
+        return written(event | {"unknown": ["/data"]}).encode()
 
     def _read(self, text: bytes, key: str | None, tenant: str | None) -> Read:
         """Return an event, or the reason for which an engine would ignore it. Raises EventError."""

@@ -113,7 +113,7 @@ pub(super) fn find(
 }
 
 /// Whether the layout declares that records of this table have whole rows. In `debezium` a table may also be named with
-/// its schema or database.
+/// its schema, or its database if there are no schemas.
 pub(super) fn has_whole_rows(
     layout: &EventLayout,
     text: &[u8],
@@ -133,7 +133,9 @@ pub(super) fn has_whole_rows(
     let Some(source) = root_of(&event, document).get("source") else { return Ok(false) };
     let of = |name: &str| source.get(name).and_then(Value::as_str);
     let table = ["table", "collection", "table_name"].into_iter().find_map(of);
-    Ok(table.is_some_and(|table| ["schema", "db"].into_iter().filter_map(of).any(|space| names(&format!("{space}.{table}")))))
+    // A database is named only if there are no schemas.
+    let space = ["schema", "db"].into_iter().find_map(of);
+    Ok(table.zip(space).is_some_and(|(table, space)| names(&format!("{space}.{table}"))))
 }
 
 fn is_write(event_type: Option<EventType>) -> bool {

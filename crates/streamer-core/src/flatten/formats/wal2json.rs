@@ -60,14 +60,16 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         change.row(document, row);
         change
     };
+    // Without a replica identity, the row before is unknown.
+    let with_before = |change: Change| if identity.is_empty() { change } else { with(change, "before", &identity) };
     match &*action {
-        "D" => return changes.push(with(change("delete"), "before", &identity)),
+        "D" => return changes.push(with_before(change("delete"))),
         "I" => return changes.push(with(change("insert"), "data", &row)),
         _ => {}
     }
     let (old, new) = (by_name(&identity), by_name(&row));
     // Only REPLICA IDENTITY FULL has all columns of the row and more.
-    let is_whole = old.len() > new.len() && new.keys().all(|name| old.contains_key(name));
+    let is_whole = !new.is_empty() && old.len() > new.len() && new.keys().all(|name| old.contains_key(name));
     let key = match names(record.get("pk"))? {
         // Without `pk`, an identity that is a part of the row is the key; the replica identity FULL has all columns.
         none if none.is_empty() && old.len() < new.len() && old.keys().all(|name| new.contains_key(name)) => {
@@ -83,12 +85,12 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         change
     };
     if is_moved(&key, &old, &new) {
-        changes.push(with(change("delete"), "before", &identity))?;
+        changes.push(with_before(change("delete")))?;
         let key: HashSet<Cow<'_, str>> = key.into_iter().collect();
         let rest = identity.iter().filter(|(name, _)| !key.contains(name)).cloned().collect();
         return changes.push(updated("insert", &rest));
     }
-    changes.push(with(updated("update", &identity), "before", &identity))
+    changes.push(with_before(updated("update", &identity)))
 }
 
 /// The columns in a list of a record.
