@@ -29,45 +29,28 @@ _AROUND: Final = 1
 
 
 def read_events(
-    event: EventSource,
-    *,
-    layout: EventLayout,
-    default_tenant: str | None,
-    limits: Limits,
-    tenant: str | None = None,
-    collection: str | None = None,
-    default: Default | None = None,
+    event: EventSource, *, layout: EventLayout, limits: Limits, default: Default | None = None, **names: str | None
 ) -> list[Event]:
-    """Return the events in a record: itself, or its changes, at least one. See `read_event` for the arguments and errors."""
+    """Return the events in a record: itself, or its changes, at least one. See `read_event` for the arguments and errors.
+
+    Args:
+        names: `default_tenant`, `tenant` and `collection`.
+    """
     if not layout.has_changes:
-        options: dict[str, Any] = {"limits": limits, "tenant": tenant, "collection": collection, "default": default}
-        return [read_event(event, layout=layout, default_tenant=default_tenant, **options)]
+        return [read_event(event, layout=layout, limits=limits, default=default, **names)]
     read = []
     for number, change in enumerate(changes(event, layout=layout, limits=limits, default=default), 1):
         try:
-            read.append(read_change(change, layout, default_tenant, limits, tenant, collection))
+            read.append(read_change(change, layout=layout, limits=limits, **names))
         except EventError as error:
+            # An offset in the change is none in the record.
             raise EventError(error.code, f"change {number} of the record: {error.reason}", place=error.place) from None
     return read
 
 
-def read_change(
-    change: bytes,
-    layout: EventLayout,
-    default_tenant: str | None,
-    limits: Limits,
-    tenant: str | None,
-    collection: str | None,
-) -> Event:
-    """Return the parts of one of the `changes` of a record. Raises EventError."""
-    try:
-        return read_event(
-            change, layout=layout, default_tenant=default_tenant, limits=_wider(limits), tenant=tenant, collection=collection
-        )
-    except EventError as error:
-        # An offset in the change is none in the record.
-        error.offset = None
-        raise
+def read_change(change: bytes, *, layout: EventLayout, limits: Limits, **names: str | None) -> Event:
+    """Return the parts of one of the `changes` of a record. Raises EventError, whose offset is one in the change."""
+    return read_event(change, layout=layout, limits=_wider(limits), default=None, **names)
 
 
 @lru_cache(maxsize=16)
@@ -91,16 +74,17 @@ def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default
         record = encode(record)
     if (blank := nothing(record, limits)) is not None:
         raise IgnoredEvent(blank)
+    name = layout.format or ""
     # It has the errors of any other event first.
     document = read_object(record, layout=layout, limits=limits, default=default)
-    members = document.value if isinstance(record, Mapping) else parsed(bytes(record or b""), layout.format or "")
-    columns_within(members, layout.format or "", "")
+    members = document.value if isinstance(record, Mapping) else parsed(bytes(record or b""), name)
+    columns_within(members, name, "")
     try:
-        events = _DECODE[layout.format or ""](members)
-        found = zip(events, envelopes(layout.format or "", members, len(events)), strict=True)
+        events = _DECODE[name](members)
+        found = zip(events, envelopes(name, members, len(events)), strict=True)
         texts = _written([event | {"envelope": envelope} for event, envelope in found], limits.max_event_bytes * _MOST)
     except RecursionError:
-        raise too_deep(record if isinstance(record, Mapping) else bytes(record or b""), layout.format or "") from None
+        raise too_deep(record if isinstance(record, Mapping) else bytes(record or b""), name) from None
     if not texts:
         raise IgnoredEvent(Ignored.TYPE if events else Ignored.NO_CHANGE)
     return texts

@@ -9,7 +9,7 @@ Members = Mapping[str, Any]
 
 
 def envelopes(format_: str, record: Any, count: int) -> Sequence[Members]:
-    """Return the envelope of each event that a decoder made of a record.
+    """Return an envelope for each event of a record.
 
     Args:
         format_: one of `WITH_ENVELOPE`.

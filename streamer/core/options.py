@@ -119,7 +119,8 @@ class Options:
         """Return the parts of an event that a core has read of a record."""
         if not self.layout.has_changes:
             return self.read(change, tenant, collection)
-        return read_change(change, self.layout, self.default_tenant, self.limits, tenant, collection)
+        names = {"default_tenant": self.default_tenant, "tenant": tenant, "collection": collection}
+        return read_change(change, layout=self.layout, limits=self.limits, **names)
 
     def read_all(self, event: EventSource, tenant: str | None, collection: str | None) -> list[Event]:
         """Return the events in a record, at least one; see `read`."""

@@ -157,7 +157,7 @@ class EventLayout:
         tables = _check_texts("whole_rows", self.whole_rows, MAX_TABLES)
         if tables is None:
             return None
-        if self.format in (*WITH_CHANGES, "cdc", "cloudevents") and self.format != "wal2json":
+        if not self.has_rows and self.format not in (None, "wal2json"):
             reason = f"a record of the format {self.format} shows itself which values it lacks: expected null"
             raise ConfigError(reason, place="whole_rows")
         return tuple(sorted({*_several(tables)}))

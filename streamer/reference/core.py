@@ -462,7 +462,7 @@ class ReferenceCore:
     def _hits(
         self, version: Version, event: EventSource, tenant: str | None, collection: str | None, work: Work
     ) -> list[tuple[Entry, Outcome]]:
-        """Return the matches of a record: those of the event that it is, or of each change in it."""
+        """Return the matches of a record: an event, or several changes that each can match."""
         found: dict[str, tuple[Entry, Outcome]] = {}
         for read in self._options.read_all(event, tenant, collection):
             for entry, outcome in self._hits_of(version, read, work):

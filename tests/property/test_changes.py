@@ -182,7 +182,7 @@ def test_both_backends_read_a_record_alike(name: str, whole_rows: str | None, mo
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_an_engine_with_the_format_matches_as_one_with_the_decoder(name: str, engine: Callable[..., Engine]) -> None:
-    """Of each record the union of what its events match; wal2json, whose decoder remembers columns, is compared by inserts."""
+    """A record matches the union of what its events match. Inserts stand for wal2json, whose decoder remembers columns."""
     rng = Random(f"decoder {name}")
     of_format, of_events = engine(format=name), engine(layout=cdc.LAYOUT)
     decode: Callable[[Any], list[cdc.ChangeEvent]] = (

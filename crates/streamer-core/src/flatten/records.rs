@@ -337,8 +337,8 @@ pub(super) fn find_unknown(
     }
     let is_whole = carried::has_whole_rows(layout, text, collection, before.or(data).map(|(_, place)| &place.pointer))?;
     // Images of AWS DMS and Sequin have the changed columns alone; only their deletes can be declared whole.
-    let is_partial = layout.before_holds == BeforeHolds::Partial && (!is_whole || layout.format == Some(Format::Dms));
-    if let (true, Some((new, _)), Some((old, place))) = (is_partial, data, before) {
+    let may_lack = layout.before_holds == BeforeHolds::Partial && (!is_whole || layout.format == Some(Format::Dms));
+    if let (true, Some((new, _)), Some((old, place))) = (may_lack, data, before) {
         for member in lacking(text, new, old)? {
             let name = String::from_utf8_lossy(&member.name);
             unknown.push([&place.pointer[..], &[Box::from(&*name)]].concat().into());

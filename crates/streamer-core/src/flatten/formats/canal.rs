@@ -10,7 +10,7 @@ use crate::error::{EventCode, EventError};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-const WHAT: What = What("canal");
+pub(super) const WHAT: What = What("canal");
 /// BIT, TINYINT, BIGINT, NUMERIC, DECIMAL, INTEGER, SMALLINT, FLOAT, REAL, DOUBLE.
 const NUMBERS: [i128; 10] = [-7, -6, -5, 2, 3, 4, 5, 6, 7, 8];
 const LEFT: [&str; 4] = ["data", "old", "sqlType", "mysqlType"];
@@ -46,18 +46,19 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         changes.ignores = true;
         return Ok(());
     }
-    let rows = WHAT.needed(record, "data", Expected::Array, "")?;
-    WHAT.few_changes(rows, "/data")?;
+    let rows = WHAT.changes(WHAT.needed(record, "data", Expected::Array, "")?, "/data")?;
     let olds = WHAT.part(record, "old", Expected::Array, "")?;
-    // Some versions leave out empty ones, so that the others are not in their places.
-    let olds = olds.filter(|olds| olds.elements().count() == rows.elements().count());
-    let mut olds = olds.into_iter().flat_map(Json::elements);
+    let mut olds: Vec<Json<'_>> = olds.into_iter().flat_map(Json::elements).take(rows.len() + 1).collect();
+    if olds.len() != rows.len() {
+        // Some versions leave out empty ones, so that the others are not in their places.
+        olds.clear();
+    }
     let ts = WHAT.part(record, "es", Expected::Integer, "")?.and_then(Json::integer);
     let key = record.get("pkNames").into_iter().flat_map(Json::elements).filter_map(Json::string).collect();
     let message = Message { record, collection, ts, key, types };
-    for (at, row) in rows.elements().enumerate() {
+    for (at, row) in rows.into_iter().enumerate() {
         let row = message.types.row(row, || format!("/data/{at}"))?;
-        let old = olds.next().filter(|old| !old.is_null());
+        let old = olds.get(at).copied().filter(|old| !old.is_null());
         match kind {
             "delete" => changes.push(with_before(message.change(kind), &row))?,
             "insert" => changes.push(message.with_row(kind, &row))?,

@@ -9,17 +9,16 @@ use crate::error::{EventCode, EventError};
 use crate::json;
 use std::borrow::Cow;
 
-const WHAT: What = What("dynamodb");
+pub(super) const WHAT: What = What("dynamodb");
 /// The nesting limit, above DynamoDB's own; it bounds the recursion.
 const DEEPEST: usize = 40;
-const MOST_SECONDS: i128 = 253_402_300_800;
-const MOST_MILLISECONDS: i128 = 1_000_000_000_000_000_000;
+const MOST_SECONDS: f64 = 253_402_300_800.0;
+const MOST_MILLISECONDS: f64 = 1e18;
 const IMAGES: [&str; 3] = ["Keys", "NewImage", "OldImage"];
 
 pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
     let Some(records) = WHAT.part(record, "Records", Expected::Array, "")? else { return change(record, "", changes) };
-    WHAT.few_changes(records, "/Records")?;
-    for (at, each) in records.elements().enumerate() {
+    for (at, each) in WHAT.changes(records, "/Records")?.into_iter().enumerate() {
         let at = format!("/Records/{at}");
         if each.first() != b'{' {
             let reason = format!("a message is a JSON object, not {}", each.named());
@@ -106,25 +105,17 @@ fn table(record: &Object<'_>, at: &str) -> Result<String, EventError> {
 fn milliseconds(of: &Object<'_>) -> Option<i128> {
     let given = of.get("ApproximateCreationDateTime")?;
     let precision = of.get("ApproximateCreationDateTimePrecision").and_then(Json::string).unwrap_or_default();
-    let milliseconds = match (&*precision, given.integer()) {
-        ("MILLISECOND", Some(value)) => Some(value),
-        ("MICROSECOND", Some(value)) => Some((value as f64 * 0.001) as i128),
+    let value: f64 = given.0.parse().ok().filter(|_| given.named() == "a number")?;
+    let factor = match &*precision {
+        "MILLISECOND" => 1.0,
+        "MICROSECOND" => 0.001,
         // Kinesis writes milliseconds, and does not always say so; seconds of this size are after the year 9999.
-        (_, Some(value)) if value.abs() >= MOST_SECONDS => Some(value),
-        (_, Some(value)) => Some(value * 1000),
-        (unit, None) => {
-            let value: f64 = given.0.parse().ok().filter(|_| given.named() == "a number")?;
-            let factor = match unit {
-                "MILLISECOND" => 1.0,
-                "MICROSECOND" => 0.001,
-                _ if value.abs() >= MOST_SECONDS as f64 => 1.0,
-                _ => 1000.0,
-            };
-            Some((value * factor) as i128)
-        }
+        _ if value.abs() >= MOST_SECONDS => 1.0,
+        _ => 1000.0,
     };
+    let milliseconds = value * factor;
     // An infinity is no time.
-    milliseconds.filter(|value| value.abs() < MOST_MILLISECONDS)
+    (milliseconds.abs() < MOST_MILLISECONDS).then_some(milliseconds as i128)
 }
 
 /// A value that cannot be read: where in the value, and why.

@@ -33,6 +33,9 @@ const MOST: usize = 8;
 /// The most changes of a record.
 const MOST_CHANGES: usize = 10_000;
 
+/// Adds the changes of a record.
+type Reader = fn(&Object<'_>, &mut Changes) -> Result<(), EventError>;
+
 /// The change events of a record, in their order; one at least.
 ///
 /// # Errors
@@ -43,21 +46,15 @@ pub(crate) fn changes(format: Format, record: &[u8], limits: &Limits) -> Result<
     if let Some(reason) = envelope::nothing(record) {
         return Err(Unread::Ignored(reason));
     }
-    let what = What(match format {
-        Format::Canal => "canal",
-        Format::DynamoDb => "dynamodb",
-        Format::MongoDb => "mongodb",
-        _ => "wal2json",
-    });
-    let record = object(what, record, limits.max_depth)?;
-    let mut changes = Changes::new(limits.max_event_bytes.saturating_mul(MOST));
-    match format {
-        Format::Canal => canal::read(&record, &mut changes)?,
-        Format::DynamoDb => dynamodb::read(&record, &mut changes)?,
-        Format::MongoDb => mongodb::read(&record, &mut changes)?,
-        Format::Wal2json => wal2json::read(&record, &mut changes)?,
+    let (what, read): (What, Reader) = match format {
+        Format::Canal => (canal::WHAT, canal::read),
+        Format::DynamoDb => (dynamodb::WHAT, dynamodb::read),
+        Format::MongoDb => (mongodb::WHAT, mongodb::read),
+        Format::Wal2json => (wal2json::WHAT, wal2json::read),
         _ => unreachable!("the records of other formats are events"),
-    }
+    };
+    let mut changes = Changes::new(limits.max_event_bytes.saturating_mul(MOST));
+    read(&object(what, record, limits.max_depth)?, &mut changes)?;
     match changes.texts {
         texts if !texts.is_empty() => Ok(texts),
         _ if changes.ignores => Err(Unread::Ignored(Ignored::Type)),

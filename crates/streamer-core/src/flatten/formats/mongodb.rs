@@ -8,7 +8,7 @@ use super::changes::{Change, Changes};
 use super::text::{Expected, Json, Object, What};
 use crate::error::{EventCode, EventError};
 
-const WHAT: What = What("mongodb");
+pub(super) const WHAT: What = What("mongodb");
 const LEFT: [&str; 2] = ["fullDocument", "fullDocumentBeforeChange"];
 
 pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {

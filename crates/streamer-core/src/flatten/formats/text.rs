@@ -71,6 +71,11 @@ pub(super) struct Object<'t> {
 impl<'t> Object<'t> {
     /// The members of an object; none of another value.
     pub fn of(value: Json<'t>) -> Object<'t> {
+        Object::first(value, usize::MAX)
+    }
+
+    /// The first members of an object.
+    fn first(value: Json<'t>, most: usize) -> Object<'t> {
         let text = if value.first() == b'{' { value.0 } else { "" };
         let member = |member: Member<'t>| {
             let name = match member.name {
@@ -79,7 +84,7 @@ impl<'t> Object<'t> {
             };
             Some((name?, Json(&text[member.value..member.to])))
         };
-        Object { members: Members::at(text.as_bytes(), 0).map_while(Result::ok).filter_map(member).collect() }
+        Object { members: Members::at(text.as_bytes(), 0).map_while(Result::ok).take(most).filter_map(member).collect() }
     }
 
     /// A member; of several with one name the last counts.
@@ -161,28 +166,37 @@ impl What {
 
     /// The members of the object at *at*, if it has few enough.
     pub fn object<'t>(self, value: Json<'t>, at: impl FnOnce() -> String) -> Result<Object<'t>, EventError> {
-        let text = if value.first() == b'{' { value.0.as_bytes() } else { b"" };
-        // They are counted before any is kept.
-        self.few(Members::at(text, 0).map_while(Result::ok).count(), at)?;
-        Ok(Object::of(value))
+        let object = Object::first(value, MOST_MEMBERS + 1);
+        if object.members.len() <= MOST_MEMBERS {
+            return Ok(object);
+        }
+        Err(self.too_many_members(Members::at(value.0.as_bytes(), 0).map_while(Result::ok).count(), at()))
     }
 
-    /// Refuse a record or a row with too many members.
-    pub fn few(self, members: usize, at: impl FnOnce() -> String) -> Result<(), EventError> {
-        if members <= MOST_MEMBERS {
-            return Ok(());
+    /// The columns of a row in the list at *at*, if there are few enough.
+    pub fn columns<'t>(self, list: Option<Json<'t>>, at: &str) -> Result<Vec<Json<'t>>, EventError> {
+        let Some(list) = list else { return Ok(Vec::new()) };
+        let columns: Vec<Json<'t>> = list.elements().take(MOST_MEMBERS + 1).collect();
+        if columns.len() <= MOST_MEMBERS {
+            return Ok(columns);
         }
-        let reason = format!("{} members: expected at most {}", thousands(members), thousands(MOST_MEMBERS));
-        Err(self.error(EventCode::TooLong, at(), &reason))
+        Err(self.too_many_members(list.elements().count(), at.into()))
     }
 
-    /// Refuse a record with too many changes, which are in the list at *at*.
-    pub fn few_changes(self, list: Json<'_>, at: &str) -> Result<(), EventError> {
-        let count = list.elements().count();
-        if count <= MOST_CHANGES {
-            return Ok(());
+    #[cold]
+    fn too_many_members(self, count: usize, at: String) -> EventError {
+        let reason = format!("{} members: expected at most {}", thousands(count), thousands(MOST_MEMBERS));
+        self.error(EventCode::TooLong, at, &reason)
+    }
+
+    /// The changes of a record in the list at *at*, if there are few enough.
+    pub fn changes<'t>(self, list: Json<'t>, at: &str) -> Result<Vec<Json<'t>>, EventError> {
+        let changes: Vec<Json<'t>> = list.elements().take(MOST_CHANGES + 1).collect();
+        if changes.len() <= MOST_CHANGES {
+            return Ok(changes);
         }
-        let reason = format!("the record has {} events: expected at most {}", thousands(count), thousands(MOST_CHANGES));
+        let count = thousands(list.elements().count());
+        let reason = format!("the record has {count} events: expected at most {}", thousands(MOST_CHANGES));
         Err(self.error(EventCode::TooLong, at, &reason))
     }
 

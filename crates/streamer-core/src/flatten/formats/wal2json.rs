@@ -11,7 +11,7 @@ use crate::error::{EventCode, EventError};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-const WHAT: What = What("wal2json");
+pub(super) const WHAT: What = What("wal2json");
 const LEFT: [&str; 2] = ["columns", "identity"];
 const NUMBERS: [&str; 13] = [
     "smallint",
@@ -95,10 +95,9 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
 
 /// The columns in a list of a record.
 fn row_of<'t>(record: &Object<'t>, name: &str) -> Result<Row<'t>, EventError> {
-    let columns = WHAT.part(record, name, Expected::Array, "")?;
-    WHAT.few(columns.map_or(0, |columns| columns.elements().count()), || format!("/{name}"))?;
-    let columns = columns.into_iter().flat_map(Json::elements);
+    let columns = WHAT.columns(WHAT.part(record, name, Expected::Array, "")?, &format!("/{name}"))?;
     columns
+        .into_iter()
         .enumerate()
         .map(|(at, column)| {
             let place = format!("/{name}/{at}");
@@ -138,9 +137,8 @@ fn typed<'t>(
 
 /// The names in a list of columns.
 fn names<'t>(columns: Option<Json<'t>>) -> Result<Vec<Cow<'t, str>>, EventError> {
-    WHAT.few(columns.map_or(0, |columns| columns.elements().count()), || "/pk".into())?;
     let name = |column: Json<'t>| Object::of(column).get("name")?.string();
-    Ok(columns.into_iter().flat_map(Json::elements).filter_map(name).collect())
+    Ok(WHAT.columns(columns, "/pk")?.into_iter().filter_map(name).collect())
 }
 
 /// The time in a text of PostgreSQL, such as `2026-11-22 10:15:30.123456+00`.
