@@ -20,6 +20,7 @@ from streamer.cli.bench import command as bench_command
 from streamer.cli.cases import command as test_command
 from streamer.cli.config import app as config_app
 from streamer.cli.formats import app as formats_app
+from streamer.cli.importing import command as import_command
 from streamer.cli.inputs import damaged, opened, see_events, shown_name
 from streamer.cli.output import FaultFormat, Format, PlainFormat, Tally, annotation, count, progress, show_json, writer
 from streamer.cli.plot import check_plot, check_writable, draw
@@ -94,6 +95,7 @@ for command in (
     test_command,
     config_app,
     formats_app,
+    import_command,
     schema_app,
     plot_command,
     snapshot_app,

@@ -13,6 +13,8 @@ _RESERVED = frozenset(
     "as break const continue else false for function if import in let loop namespace "
     "null package return true var void while".split()
 )
+#: The characters of a literal text that a regexp of RE2 must escape.
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -78,3 +80,8 @@ def present(root: str, path: tuple[str, ...]) -> str:
         step = f"has({parent}.{plain})" if plain is not None else f"{cel_literal(path[i])} in {parent}"
         steps.append(f"type({parent}) == map && {step}")
     return " && ".join(steps)
+
+
+def regexp_of(text: str) -> str:
+    """Return the regexp of RE2 that matches a literal text."""
+    return _SPECIAL.sub(lambda found: f"\\{found.group()}", text)

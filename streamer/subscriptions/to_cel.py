@@ -19,7 +19,6 @@ Invariant: a printed expression is true for the same events as the subscription;
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -27,7 +26,7 @@ from typing import Final, final
 from streamer.errors import PatternError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.model import BeyondFloat64, Limits, TopicDialect
-from streamer.subscriptions.cel_text import cel_literal, cel_path, present
+from streamer.subscriptions.cel_text import cel_literal, cel_path, present, regexp_of
 from streamer.subscriptions.filters import parse_filter
 from streamer.subscriptions.matchers import Equal, Matcher, Numeric, Prefix, Regexp, Suffix, Wildcard
 from streamer.subscriptions.normal_form import distribute
@@ -39,9 +38,6 @@ from streamer.subscriptions.topics import SYNTAX, TopicPattern, Wild, parse_topi
 
 #: A subscription without conditions.
 EVERYTHING: Final = "true"
-
-#: The characters of a literal text that a regexp of RE2 must escape.
-_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 #: One word of a topic, as a regexp.
 _WORD: Final = {
@@ -110,9 +106,9 @@ def _topic(pattern: TopicPattern) -> str:
         return f"topic == {cel_literal(literal)}"
     # Add a separator after each word, so that '#' is any number of such pairs.
     separator, word = SYNTAX[pattern.dialect].separator, _WORD[pattern.dialect]
-    end = _quoted(separator)
+    end = regexp_of(separator)
     wild = {Wild.ONE: f"{word}{end}", Wild.MANY: f"(?:{word}{end})*"}
-    regexp = "".join(f"{_quoted(each)}{end}" if isinstance(each, str) else wild[each] for each in pattern.words)
+    regexp = "".join(f"{regexp_of(each)}{end}" if isinstance(each, str) else wild[each] for each in pattern.words)
     is_said = f"topic != '' && (topic + {cel_literal(separator)}).matches({cel_literal(f'^{regexp}$')})"
     hides = pattern.dialect == "mqtt" and not isinstance(pattern.words[0], str)
     return f"{is_said} && !topic.startsWith('$')" if hides else is_said
@@ -198,7 +194,7 @@ def _matcher(value: str, matcher: Matcher, asked: Field) -> str:
         case Wildcard(("", end)) if end:
             return f"{is_text}.endsWith({cel_literal(end)})"
         case Wildcard(pieces):
-            return f"{is_text}.matches({cel_literal('(?s)^' + '.*'.join(map(_quoted, pieces)) + '$')})"
+            return f"{is_text}.matches({cel_literal('(?s)^' + '.*'.join(map(regexp_of, pieces)) + '$')})"
         case Regexp(re2=regexp):
             return f"{is_text}.matches({cel_literal(f'^(?:{regexp})$')})"
         case Numeric(low, low_inclusive, high, high_inclusive):
@@ -207,10 +203,6 @@ def _matcher(value: str, matcher: Matcher, asked: Field) -> str:
             return " && ".join([f"type({value}) in [int, uint, double]", *bounds])
         case _:
             raise _refusal(f"CEL cannot say {matcher} as a pattern means it", asked.path)
-
-
-def _quoted(text: str) -> str:
-    return _SPECIAL.sub(lambda found: f"\\{found.group()}", text)
 
 
 def _refusal(reason: str, path: Sequence[str]) -> PatternError:

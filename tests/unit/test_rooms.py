@@ -26,7 +26,7 @@ ORDER = (
     {"metrics"},
     {"core"},
     {"bloom"},
-    {"terminal"},
+    {"importing", "terminal"},
     {"subscriptions"},
     {"cel_eval", "cdc"},
     {"events"},

@@ -1,0 +1,109 @@
+"""Translate rules of other languages into subscriptions.
+
+```python
+from streamer.importing import import_rules
+
+imported = import_rules("sql", "status = 'paid' AND amount > 100")
+imported.subscriptions  # [Subscription(id='sql-1', filters=[..])]
+```
+
+A rule becomes the form that means exactly the same: filters, a pattern or CEL. A rule that no form expresses exactly is an error
+with its place and reason. Each language is one file of this package, over the conditions of conditions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Literal, final
+
+from streamer.cel_eval.cache import ProgramCache
+from streamer.errors import BulkSubscriptionError, SubscriptionError
+from streamer.importing.rules import Rule
+from streamer.subscriptions.compile import compile_subscription
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.subscription import Subscription
+
+#: The languages, with the rules that each file contains. The module of this package with that name has the function `rules`.
+KINDS: Final = {
+    "cesql": "CloudEvents SQL expressions, one a line",
+    "eventbridge": "rules of EventBridge: `list-rules`, CloudFormation, SAM, Terraform in JSON, or patterns",
+    "hasura": "boolean expressions of Hasura, in JSON",
+    "jsonlogic": "rules of JSONLogic, in JSON",
+    "mongo": "query filters of MongoDB, in JSON",
+    "sns": "filter policies of SNS, in JSON",
+    "sql": "conditions of WHERE, one a line, or SELECT statements",
+    "supabase": "filters of Supabase and PostgREST, such as `status=eq.paid`, one a line",
+}
+
+_PROGRAMS: Final = ProgramCache()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The rules of a file as subscriptions.
+
+    Attributes:
+        subscriptions: in the order of the file.
+        refused: an error for each rule that was left out, with its place; empty unless `on_error` is `skip`.
+    """
+
+    subscriptions: list[Subscription]
+    refused: list[SubscriptionError]
+
+
+def import_rules(kind: str, source: str | bytes, *, on_error: Literal["raise", "skip"] = "raise", **members: Any) -> Imported:
+    """Return the rules of a file as subscriptions.
+
+    Args:
+        kind: the language, a name in `KINDS`.
+        source: the text of the file.
+        on_error: `raise`, or `skip` to leave out rules that cannot be expressed; `refused` then has an error for each.
+        members: members of every subscription, such as `gateway_id` or `collection`; a file that gives its own overrides them.
+
+    Raises:
+        BulkSubscriptionError: some rules cannot be expressed; `errors` has an error for each, with its place.
+        SubscriptionError: the source as a whole is not a file of this kind.
+        ValueError: the kind is unknown.
+    """
+    subscriptions: list[Subscription] = []
+    refused: list[SubscriptionError] = []
+    ids: set[str] = set()
+    for number, rule in enumerate(_reader(kind)(_text(source)), start=1):
+        try:
+            subscription = _subscription(rule, {"id": f"{kind}-{number}", **members})
+            if subscription.id in ids:
+                raise SubscriptionError(f"a rule before this one has the id {subscription.id!r}", place="id")
+        except SubscriptionError as error:
+            error.place = ": ".join(filter(None, (rule.place, error.place)))
+            refused.append(error)
+        else:
+            ids.add(subscription.id)
+            subscriptions.append(subscription)
+    if refused and on_error == "raise":
+        raise BulkSubscriptionError(refused)
+    return Imported(subscriptions, refused)
+
+
+def _reader(kind: str) -> Callable[[str], Iterator[Rule]]:
+    if kind not in KINDS:
+        raise ValueError(f"kind: expected one of {', '.join(KINDS)}, not {kind!r}")
+    read: Callable[[str], Iterator[Rule]] = import_module(f"streamer.importing.{kind}").rules
+    return read
+
+
+def _text(source: str | bytes) -> str:
+    try:
+        return source if isinstance(source, str) else source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SubscriptionError(f"expected text in UTF-8; byte {error.start} is not") from None
+
+
+def _subscription(rule: Rule, members: dict[str, Any]) -> Subscription:
+    """Return a rule as a subscription that an engine accepts."""
+    subscription = parse_subscription({**members, **rule.members, **rule.translate()})
+    # An error of an engine would come later, without the place in the file.
+    compile_subscription(subscription, programs=_PROGRAMS)
+    return subscription

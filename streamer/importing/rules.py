@@ -1,0 +1,111 @@
+"""The rules of a file: their places, ids and texts, whatever language they are in.
+
+{"status": "paid"}                                          a file that is one rule in JSON
+[{"status": "paid"}, {"status": "open"}]                    a list of rules, or a rule a line
+{"id": "paid", "gateway_id": "billing", "rule": {..}}       a rule with members for its subscription
+status = 'paid'                                             a rule a line, in a language that is text
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, final
+
+from streamer.errors import SubscriptionError
+
+#: A function that translates a rule into members of a subscription, and raises `SubscriptionError` if it cannot.
+Translate: TypeAlias = Callable[[Any], Mapping[str, Any]]
+
+#: The member of an object that contains a rule; the other members are those of the subscription.
+RULE: Final = "rule"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule that is still to be translated.
+
+    Attributes:
+        place: its place in the file, such as `line 3` or `Rules[2]`.
+        translate: returns the members of a subscription that express it, and raises `SubscriptionError` if none do.
+        members: members of the subscription that the file gives: `id`, `gateway_id`, `labels`, ..
+    """
+
+    place: str
+    translate: Callable[[], Mapping[str, Any]]
+    members: Mapping[str, Any] = field(default_factory=dict)
+
+
+def json_rules(text: str, translate: Translate) -> Iterator[Rule]:
+    """Yield the rules of a file in a language whose rules are JSON: one rule, a list of rules, or a rule a line.
+
+    Raises:
+        SubscriptionError: the text is not JSON; `place` is the line and column.
+    """
+    try:
+        document = parsed(text)
+    except SubscriptionError:
+        if len(lines := list(_lines(text))) == 1:
+            raise
+        for number, line in lines:
+            yield _line_rule(number, line, translate, parse=True)
+        return
+    if isinstance(document, list):
+        yield from (_wrapped(f"[{index}]", each, translate) for index, each in enumerate(document))
+    else:
+        yield _wrapped("", document, translate)
+
+
+def text_rules(text: str, translate: Translate, *, comment: str) -> Iterator[Rule]:
+    """Yield the rules of a file in a language whose rules are text: one a line, or objects with a `rule`.
+
+    Args:
+        comment: how a line begins that is a comment.
+    """
+    for number, line in _lines(text):
+        if not line.startswith(comment):
+            yield _line_rule(number, line, translate, parse=line.startswith("{"))
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        SubscriptionError: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SubscriptionError(f"expected JSON: {error.msg}", place=f"line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise SubscriptionError("this JSON nests too deep") from None
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    # `splitlines` also splits at characters that a text in JSON may contain.
+    return ((number, line.strip()) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
+
+
+def _line_rule(number: int, line: str, translate: Translate, *, parse: bool) -> Rule:
+    place = f"line {number}"
+    if not parse:
+        return Rule(place, lambda: translate(line))
+    try:
+        return _wrapped(place, parsed(line), translate)
+    except SubscriptionError as error:
+        reason, column = error.reason, error.place.rpartition(", ")[2]
+        return Rule(place, lambda: _refuse(reason, column))
+
+
+def _refuse(reason: str, place: str) -> Mapping[str, Any]:
+    raise SubscriptionError(reason, place=place)
+
+
+def _wrapped(place: str, given: Any, translate: Translate) -> Rule:
+    """Return a rule, which may stand in an object with members of its subscription."""
+    if isinstance(given, dict) and "id" in given and RULE in given:
+        members = {name: value for name, value in given.items() if name != RULE}
+        return Rule(place, lambda: translate(given[RULE]), members)
+    return Rule(place, lambda: translate(given))
