@@ -5,8 +5,8 @@
     Not(Test(PATH, "==", "paid"))                               "cel": "!(type(data) == map && has(data.status) && ..)"
 
 An importer translates each rule into these. The languages differ in what a missing value means: SQL has a third truth value,
-MongoDB's `$ne` matches a missing field, CEL raises an error. So a `Test` is false if its value is missing or has another type, and
-`Not` is its exact opposite. An importer combines them into what its language means.
+MongoDB's `$ne` matches a missing field, CEL raises an error. So a `Test` is false if its value is missing or has another type,
+and `Not` is its exact opposite. An importer combines them into what its language means.
 
 Invariant: `subscription_parts(condition)` matches exactly the events for which the condition is true. An error of CEL counts as
 false, so a condition without `Not` needs no guards; below a `Not` each test is guarded, and raises no error.
