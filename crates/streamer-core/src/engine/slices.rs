@@ -38,9 +38,8 @@ const MOST: usize = 64;
 const NONE: u8 = 0;
 /// Stands for the line of cells that all rows accept.
 const ALL: u8 = u8::MAX;
-/// The number of blocks to prefetch ahead, and the number of lines of each.
-const AHEAD: usize = 4;
-const AHEAD_LINES: usize = 2;
+/// The number of blocks to prefetch ahead.
+const AHEAD: usize = 2;
 
 /// Rows of a block, a bit each.
 #[derive(Clone, Copy, Debug)]
@@ -290,11 +289,15 @@ impl Slices {
     /// Call *left* with the target of each remaining row.
     #[inline]
     pub(super) fn find(&self, asked: &[u64], mut left: impl FnMut(u32)) {
+        let mut read = 1;
         for (block, rows) in self.rows.chunks(BLOCK).enumerate() {
-            self.prefetch(block + AHEAD, asked);
+            // Neighbours are alike, so a later block reads about as many lines.
+            self.prefetch(block + AHEAD, read + 1, asked);
             let mut all = Line([u64::MAX; BLOCK / 64]);
             let parts = &self.parts[self.blocks[block] as usize..self.blocks[block + 1] as usize];
-            if !parts.iter().all(|part| self.narrow(&mut all, *part, asked[part.field as usize])) {
+            let last = parts.iter().position(|part| !self.narrow(&mut all, *part, asked[part.field as usize]));
+            read = last.map_or(parts.len(), |last| last + 1);
+            if last.is_some() {
                 continue;
             }
             for (word, rows) in all.0.iter().zip(rows.chunks(64)) {
@@ -326,11 +329,11 @@ impl Slices {
         any != 0
     }
 
-    /// Prefetch the first lines of a block.
+    /// Prefetch a block's lines of its first *count* fields.
     #[inline]
-    fn prefetch(&self, block: usize, asked: &[u64]) {
+    fn prefetch(&self, block: usize, count: usize, asked: &[u64]) {
         let Some([start, end]) = self.blocks.get(block..block + 2) else { return };
-        for part in self.parts[*start as usize..*end as usize].iter().take(AHEAD_LINES) {
+        for part in self.parts[*start as usize..*end as usize].iter().take(count) {
             let line = asked[part.field as usize].trailing_zeros() as usize;
             prefetch(&self.lines, part.lines as usize + line);
         }
