@@ -17,7 +17,7 @@ from streamer._backend import BACKEND, ReferenceBackendWarning
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval.errors import CelErrors, FailingSubscription
 from streamer.core.arrow import ArrowMatches
-from streamer.core.matches import LineResult, Matches
+from streamer.core.matches import LineResult, Matches, json_default
 from streamer.core.protocol import Changes
 from streamer.engine.engine import Engine
 from streamer.engine.matches import BatchMatches
@@ -118,6 +118,7 @@ __all__ = [
     "Transition",
     "UnknownSubscriptionError",
     "__version__",
+    "json_default",
 ]
 
 # pydantic takes longer to import than all of the rest, and the others stand on the reference.
@@ -136,3 +137,7 @@ __getattr__ = _late(
         "Stats": "engine.stats",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -117,7 +117,7 @@ class UnknownSubscriptionError(SubscriptionError, KeyError):
     """An unknown id, in a call that needs an existing one."""
 
     def __init__(self, subscription_id: str) -> None:
-        super().__init__("is not held", subscription_id=subscription_id)
+        super().__init__("unknown id", subscription_id=subscription_id)
 
 
 class BulkSubscriptionError(SubscriptionError):

@@ -143,6 +143,17 @@ class Limits:
     evaluation_timeout_us: int = 100_000
     allow_unindexed: bool = True
 
+    @classmethod
+    def from_dict(cls, members: Mapping[str, Any]) -> Limits:
+        """Return limits from a mapping of their names. Raises ConfigError for an unknown name or a wrong value."""
+        if not isinstance(members, Mapping):
+            raise ConfigError(f"expected a mapping or streamer.Limits, not {type_of(members)}", place="limits")
+        names = [limit.name for limit in fields(cls)]
+        for name in members:
+            if name not in names:
+                raise ConfigError(f"expected one of {', '.join(names)}", place=f"limits.{name}")
+        return cls(**members)
+
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
@@ -223,3 +234,13 @@ class Match:
     transition: Transition | None = None
     certain: bool = True
     labels: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the members, ready for `json.dumps`, without the event, which may be text or bytes."""
+        return {
+            "subscription_id": self.subscription_id,
+            "gateway_id": self.gateway_id,
+            "transition": self.transition,
+            "certain": self.certain,
+            "labels": self.labels,
+        }

@@ -9,11 +9,14 @@ removed meanwhile. Drop it to release that state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
+from json import JSONEncoder
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final, overload
 
 from streamer.errors import EventError
 from streamer.events.reading import EventSource
-from streamer.model import Match, is_text
+from streamer.model import Match, is_text, type_of
+from streamer.subscriptions.subscription import Filter, Subscription
+from streamer.subscriptions.text import labels_text
 
 if TYPE_CHECKING:
     from streamer.core.protocol import Hits
@@ -64,6 +67,14 @@ class Matches(Sequence[Match]):
         """Return the ids of the subscriptions, in the order of this sequence."""
         return self._hits.ids()
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return a dict for each match, as `Match.to_dict` does, ready for `json.dumps`."""
+        return [match.to_dict() for match in self]
+
+    def jsonl(self) -> bytes:
+        """Return a line of JSON for each match, with the members of `to_dicts`."""
+        return "".join(map(json_line, self)).encode()
+
     def by_gateway(self) -> dict[str | None, Matches]:
         """Group by `gateway_id`, with None for subscriptions without one."""
         positions: dict[str | None, list[int]] = {}
@@ -82,6 +93,32 @@ class Matches(Sequence[Match]):
         shown = ", ".join(map(repr, self[: self.SHOWN].ids()))
         more = ", ..." if len(self) > self.SHOWN else ""
         return f"<Matches: {len(self)} [{shown}{more}]>"
+
+
+_JSON: Final = JSONEncoder(ensure_ascii=False).encode
+
+
+def json_line(match: Match, row: int | None = None) -> str:
+    """Return a match as a JSON line, with the *row* of its event, as the native core writes it
+    (`crates/streamer-py/src/messages.rs`)."""
+    where = "" if row is None else f'"row":{row},'
+    names = f'"subscription_id":{_JSON(match.subscription_id)},"gateway_id":{_JSON(match.gateway_id)}'
+    how = f'"transition":{_JSON(match.transition)},"certain":{_JSON(match.certain)}'
+    labels = "null" if match.labels is None else labels_text(match.labels)
+    return f'{{{where}{names},{how},"labels":{labels}}}\n'
+
+
+def json_default(value: Any) -> Any:
+    """Convert a `Match`, `Matches`, `Subscription` or `Filter` for `json.dumps(.., default=json_default)`.
+
+    Raises:
+        TypeError: the value is of another type.
+    """
+    if isinstance(value, Matches):
+        return value.to_dicts()
+    if isinstance(value, Match | Subscription | Filter):
+        return value.to_dict()
+    raise TypeError(f"expected a Match, Matches, Subscription or Filter, not {type_of(value)}")
 
 
 def packed(matches: Matches) -> Hits:

@@ -42,21 +42,23 @@ class Options:
         format: FormatName | None = None,  # noqa: A002
         layout: EventLayout | Mapping[str, Any] | None = None,
         format_options: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         bloom: BloomOptions | Mapping[str, Any] | None = None,
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
         **others: Any,
     ) -> Self:
         """Return options from the arguments of `Engine`. Raises ConfigError for an invalid one."""
-        if limits is not None and not isinstance(limits, Limits):
-            raise ConfigError(f"expected streamer.Limits, not {type(limits).__name__}", place="limits")
+        if limits is None:
+            limits = Limits()
+        elif not isinstance(limits, Limits):
+            limits = Limits.from_dict(limits)
         if bloom is None:
             bloom = BloomOptions()
         elif not isinstance(bloom, BloomOptions):
             bloom = BloomOptions.from_dict(bloom)
         options = cls(
             layout=with_options(layout_of(format, layout), format, format_options),
-            limits=limits if limits is not None else Limits(),
+            limits=limits,
             bloom=bloom,
             cel_functions=cel_functions if isinstance(cel_functions, Functions) else Functions(cel_functions),
             **others,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final, cast
 
@@ -90,6 +91,36 @@ def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *,
         # Make a new error, because the message contains the indexes.
         raise BulkSubscriptionError(number_lines(bulk.errors)) from None
     number_lines(changes.errors)
+    return changes
+
+
+def apply_good(core: Core, rows: Sequence[Source | SubscriptionError]) -> Changes:
+    """Replace all subscriptions by the good ones of *rows*. The present subscription with the id of a bad one stays."""
+    try:
+        return core.write(rows, "apply")
+    except BulkSubscriptionError as bulk:
+        errors = bulk.errors
+    bad = {error.index for error in errors}
+    ids = dict.fromkeys(error.subscription_id for error in errors if error.subscription_id is not None)
+    present = [found for each in ids if (found := core.get(each)) is not None]
+    # Where another row with such an id is good, the present one comes second, and is left out.
+    good = [row for index, row in enumerate(rows) if index not in bad]
+    return replace(core.write([*good, *present], "apply", skip=True), errors=errors)
+
+
+def apply_lines(core: Core, source: LineSource, options: Options, *, skip: bool) -> Changes:
+    """Replace all subscriptions by those of lines; the `index` of an error is its line, from 0."""
+    if not skip:
+        return write_lines(core, source, options, "apply", skip=False)
+    rows: list[Source | SubscriptionError] = []
+    at: list[int] = []
+    for numbers, lines in read_blocks(source, max_bytes=options.limits.max_event_bytes):
+        at += numbers
+        rows += map(_refused, lines)
+    changes = apply_good(core, rows)
+    for error in changes.errors:
+        if error.index is not None:
+            error.index = at[error.index] - 1
     return changes
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, overload
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
@@ -22,7 +22,7 @@ from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Mode, OnBare, Selection, Source
 from streamer.engine.arguments import OnError, check_positive, selection, several, skips
-from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, match_lines, write_lines
+from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, apply_good, apply_lines, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.fitting import Fitting
 from streamer.engine.lines import LineSource
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from streamer.subscriptions.compile import CompiledSubscription
 
 
+T = TypeVar("T")
+
+
 @final
 class Engine:
     """Find the subscriptions, among many, that match an event.
@@ -72,7 +75,7 @@ class Engine:
         topic_dialect: dialect of topic patterns in subscriptions that do not set it: `amqp`, `mqtt` or `nats` (semantics.md
             section 6).
         validation: `full` checks the whole of each event, `lazy` only the parts that matching reads.
-        limits: bounds on the cost of a subscription or an event.
+        limits: bounds on the cost of a subscription or an event: a `Limits`, or a mapping of those that differ from the defaults.
         soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md 7.14).
         cache_size: how many compiled CEL programs to keep for reuse.
         bloom: size and upkeep of the phase-1 filters (docs/bloom.md); also a mapping as `BloomOptions.from_dict` reads it.
@@ -96,7 +99,7 @@ class Engine:
         default_tenant: str | None = "default",
         topic_dialect: TopicDialect = "amqp",
         validation: Literal["full", "lazy"] = "full",
-        limits: Limits | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         soft_delete: str | None = None,
         cache_size: int = 10_000,
         bloom: BloomOptions | Mapping[str, Any] | None = None,
@@ -144,7 +147,7 @@ class Engine:
     @classmethod
     def from_config(
         cls,
-        source: str | os.PathLike[str] | Config,
+        source: str | os.PathLike[str] | Config | Mapping[str, Any],
         *,
         default: Callable[[Any], Any] | None = None,
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
@@ -152,7 +155,8 @@ class Engine:
         """Make an engine from a configuration (docs/configuration.md), with the subscriptions of its files.
 
         Args:
-            source: the path of a YAML file, which the environment overrides, or a `Config`.
+            source: the path of a YAML file, which the environment overrides; a `Config`; or a mapping with the same members as
+                the file, which `Config.from_dict` reads.
             default: see `Engine`.
             cel_functions: see `Engine`.
 
@@ -160,9 +164,10 @@ class Engine:
             BulkConfigError: the configuration, or files that it names, have faults; the error lists all of them.
             OSError: the file cannot be read, or the configured address for metrics cannot be used.
         """
+        from streamer.config.loader import from_dict as config_from_dict
         from streamer.engine.reload import Configured, fill, serve
 
-        configured = Configured(source)
+        configured = Configured(source if not isinstance(source, Mapping) else config_from_dict(source))
         config = configured.loaded.config
         engine = cls(**config.engine_options(), default=default, cel_functions=cel_functions)
         engine._configured = configured
@@ -349,13 +354,32 @@ class Engine:
             raise TypeError("ids: expected several ids, not a str; remove(id) removes one")
         return self._written(self._core.remove(selection(ids, gateway_id, tenant, collection)))
 
-    def apply(self, desired: Iterable[Source]) -> Changes:
+    def apply(self, desired: Iterable[Source], *, on_error: OnError = "raise") -> Changes:
         """Replace all subscriptions of the engine by exactly these, in one step.
+
+        Args:
+            on_error: with `skip`, bad subscriptions are left out, and `Changes.errors` has an error for each. If the engine has a
+                subscription with the id of a bad one, it stays.
 
         Raises:
             BulkSubscriptionError: some are bad; the engine is unchanged.
         """
+        if skips(on_error):
+            return self._written(apply_good(self._core, list(several(desired))))
         return self._written(self._core.write(several(desired), "apply"))
+
+    def apply_jsonl(self, source: LineSource, *, on_error: OnError = "raise") -> Changes:
+        """Replace all subscriptions of the engine by those of a JSON-lines file, as `apply` does; an error's `index` is its line,
+        from 0.
+
+        Args:
+            source: a path, bytes, or a binary file object; gzip and zstd are recognised.
+            on_error: as in `apply`.
+
+        Raises:
+            BulkSubscriptionError: some are bad; the engine is unchanged.
+        """
+        return self._written(apply_lines(self._core, source, self._options, skip=skips(on_error)))
 
     def _written(self, changes: Changes) -> Changes:
         self._bloom.watch()
@@ -364,9 +388,25 @@ class Engine:
 
     # Reading the subscriptions
 
-    def get(self, subscription_id: str) -> Subscription | None:
-        """Return a subscription, or None if the id is unknown."""
-        return self._core.get(subscription_id) if is_text(subscription_id) else None
+    @overload
+    def get(self, subscription_id: str) -> Subscription | None: ...
+    @overload
+    def get(self, subscription_id: str, default: T) -> Subscription | T: ...
+    def get(self, subscription_id: str, default: T | None = None) -> Subscription | T | None:
+        """Return a subscription, or *default* if the id is unknown."""
+        found = self._core.get(subscription_id) if is_text(subscription_id) else None
+        return default if found is None else found
+
+    def __getitem__(self, subscription_id: str) -> Subscription:
+        """Return a subscription. Raises UnknownSubscriptionError, which is a KeyError, if the id is unknown."""
+        found = self.get(subscription_id)
+        if found is None:
+            raise UnknownSubscriptionError(subscription_id)
+        return found
+
+    def items(self) -> Iterator[tuple[str, Subscription]]:
+        """Yield the id and the subscription of each, in order of adding, as the engine is at the first one."""
+        return ((each.id, each) for each in self.subscriptions())
 
     def subscriptions(
         self, *, tenant: str | None = None, collection: str | None = None, gateway_id: str | None = None
@@ -403,8 +443,22 @@ class Engine:
         """
         return self._core.match(event, tenant, collection)
 
-    def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
-        """Return the ids of the subscriptions that match an event, in an undefined order. Raises EventError."""
+    def match_ids(
+        self,
+        event: EventSource,
+        tenant: str | None = None,
+        collection: str | None = None,
+        *,
+        sorted: bool = False,  # noqa: A002
+    ) -> list[str]:
+        """Return the ids of the subscriptions that match an event. Raises EventError.
+
+        Args:
+            sorted: return them in the order in which the subscriptions were added, at some cost for each id. Otherwise their
+                order is undefined, and differs between engines with the same subscriptions.
+        """
+        if sorted:
+            return self._core.match(event, tenant, collection).sorted().ids()
         return self._core.match_ids(event, tenant, collection)
 
     def match_count(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> int:

@@ -244,7 +244,7 @@ def _filter(condition: Condition) -> dict[str, Any] | None:
             return None
 
 
-def _field(names: Sequence[str]) -> str:
+def _field(names: tuple[str, ...]) -> str:
     dotted = ".".join(names)
     return dotted if all(names) and dotted.count(".") == len(names) - 1 and not dotted.startswith("/") else encode_pointer(names)
 

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import count
-from json import JSONEncoder
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from rpds import HashTrieMap
@@ -30,7 +29,7 @@ from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.lint import Finding, findings_of
-from streamer.core.matches import LineResult, Matches
+from streamer.core.matches import LineResult, Matches, json_line
 from streamer.core.options import Options
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, OnBare, Selection, Source
@@ -51,7 +50,7 @@ from streamer.subscriptions.keys import Key, access_keys
 from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
-from streamer.subscriptions.text import canonical_text, check_length, labels_text
+from streamer.subscriptions.text import canonical_text, check_length
 from streamer.subscriptions.values import private_copy, same_subscription
 from streamer.telemetry import PartitionCounts, PartitionSize, Recorder, Telemetry
 
@@ -124,19 +123,8 @@ class ReferenceResults(list[Matches | EventError]):
         return map(LineResult, numbers, self)
 
     def jsonl(self) -> bytes:
-        lines = (_line(row, match) for row, result in enumerate(self) if isinstance(result, Matches) for match in result)
+        lines = (json_line(match, row) for row, result in enumerate(self) if isinstance(result, Matches) for match in result)
         return "".join(lines).encode()
-
-
-_JSON: Final = JSONEncoder(ensure_ascii=False).encode
-
-
-def _line(row: int, match: Match) -> str:
-    """Return a match as a JSON line, as the native core writes it (`crates/streamer-py/src/messages.rs`)."""
-    names = f'"subscription_id":{_JSON(match.subscription_id)},"gateway_id":{_JSON(match.gateway_id)}'
-    how = f'"transition":{_JSON(match.transition)},"certain":{_JSON(match.certain)}'
-    labels = "null" if match.labels is None else labels_text(match.labels)
-    return f'{{"row":{row},{names},{how},"labels":{labels}}}\n'
 
 
 @final

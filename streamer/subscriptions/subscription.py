@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, final
 
+from streamer.errors import SubscriptionError
 from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, OnUnknown, TopicDialect
 
 if TYPE_CHECKING:
@@ -87,6 +88,25 @@ class Subscription:
     labels: Mapping[str, Any] | None = None
     cel_evaluator: CelEvaluator | None = None
 
+    def __post_init__(self) -> None:
+        # An engine checks all of it; a value of the wrong type is easier to find where it is written.
+        for name in _TEXTS:
+            value = getattr(self, name)
+            if not isinstance(value, str) and (value is not None or name == "id"):
+                raise SubscriptionError(f"expected a string, not {type(value).__name__}", place=name)
+
+    def __repr__(self) -> str:
+        members = zip(_NAMES, _DEFAULTS, _VALUES(self), strict=True)
+        shown = (f"{name}={value!r}" for name, default, value in members if name == "id" or value != default)
+        return f"Subscription({', '.join(shown)})"
+
+    @classmethod
+    def from_dict(cls, members: Mapping[str, Any]) -> Subscription:
+        """Return the subscription with these members. Raises SubscriptionError for an unknown member or a wrong type."""
+        from streamer.subscriptions.parse import parse_subscription
+
+        return parse_subscription(members)
+
     def to_cel(
         self, *, layout: EventLayout | None = None, array_depth: int | None = None, topic_dialect: TopicDialect = "amqp"
     ) -> str:
@@ -120,6 +140,8 @@ class Subscription:
         return shown
 
 
+#: Members that are text.
+_TEXTS: Final = ("id", "gateway_id", "tenant", "collection", "cel", "topic")
 #: The members, and a function that reads all of them: computed once, because many subscriptions are written.
 _NAMES: Final = tuple(member.name for member in fields(Subscription))
 _DEFAULTS: Final = tuple(member.default for member in fields(Subscription))

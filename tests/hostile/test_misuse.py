@@ -171,7 +171,7 @@ def test_names_that_no_event_can_have_are_told(filled: Engine, match: Callable[.
         {"validation": "some"},
         {"validation": []},
         {"limits": 5},
-        {"limits": {"max_depth": 3}},
+        {"limits": {"max_depth": "3"}},
         {"soft_delete": 5},
         {"soft_delete": ""},
         {"soft_delete": "a..b"},

@@ -120,7 +120,7 @@ def kind(seen: Any) -> str:
 
 
 def equal(one: Any, other: Any) -> bool:
-    return kind(one) == kind(other) and one == other
+    return kind(one) == kind(other) and bool(one == other)
 
 
 def holds(seen: Any, op: str, operand: Any) -> bool:
