@@ -22,7 +22,7 @@ _CODES = SERVICE_EXIT_CODES.replace(" 1 {one};", "")
 
 @click.group(name="store", short_help="Back up a service's store, and restore it.", no_args_is_help=True)
 def app() -> None:
-    """Back up the store of a service to a file, and restore it. A store on PostgreSQL has commands of its own, which these print."""
+    """Back up the store of a service to a file, and restore it. For a store on PostgreSQL, print its own commands."""
 
 
 @app.command(short_help="Write a backup, also while the service runs.", epilog=_CODES)

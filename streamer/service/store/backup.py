@@ -36,7 +36,7 @@ from streamer.service.protocols import Busy, Lost, failed
 from streamer.service.store.sqlite import kind_of, lock, reporting, upgrade, version_of
 
 #: Pages of one step. Ctrl-C is noticed between two steps.
-_PAGES: Final = 2_000
+_PAGES: Final = 1_000
 _EXPECTED: Final = "expected a file that `streamer store backup` of this version, or of an earlier one, wrote"
 #: More writes than a store accepts between a backup and its loss. Versions stay exact in JSON, whose numbers may have 53 bits.
 _SKIPPED: Final = 1_000_000_000
@@ -104,8 +104,8 @@ def restore(file: Path, directory: Path) -> tuple[Copied, Path | None]:
         The contents, and the new name of the store before it; None if there was none.
 
     Raises:
-        ServiceError: a process uses the store (Busy), the file is not a backup that this version reads, or the directory cannot be
-            written. The store stays as it is.
+        ServiceError: a process uses the store (Busy), the file is not a backup that this version reads, or the directory cannot
+            be written. The store stays as it is.
     """
     with closing(_given(file)) as source, reporting(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -129,12 +129,10 @@ def dump_command(section: SharedStore, file: Path) -> str:
 def load_commands(section: SharedStore, file: Path) -> list[str]:
     """Return the commands that restore a shared store, without the password. Raises as `dump_command`."""
     server = _server(section)
-    renew = (
-        f"SET search_path = {section.namespace}; UPDATE versions SET last = last + {_SKIPPED}; UPDATE lanes SET mark = {_MARK}"
-    )
+    renew = f"UPDATE versions SET last = last + {_SKIPPED}; UPDATE lanes SET mark = {_MARK}"
     return [
         f"pg_restore --clean --if-exists --single-transaction --dbname={server} {shlex.quote(str(file))}",
-        f"psql --dbname={server} --command={shlex.quote(renew)}",
+        f"psql --dbname={server} --command={shlex.quote(f'SET search_path = {section.namespace}; {renew}')}",
     ]
 
 
@@ -147,16 +145,15 @@ def _server(section: SharedStore) -> str:
 
         from streamer.service.sources.replication import parameters
     hidden = ("password", "sslpassword", "oauth_client_secret")
-    return shlex.quote(
-        make_conninfo("", **{name: value for name, value in parameters(section.dsn).items() if name not in hidden})
-    )
+    shown = {name: value for name, value in parameters(section.dsn).items() if name not in hidden}
+    return shlex.quote(make_conninfo("", **shown))
 
 
 # Copies
 
 
 def _opened(path: Path, how: str) -> sqlite3.Connection:
-    """Open a store at its state of this moment. Raises ServiceError if it is not a store that this version reads, and sqlite3.Error."""
+    """Open a store at its state of this moment. Raises ServiceError if this version cannot read it, sqlite3.Error."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=5)
     try:
         # The first read begins the transaction, in which the state stays the same.
@@ -205,7 +202,7 @@ def _renew(execute: Callable[[str], object]) -> None:
     """Distinguish a restored store from the lost one, of which clients may have seen more.
 
     For example, a client that has the ETag "7" from after the backup would overwrite another client's later version 7. And a
-    client that continues a stream after message 40 would miss messages if the restored store had given that number to another one.
+    client that continues a stream after message 40 would miss messages if the restored store gave that number to another one.
     """
     execute(f"UPDATE versions SET last = last + {_SKIPPED}")
     execute("UPDATE lanes SET mark = lower(hex(randomblob(4)))")
@@ -263,7 +260,7 @@ def _check_new(file: Path) -> None:
 
 @contextmanager
 def _draft(target: Path) -> Iterator[Path]:
-    """Yield a new file that only its owner can read, next to *target*. It is removed at the end, with SQLite's files next to it."""
+    """Yield a new file that only its owner can read, next to *target*. It is removed at the end, with SQLite's files of it."""
     with TemporaryDirectory(prefix=".streamer-", dir=target.parent) as folder:
         draft = Path(folder) / target.name
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -289,7 +286,7 @@ def _swap(draft: Path, directory: Path) -> Path | None:
 
 
 def _empty_log(path: Path) -> None:
-    """Move the last commits of a store from its write-ahead log to its file. What cannot be opened stays as it is. Raises Busy."""
+    """Move the last commits of a store from its log to its file. A store that cannot be opened stays as it is. Raises Busy."""
     try:
         _opened(path, "mode=ro").close()
     except (sqlite3.Error, ServiceError):

@@ -295,7 +295,7 @@ def upgrade(connection: sqlite3.Connection, version: int) -> None:
 
 
 def _checked(path: Path, execute: Callable[[str], sqlite3.Cursor]) -> int:
-    """Return the version of a store's schema, 0 for an empty file. Raises ServiceError if it cannot be read, and sqlite3.Error."""
+    """Return the version of a store's schema, 0 for an empty file. Raises ServiceError, and sqlite3.Error for damage."""
     version = version_of(path, execute)
     if (damage := execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise sqlite3.DatabaseError(f"damaged: {damage}")
