@@ -34,6 +34,7 @@ from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
 from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
 from tests.service.conftest import event, so_far
+from tests.service.database import SUBSCRIPTION, Database, cluster, database  # noqa: F401  # fixtures
 from tests.service.receiver import Receiver
 from tests.service.test_commands import CONFIG, Start, log, start, until  # noqa: F401  # a fixture
 from tests.tools.ports import free_port
@@ -60,9 +61,9 @@ def filled(directory: Path, messages: int = 3, size: int = 100) -> None:
 def contents(path: Path) -> dict[str, list[Any]]:
     """Return all rows of a database, by table, without changing it."""
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as database:
-        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as opened:
+        tables = [name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: opened.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
 
 
 def names(directory: Path) -> list[str]:
@@ -241,14 +242,14 @@ def test_a_damaged_store_has_no_backup(run: Run, place: Path) -> None:  # noqa: 
 
 
 def _later(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as database:
-        database.execute(f"PRAGMA user_version = {len(schema.UPGRADES) + 1}")
+    with closing(sqlite3.connect(file)) as opened:
+        opened.execute(f"PRAGMA user_version = {len(schema.UPGRADES) + 1}")
 
 
 def _foreign(file: Path) -> None:
     file.unlink()
-    with closing(sqlite3.connect(file)) as database:
-        database.execute("CREATE TABLE t (x)")
+    with closing(sqlite3.connect(file)) as opened:
+        opened.execute("CREATE TABLE t (x)")
 
 
 def _cut(size: int) -> Callable[[Path], None]:
@@ -426,41 +427,82 @@ def test_a_full_disk_and_ctrl_c_leave_no_half_file(place: Path, command: str, ho
 def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
     run: Run,  # noqa: F811
     place: Path,  # noqa: F811
-    tmp_path: Path,
+    cluster: Cluster,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster = Cluster()
-    try:
-        section = SharedStore(dsn=SecretValue("env", "STORE"), namespace="shop")
-        (tmp_path / "dsn").write_text(cluster.dsn())
-        monkeypatch.setenv("STORE", cluster.dsn())
-        monkeypatch.setenv("PGPASSWORD", "secret-word")
-        (place / "streamer.yaml").write_text("store: {dsn: {file: dsn}, namespace: shop}\n")
-        dump, load = dump_command(section, Path("a copy.dump")), load_commands(section, Path("a copy.dump"))
-        for command, expected in (("backup", dump), ("restore", " && ".join(load))):
-            done = run("store", command, "a copy.dump", "-c", "streamer.yaml")
-            assert (done.returncode, done.stdout) == (2, b"")
-            assert done.stderr.decode().endswith(f": {expected}\n")
-            assert b"secret-word" not in done.stderr
-        with closing(Store(section)) as store, closing(Table(store)) as table:
-            store.begin("orders", "p", "old")
-            mark, (last, _) = store.lane("hook").mark, table.last()
-        _shell(cluster, place, dump)
-        with closing(Store(section)) as store:
-            store.begin("orders", "later", "new")
-        for command in load:
-            _shell(cluster, place, command)
-        with closing(Store(section)) as store, closing(Table(store)) as table:
-            assert store.positions("orders") == {"p": "old"}
-            assert store.lane("hook").mark not in ("", mark)
-            assert table.last()[0] == last + 10**9
-    finally:
-        cluster.close()
+    section = SharedStore(dsn=SecretValue("env", "STORE"), namespace="shop")
+    (place / "dsn").write_text(cluster.dsn())
+    monkeypatch.setenv("STORE", cluster.dsn())
+    monkeypatch.setenv("PGPASSWORD", "secret-word")
+    (place / "streamer.yaml").write_text("store: {dsn: {file: dsn}, namespace: shop}\n")
+    dump, load = dump_command(section, Path("a copy.dump")), load_commands(section, Path("a copy.dump"))
+    for command, expected in (("backup", dump), ("restore", " && ".join(load))):
+        done = run("store", command, "a copy.dump", "-c", "streamer.yaml")
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.decode().endswith(f": {expected}\n")
+        assert b"secret-word" not in done.stderr
+    with closing(Store(section)) as store, closing(Table(store)) as table:
+        store.begin("orders", "p", "old")
+        mark, (last, _) = store.lane("hook").mark, table.last()
+    _shell(cluster, place, dump)
+    with closing(Store(section)) as store:
+        store.begin("orders", "later", "new")
+    for command in load:
+        _shell(cluster, place, command)
+    with closing(Store(section)) as store, closing(Table(store)) as table:
+        assert store.positions("orders") == {"p": "old"}
+        assert store.lane("hook").mark not in ("", mark)
+        assert table.last()[0] == last + 10**9
 
 
-def _shell(cluster: Cluster, directory: Path, command: str) -> None:
+@pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
+def test_a_slot_that_is_ahead_of_a_restored_store_is_refused_until_its_positions_are_forgotten(
+    start: Start,  # noqa: F811
+    run: Run,  # noqa: F811
+    place: Path,  # noqa: F811
+    database: Database,  # noqa: F811
+) -> None:
+    """Its server keeps no changes from before, which the lost store had confirmed."""
+    (place / "subs.jsonl").write_text(SUBSCRIPTION)
+    (place / "streamer.yaml").write_text(
+        f"subscriptions: subs.jsonl\nsources: {{orders: {{type: postgres, dsn: {{env: PG}}, slot: {database.name}}}}}\n"
+        "sinks: {out: {type: file, path: out.jsonl}}\nservice: {data_dir: data}\n"
+    )
+
+    def matched(number: int) -> Callable[[], bool]:
+        return lambda: [each["partitionkey"] for each in so_far(place / "out.jsonl")] == [str(n) for n in range(1, number + 1)]
+
+    def end(service: Any) -> None:
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(60) == 0
+
+    service = start("serve", "-c", "streamer.yaml")
+    until(lambda: "started" in log(place))
+    database.sql("INSERT INTO orders VALUES (1, 200)")
+    until(matched(1))
+    assert run("store", "backup", "copy.db", "-c", "streamer.yaml").returncode == 0
+    database.sql("INSERT INTO orders VALUES (2, 200)")
+    until(matched(2))
+    end(service)
+    assert run("store", "restore", "copy.db", "-c", "streamer.yaml").returncode == 0
+    database.sql("INSERT INTO orders VALUES (3, 200)")
+    refused = run("serve", "-c", "streamer.yaml")
+    assert refused.returncode == 3
+    assert b"was made anew or moved by another one" in refused.stderr
+
+    shown = run("positions", "forget", "orders", "-c", "streamer.yaml", "--dry-run")
+    assert (shown.returncode, shown.stderr) == (0, b"1 partition of orders would be forgotten\n")
+    assert run("positions", "forget", "orders", "-c", "streamer.yaml").stdout == shown.stdout != b""
+    again = run("positions", "forget", "orders", "-c", "streamer.yaml")
+    assert (again.returncode, again.stderr) == (1, b"0 partitions of orders were forgotten\n")
+    service = start("serve", "-c", "streamer.yaml")
+    until(matched(3))
+    end(service)
+
+
+def _shell(server: Cluster, directory: Path, command: str) -> None:
     """Run a command of PostgreSQL of the version of a server."""
-    path = f"{cluster._programs}{os.pathsep}{os.environ['PATH']}"
+    path = f"{server._programs}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         shlex.split(command), cwd=directory, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
     )
