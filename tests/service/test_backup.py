@@ -351,6 +351,18 @@ def test_a_damaged_store_is_replaced_and_kept_as_it_is(run: Run, place: Path) ->
         assert store.positions("orders") == {"p": "old"}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores the store of another user")
+def test_what_root_restores_belongs_to_the_owner_of_the_store(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    (tmp_path / "data").mkdir()
+    os.chown(tmp_path / "data", 65534, 65534)
+    for _ in range(2):
+        restore(tmp_path / "copy.db", tmp_path / "data")
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in (tmp_path / "data").iterdir()} == {(65534, 65534)}
+        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()} == {0o600}
+
+
 def test_a_log_without_its_store_does_not_get_into_the_restored_one(tmp_path: Path) -> None:
     filled(tmp_path / "first")
     backup(tmp_path / "first", tmp_path / "copy.db")

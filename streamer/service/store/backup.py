@@ -115,6 +115,7 @@ def restore(file: Path, directory: Path) -> tuple[Copied, Path | None]:
                 with _refused(file):
                     _copy(source, draft)
                     copied = _made_current(draft)
+                _own(directory, draft, directory / LOCK)
                 _sync(draft)
                 return copied, _swap(draft, directory)
         finally:
@@ -265,6 +266,14 @@ def _draft(target: Path) -> Iterator[Path]:
         draft = Path(folder) / target.name
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         yield draft
+
+
+def _own(directory: Path, *files: Path) -> None:
+    """Give new files to the owner of their directory if root restores the store of another user, who could not read them."""
+    if os.geteuid() == 0:
+        owner = os.stat(directory)
+        for file in files:
+            os.chown(file, owner.st_uid, owner.st_gid)
 
 
 def _swap(draft: Path, directory: Path) -> Path | None:
