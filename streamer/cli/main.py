@@ -49,6 +49,7 @@ from streamer.cli.setup import (
     set_up,
 )
 from streamer.cli.snapshot import app as snapshot_app
+from streamer.cli.store import app as store_app
 from streamer.cli.tokens import app as tokens_app
 from streamer.cli.why import command as why_command
 from streamer.core.lint import MISTAKES, Finding
@@ -103,6 +104,7 @@ for command in (
     dead_letters_app,
     spool_app,
     positions_app,
+    store_app,
     tokens_app,
     debug_app,
 ):

@@ -16,7 +16,7 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, show
 
 @click.group(name="positions", short_help="Look after the positions of sources.", no_args_is_help=True)
 def app() -> None:
-    """List the confirmed positions of sources, and let a renamed source continue at its old position."""
+    """List the confirmed positions of sources, move them to a renamed source, and forget them after a restore."""
 
 
 @app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
@@ -76,4 +76,29 @@ def move(old: str, new: str, dry_run: bool, config: str | None, data_dir: Path |
         fail(str(error))
     note(f"{count(len(theirs), 'partition')} of {old} {'would become' if dry_run else 'became'} {new}'s")
     if not theirs:
+        sys.exit(SOME_BAD)
+
+
+@app.command(epilog=EXIT_CODES.format(one="the store has no position of SOURCE"))
+@click.argument("source", metavar="SOURCE", help="The name of the source.")
+@click.option("--dry-run", is_flag=True, help="Only show the change.")
+@CONFIG
+@DATA_DIR
+def forget(source: str, dry_run: bool, config: str | None, data_dir: Path | None) -> None:
+    """Forget the positions of SOURCE, and show them. Stop the service first.
+
+    It begins like a new source: a slot or a consumer group at its own place, a file at its beginning.
+    """
+    try:
+        store = opened_store(place(config, data_dir))
+        found = store.positions(source)
+        for partition, position in found.items():
+            show(printable(f"{source}: {partition}: {position}"))
+        if found and not dry_run:
+            store.forget_positions(source)
+        store.close()
+    except ServiceError as error:
+        fail(str(error))
+    note(f"{count(len(found), 'partition')} of {source} {'would be' if dry_run else 'were'} forgotten")
+    if not found:
         sys.exit(SOME_BAD)

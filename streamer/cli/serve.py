@@ -68,7 +68,7 @@ def serve(
     except BulkConfigError as bulk:
         refuse(bulk)
     except Exception as error:
-        _end(error, is_start=not service.has_started)
+        end(error, is_start=not service.has_started)
 
 
 def _check(read: _Read, *, dev: bool) -> None:
@@ -91,7 +91,7 @@ def _check(read: _Read, *, dev: bool) -> None:
     note(f"good: {count(found.subscriptions, 'subscription')}")
 
 
-def _end(error: Exception, *, is_start: bool = True) -> NoReturn:
+def end(error: Exception, *, is_start: bool = True) -> NoReturn:
     """Print an error, and end the program with the code of its kind."""
     from streamer.service.protocols import code_of
 
@@ -168,7 +168,7 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
     except BulkConfigError as bulk:
         refuse(bulk)
     except ServiceError as error:
-        _end(error)
+        end(error)
     note(f"{count(good, 'dead letter')} replayed, {bad} could not be read again")
     if _missing(set(numbers) - found) or bad:
         sys.exit(SOME_BAD)
@@ -191,7 +191,7 @@ def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path
         dropped = store.drop(None if every else numbers)
         store.close()
     except ServiceError as error:
-        _end(error)
+        end(error)
     note(f"{count(dropped, 'dead letter')} dropped")
     if not every and _missing(set(numbers) - found):
         sys.exit(SOME_BAD)
@@ -215,7 +215,7 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
         with beside(place(config, data_dir)) as reader:
             lanes = lanes_of(reader)
     except ServiceError as error:
-        _end(error)
+        end(error)
     if report is PlainFormat.text:
         show(f"{'SINK':<20}  {'MESSAGES':>10}  {'BYTES':>14}")
     for name, messages, size in lanes:
@@ -245,7 +245,7 @@ def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None
             is_missing = is_missing or not forgotten
         store.close()
     except ServiceError as error:
-        _end(error)
+        end(error)
     if is_missing:
         sys.exit(SOME_BAD)
 
@@ -296,7 +296,7 @@ def _service(read: _Read, *, dev: bool = False) -> Service:
     except BulkConfigError as bulk:
         refuse(bulk)
     except ServiceError as error:
-        _end(error)
+        end(error)
     except OSError as error:
         fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
 
@@ -341,7 +341,7 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
                 return
             after = found[-1].id
     except ServiceError as error:
-        _end(error)
+        end(error)
 
 
 def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:

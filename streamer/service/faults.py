@@ -17,6 +17,7 @@ POINTS: Final = frozenset(
         "store.dead",  # dead letters are written, and not committed
         "store.spooled",  # messages are in the spool, and not committed
         "store.committed",  # positions are in the store
+        "store.copied",  # a part of a backup was copied
         "pipeline.acknowledged",  # the source was notified
         "spool.taken",  # an attempt begins
         "spool.answered",  # it has ended, and its result is not stored

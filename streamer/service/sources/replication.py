@@ -89,7 +89,7 @@ def said(error: psycopg.Error, dsn: SecretValue) -> str:
     if error.diag.message_hint:
         text = f"{text.rstrip('.')}. {error.diag.message_hint}"
     try:
-        password = _parameters(dsn).get("password")
+        password = parameters(dsn).get("password")
     except ServiceError:
         password = None
     text = " ".join(text.split())
@@ -106,27 +106,28 @@ def is_away(error: psycopg.Error, dsn: SecretValue) -> bool:
     if isinstance(error, errors.ConnectionTimeout) or error.pgconn is None:
         # The server did not answer, or its name is unknown. `ping` would block other threads until it finds the same.
         return True
-    found = pq.PGconn.ping(make_conninfo("", **{**_parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
+    found = pq.PGconn.ping(make_conninfo("", **{**parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
     return found in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
 
 def connect(dsn: SecretValue, *, replication: bool) -> psycopg.Connection[Any]:
     """Connect. Raises ServiceError if the secret is not a connection string, and psycopg.OperationalError."""
-    parameters = _parameters(dsn)
+    parts = parameters(dsn)
     options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     given = {
         "connect_timeout": _CONNECT_TIMEOUT,
         "fallback_application_name": "streamer",
-        **parameters,
+        **parts,
         "client_encoding": "UTF8",
-        "options": f"{parameters.get('options') or ''} {options}".strip(),
+        "options": f"{parts.get('options') or ''} {options}".strip(),
     }
     if replication:
         given["replication"] = "database"
     return psycopg.connect(make_conninfo("", **given), autocommit=True)
 
 
-def _parameters(dsn: SecretValue) -> dict[str, Any]:
+def parameters(dsn: SecretValue) -> dict[str, Any]:
+    """Return the parts of a connection string. Raises ServiceError."""
     expected = "expected a connection string of PostgreSQL, as postgresql://user:password@host/database or host=… dbname=…"
     try:
         text = dsn.reveal()

@@ -20,13 +20,13 @@ def opened(place: Path | SharedStore) -> Database:
     """Open the database of a store. Raises ServiceError."""
     if isinstance(place, Path):
         return Sqlite(place)
-    with _driver():
+    with driver():
         from streamer.service.store.postgres import Postgres
     return Postgres(place)
 
 
 @contextmanager
-def _driver() -> Iterator[None]:
+def driver() -> Iterator[None]:
     """Report which package to install if the driver is missing. Raises ServiceError."""
     try:
         with needed("a store on PostgreSQL needs psycopg", "postgres"):
@@ -39,7 +39,7 @@ def inspected(place: Path | SharedStore) -> Inspected:
     """Check whether a store could be opened, and return its contents, without changing it. Raises ServiceError."""
     if isinstance(place, Path):
         return sqlite.inspected(place)
-    with _driver():
+    with driver():
         from streamer.service.store import postgres
     return postgres.inspected(place)
 

@@ -60,12 +60,12 @@ class Sqlite:
         self.name = str(directory)
         self._turn = Lock()
         self._is_failing = False
-        with _told(directory):
+        with reporting(directory):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             was_used = (directory / LOCK).exists()
-            self._lock = _lock(directory)
+            self._lock = lock(directory)
         try:
-            with _told(directory):
+            with reporting(directory):
                 path = directory / DATABASE
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
@@ -88,29 +88,22 @@ class Sqlite:
         is_new = not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
-        for number, upgrade in enumerate(UPGRADES[version:], version + 1):
-            marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number};"
-            try:
-                self._connection.executescript(f"BEGIN IMMEDIATE; {upgrade} {marks} COMMIT;")
-            except BaseException:
-                if self._connection.in_transaction:
-                    execute("ROLLBACK")
-                raise
+        upgrade(self._connection, version)
         return is_new
 
     def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """See `Reader`."""
-        with self._turn, _told(self._directory):
+        with self._turn, reporting(self._directory):
             return self._connection.execute(statement, values).fetchall()
 
     def some(self, statement: str, values: Sequence[object], most_bytes: int, *, patient: bool = False) -> list[Any]:
         """See `Reader`."""
-        with self._turn, _told(self._directory):
+        with self._turn, reporting(self._directory):
             return _some(self._connection, statement, values, most_bytes)
 
     def change(self, body: Callable[[Execute], T], *, patient: bool = False, tells: bool = False) -> T:
         """See `Database`. It is always available, and has no other process to notify."""
-        with self._turn, _told(self._directory):
+        with self._turn, reporting(self._directory):
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 found = body(self._execute)
@@ -175,7 +168,7 @@ class Beside:
         if not path.exists():
             raise ServiceError(f"{directory}: no store")
         self._turn = Lock()
-        with _told(directory):
+        with reporting(directory):
             name = f"{path.absolute().as_uri()}?mode=ro"
             self._connection = sqlite3.connect(name, uri=True, check_same_thread=False, isolation_level=None, timeout=5)
             try:
@@ -194,12 +187,12 @@ class Beside:
 
     def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """See `Reader`."""
-        with self._turn, _told(self._directory):
+        with self._turn, reporting(self._directory):
             return self._connection.execute(statement, values).fetchall()
 
     def some(self, statement: str, values: Sequence[object], most_bytes: int, *, patient: bool = False) -> list[Any]:
         """See `Reader`."""
-        with self._turn, _told(self._directory):
+        with self._turn, reporting(self._directory):
             return _some(self._connection, statement, values, most_bytes)
 
     def close(self) -> None:
@@ -222,7 +215,7 @@ def _some(connection: sqlite3.Connection, statement: str, values: Sequence[objec
 
 
 @contextmanager
-def _told(directory: Path) -> Iterator[None]:
+def reporting(directory: Path) -> Iterator[None]:
     """Raise one clear error for a failure of a store."""
     try:
         yield
@@ -230,12 +223,12 @@ def _told(directory: Path) -> Iterator[None]:
         what = f"{directory}: the store cannot be used"
         if isinstance(error, OSError):
             raise failed(what, error) from error
-        raise _kind_of(error)(f"{what}: {error}") from error
+        raise kind_of(error)(f"{what}: {error}") from error
 
 
 def inspected(directory: Path) -> Inspected:
     """Check whether a store could be opened, and return its contents, without changing it. Raises as `Sqlite`, except Busy."""
-    with _told(directory):
+    with reporting(directory):
         if not directory.exists():
             above = next(each for each in directory.absolute().parents if each.exists())
             if directory.is_symlink() or not above.is_dir():
@@ -289,7 +282,27 @@ def _holder(file: int) -> str:
     return os.pread(file, 20, 0).decode("ascii", "replace").strip() or "(unknown)"
 
 
+def upgrade(connection: sqlite3.Connection, version: int) -> None:
+    """Create the tables of all versions after one. Raises sqlite3.Error."""
+    for number, statements in enumerate(UPGRADES[version:], version + 1):
+        marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number};"
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE; {statements} {marks} COMMIT;")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
 def _checked(path: Path, execute: Callable[[str], sqlite3.Cursor]) -> int:
+    """Return the version of a store's schema, 0 for an empty file. Raises ServiceError, and sqlite3.Error for damage."""
+    version = version_of(path, execute)
+    if (damage := execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise sqlite3.DatabaseError(f"damaged: {damage}")
+    return version
+
+
+def version_of(path: Path, execute: Callable[[str], sqlite3.Cursor]) -> int:
     """Return the version of a store's schema, 0 for an empty file. Raises ServiceError if this version cannot read it."""
     application, version = execute("PRAGMA application_id").fetchone()[0], execute("PRAGMA user_version").fetchone()[0]
     is_new = (application, version) == (0, 0) and not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -298,12 +311,10 @@ def _checked(path: Path, execute: Callable[[str], sqlite3.Cursor]) -> int:
     if version > len(UPGRADES):
         reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(UPGRADES)}"
         raise ServiceError(f"{path}: {reason}")
-    if (damage := execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise sqlite3.DatabaseError(f"damaged: {damage}")
     return int(version)
 
 
-def _kind_of(error: sqlite3.Error) -> type[ServiceError]:
+def kind_of(error: sqlite3.Error) -> type[ServiceError]:
     """Return our class of error for one of SQLite, by the first byte of its code."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
@@ -324,7 +335,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _lock(directory: Path) -> int:
+def lock(directory: Path) -> int:
     """Return a file that is locked until it is closed, with this process's number in it. Raises ServiceError."""
     file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

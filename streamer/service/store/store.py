@@ -113,6 +113,10 @@ class Store:
 
         self.database.change(move, tells=True)
 
+    def forget_positions(self, source: str) -> None:
+        """Delete the positions of a source, which then begins as a new one. A process that reads it can no longer confirm."""
+        self.database.change(lambda execute: execute("DELETE FROM positions WHERE source = ?", (source,)), tells=True)
+
     def take(self, source: str) -> None:
         """Take over all partitions of a source: the previous owner can no longer confirm them."""
 

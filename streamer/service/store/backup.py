@@ -1,0 +1,329 @@
+"""Back up an embedded store to one file, and restore it.
+
+```
+data_dir/store.db + store.db-wal  ──── copy of one moment, checked ────►  FILE (0600), complete or not there
+
+FILE  ──── copy, checked, upgraded, renewed ────►  data_dir/store.db
+                                                    the store before it stays: data_dir/store.db.before-TIME
+```
+
+A backup is the database itself, without a write-ahead log next to it. It is made while a process uses the store: its reader sees
+the state of one moment, and does not block commits. Meanwhile the write-ahead log grows, because no checkpoint passes a reader.
+
+A restored store has a past that others have seen more of: clients have ETags and places in streams from after the backup. So a
+restored store never uses a version or a place again that the lost one may have used, see `_renew`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, final
+
+from streamer.config.schema.service import DATABASE, LOCK, SharedStore
+from streamer.errors import ServiceError
+from streamer.service import faults
+from streamer.service.protocols import Busy, Lost, failed
+from streamer.service.store.sqlite import kind_of, lock, reporting, upgrade, version_of
+
+#: Pages of one step. Ctrl-C is noticed between two steps.
+_PAGES: Final = 1_000
+_EXPECTED: Final = "expected a file that `streamer store backup` of this version, or of an earlier one, wrote"
+#: More writes than a store accepts between a backup and its loss. Versions stay exact in JSON, whose numbers may have 53 bits.
+_SKIPPED: Final = 1_000_000_000
+#: A new mark in PostgreSQL.
+_MARK: Final = "substr(md5(random()::text), 1, 8)"
+#: What is counted of a store, and its table. A store of an earlier schema may lack some of them.
+_COUNTED: Final = {
+    "subscriptions": "subscriptions",
+    "gateways": "gateways",
+    "positions": "positions",
+    "messages": "spool",
+    "dead_letters": "dead_letters",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The contents of a backup.
+
+    Attributes:
+        bytes: the size of the file.
+        schema: the version of its tables.
+        messages: the messages of the spool, and those of tenants' streams.
+    """
+
+    bytes: int
+    schema: int
+    subscriptions: int
+    gateways: int
+    positions: int
+    messages: int
+    dead_letters: int
+
+
+def backup(directory: Path, file: Path) -> Copied:
+    """Write a backup of a store to a new file, also while a process uses the store.
+
+    Raises:
+        ServiceError: there is no store, it is damaged (Lost), or the file exists or cannot be written.
+    """
+    database = directory / DATABASE
+    if not database.exists():
+        raise ServiceError(f"{directory}: no store")
+    if file.name == LOCK or file.name.startswith(f"{DATABASE}-"):
+        raise ServiceError(f"{file}: a file of a store may have this name; choose another one")
+    _check_new(file)
+    with _written(file, directory), _draft(file) as draft:
+        with reporting(directory):
+            source = _opened(database, "mode=ro")
+        with closing(source):
+            _copy(source, draft)
+        with closing(_opened(draft, "mode=ro&immutable=1")) as copy:
+            copied = _checked(draft, copy)
+        _sync(draft)
+        _check_new(file)
+        _replace(draft, file)
+    return copied
+
+
+def restore(file: Path, directory: Path) -> tuple[Copied, Path | None]:
+    """Put a backup in the place of a store, which no process may use meanwhile.
+
+    Returns:
+        The contents, and the new name of the store before it; None if there was none.
+
+    Raises:
+        ServiceError: a process uses the store (Busy), the file is not a backup that this version reads, or the directory cannot
+            be written. The store stays as it is.
+    """
+    with closing(_given(file)) as source, reporting(directory):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        locked = lock(directory)
+        try:
+            with _draft(directory / DATABASE) as draft:
+                with _refused(file):
+                    _copy(source, draft)
+                    copied = _made_current(draft)
+                _own(directory, draft, directory / LOCK)
+                _sync(draft)
+                return copied, _swap(draft, directory)
+        finally:
+            os.close(locked)
+
+
+def dump_command(section: SharedStore, file: Path) -> str:
+    """Return the command that backs up a shared store, without the password. Raises ServiceError if its `dsn` cannot be read."""
+    return f"pg_dump --format=custom --schema={section.namespace} --dbname={_server(section)} --file={shlex.quote(str(file))}"
+
+
+def load_commands(section: SharedStore, file: Path) -> list[str]:
+    """Return the commands that restore a shared store, without the password. Raises as `dump_command`."""
+    server = _server(section)
+    renew = f"UPDATE versions SET last = last + {_SKIPPED}; UPDATE lanes SET mark = {_MARK}"
+    return [
+        f"pg_restore --clean --if-exists --single-transaction --dbname={server} {shlex.quote(str(file))}",
+        f"psql --dbname={server} --command={shlex.quote(f'SET search_path = {section.namespace}; {renew}')}",
+    ]
+
+
+def _server(section: SharedStore) -> str:
+    from streamer.service.store.opened import driver
+
+    assert section.dsn is not None
+    with driver():
+        from psycopg.conninfo import make_conninfo
+
+        from streamer.service.sources.replication import parameters
+    hidden = ("password", "sslpassword", "oauth_client_secret")
+    shown = {name: value for name, value in parameters(section.dsn).items() if name not in hidden}
+    return shlex.quote(make_conninfo("", **shown))
+
+
+# Copies
+
+
+def _opened(path: Path, how: str) -> sqlite3.Connection:
+    """Open a store at its state of this moment. Raises ServiceError if this version cannot read it, sqlite3.Error."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=5)
+    try:
+        # The first read begins the transaction, in which the state stays the same.
+        connection.execute("BEGIN")
+        if not version_of(path, connection.execute):
+            raise ServiceError(f"{path}: no store of Streamer, but an empty file")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _copy(source: sqlite3.Connection, draft: Path) -> None:
+    with closing(sqlite3.connect(draft, isolation_level=None)) as target:
+        # The file is synced once, when it is complete.
+        target.execute("PRAGMA synchronous = OFF")
+        source.backup(target, pages=_PAGES, progress=lambda *_: faults.point("store.copied"))
+        # The copy of a store wants a write-ahead log next to it, and a backup is one file.
+        target.execute("PRAGMA journal_mode = DELETE")
+
+
+def _checked(path: Path, connection: sqlite3.Connection) -> Copied:
+    """Check every page of a copy, and return its contents. Raises sqlite3.DatabaseError if it is damaged."""
+    execute = connection.execute
+    if (damage := execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+        raise sqlite3.DatabaseError(f"damaged: {damage}")
+    tables = {name for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    counts = {
+        name: int(execute(f"SELECT count(*) FROM {table}").fetchone()[0]) if table in tables else 0
+        for name, table in _COUNTED.items()
+    }
+    return Copied(path.stat().st_size, version_of(path, execute), **counts)
+
+
+def _made_current(draft: Path) -> Copied:
+    """Check a copy, bring its tables to the schema of this version, and renew it. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        _checked(draft, connection)
+        upgrade(connection, version_of(draft, connection.execute))
+        _renew(connection.execute)
+        return _checked(draft, connection)
+
+
+def _renew(execute: Callable[[str], object]) -> None:
+    """Distinguish a restored store from the lost one, of which clients may have seen more.
+
+    For example, a client that has the ETag "7" from after the backup would overwrite another client's later version 7. And a
+    client that continues a stream after message 40 would miss messages if the restored store gave that number to another one.
+    """
+    execute(f"UPDATE versions SET last = last + {_SKIPPED}")
+    execute("UPDATE lanes SET mark = lower(hex(randomblob(4)))")
+
+
+# Files
+
+
+def _given(file: Path) -> sqlite3.Connection:
+    """Open a backup. Raises ServiceError if the file is none."""
+    try:
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise ServiceError(f"{file}: not a file; {_EXPECTED}")
+        with open(file, "rb"):
+            pass
+    except OSError as error:
+        raise failed(file, error) from error
+    log = file.with_name(f"{file.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise ServiceError(f"{file}: a store that is in use, or was copied in use: its last commits are in {log}; {_EXPECTED}")
+    with _refused(file):
+        return _opened(file, "mode=ro&immutable=1")
+
+
+@contextmanager
+def _refused(file: Path) -> Iterator[None]:
+    """Report what is wrong with a backup, also damage, as an error of the file, and not of a store that lost data."""
+    try:
+        yield
+    except ServiceError as error:
+        raise ServiceError(f"{error}; {_EXPECTED}") from error
+    except sqlite3.DatabaseError as error:
+        if kind_of(error) is not Lost:
+            raise
+        raise ServiceError(f"{file}: damaged, or not a backup: {error}; {_EXPECTED}") from error
+
+
+@contextmanager
+def _written(file: Path, directory: Path) -> Iterator[None]:
+    """Raise one clear error for a backup that cannot be made: damage is that of the store, anything else that of the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        kind = kind_of(error)
+        what = f"{directory}: the store cannot be backed up" if kind is Lost else f"{file}: the backup cannot be written"
+        raise kind(f"{what}: {error}") from error
+    except OSError as error:
+        raise failed(f"{file}: the backup cannot be written", error) from error
+
+
+def _check_new(file: Path) -> None:
+    if os.path.lexists(file):
+        raise ServiceError(f"{file}: the file is there already; name one that is not")
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """Yield a new file that only its owner can read, next to *target*. It is removed at the end, with SQLite's files of it."""
+    with TemporaryDirectory(prefix=".streamer-", dir=target.parent) as folder:
+        draft = Path(folder) / target.name
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        yield draft
+
+
+def _own(directory: Path, *files: Path) -> None:
+    """Give new files to the owner of their directory if root restores the store of another user, who could not read them."""
+    if os.geteuid() == 0:
+        owner = os.stat(directory)
+        for file in files:
+            os.chown(file, owner.st_uid, owner.st_gid)
+
+
+def _swap(draft: Path, directory: Path) -> Path | None:
+    """Put a new database in the place of the old one, which gets another name. Raises OSError, ServiceError.
+
+    At each moment, `store.db` is one of the two, and the old one is complete under one of its names.
+    """
+    path = directory / DATABASE
+    _empty_log(path)
+    kept = _kept_name(directory)
+    # A log that stays belongs to a damaged store. The new database must not get it.
+    found = [end for end in ("", "-wal", "-shm") if path.with_name(DATABASE + end).exists()]
+    for end in found:
+        os.link(path.with_name(DATABASE + end), kept.with_name(kept.name + end))
+    for end in filter(None, found):
+        path.with_name(DATABASE + end).unlink()
+    _replace(draft, path)
+    return kept if "" in found else None
+
+
+def _empty_log(path: Path) -> None:
+    """Move the last commits of a store from its log to its file. A store that cannot be opened stays as it is. Raises Busy."""
+    try:
+        _opened(path, "mode=ro").close()
+    except (sqlite3.Error, ServiceError):
+        return
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as old:
+        (is_busy, _, _) = old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if is_busy:
+        raise Busy(f"{path}: another process reads this store; try again when it has ended")
+
+
+def _kept_name(directory: Path) -> Path:
+    """Return a new name for the old database."""
+    name = f"{DATABASE}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    names = (directory / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    return next(each for each in names if not os.path.lexists(each))
+
+
+def _replace(draft: Path, target: Path) -> None:
+    os.replace(draft, target)
+    # So that the name, too, survives a power loss; not all systems allow that.
+    with suppress(OSError):
+        _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    """Sync a file or a directory to the disk."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

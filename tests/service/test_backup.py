@@ -1,0 +1,521 @@
+"""`streamer store backup` and `restore` as people run them: next to a service that writes, and after it is lost."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer.config.schema.service import SharedStore
+from streamer.config.secret import SecretValue
+from streamer.service import faults
+from streamer.service.api import tokens
+from streamer.service.store import schema, sqlite
+from streamer.service.store.backup import backup, dump_command, load_commands, restore
+from streamer.service.store.rows import Spooled
+from streamer.service.store.store import Store
+from streamer.service.store.subscriptions import Table
+from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
+from tests.service.conftest import event, so_far
+from tests.service.database import SUBSCRIPTION, Database, cluster, database  # noqa: F401  # fixtures
+from tests.service.receiver import Receiver
+from tests.service.test_commands import CONFIG, Start, log, start, until  # noqa: F401  # a fixture
+from tests.tools.ports import free_port
+from tests.tools.postgres import Cluster, missing
+
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.later_on_the_reference
+
+EXPECTED = "expected a file that `streamer store backup` of this version, or of an earlier one, wrote"
+
+
+def filled(directory: Path, messages: int = 3, size: int = 100) -> None:
+    """Make a store with a position, a subscription and some messages of the spool."""
+    with closing(Store(directory)) as store:
+        store.begin("orders", "p", "old")
+        lane = store.lane("hook")
+        store.commit(
+            [], spooled=[Spooled(lane.name, None, f"m{n}", 1, "orders", "p", n, 0, b"x" * size) for n in range(messages)]
+        )
+        with closing(Table(store)) as table:
+            table.hold("files", [])
+
+
+def contents(path: Path) -> dict[str, list[Any]]:
+    """Return all rows of a database, by table, without changing it."""
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as opened:
+        tables = [name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: opened.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def request(port: int, method: str, path: str, token: str, body: Any = None) -> tuple[int, dict[str, str]]:
+    """Send a request to the API; return its status and headers."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as reply:
+            return reply.status, _lower(reply.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, _lower(error.headers)
+
+
+def _lower(headers: Message) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+@contextmanager
+def writing(path: Path, numbers: Iterator[int]) -> Iterator[None]:
+    """Append events to a file until the end."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        with open(path, "ab", buffering=0) as file:
+            while not is_over.wait(0.01):
+                file.write(event(next(numbers)) + b"\n")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_service_that_lost_its_store_goes_on_with_a_backup_made_while_it_wrote(
+    start: Start,  # noqa: F811
+    run: Run,  # noqa: F811
+    place: Path,  # noqa: F811
+    receiver: Receiver,
+) -> None:
+    """Each event arrives, duplicates have one id, and subscriptions, tokens and positions are those of the backup."""
+    port = free_port()
+    hook = {"type": "webhook", "url": receiver.url, "allow_http": True, "ports": [receiver.port], "networks": ["127.0.0.0/8"]}
+    (place / "streamer.yaml").write_text(
+        f"{CONFIG.replace('sinks: {out', f'sinks: {{hook: {json.dumps(hook)}, out')}"
+        'routes: [{gateway: billing, sink: hook}, {gateway: "*", sink: out}]\n'
+        "delivery: {retry: {first: 50ms, most: 100ms, attempts: 1000}}\n"
+        f"api: {{port: {port}, tokens: {{file: tokens.json}}}}\n"
+    )
+    token = tokens.create(place / "tokens.json", "default", ("read", "write"))[1]
+    one = {"collection": "orders", "filters": [{"field": "amount", "op": ">", "value": 10}]}
+    receiver.answer = lambda _: 503
+    numbers = itertools.count(2)
+
+    service = start("serve", "-c", "streamer.yaml")
+    until(lambda: "started" in log(place))
+    assert request(port, "PUT", "/v1/subscriptions/kept", token, one)[0] == 201
+    with writing(place / "in.jsonl", numbers):
+        until(lambda: len(so_far(place / "out.jsonl")) > 20)
+        for number in range(3):
+            done = run("store", "backup", f"{number}.db", "-c", "streamer.yaml")
+            assert done.returncode == 0, done.stderr
+        status, headers = request(port, "PUT", "/v1/subscriptions/late", token, one)
+        assert status == 201
+        before = len(so_far(place / "out.jsonl"))
+        until(lambda: len(so_far(place / "out.jsonl")) > before + 20)
+    service.send_signal(signal.SIGKILL)
+    service.wait()
+    shutil.rmtree(place / "data")
+
+    ended = run("store", "restore", "2.db", "-c", "streamer.yaml")
+    assert (ended.returncode, b"the store before" in ended.stderr) == (0, False), ended.stderr
+    (position,) = [json.loads(line) for line in run("positions", "list", "-c", "streamer.yaml", "-o", "json").stdout.splitlines()]
+    stored = contents(place / "2.db")
+    assert [row[1:4] for row in stored["positions"]] == [(position["source"], position["partition"], position["position"])]
+    assert 0 < json.loads(position["position"])["offset"] < (place / "in.jsonl").stat().st_size
+    assert stored["spool"]
+
+    receiver.answer = lambda _: 204
+    (place / "log").unlink()
+    start("serve", "-c", "streamer.yaml")
+    until(lambda: "started" in log(place))
+    assert request(port, "GET", "/v1/subscriptions/kept", token)[0] == 200
+    assert request(port, "GET", "/v1/subscriptions/late", token)[0] == 404
+    status, again = request(port, "PUT", "/v1/subscriptions/late", token, one)
+    # The ETag of a lost subscription never means another one.
+    assert status == 201
+    assert int(again["etag"].strip('"')) > int(headers["etag"].strip('"')) + 1000
+    events = next(numbers)
+    every = {str(number) for number in range(1, events)}
+    until(lambda: {each["partitionkey"] for each in receiver.messages} == every)
+    until(lambda: {each["partitionkey"] for each in so_far(place / "out.jsonl") if each["subject"] == "kept"} >= every - {"1"})
+    for subject in ("kept", "late"):
+        found = [each for each in so_far(place / "out.jsonl") if each["subject"] == subject]
+        assert len({each["id"] for each in found}) == len({each["partitionkey"] for each in found})
+    assert len(so_far(place / "out.jsonl")) > len({each["id"] for each in so_far(place / "out.jsonl")})
+
+
+def test_a_backup_is_the_store_of_one_moment_though_commits_go_on(tmp_path: Path) -> None:
+    filled(tmp_path / "data", messages=100, size=100_000)
+    before = contents(tmp_path / "data" / "store.db")
+    copied = itertools.count()
+    with closing(Store(tmp_path / "data")) as store:
+
+        def commit() -> None:
+            store.begin("later", f"p{next(copied)}", "new")
+
+        faults.arm("store.copied", commit)
+        backup(tmp_path / "data", tmp_path / "copy.db")
+        faults.disarm()
+        assert next(copied) > 2
+        assert len(store.positions("later")) > 2
+    assert contents(tmp_path / "copy.db") == before
+
+
+def test_a_backup_is_one_file_that_only_its_owner_can_read(run: Run, place: Path) -> None:  # noqa: F811
+    filled(place / "data")
+    before = names(place)
+    os.umask(umask := os.umask(0))
+    done = run("store", "backup", "copy.db", "--data-dir", "data", "-o", "json")
+    assert umask != 0
+    assert json.loads(done.stdout) == {
+        "file": "copy.db",
+        "bytes": (place / "copy.db").stat().st_size,
+        "schema": len(schema.UPGRADES),
+        "subscriptions": 0,
+        "gateways": 0,
+        "positions": 1,
+        "messages": 3,
+        "dead_letters": 0,
+    }
+    assert (place / "copy.db").stat().st_mode & 0o777 == 0o600
+    assert names(place) == sorted([*before, "copy.db"])
+
+
+@pytest.mark.parametrize("name", ["subs.jsonl", "link", "dangling", "store.db-wal", "lock", "nosuch/copy.db", "shut/copy.db"])
+def test_a_backup_replaces_no_file_and_needs_a_place(run: Run, place: Path, name: str) -> None:  # noqa: F811
+    filled(place / "data")
+    (place / "link").symlink_to("subs.jsonl")
+    (place / "dangling").symlink_to("elsewhere")
+    (place / "shut").write_bytes(b"no directory")
+    before = names(place), (place / "subs.jsonl").read_bytes()
+    done = run("store", "backup", name, "--data-dir", "data")
+    assert done.returncode == 2
+    reason = {"nosuch/copy.db": "No such file", "shut/copy.db": "Not a directory"}.get(name, "name one|choose another")
+    assert re.fullmatch(f"streamer: {name}: .*({reason}).*\n", done.stderr.decode())
+    assert (names(place), (place / "subs.jsonl").read_bytes()) == before
+
+
+def test_what_is_no_store_has_no_backup(run: Run, place: Path) -> None:  # noqa: F811
+    assert b"nosuch: no store" in run("store", "backup", "copy.db", "--data-dir", "nosuch").stderr
+    (place / "data").mkdir()
+    for content, reason in ((b"", b"an empty file"), (b"no database" * 100, b"file is not a database")):
+        (place / "data" / "store.db").write_bytes(content)
+        done = run("store", "backup", "copy.db", "--data-dir", "data")
+        assert (done.returncode, reason in done.stderr) == (2 if content == b"" else 3, True), done.stderr
+    assert not (place / "copy.db").exists()
+
+
+def test_a_damaged_store_has_no_backup(run: Run, place: Path) -> None:  # noqa: F811
+    filled(place / "data", messages=50, size=5_000)
+    path = place / "data" / "store.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * 4096 + whole[12288:])
+    before = names(place)
+    done = run("store", "backup", "copy.db", "--data-dir", "data")
+    assert (done.returncode, names(place)) == (3, before)
+    assert b"data: the store cannot be backed up: " in done.stderr
+
+
+def _later(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as opened:
+        opened.execute(f"PRAGMA user_version = {len(schema.UPGRADES) + 1}")
+
+
+def _foreign(file: Path) -> None:
+    file.unlink()
+    with closing(sqlite3.connect(file)) as opened:
+        opened.execute("CREATE TABLE t (x)")
+
+
+def _cut(size: int) -> Callable[[Path], None]:
+    return lambda file: os.truncate(file, size)
+
+
+def _flipped(file: Path) -> None:
+    whole = file.read_bytes()
+    file.write_bytes(whole[:8192] + b"\xff" * 4096 + whole[12288:])
+
+
+def _in_use(file: Path) -> None:
+    file.with_name(f"{file.name}-wal").write_bytes(b"commits")
+
+
+def _directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (_later, "copy.db: written by a later version of Streamer: schema 9, and this one knows 8; EXPECTED"),
+        (_foreign, "copy.db: no store of Streamer; EXPECTED"),
+        (_cut(0), "copy.db: no store of Streamer, but an empty file; EXPECTED"),
+        (_cut(100), "copy.db: damaged, or not a backup: .*; EXPECTED"),
+        (_cut(40_960), "copy.db: damaged, or not a backup: .*; EXPECTED"),
+        (_flipped, "copy.db: damaged, or not a backup: .*; EXPECTED"),
+        (lambda file: file.write_text("text" * 1000), "copy.db: damaged, or not a backup: file is not a database; EXPECTED"),
+        (_in_use, "copy.db: a store that is in use, or was copied in use: its last commits are in copy.db-wal; EXPECTED"),
+        (_directory, "copy.db: not a file; EXPECTED"),
+        (Path.unlink, "copy.db: No such file or directory"),
+    ],
+)
+def test_what_is_no_good_backup_is_refused_and_the_store_stays(
+    run: Run,  # noqa: F811
+    place: Path,  # noqa: F811
+    spoil: Callable[[Path], None],
+    reason: str,
+) -> None:
+    filled(place / "data", messages=50, size=5_000)
+    backup(place / "data", place / "copy.db")
+    spoil(place / "copy.db")
+    before = names(place / "data"), contents(place / "data" / "store.db")
+    done = run("store", "restore", "copy.db", "--data-dir", "data")
+    assert done.returncode == 2, done.stderr
+    reason = reason.replace("EXPECTED", re.escape(EXPECTED)).replace("schema 9", f"schema {len(schema.UPGRADES) + 1}")
+    assert re.fullmatch(f"streamer: {reason.replace('knows 8', f'knows {len(schema.UPGRADES)}')}\n", done.stderr.decode())
+    assert (names(place / "data"), contents(place / "data" / "store.db")) == before
+    # It is the same where there is no store yet.
+    assert run("store", "restore", "copy.db", "--data-dir", "new").returncode == 2
+    assert not (place / "new" / "store.db").exists()
+
+
+def test_a_store_in_use_is_not_replaced(start: Start, run: Run, place: Path) -> None:  # noqa: F811
+    running = start("serve", "-c", "streamer.yaml")
+    until(lambda: "started" in log(place))
+    assert run("store", "backup", "copy.db", "-c", "streamer.yaml").returncode == 0
+    done = run("store", "restore", "copy.db", "-c", "streamer.yaml")
+    assert (done.returncode, f"process {running.pid} uses this store" in done.stderr.decode()) == (4, True), done.stderr
+    assert [name for name in names(place / "data") if "before" in name or name.startswith(".")] == []
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 0
+    assert "was replaced" not in log(place)
+
+
+def test_the_store_before_stays_with_its_last_commits(run: Run, place: Path) -> None:  # noqa: F811
+    """It was killed, so that they are in its write-ahead log."""
+    filled(place / "first")
+    backup(place / "first", place / "copy.db")
+    code = "import os, sys; from pathlib import Path; from tests.service.test_backup import filled\n"
+    code += "from streamer.service.store.store import Store\n"
+    code += "s = Store(Path('data')); s.begin('orders', 'mine', '7'); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code], cwd=place, check=False, timeout=60)
+    assert (place / "data" / "store.db-wal").stat().st_size
+    for number in range(2):
+        done = run("store", "restore", "copy.db", "--data-dir", "data", "-o", "json")
+        assert done.returncode == 0, done.stderr
+        before = Path(json.loads(done.stdout)["before"])
+        expected = ("orders", "mine", "7") if number == 0 else ("orders", "p", "old")
+        assert [row[1:4] for row in contents(place / before)["positions"]] == [expected]
+    assert len([name for name in names(place / "data") if "before" in name]) == 2
+    with closing(Store(place / "data")) as store:
+        assert store.positions("orders") == {"p": "old"}
+
+
+def test_a_damaged_store_is_replaced_and_kept_as_it_is(run: Run, place: Path) -> None:  # noqa: F811
+    filled(place / "first")
+    backup(place / "first", place / "copy.db")
+    (place / "data").mkdir()
+    for end in ("", "-wal"):
+        (place / "data" / f"store.db{end}").write_bytes(b"damaged" * 1000)
+    done = run("store", "restore", "copy.db", "--data-dir", "data", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    before = place / json.loads(done.stdout)["before"]
+    assert [before.with_name(before.name + end).read_bytes() for end in ("", "-wal")] == [b"damaged" * 1000] * 2
+    with closing(Store(place / "data")) as store:
+        assert store.positions("orders") == {"p": "old"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores the store of another user")
+def test_what_root_restores_belongs_to_the_owner_of_the_store(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    (tmp_path / "data").mkdir()
+    os.chown(tmp_path / "data", 65534, 65534)
+    for _ in range(2):
+        restore(tmp_path / "copy.db", tmp_path / "data")
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in (tmp_path / "data").iterdir()} == {(65534, 65534)}
+        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()} == {0o600}
+
+
+def test_a_log_without_its_store_does_not_get_into_the_restored_one(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    store = Store(tmp_path / "data")
+    store.begin("other", "p", "1")
+    log = (tmp_path / "data" / "store.db-wal").read_bytes()
+    store.close()
+    (tmp_path / "data" / "store.db").unlink()
+    (tmp_path / "data" / "store.db-wal").write_bytes(log)
+    assert restore(tmp_path / "copy.db", tmp_path / "data")[1] is None
+    with closing(Store(tmp_path / "data")) as store:
+        assert store.sources() == ["orders"]
+
+
+def test_a_restored_store_uses_no_version_and_no_place_of_a_stream_again(tmp_path: Path) -> None:
+    filled(tmp_path / "data")
+    backup(tmp_path / "data", tmp_path / "copy.db")
+    with closing(Store(tmp_path / "data")) as store, closing(Table(store)) as table:
+        mark, (last, _) = store.lane("hook").mark, table.last()
+    restore(tmp_path / "copy.db", tmp_path / "data")
+    with closing(Store(tmp_path / "data")) as store, closing(Table(store)) as table:
+        assert store.lane("hook").mark not in ("", mark)
+        assert table.last()[0] >= last + 10**9
+
+
+def test_a_backup_of_an_earlier_schema_is_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backup is made before an upgrade, with either version."""
+    monkeypatch.setattr(sqlite, "UPGRADES", schema.UPGRADES[:1])
+    old = sqlite.Sqlite(tmp_path / "data")
+    old.change(lambda execute: execute("INSERT INTO positions (source, partition, position) VALUES ('s', 'p', '5')"))
+    old.close()
+    monkeypatch.undo()
+    copied = backup(tmp_path / "data", tmp_path / "copy.db")
+    assert (copied.schema, copied.positions, copied.gateways) == (1, 1, 0)
+    assert restore(tmp_path / "copy.db", tmp_path / "new")[0].schema == len(schema.UPGRADES)
+    with closing(Store(tmp_path / "new")) as store:
+        assert store.positions("s") == {"p": "5"}
+    # The version that wrote it can read it, too.
+    monkeypatch.setattr(sqlite, "UPGRADES", schema.UPGRADES[:1])
+    sqlite.Sqlite(tmp_path / "data").close()
+
+
+#: Runs a command in a process of its own, in which nothing can be larger than so many bytes.
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+"""
+#: Runs a command that gets Ctrl-C in the middle of a copy.
+INTERRUPTED = """
+import os, signal, sys
+from streamer.service import faults
+faults.arm("store.copied", lambda: os.kill(os.getpid(), signal.SIGINT))
+"""
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+@pytest.mark.parametrize(
+    ("how", "code", "reason"), [(LIMITED, 4, "(disk I/O error|disk is full|File too large)"), (INTERRUPTED, 130, "")]
+)
+def test_a_full_disk_and_ctrl_c_leave_no_half_file(place: Path, command: str, how: str, code: int, reason: str) -> None:  # noqa: F811
+    filled(place / "data", messages=100, size=100_000)
+    backup(place / "data", place / "good.db")
+    before = names(place), names(place / "data"), contents(place / "data" / "store.db")
+    arguments = ["store", command, "copy.db" if command == "backup" else "good.db", "--data-dir", "data"]
+    script = f"{how}\nfrom streamer.cli.main import main\nsys.argv = ['streamer', *{arguments!r}]\nmain()\n"
+    ended = subprocess.run([sys.executable, "-c", script], cwd=place, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == code, ended.stderr
+    assert re.fullmatch(f"(streamer: .*{reason}\n)?", ended.stderr), ended.stderr
+    assert bool(ended.stderr) == bool(reason)
+    assert (names(place), names(place / "data"), contents(place / "data" / "store.db")) == before
+
+
+@pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
+def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
+    run: Run,  # noqa: F811
+    place: Path,  # noqa: F811
+    cluster: Cluster,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    section = SharedStore(dsn=SecretValue("env", "STORE"), namespace="shop")
+    (place / "dsn").write_text(cluster.dsn())
+    monkeypatch.setenv("STORE", cluster.dsn())
+    monkeypatch.setenv("PGPASSWORD", "secret-word")
+    (place / "streamer.yaml").write_text("store: {dsn: {file: dsn}, namespace: shop}\n")
+    dump, load = dump_command(section, Path("a copy.dump")), load_commands(section, Path("a copy.dump"))
+    for command, expected in (("backup", dump), ("restore", " && ".join(load))):
+        done = run("store", command, "a copy.dump", "-c", "streamer.yaml")
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.decode().endswith(f": {expected}\n")
+        assert b"secret-word" not in done.stderr
+    with closing(Store(section)) as store, closing(Table(store)) as table:
+        store.begin("orders", "p", "old")
+        mark, (last, _) = store.lane("hook").mark, table.last()
+    _shell(cluster, place, dump)
+    with closing(Store(section)) as store:
+        store.begin("orders", "later", "new")
+    for command in load:
+        _shell(cluster, place, command)
+    with closing(Store(section)) as store, closing(Table(store)) as table:
+        assert store.positions("orders") == {"p": "old"}
+        assert store.lane("hook").mark not in ("", mark)
+        assert table.last()[0] == last + 10**9
+
+
+@pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
+def test_a_slot_that_is_ahead_of_a_restored_store_is_refused_until_its_positions_are_forgotten(
+    start: Start,  # noqa: F811
+    run: Run,  # noqa: F811
+    place: Path,  # noqa: F811
+    database: Database,  # noqa: F811
+) -> None:
+    """Its server keeps no changes from before, which the lost store had confirmed."""
+    (place / "subs.jsonl").write_text(SUBSCRIPTION)
+    (place / "streamer.yaml").write_text(
+        f"subscriptions: subs.jsonl\nsources: {{orders: {{type: postgres, dsn: {{env: PG}}, slot: {database.name}}}}}\n"
+        "sinks: {out: {type: file, path: out.jsonl}}\nservice: {data_dir: data}\n"
+    )
+
+    def matched(number: int) -> Callable[[], bool]:
+        return lambda: [each["partitionkey"] for each in so_far(place / "out.jsonl")] == [str(n) for n in range(1, number + 1)]
+
+    def end(service: Any) -> None:
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(60) == 0
+
+    service = start("serve", "-c", "streamer.yaml")
+    until(lambda: "started" in log(place))
+    database.sql("INSERT INTO orders VALUES (1, 200)")
+    until(matched(1))
+    assert run("store", "backup", "copy.db", "-c", "streamer.yaml").returncode == 0
+    database.sql("INSERT INTO orders VALUES (2, 200)")
+    until(matched(2))
+    end(service)
+    assert run("store", "restore", "copy.db", "-c", "streamer.yaml").returncode == 0
+    database.sql("INSERT INTO orders VALUES (3, 200)")
+    refused = run("serve", "-c", "streamer.yaml")
+    assert refused.returncode == 3
+    assert b"was made anew or moved by another one" in refused.stderr
+
+    shown = run("positions", "forget", "orders", "-c", "streamer.yaml", "--dry-run")
+    assert (shown.returncode, shown.stderr) == (0, b"1 partition of orders would be forgotten\n")
+    assert run("positions", "forget", "orders", "-c", "streamer.yaml").stdout == shown.stdout != b""
+    again = run("positions", "forget", "orders", "-c", "streamer.yaml")
+    assert (again.returncode, again.stderr) == (1, b"0 partitions of orders were forgotten\n")
+    service = start("serve", "-c", "streamer.yaml")
+    until(matched(3))
+    end(service)
+
+
+def _shell(server: Cluster, directory: Path, command: str) -> None:
+    """Run a command of PostgreSQL of the version of a server."""
+    path = f"{server._programs}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        shlex.split(command), cwd=directory, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
