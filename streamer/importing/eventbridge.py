@@ -70,7 +70,7 @@ def translated_pattern(given: Any, place: str) -> dict[str, Any]:
     """
     refuse_unresolved(given, place)
     tree = parse_pattern(given, dialect="eventbridge", limits=Limits(), place=place).root
-    _refuse_foreign_operators(given, place)
+    refuse_foreign_operators(given, place)
     refuse_repeated_paths(tree, place)
     has_dots = any("." in name for path, _, _ in _leaves(given, place) for name in path)
     return _split_at_dots(given, tree, place) if has_dots else dict(given)
@@ -137,7 +137,7 @@ def _leaves(given: Mapping[str, Any], place: str) -> Iterator[tuple[tuple[str, .
                 todo.append(((*path, name), here, value))
 
 
-def _refuse_foreign_operators(given: Mapping[str, Any], place: str) -> None:
+def refuse_foreign_operators(given: Mapping[str, Any], place: str) -> None:
     for _, at, values in _leaves(given, place):
         for index, value in enumerate(values):
             if isinstance(value, dict) and (name := next(iter(value))) in _FOREIGN:
