@@ -19,8 +19,9 @@ from streamer.errors import PatternError, SubscriptionError
 from streamer.importing.aws import Declared, Kind, declared_rules, reference, refuse_unresolved
 from streamer.importing.rules import Rule, parsed
 from streamer.model import Limits
-from streamer.subscriptions.patterns import AllOf, AnyOf, Field, is_choice, parse_pattern
+from streamer.subscriptions.patterns import AllOf, AnyOf, is_choice, parse_pattern
 from streamer.subscriptions.places import Place
+from streamer.subscriptions.to_eventbridge import repeated_path
 
 KIND: Final = Kind(
     resource="AWS::Events::Rule",
@@ -145,20 +146,11 @@ def refuse_foreign_operators(given: Mapping[str, Any], place: str) -> None:
                 raise PatternError("EventBridge does not have this operator", place=where)
 
 
-def refuse_repeated_paths(tree: AllOf, place: str) -> set[str]:
-    """Return the paths of a tree, as EventBridge spells them; refuse one of which it would use only the last values."""
-    seen: set[str] = set()
-    for part in tree.fields:
-        paths: set[str] = set()
-        if isinstance(part, Field):
-            paths.add(".".join(part.path))
-        else:
-            paths.update(*(refuse_repeated_paths(each, place) for each in part.alternatives))
-        if twice := seen & paths:
-            reason = f"{min(twice)!r} stands twice, and EventBridge uses only the last values. Write all of them in one place"
-            raise PatternError(reason, place=place)
-        seen |= paths
-    return seen
+def refuse_repeated_paths(tree: AllOf, place: str) -> None:
+    """Refuse a pattern in which EventBridge would use only the last values of a path."""
+    if (twice := repeated_path(tree)) is not None:
+        reason = f"{twice!r} stands twice, and EventBridge uses only the last values. Write all of them in one place"
+        raise PatternError(reason, place=place)
 
 
 def _split_at_dots(given: Mapping[str, Any], tree: AllOf, place: str) -> dict[str, Any]:
