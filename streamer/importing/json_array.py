@@ -70,25 +70,40 @@ def _elements(matchers: Iterable[Matcher]) -> Iterator[str]:
             case Numeric(int() | float() as low, _, high, _) if low == high:
                 yield _number(low)
             case Prefix() | Suffix() | EqualsIgnoreCase() | Wildcard():
-                yield f'"{_affix(matcher, _escaped, _ANY)}"'
+                literal = _escaped_cases if _ignores_case(matcher) else _escaped
+                yield f'"{_affix(matcher, literal, _ANY)}"'
+
+
+def _ignores_case(matcher: Affix) -> bool:
+    return isinstance(matcher, EqualsIgnoreCase) or (isinstance(matcher, Prefix | Suffix) and matcher.ignore_case)
 
 
 def _affix(matcher: Affix, literal: Callable[[str], str], anything: str) -> str:
     """Return a regexp for the texts for which a matcher is true, as *literal* prints parts of them."""
     match matcher:
-        case Wildcard(pieces):
-            return anything.join(map(literal, pieces))
-        case Prefix(text, ignore_case):
+        case Prefix(text):
             found = f"{literal(text)}{anything}"
-        case Suffix(text, ignore_case):
+        case Suffix(text):
             found = f"{anything}{literal(text)}"
         case EqualsIgnoreCase(text):
-            found, ignore_case = literal(text), True
-    return f"(?i:{found})" if ignore_case else found
+            found = literal(text)
+        case Wildcard(pieces):
+            found = anything.join(map(literal, pieces))
+    return f"(?i:{found})" if _ignores_case(matcher) else found
 
 
 def _escaped(text: str) -> str:
     return "".join(map(_character, text))
+
+
+def _escaped_cases(text: str) -> str:
+    """Return a regexp in which the code of a letter has the codes of its other cases next to it."""
+    return "".join(map(_character_cases, text))
+
+
+def _character_cases(char: str) -> str:
+    found = [_character(each) for each in dict.fromkeys((char, char.lower(), char.upper())) if len(each) == 1]
+    return _character(char) if char.isascii() else _one_of(found)
 
 
 def _character(char: str) -> str:

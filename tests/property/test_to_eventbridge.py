@@ -158,17 +158,17 @@ def random_event(chosen: random.Random) -> dict[str, Any]:
 
 
 def test_a_printed_pattern_matches_the_same_events(engine: Callable[..., Engine]) -> None:
-    """300 random subscriptions and 150 random events: printed, and imported again, they have the same matches."""
+    """150 random subscriptions and 60 random events: printed, and imported again, they have the same matches."""
     chosen = random.Random(5)
-    subscriptions = [random_subscription(chosen, number) for number in range(300)]
+    subscriptions = [random_subscription(chosen, number) for number in range(150)]
     rules = [{"Name": each.id, "EventPattern": json.dumps(each.to_eventbridge(scalars=True))} for each in subscriptions]
     e, again = engine(format="eventbridge"), engine(format="eventbridge")
     e.add_many(subscriptions)
     again.add_many(import_rules("eventbridge", json.dumps({"Rules": rules})).subscriptions)
     matched = 0
-    for _ in range(150):
+    for _ in range(60):
         event = json.dumps(random_event(chosen))
         ids = [sorted(match.subscription_id for match in each.match(event)) for each in (e, again)]
         assert ids[0] == ids[1], event
         matched += len(ids[0])
-    assert 3_000 < matched < 40_000
+    assert 700 < matched < 8_000
