@@ -186,13 +186,14 @@ def _in_template(resources: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str
         at = str(Place(Place(None, "Resources"), str(name)))
         if str(name).startswith("Fn::"):
             raise SubscriptionError("a loop has resources only after deployment. Import the processed template", place=at)
-        if not isinstance(resource, dict) or not isinstance(resource.get("Properties"), dict):
+        if not isinstance(resource, dict):
             continue
-        properties, condition = resource["Properties"], reference(resource.get("Condition"))
+        properties, condition = resource.get("Properties"), reference(resource.get("Condition"))
         if resource.get("Type") == kind.resource:
-            yield at, Declared(name, properties, {}, condition)
-        elif str(resource.get("Type")).startswith("AWS::Serverless::") and isinstance(properties.get("Events"), dict):
-            for event, given in properties["Events"].items():
+            yield at, Declared(name, properties if isinstance(properties, dict) else {}, {}, condition)
+        elif str(resource.get("Type")).startswith("AWS::Serverless::") and isinstance(properties, dict):
+            events = properties.get("Events")
+            for event, given in events.items() if isinstance(events, dict) else ():
                 if isinstance(given, dict) and given.get("Type") in kind.events:
                     # SAM names the rule so, too.
                     yield f"{at}.Events.{event}", _renamed(f"{name}{event}", given.get("Properties"), kind, condition)
@@ -219,7 +220,7 @@ def _in_module(root: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, Decla
         modules += _blocks(module.get("child_modules"))[::-1]
         for each in _blocks(module.get("resources")):
             if each.get("type") == kind.terraform and each.get("mode") != "data":
-                yield str(each.get("address")), _renamed(str(each.get("name")), each.get("values"), kind)
+                yield str(each.get("address", "")), _renamed(str(each.get("name")), each.get("values"), kind)
 
 
 def _renamed(name: str, given: Any, kind: Kind, condition: str | None = None, *, has_expressions: bool = False) -> Declared:

@@ -31,6 +31,7 @@ KIND: Final = Kind(
     names={
         "Pattern": "EventPattern",
         "RuleName": "Name",
+        "Enabled": "IsEnabled",
         "name": "Name",
         "event_pattern": "EventPattern",
         "schedule_expression": "ScheduleExpression",

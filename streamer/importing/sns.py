@@ -9,6 +9,7 @@ JSON in a text: a regexp over it decides, because CEL does not read JSON. An att
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -118,6 +119,8 @@ def _parts(policy: Any, scope: str, place: str) -> dict[str, Any]:
         # A body that is not an object of JSON passes no policy, not even one of `exists: false`.
         return {"pattern": {"Message": translated_pattern(policy, place)}, "cel": "type(data) == map"}
     tree = patterns.parse_pattern(policy, dialect="eventbridge", limits=Limits(), place=place).root
+    if len(json.dumps(policy)) > (most := Limits().max_cel_bytes):
+        raise SubscriptionError(f"longer than {most:,} characters, the most for an expression of CEL; split it", place=place)
     refuse_foreign_operators(policy, place)
     refuse_repeated_paths(tree, place)
     nets = [part for part in tree.fields if isinstance(part, patterns.Field) and _is_net(part)]

@@ -18,7 +18,7 @@ from streamer.errors import SubscriptionError
 from streamer.importing.aws import Unclear
 
 #: PyYAML's parser in Python reads a file of this size in seconds.
-MAX_CHARACTERS: Final = 256 * 1024
+MAX_CHARACTERS: Final = 128 * 1024
 MAX_DEPTH: Final = 64
 
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,24})")

@@ -53,12 +53,14 @@ def repeated_path(tree: AllOf) -> str | None:
     try:
         _paths(tree)
     except _RepeatedError as error:
-        return error.args[0]
+        return error.path
     return None
 
 
 class _RepeatedError(Exception):
-    """A path that stands twice."""
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
 
 
 def _paths(tree: AllOf) -> set[str]:

@@ -172,6 +172,13 @@ def test_plain_words_of_yaml_are_the_values_of_json() -> None:
     assert imported(template)[0].pattern == {"a": [1, -1.5, True, None, "x", "yes", "2010-09-09"]}
 
 
+def test_a_rule_of_a_template_without_a_pattern_is_refused() -> None:
+    assert "Resources.R: EventPattern: expected a pattern" in refused(
+        json.dumps({"Resources": {"R": {"Type": "AWS::Events::Rule"}}})
+    )
+    assert "longer than 131,072 characters" in refused("Resources:\n" + "  # a comment\n" * 10_000)
+
+
 def test_a_loop_of_a_template_is_refused() -> None:
     template = {"Resources": {"Fn::ForEach::Rules": ["Name", ["a"], {"R${Name}": {"Type": "AWS::Events::Rule"}}]}}
     assert 'Resources["Fn::ForEach::Rules"]: a loop' in refused(json.dumps(template))
