@@ -22,7 +22,8 @@ from streamer.subscriptions.places import Place
 #: A resource of a configuration in JSON whose value is an expression, such as "${jsonencode({"source": ["aws.ec2"]})}".
 _ENCODED: Final = re.compile(r"\$\{\s*jsonencode\((.*)\)\s*\}", re.DOTALL)
 _INTERPOLATED: Final = re.compile(r"[$%]\{")
-_EXPRESSION: Final = "an expression of Terraform. Import what `terraform show -json` prints: it has the value"
+#: The reason why an expression of Terraform is refused.
+EXPRESSION: Final = "an expression of Terraform. Import what `terraform show -json` prints: it has the value"
 #: The arguments of an intrinsic function that name a resource of the template.
 _REFERENCES: Final = ("Ref", "Fn::GetAtt")
 
@@ -69,8 +70,13 @@ class Declared:
     def text(self, member: str) -> str | None:
         """Return a member that is a text; None if it is missing, or only a deployment knows it."""
         value = self.members.get(member)
-        is_known = isinstance(value, str) and value and not (self.has_expressions and _INTERPOLATED.search(value))
-        return value if is_known else None
+        is_known = isinstance(value, str) and value and not self.is_expression(member)
+        return str(value) if is_known else None
+
+    def is_expression(self, member: str) -> bool:
+        """Return whether a member is a text with an expression of Terraform."""
+        value = self.members.get(member)
+        return self.has_expressions and isinstance(value, str) and _INTERPOLATED.search(value) is not None
 
     def value(self, member: str) -> Any:
         """Return a member in which nothing depends on the deployment; JSON in a text is read. If it is missing, return None.
@@ -137,7 +143,7 @@ def refuse_unresolved(value: Any, place: str) -> None:
 def reference(value: Any) -> str | None:
     """Return a text as it is, or the name of the resource that an intrinsic function refers to; None for anything else."""
     if isinstance(value, str):
-        return value
+        return str(value)
     if _intrinsic(value) not in _REFERENCES:
         return None
     (named,) = value.values()
@@ -244,11 +250,11 @@ def _from_text(text: str, place: str, *, has_expressions: bool) -> Any:
     inner = encoded[1] if encoded else text
     try:
         if has_expressions and _INTERPOLATED.search(inner):
-            raise SubscriptionError(_EXPRESSION)
+            raise SubscriptionError(EXPRESSION)
         return parsed(inner)
     except SubscriptionError as error:
         # The argument of jsonencode is an object of Terraform, which may also be JSON.
-        reason = _EXPRESSION if encoded else ": ".join(filter(None, (error.place, error.reason)))
+        reason = EXPRESSION if encoded else ": ".join(filter(None, (error.place, error.reason)))
         raise SubscriptionError(reason, place=place) from None
 
 

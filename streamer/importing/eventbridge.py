@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from streamer.errors import PatternError, SubscriptionError
-from streamer.importing.aws import Declared, Kind, declared_rules, reference, refuse_unresolved
+from streamer.importing.aws import EXPRESSION, Declared, Kind, declared_rules, reference, refuse_unresolved
 from streamer.importing.rules import Rule, parsed
 from streamer.model import Limits
 from streamer.subscriptions.patterns import AllOf, AnyOf, is_choice, parse_pattern
@@ -107,6 +107,8 @@ def _refuse_disabled(rule: Declared) -> None:
         state, place = rule.members.get(member), rule.place(member)
         if state in ("DISABLED", False):
             raise SubscriptionError("a disabled rule matches no event; enable it or leave it out", place=place)
+        if rule.is_expression(member):
+            raise SubscriptionError(EXPRESSION, place=place)
         refuse_unresolved(state, place)
 
 

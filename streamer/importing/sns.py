@@ -26,7 +26,7 @@ from streamer.importing.conditions import (
     subscription_parts,
 )
 from streamer.importing.eventbridge import refuse_foreign_operators, refuse_repeated_paths, translated_pattern
-from streamer.importing.json_array import ANY_ELEMENT, only_elements, plain_regexp, some_element
+from streamer.importing.json_array import ANY_ELEMENT, Affix, only_elements, plain_regexp, some_element
 from streamer.importing.rules import Rule, parsed
 from streamer.model import Limits
 from streamer.subscriptions import patterns
@@ -234,16 +234,14 @@ class _Attribute:
                 yield all_of(Test(self._value, "matches", ANY_ELEMENT), only_excluded)
 
 
-def _call(matcher: Matcher) -> str:
+def _call(matcher: Affix) -> str:
     """Return the call of CEL that is true for the texts for which a matcher is true."""
     match matcher:
         case Prefix(text, False):
             return f"startsWith({cel_literal(text)})"
         case Suffix(text, False):
             return f"endsWith({cel_literal(text)})"
-        case Prefix() | Suffix() | EqualsIgnoreCase() | Wildcard():
-            return f"matches({cel_literal(plain_regexp(matcher))})"
-    raise AssertionError(matcher)
+    return f"matches({cel_literal(plain_regexp(matcher))})"
 
 
 def _is_number(value: Any) -> bool:

@@ -210,6 +210,7 @@ def test_an_expression_of_terraform_is_refused(pattern: str) -> None:
 def test_a_disabled_rule_of_terraform_is_refused() -> None:
     assert ": is_enabled: a disabled" in refused(configuration(event_pattern=json.dumps(PATTERN), is_enabled=False))
     assert ": state: a disabled" in refused(configuration(event_pattern=json.dumps(PATTERN), state="DISABLED"))
+    assert ": state: an expression" in refused(configuration(event_pattern=json.dumps(PATTERN), state="${var.state}"))
 
 
 @pytest.mark.parametrize("kind", ["planned_values", "values"])
