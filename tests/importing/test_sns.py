@@ -254,15 +254,17 @@ def values_of(sent: Mapping[str, Any], name: str) -> list[Any]:
 def is_text(value: Any, operator: str, operand: Any) -> bool:
     if isinstance(operand, dict):
         value, operand = (value.lower() if isinstance(value, str) else value), operand["equals-ignore-case"].lower()
-    return (
-        isinstance(value, str)
-        and {
-            "prefix": lambda: value.startswith(operand),
-            "suffix": lambda: value.endswith(operand),
-            "equals-ignore-case": lambda: value.lower() == operand.lower(),
-            "wildcard": lambda: re.fullmatch(".*".join(map(re.escape, operand.split("*"))), value, re.DOTALL) is not None,
-        }[operator]()
-    )
+    if not isinstance(value, str):
+        return False
+    match operator:
+        case "prefix":
+            return value.startswith(operand)
+        case "suffix":
+            return value.endswith(operand)
+        case "equals-ignore-case":
+            return value.lower() == str(operand).lower()
+        case _:
+            return re.fullmatch(".*".join(map(re.escape, operand.split("*"))), value, re.DOTALL) is not None
 
 
 def equal(value: Any, other: Any) -> bool:
