@@ -32,7 +32,7 @@ KINDS: Final = {
     "hasura": "boolean expressions of Hasura, in JSON",
     "jsonlogic": "rules of JSONLogic, in JSON",
     "mongo": "query filters of MongoDB, in JSON",
-    "sns": "filter policies of SNS, in JSON",
+    "sns": "filter policies of SNS: subscriptions' attributes, CloudFormation, SAM, Terraform in JSON, or policies",
     "sql": "conditions of WHERE, one a line, or SELECT statements",
     "supabase": "filters of Supabase and PostgREST, such as `status=eq.paid`, one a line",
 }

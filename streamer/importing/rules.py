@@ -73,14 +73,23 @@ def parsed(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        SubscriptionError: it is not JSON.
+        SubscriptionError: it is not JSON, or an object has two members of one name, which languages read differently.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_members)
     except json.JSONDecodeError as error:
         raise SubscriptionError(f"expected JSON: {error.msg}", place=f"line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise SubscriptionError("this JSON nests too deep") from None
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        raise SubscriptionError(f"the name {json.dumps(twice)} stands twice in an object")
+    return members
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -126,6 +126,22 @@ class Subscription:
 
         return subscription_to_cel(self, layout=layout, array_depth=array_depth, topic_dialect=topic_dialect)
 
+    def to_eventbridge(self, *, scalars: bool = False, topic_dialect: TopicDialect = "amqp") -> dict[str, Any]:
+        """Return the whole subscription except its tenant as a pattern of EventBridge, which matches the same events of the
+        format `eventbridge` (docs/coming-from/eventbridge.md).
+
+        Args:
+            scalars: whether no field of a filter is an array or an object in any event, and none lies in an array. Filters need
+                it, because a pattern looks into arrays, and sees no objects.
+            topic_dialect: the dialect of a topic pattern that does not name one.
+
+        Raises:
+            SubscriptionError: EventBridge cannot express a part, or the part is invalid; `place` names it.
+        """
+        from streamer.subscriptions.to_eventbridge import subscription_to_eventbridge
+
+        return subscription_to_eventbridge(self, scalars=scalars, topic_dialect=topic_dialect)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the members that differ from their defaults, ready for `json.dumps`."""
         shown: dict[str, Any] = {}
