@@ -88,9 +88,8 @@ def _of_filter(given: Mapping[str, Any], layout: EventLayout) -> str | None:
     if not steps or not isinstance(steps[0], str) or tuple(steps) == names:
         return None
     meant = _meant(steps, root, given)
-    return (
-        f"this asks for {cel_path(_root(given), names)}; probably meant: {meant} (as it stands: {_quoted(encode_pointer(names))})"
-    )
+    asked, same = cel_path(_root(given), names), _quoted(encode_pointer(names))
+    return f"this asks for {asked}; probably meant: {meant} (as it stands: {same})"
 
 
 def _root(given: Mapping[str, Any]) -> str:
