@@ -45,7 +45,18 @@ from streamer.errors import (
 )
 from streamer.events.layout import EventLayout, FormatName
 from streamer.late import late as _late
-from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, Limits, Match, OnUnknown, TopicDialect, Transition
+from streamer.model import (
+    CelEvaluator,
+    Dialect,
+    EventType,
+    FilterOperator,
+    FilterRoot,
+    Limits,
+    Match,
+    OnUnknown,
+    TopicDialect,
+    Transition,
+)
 from streamer.subscriptions.subscription import Filter, FilterDict, Subscription, SubscriptionDict
 from streamer.version import VERSION
 
@@ -87,6 +98,7 @@ __all__ = [
     "Filter",
     "FilterDict",
     "FilterOperator",
+    "FilterRoot",
     "Finding",
     "FindingCode",
     "FormatName",

@@ -22,6 +22,7 @@ REST: Final = "\ud800"
 # The words that a user writes. The tables of the parsers are made of these words or have a row for each; tests check that.
 EventType = Literal["insert", "update", "delete"]
 Transition = Literal["enter", "stay", "leave"]
+FilterRoot = Literal["data", "envelope"]
 FilterOperator = Literal[
     "==",
     "!=",

@@ -52,11 +52,11 @@ def hint(condition: Condition, compiled: CompiledSubscription, event: Event) -> 
             (given,) = [each for each in compiled.filters if each.place == condition.place]
             if condition.verdict is Verdict.TRUE:
                 return None
-            seen = condition.seen
+            seen, root, names = condition.seen, given.path.root.value, given.path.names
             if isinstance(seen, list) and given.op.name in ("==", "in") and not isinstance(given.value, Mapping):
-                return f"{cel_path('data', given.path)} is a list; `contains` or a pattern asks for its elements"
+                return f"{cel_path(root, names)} is a list; `contains` or a pattern asks for its elements"
             missing = seen is MISSING or (isinstance(seen, Values) and all(value is MISSING for value in seen.values()))
-            return _of_missing("data", given.path, event) if missing else None
+            return _of_missing(root, names, event) if missing else None
         case "pattern" if condition.seen is MISSING and compiled.pattern is not None and condition.verdict is not Verdict.TRUE:
             path = next((p.path for p in compiled.pattern.root.fields if isinstance(p, Field) and _is_at(p, condition)), None)
             near = None if path is None else nearest(path, event.raw)

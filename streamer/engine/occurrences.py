@@ -277,7 +277,7 @@ class Occurrences:
     def _kinds(self, held: Held, members: Mapping[str, Any], asked: _Asked) -> Iterator[_Condition]:
         """Yield the conditions that need one kind of value."""
         documents, whole = asked.document_values, asked.whole_values
-        for index, given in enumerate(members.get("filters", ())):
+        for index, given in _filters(members):
             if (needed := value_kinds.of_filter(given)) is not None:
                 shown = cel_path("data", path := parse_path(given["field"]))
                 yield f"filters[{index}]", shown, shown, needed, documents.ask(path)
@@ -400,12 +400,17 @@ def _collection(members: Mapping[str, Any]) -> str | None:
 
 def _paths(members: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Steps]]:
     """Yield the place, the document (None is the whole event) and the path of each field that a subscription uses."""
-    for index, given in enumerate(members.get("filters", ())):
+    for index, given in _filters(members):
         yield f"filters[{index}].field", "data", parse_path(given["field"])
     for root, *names in sorted(likely_paths(members.get("cel", ""))):
         yield "cel", root, tuple(names)
     for path in dict.fromkeys(path for path, _, _ in fields_of_pattern(*_pattern(members))):
         yield "pattern", None, path
+
+
+def _filters(members: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield each filter on the document, and its position. The envelope is not examined, neither for filters nor for CEL."""
+    return ((at, given) for at, given in enumerate(members.get("filters", ())) if given.get("root", "data") == "data")
 
 
 def _pattern(members: Mapping[str, Any]) -> tuple[Mapping[str, Any], Dialect]:

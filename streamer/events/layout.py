@@ -83,8 +83,8 @@ class EventLayout:
         before_holds: `all` of the document before the change; a `partial` one, in which a member that `data` has and `before`
             lacks is unknown, and in a delete every member that `before` lacks; or only the `changed` members, so that all other
             members are as in `data`.
-        envelope: where the record is that CEL reads as `envelope`: a pointer, or several, of which the first that leads to an
-            object counts; None for no such variable.
+        envelope: where the record is that filters and CEL read as `envelope`: a pointer, or several, of which the first that
+            leads to an object counts; None for none.
         unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
             `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
         encoded: `json` if `data` and `before` may be strings of JSON.

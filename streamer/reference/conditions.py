@@ -12,7 +12,7 @@ from streamer.cel_eval.times import format_timestamp
 from streamer.cel_eval.values import Timestamp
 from streamer.model import BeyondFloat64, Event, Limits, Verdict
 from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
-from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
+from streamer.reference.filters import MISSING, Absence, evaluate_filter, read_field
 from streamer.reference.patterns import evaluate_pattern, values_at
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
@@ -109,7 +109,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
             verdict, seen = evaluate_filter(condition, event)
             reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
         except TooCostlyError:
-            seen = read(event.data, condition.path, event.data_at, event.unknown).value
+            seen = read_field(condition.path.root.value, condition.path.names, event).value
             verdict, reason = Verdict.UNKNOWN, TOO_COSTLY
         text = _text_of(condition)
         if condition.op.mentions_before:
@@ -182,16 +182,13 @@ def _of_topic(compiled: CompiledSubscription, event: Event) -> Verdict:
 def _change(condition: CompiledFilter) -> str:
     """Return a short text for a filter that compares two documents, whose CEL is long."""
     what = "" if condition.value is None else f" {cel_literal(condition.value)}"
-    return f"{cel_path('data', condition.path)} {condition.op.name.replace('_', ' ')}{what}"
+    return f"{cel_path('data', condition.path.names)} {condition.op.name.replace('_', ' ')}{what}"
 
 
 def _both(condition: CompiledFilter, event: Event) -> Values:
     """Return the values at the path of a filter in both documents."""
-    documents = {"before": (event.before, event.before_at), "data": (event.data, event.data_at)}
-    return Values(
-        (cel_path(root, condition.path), read(document, condition.path, at, event.unknown).value)
-        for root, (document, at) in documents.items()
-    )
+    names = condition.path.names
+    return Values((cel_path(root, names), read_field(root, names, event).value) for root in ("before", "data"))
 
 
 def _why_error(condition: CompiledFilter, seen: Any) -> str:
@@ -216,8 +213,7 @@ def _seen_by_cel(program: Program, event: Event) -> Values:
         if root in event.unknown_parts:
             value = Absence.UNKNOWN
         elif root in _DOCUMENTS:
-            document, at, unknown = event.document(root)
-            value = read(document, tuple(names), at, unknown).value
+            value = read_field(root, tuple(names), event).value
             if value is MISSING and not names:
                 value = None  # CEL reads a missing document as null
         elif root == "ts":

@@ -57,9 +57,9 @@ class Reading:
 
 def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, Any]:
     """Return the verdict of a filter for one event, and the value of its field (an `Absence` if there is none)."""
-    now = read(event.data, condition.path, event.data_at, event.unknown)
+    now = read_field(condition.path.root.value, condition.path.names, event)
     if condition.op.mentions_before:
-        then = read(event.before, condition.path, event.before_at, event.unknown)
+        then = read_field("before", condition.path.names, event)
         return _CHANGES[condition.op.name](condition, now, then), now.value
     if condition.op.name == "exists":
         if not condition.value:
@@ -68,6 +68,12 @@ def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, A
     if now.verdict is not TRUE:
         return now.verdict, now.value
     return _COMPARISONS[condition.op.name](condition, now.value), now.value
+
+
+def read_field(root: str, names: tuple[str, ...], event: Event) -> Reading:
+    """Read the value at a path of `data`, `before` or `envelope`."""
+    document, at, unknown = event.document(root)
+    return read(document, names, at, unknown)
 
 
 def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer | None, unknown: tuple[Pointer, ...]) -> Reading:

@@ -29,9 +29,7 @@ from streamer.subscriptions.atoms import (
     Kind,
     Mode,
     Not,
-    Path,
     Range,
-    Root,
     Size,
 )
 from streamer.subscriptions.compile import CompiledSubscription
@@ -89,7 +87,7 @@ def _tautology(conjunction: Conjunction, constant: Verdict | None) -> bool:
 def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> list[Found]:
     """Return how an index finds each alternative of a subscription, and the rest to evaluate."""
     of_cel, is_exact = ([frozenset[Clause]()], True) if compiled.cel is None else possible(compiled, form, limits)
-    changed = [(f"{Path(Root.DATA, each.path)} changed", ("yes",)) for each in compiled.filters if each.op.name == "changed"]
+    changed = [(f"{each.path} changed", ("yes",)) for each in compiled.filters if each.op.name == "changed"]
     # A pattern with too many alternatives is evaluated as a whole.
     is_cut = compiled.pattern is not None and distribute(compiled.pattern.root, limits.max_conjunctions) is None
     is_evaluated = is_cut or not is_exact or any(map(_compares_trees, compiled.filters))

@@ -1,15 +1,17 @@
-"""Parse filters: conditions on one field of `data` (semantics.md section 3). See operators.py for each operator."""
+"""Parse filters: conditions on one field of `data` or of the envelope (semantics.md section 3). See operators.py for each
+operator."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final, final
+from typing import Any, Final, final, get_args
 
 from streamer.errors import SubscriptionError
 from streamer.events.layout import decode_pointer
-from streamer.model import Limits
+from streamer.model import FilterRoot, Limits
+from streamer.subscriptions.atoms import Path, Root
 from streamer.subscriptions.operands import NOTHING, REGEXP, check_text, compile_operand, json_value, type_name
 from streamer.subscriptions.operators import OPERATORS, Lowered, Operator
 from streamer.subscriptions.subscription import Filter
@@ -18,7 +20,9 @@ from streamer.subscriptions.subscription import Filter
 MAX_FIELD_BYTES: Final = 4096
 MAX_FIELD_STEPS: Final = 512
 
-_MEMBERS = ("field", "op", "value")
+_MEMBERS = ("field", "op", "value", "root")
+#: Where a field's path may begin; the first is the default.
+ROOTS: Final[tuple[FilterRoot, ...]] = get_args(FilterRoot)
 #: Operators of other languages, whose spelling resembles another operator's.
 _SLIPS = {"=": "==", "===": "==", "<>": "!=", "!==": "!="}
 
@@ -29,7 +33,7 @@ class CompiledFilter:
     """A checked filter.
 
     Attributes:
-        path: member names from `data` down, at least one.
+        path: at least one member name, from `data` or from the envelope down.
         op: the operator.
         value: None for `changed`; a list for `in` and `not in`; a bool for `exists`.
         place: its place in the subscription, such as `filters[0]`.
@@ -37,7 +41,7 @@ class CompiledFilter:
         size: size of the regexp (docs/cel-cost.md).
     """
 
-    path: tuple[str, ...]
+    path: Path
     op: Operator
     value: Any
     place: str = "filters[0]"
@@ -60,7 +64,7 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
         SubscriptionError: a member is wrong; `place` names it.
     """
     if isinstance(source, Filter):
-        members: Mapping[str, Any] = {"field": source.field, "op": source.op}
+        members: Mapping[str, Any] = {"field": source.field, "op": source.op, "root": source.root}
         # The object's default value of None means no value, if the operator takes none.
         if not _takes_nothing(source.op) or source.value is not None:
             members = {**members, "value": source.value}
@@ -79,12 +83,23 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
             raise SubscriptionError(f"expected a string, not {type_name(members[name])}", place=f"{place}.{name}")
     if members["op"] not in OPERATORS:
         raise SubscriptionError(unknown_name(members["op"], tuple(OPERATORS), "operator"), place=f"{place}.op")
+    root = _root(members.get("root", "data"), members["op"], f"{place}.root")
     if _takes_nothing(members["op"]):
         if "value" in members:
             raise SubscriptionError(f"{members['op']!r} takes no value", place=f"{place}.value")
     elif "value" not in members:
         raise SubscriptionError(f"{members['op']!r} needs a value", place=f"{place}.value")
-    return Filter(members["field"], OPERATORS[members["op"]].name, members.get("value"))
+    return Filter(members["field"], OPERATORS[members["op"]].name, members.get("value"), root)
+
+
+def _root(given: Any, op: str, place: str) -> FilterRoot:
+    if not isinstance(given, str):
+        raise SubscriptionError(f"expected a string, not {type_name(given)}", place=place)
+    if given not in ROOTS:
+        raise SubscriptionError(unknown_name(given, ROOTS, "root"), place=place)
+    if OPERATORS[op].mentions_before and given != "data":
+        raise SubscriptionError(f"{op!r} compares 'before' with 'data'; expected the root 'data'", place=place)
+    return ROOTS[ROOTS.index(given)]
 
 
 def _takes_nothing(op: object) -> bool:
@@ -100,7 +115,7 @@ def parse_filter(
         SubscriptionError: the filter is wrong; `place` is the place of the fault, such as `filters[0].value[3]`.
     """
     given = read_filter(source, place=place)
-    path = parse_path(given.field, place=f"{place}.field")
+    path = Path(Root(given.root), parse_path(given.field, place=f"{place}.field"))
     op = OPERATORS[given.op]
     value = json_value(given.value, place=f"{place}.value")
     op.operand.check(value, f"{place}.value")

@@ -20,6 +20,7 @@ from streamer.events.layout import PARTS, EventLayout, encode_pointer
 from streamer.model import Dialect, Pointer, TopicDialect
 from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.filters import parse_filter, parse_path
+from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.patterns import is_choice
 from streamer.subscriptions.slips import slip_of_filter, slip_of_pattern, slips_of_cel
 from streamer.subscriptions.subscription import EVERY
@@ -57,7 +58,7 @@ def probable_mistakes(members: Mapping[str, Any], layout: EventLayout, topic_dia
     for index, given in enumerate(members.get("filters", ())):
         if (said := _of_filter(given, layout)) is not None:
             yield f"filters[{index}].field: {said}"
-        elif (said := slip_of_filter(given, parse_path(given["field"]))) is not None:
+        elif (said := slip_of_filter(given, _root(given), parse_path(given["field"]))) is not None:
             yield f"filters[{index}].value: {said}"
     if (cel := members.get("cel")) is not None:
         yield from (f"cel: {said}" for said in slips_of_cel(cel))
@@ -83,24 +84,36 @@ def _of_filter(given: Mapping[str, Any], layout: EventLayout) -> str | None:
     steps = list(_steps(text))
     if len(steps) > 1 and steps[0] == "$":
         del steps[0]
-    root, steps = _below_root(steps, layout)
+    root, steps = _below_root(steps, given, layout)
     if not steps or not isinstance(steps[0], str) or tuple(steps) == names:
         return None
     meant = _meant(steps, root, given)
-    return f"this asks for {cel_path('data', names)}; probably meant: {meant} (as it stands: {_quoted(encode_pointer(names))})"
+    asked, same = cel_path(_root(given), names), _quoted(encode_pointer(names))
+    return f"this asks for {asked}; probably meant: {meant} (as it stands: {same})"
 
 
-def _below_root(steps: list[str | int], layout: EventLayout) -> tuple[str, list[str | int]]:
-    """Return the document and the path in it for a path that probably begins at the event or at a variable of CEL."""
+def _root(given: Mapping[str, Any]) -> str:
+    root: str = given.get("root", "data")
+    return root
+
+
+def _below_root(steps: list[str | int], given: Mapping[str, Any], layout: EventLayout) -> tuple[str, list[str | int]]:
+    """Return the root and the path from it for a path that probably begins at the event or at a variable of CEL."""
     if () in layout.pointers("data"):
         # The document is the whole event, and may be an envelope that the layout does not describe.
-        return "data", steps
+        return _root(given), steps
+    if len(steps) > 1 and steps[0] == "envelope" and _may_be_of_envelope(given, layout):
+        return "envelope", steps[1:]
     for root in ("data", "before"):
         ways = {way for pointer in layout.pointers(root) for way in (pointer, pointer[-1:])} | {(root,)}
         for way in sorted(ways, key=len, reverse=True):
             if len(steps) > len(way) and tuple(steps[: len(way)]) == way:
                 return root, steps[len(way) :]
-    return "data", steps
+    return _root(given), steps
+
+
+def _may_be_of_envelope(given: Mapping[str, Any], layout: EventLayout) -> bool:
+    return next(layout.records(), None) is not None and not OPERATORS[given["op"]].mentions_before
 
 
 def _steps(text: str) -> Iterator[str | int]:
@@ -124,9 +137,10 @@ def _meant(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
     if steps[-1] == _ANY and given["op"] == "contains":
         steps = steps[:-1]
     names = tuple(step for step in steps if isinstance(step, str))
-    if root == "data" and len(names) == len(steps):
+    if root != "before" and len(names) == len(steps):
         dotted = all(name and "." not in name and "/" not in name for name in names)
-        return _quoted(".".join(names) if dotted else encode_pointer(names))
+        field = _quoted(".".join(names) if dotted else encode_pointer(names))
+        return field if root == _root(given) else f'{field} with "root": "{root}"'
     return f'"cel": {_quoted(_cel(steps, root, given))}'
 
 
@@ -152,7 +166,7 @@ def _condition(path: str, given: Mapping[str, Any]) -> str:
     if op in ("exists", "changed", "changed_to", "changed_from"):
         return f"{path} ..."
     # The path comes first in each of them.
-    printed = parse_filter({**given, "field": "f"}).to_cel().replace("data.f", path, 1)
+    printed = parse_filter({**given, "field": "f", "root": "data"}).to_cel().replace("data.f", path, 1)
     return printed if len(printed) <= _LONGEST else f"{path} ..."
 
 

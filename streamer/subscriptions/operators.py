@@ -18,6 +18,8 @@ mean:
 So for `changed`, `changed_to` and `changed_from` a field below a scalar, a list or null is absent, on either side, and only a
 number outside of float64 is an error.
 
+A filter with the root `envelope` has `envelope` in place of `data`. The last three operators always compare `before` with `data`.
+
 Invariant: an event for which the CEL of a filter is true satisfies all its clauses. With `is_exact` the converse is true too.
 """
 
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 from streamer.model import FilterOperator
 from streamer.subscriptions.atoms import (
@@ -47,9 +49,6 @@ from streamer.subscriptions.atoms import value_clause as clause
 from streamer.subscriptions.cel_text import cel_literal, cel_path, has, present
 from streamer.subscriptions.matchers import Equal, Prefix, Suffix
 from streamer.subscriptions.operands import ANYTHING, BOOLEAN, NOTHING, ORDERED, REGEXP, SCALAR, SCALARS, TEXT, Operand
-
-Steps: TypeAlias = tuple[str, ...]
-"""Member names from `data`, or from `before`, down."""
 
 STRING: Final = IsKind(frozenset({Kind.STRING}))
 
@@ -80,44 +79,45 @@ class Operator:
     name: FilterOperator
     words: str
     operand: Operand
-    cel: Callable[[Steps, Any], str]
-    lower: Callable[[Steps, Any], Lowered]
+    cel: Callable[[Path, Any], str]
+    lower: Callable[[Path, Any], Lowered]
     mentions_before: bool = False
 
 
 # The CEL of a row
 
 
-def infix(sign: str) -> Callable[[Steps, Any], str]:
-    return lambda path, value: f"{cel_path('data', path)} {sign} {cel_literal(value)}"
+def infix(sign: str) -> Callable[[Path, Any], str]:
+    return lambda path, value: f"{cel_path(path.root.value, path.names)} {sign} {cel_literal(value)}"
 
 
-def method(name: str) -> Callable[[Steps, Any], str]:
-    return lambda path, value: f"{cel_path('data', path)}.{name}({cel_literal(value)})"
+def method(name: str) -> Callable[[Path, Any], str]:
+    return lambda path, value: f"{cel_path(path.root.value, path.names)}.{name}({cel_literal(value)})"
 
 
-def _not_in(path: Steps, value: Any) -> str:
+def _not_in(path: Path, value: Any) -> str:
     return f"!({infix('in')(path, value)})"
 
 
-def _exists(path: Steps, value: Any) -> str:
+def _exists(path: Path, value: Any) -> str:
+    root, names = path.root.value, path.names
     if not value:
-        return f"!({present('data', path)})"
-    return " && ".join(has("data", path[: i + 1]) for i in range(len(path)))
+        return f"!({present(root, names)})"
+    return " && ".join(has(root, names[: i + 1]) for i in range(len(names)))
 
 
-def _changed(path: Steps, _: Any) -> str:
-    now, then = present("data", path), present("before", path)
-    return f"{now} && {then} ? {cel_path('before', path)} != {cel_path('data', path)} : ({now}) || ({then})"
+def _changed(path: Path, _: Any) -> str:
+    names = path.names
+    now, then = present("data", names), present("before", names)
+    return f"{now} && {then} ? {cel_path('before', names)} != {cel_path('data', names)} : ({now}) || ({then})"
 
 
-def _became(side: str, other: str) -> Callable[[Steps, Any], str]:
+def _became(side: str, other: str) -> Callable[[Path, Any], str]:
     """Return a function that prints that one side has the value and the other does not."""
 
-    def cel(path: Steps, value: Any) -> str:
-        has_it, has_it_not = (
-            f"{present(root, path)} && {cel_path(root, path)} == {cel_literal(value)}" for root in (side, other)
-        )
+    def cel(path: Path, value: Any) -> str:
+        names, literal = path.names, cel_literal(value)
+        has_it, has_it_not = (f"{present(root, names)} && {cel_path(root, names)} == {literal}" for root in (side, other))
         return f"{has_it} && !({has_it_not})"
 
     return cel
@@ -126,9 +126,9 @@ def _became(side: str, other: str) -> Callable[[Steps, Any], str]:
 # The clauses of a row
 
 
-def value_is(*makers: Callable[[Any], Atom]) -> Callable[[Steps, Any], Lowered]:
+def value_is(*makers: Callable[[Any], Atom]) -> Callable[[Path, Any], Lowered]:
     """Return a function that makes a clause: the value at the path satisfies one of the atoms that *makers* make."""
-    return lambda path, value: Lowered((clause(Path(Root.DATA, path), [make(value) for make in makers]),))
+    return lambda path, value: Lowered((clause(path, [make(value) for make in makers]),))
 
 
 def _is_tree(value: Any) -> bool:
@@ -144,32 +144,32 @@ def _other_than(value: Any) -> Atom:
     return IsKind(READABLE) if _is_tree(value) else Not(frozenset({Equal(value)}))
 
 
-def _equal(path: Steps, value: Any) -> Lowered:
-    return Lowered((clause(Path(Root.DATA, path), [_equal_to(value)]),), is_exact=not _is_tree(value))
+def _equal(path: Path, value: Any) -> Lowered:
+    return Lowered((clause(path, [_equal_to(value)]),), is_exact=not _is_tree(value))
 
 
-def _not_equal(path: Steps, value: Any) -> Lowered:
-    return Lowered((clause(Path(Root.DATA, path), [_other_than(value)]),), is_exact=not _is_tree(value))
+def _not_equal(path: Path, value: Any) -> Lowered:
+    return Lowered((clause(path, [_other_than(value)]),), is_exact=not _is_tree(value))
 
 
-def _in(path: Steps, values: Any) -> Lowered:
-    return Lowered((clause(Path(Root.DATA, path), map(Equal, values)),))
+def _in(path: Path, values: Any) -> Lowered:
+    return Lowered((clause(path, map(Equal, values)),))
 
 
-def _became_equal(side: Root, other: Root) -> Callable[[Steps, Any], Lowered]:
-    def lower(path: Steps, value: Any) -> Lowered:
-        has_it = clause(Path(side, path), [_equal_to(value)])
-        has_it_not = clause(Path(other, path), [IsKind(frozenset({Kind.MISSING})), _other_than(value)])
+def _became_equal(side: Root, other: Root) -> Callable[[Path, Any], Lowered]:
+    def lower(path: Path, value: Any) -> Lowered:
+        has_it = clause(Path(side, path.names), [_equal_to(value)])
+        has_it_not = clause(Path(other, path.names), [IsKind(frozenset({Kind.MISSING})), _other_than(value)])
         return Lowered((has_it, has_it_not), is_exact=False)
 
     return lower
 
 
-def _nothing(_path: Steps, _value: Any) -> Lowered:
+def _nothing(_path: Path, _value: Any) -> Lowered:
     return Lowered((), is_exact=False)
 
 
-def _range(side: str, *, is_closed: bool) -> Callable[[Steps, Any], Lowered]:
+def _range(side: str, *, is_closed: bool) -> Callable[[Path, Any], Lowered]:
     return value_is(lambda value: Range(kind_of(value), **{side: value, f"{side}_inclusive": is_closed}))
 
 

@@ -13,7 +13,7 @@ from typing import Final, get_args
 from streamer.events.layout import POINTER
 from streamer.events.schema import DRAFT, Schema
 from streamer.model import Dialect, Limits, TopicDialect
-from streamer.subscriptions.filters import MAX_FIELD_BYTES
+from streamer.subscriptions.filters import MAX_FIELD_BYTES, ROOTS
 from streamer.subscriptions.operands import MAX_REGEXP_BYTES, NOTHING, REGEXP, Operand
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import READ
@@ -74,6 +74,12 @@ _MATCHERS: Final[Mapping[str, Schema]] = {
     "exactly": {"description": "The text itself, as Event Ruler writes it.", **_TEXT},
 }
 
+
+#: A filter that compares `before` with `data` has no other root.
+_WITH_BEFORE: Final[Schema] = {
+    "if": {"properties": {"op": {"enum": [row.name for row in OPERATORS.values() if row.mentions_before]}}, "required": ["op"]},
+    "then": {"properties": {"root": {"const": "data"}}},
+}
 
 #: The rules of a topic pattern by dialect, except the number of its words.
 _TOPICS: Final[Mapping[TopicDialect, Schema]] = {
@@ -139,7 +145,7 @@ def _filter(limits: Limits) -> Schema:
     for row in OPERATORS.values():
         takes.setdefault(id(row.operand), []).append(row.name)
     return {
-        "description": "One condition on a field of the document.",
+        "description": "One condition on a field of the document or of the envelope.",
         "type": "object",
         "required": ["field", "op"],
         "additionalProperties": False,
@@ -155,8 +161,9 @@ def _filter(limits: Limits) -> Schema:
                 "oneOf": [{"const": row.name, "description": f"The field {row.words}."} for row in OPERATORS.values()],
             },
             "value": {"description": words.get("value", "")},
+            "root": {"description": words.get("root", ""), "enum": list(ROOTS), "default": "data"},
         },
-        "allOf": [_with_value(names, limits) for names in takes.values()],
+        "allOf": [*(_with_value(names, limits) for names in takes.values()), _WITH_BEFORE],
     }
 
 

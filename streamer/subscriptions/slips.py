@@ -104,7 +104,7 @@ _ENDS: Final[Mapping[str, tuple[bool, bool]]] = {
 }
 
 
-def slip_of_filter(given: Mapping[str, Any], path: Sequence[str]) -> str | None:
+def slip_of_filter(given: Mapping[str, Any], root: str, path: Sequence[str]) -> str | None:
     """Return the odd part of a filter's value and its probable meaning."""
     op, value = given["op"], given.get("value")
     if op == "==" and isinstance(value, Mapping) and len(value) == 1 and (name := next(iter(value))) in _MONGO:
@@ -120,7 +120,7 @@ def slip_of_filter(given: Mapping[str, Any], path: Sequence[str]) -> str | None:
                 meant = f'"op": {_quoted(like.op)}, "value": {_quoted(like.operand)}'
             else:
                 negated = "" if op == "in" else "!"
-                text = f"{negated}{cel_path('data', tuple(path))}.{like.method}({cel_literal(like.operand)})"
+                text = f"{negated}{cel_path(root, tuple(path))}.{like.method}({cel_literal(like.operand)})"
                 meant = f'"cel": {_quoted(text)}'
             return f"{_quoted(each)} {_AS_IT_STANDS}; probably meant: {meant}"
     return None

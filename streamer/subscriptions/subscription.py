@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, final
 
 from streamer.errors import SubscriptionError
-from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, OnUnknown, TopicDialect
+from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, FilterRoot, OnUnknown, TopicDialect
 
 if TYPE_CHECKING:
     from streamer.events.layout import EventLayout
@@ -20,17 +20,19 @@ EVERY: Final = "*"
 @final
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One condition on a field of `data` (semantics.md section 3).
+    """One condition on a field of `data` or of the envelope (semantics.md section 3).
 
     Args:
         field: a dotted path (`user.country`) or, for names that contain a dot, a JSON Pointer (`/a.b/c`).
         op: how to compare (semantics.md section 3).
         value: the value to compare with; omitted for `changed`.
+        root: where the path of the field begins: `data`, or `envelope`, the record without its documents.
     """
 
     field: str
     op: FilterOperator
     value: Any = None
+    root: FilterRoot = "data"
 
     def to_cel(self) -> str:
         """Return the CEL expression with exactly the meaning of this filter."""
@@ -39,10 +41,12 @@ class Filter:
         return parse_filter(self).to_cel()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the members, ready for `json.dumps`; `changed` takes no value and gets none."""
+        """Return the members, ready for `json.dumps`, without a default `root`; `changed` takes no value and gets none."""
         members = {"field": self.field, "op": self.op, "value": self.value}
         if self.op == "changed" and self.value is None:
             del members["value"]
+        if self.root != "data":
+            members["root"] = self.root
         return members
 
 
@@ -59,7 +63,7 @@ class Subscription:
         tenant: the tenant of the events; if omitted, the engine's `default_tenant`; `"*"` means every tenant.
         collection: the collection of the events; if omitted, or `"*"`, every collection.
         types: some of `insert`, `update`, `delete`; if omitted, all.
-        filters: conditions on fields of the document, as `Filter` or as mappings.
+        filters: conditions on fields of the document or of the envelope, as `Filter` or as mappings.
         cel: a CEL expression.
         cel_evaluator: the evaluator of the expression: `native`, the engine itself, or `portable`, cel-python, which calls
             functions that are registered in Python (docs/cel.md); if omitted, the engine's `cel_evaluator`.
@@ -170,6 +174,7 @@ class FilterDict(TypedDict, total=False):
     field: Required[str]
     op: Required[FilterOperator]
     value: Any
+    root: FilterRoot
 
 
 class SubscriptionDict(TypedDict, total=False):

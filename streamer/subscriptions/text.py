@@ -129,6 +129,8 @@ def _canonical_filter(given: Mapping[str, Any]) -> dict[str, Any]:
     members = {"field": given["field"], "op": given["op"], "value": given.get("value")}
     if members["op"] == "changed" and members["value"] is None:
         del members["value"]
+    if (root := given.get("root", "data")) != "data":
+        members["root"] = root
     return members
 
 

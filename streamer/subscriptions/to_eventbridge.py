@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from streamer.errors import PatternError, SubscriptionError
 from streamer.model import BeyondFloat64, Dialect, Limits, TopicDialect
+from streamer.subscriptions.atoms import Path, Root
 from streamer.subscriptions.filters import CompiledFilter, parse_filter
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import AllOf, Field, is_choice, parse_pattern
@@ -91,8 +92,11 @@ def _printed(subscription: Subscription, scalars: bool, topic_dialect: TopicDial
         reason = "a pattern looks into arrays, and a filter does not; scalars=True says that no field is an array or an object"
         raise SubscriptionError(reason, place=filters[0].place)
     for each, values in _joined_ranges(filters):
-        _refuse_dots(each.path, each.place)
-        _add(pattern, ("detail", *each.path), values, each.place)
+        names = each.path.names
+        _refuse_dots(names, each.place)
+        if each.path.root is Root.ENVELOPE and names[0] == "detail":
+            raise SubscriptionError("the envelope has no document; leave out `root`", place=f"{each.place}.root")
+        _add(pattern, names if each.path.root is Root.ENVELOPE else ("detail", *names), values, each.place)
     if not pattern:
         # Every event on a bus has a source.
         return {"source": [{"prefix": ""}]}
@@ -132,7 +136,7 @@ def _topic(text: str, dialect: TopicDialect) -> list[Any]:
 def _joined_ranges(filters: Iterable[CompiledFilter]) -> list[tuple[CompiledFilter, list[Any]]]:
     """Return each filter with its values in a pattern; a lower and an upper bound of one field are one condition."""
     found: list[tuple[CompiledFilter, list[Any]]] = []
-    lowest: dict[tuple[str, ...], list[Any]] = {}
+    lowest: dict[Path, list[Any]] = {}
     for each in filters:
         values = _values(each)
         (value, *_) = values

@@ -79,7 +79,9 @@ def same_subscription(one: Subscription, other: Subscription) -> bool:
 
 
 def _members(subscription: Subscription) -> dict[str, Any]:
-    filters = [(item.field, item.op, item.value) if isinstance(item, Filter) else item for item in subscription.filters]
+    filters = [
+        (item.field, item.op, item.value, item.root) if isinstance(item, Filter) else item for item in subscription.filters
+    ]
     return {**subscription.to_dict(), "filters": filters}
 
 

@@ -137,6 +137,14 @@ def test_apply_sees_that_a_value_is_another_one(engine: MakeEngine, old: Any, ne
     assert e.apply([holding_value(new)]).replaced == ("s",)
 
 
+def test_apply_sees_that_a_field_has_another_root(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": [{"field": "a", "op": "==", "value": 1}]})
+    assert e.apply([{"id": "s", "filters": [{"field": "a", "op": "==", "value": 1, "root": "data"}]}]).unchanged == ("s",)
+    assert e.apply([{"id": "s", "filters": [{"field": "a", "op": "==", "value": 1, "root": "envelope"}]}]).replaced == ("s",)
+    assert e.match_ids({"data": {}, "a": 1}) == ["s"]
+
+
 def test_apply_is_all_or_nothing(holding: Engine) -> None:
     with pytest.raises(BulkSubscriptionError):
         holding.apply([{"id": "new"}, {"id": "bad", "cel": "("}])

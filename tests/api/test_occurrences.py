@@ -44,6 +44,9 @@ def field(name: str, value: int | str = 1) -> list[dict[str, Any]]:
         ({"filters": field("country")}, ["filters[0].field: data.country is in none of 2 events; data.user.country is"]),
         ({"filters": field("/user/user-name", "x")}, []),
         ({"filters": field("zzzz")}, ["filters[0].field: data.zzzz is in none of 2 events"]),
+        # The envelope is not examined, and its fields are none of the document.
+        ({"filters": [{"field": "zzzz", "root": "envelope", "op": "==", "value": 1}]}, []),
+        ({"filters": [{"field": "amount", "root": "envelope", "op": "==", "value": "x"}]}, []),
         # A path of a filter or of CEL names members only.
         (
             {"filters": field("items.sku")},

@@ -194,6 +194,23 @@ def test_what_was_probably_meant_is_told(engine: MakeEngine, field: str, hint: s
     assert told_of(engine, filters=[{"field": "amount", "op": "==", "value": 1}]).count("there is") == 0
 
 
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("source.snapshto", "there is no envelope.source.snapshto; the event has envelope.source.snapshot"),
+        ("tags", "envelope.tags is a list; `contains` or a pattern asks for its elements"),
+        ("data.amount", "there is no envelope.data.amount"),
+    ],
+)
+def test_a_field_of_the_envelope_that_was_probably_meant_is_told(engine: MakeEngine, field: str, hint: str) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": [{"field": field, "root": "envelope", "op": "==", "value": "first"}]})
+    told = e.explain({"data": {"amount": "first"}, "source": {"snapshot": "last"}, "tags": ["first"]}, "s")
+    assert told.conditions[1].text == f"envelope.{field} == 'first'"
+    assert told.conditions[1].hint == hint
+    assert told.cel == f"envelope.{field} == 'first'"
+
+
 def test_a_field_that_is_unknown_is_not_called_missing(engine: MakeEngine) -> None:
     e = engine()
     e.add({"id": "s", "filters": [{"field": "amuont", "op": "==", "value": 1}]})

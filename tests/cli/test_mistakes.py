@@ -37,8 +37,10 @@ def test_lint_says_what_was_probably_meant(engine: Callable[..., Engine], row: M
     for member in ("cel", "pattern", "topic"):
         if member in cured:
             assert json.dumps(cured[member]) in typed
-    for each in cured.get("filters", ()):
+    for given, each in zip(json.loads(row["subscription"]).get("filters", ()), cured.get("filters", ()), strict=False):
         assert typed.startswith(json.dumps(each["field"]))
+        root = each.get("root")
+        assert (f'with "root": "{root}"' in typed) == (root != given.get("root"))
     assert not e.matches_any(row["event"])
     e.replace(row["meant"])
     assert e.matches_any(row["event"])

@@ -23,6 +23,7 @@ PROGRAMS = ProgramCache(1_000)
 PIECES = [
     "data",
     "before",
+    "envelope",
     "after",
     "items",
     "a",
@@ -55,6 +56,8 @@ CONDITIONS: list[dict[str, Any]] = [
     {"op": "exists", "value": False},
     {"op": "changed"},
     {"op": "changed_to", "value": 2},
+    {"op": "==", "value": "x", "root": "envelope"},
+    {"op": "exists", "value": True, "root": "envelope"},
 ]
 
 
@@ -78,7 +81,8 @@ def type_it(reason: str, condition: dict[str, Any], members: dict[str, Any]) -> 
             return "dialect"
     meant = json.JSONDecoder().raw_decode(typed)[0]
     if place.startswith("filters"):
-        accepted(filters=[{"field": meant, **condition}])
+        root = re.search(r' with ("root": "\w+")', typed)
+        accepted(filters=[{"field": meant, **condition, **json.loads(f"{{{root[1] if root else ''}}}")}])
     else:
         accepted(**{place: meant}, topic_dialect=members["topic_dialect"])
     return place

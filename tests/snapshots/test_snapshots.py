@@ -32,6 +32,8 @@ ODD: list[Any] = [
     {"id": "text", "pattern": '{"data": {"a": [{"prefix": "x"}]}}', "dialect": "strict"},
     Subscription(id="bytes", pattern=b'{"data": {"a": [1]}}'),
     {"id": "changed", "filters": [{"field": "a", "op": "changed"}], "transitions": True, "on_unknown": "skip"},
+    {"id": "envelope", "filters": [{"root": "envelope", "field": "topic", "op": "exists", "value": True}]},
+    {"id": "root", "filters": [{"field": "a", "op": "==", "value": 1, "root": "data"}]},
     {"id": "cel", "cel": "data.a > 1 || size(data.b) == 2", "tenant": "t", "collection": "c"},
     {"id": "deep", "labels": {"a": {"b": [[[[[{"c": 1}]]]]]}}},
 ]

@@ -14,7 +14,7 @@ from streamer import Filter, SubscriptionError
 from streamer.cel_eval import compile_cel, evaluate_cel
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Event, Limits
 from streamer.reference.filters import MISSING, Absence, evaluate_filter
-from streamer.subscriptions.filters import CompiledFilter, parse_filter
+from streamer.subscriptions.filters import ROOTS, CompiledFilter, parse_filter
 from streamer.subscriptions.operands import MAX_VALUE_DEPTH
 from streamer.subscriptions.operators import OPERATORS
 
@@ -68,6 +68,27 @@ def test_a_filter_prints_the_expression_that_it_means(field: str, op: str, value
     assert Filter(field, op, value).to_cel() == printed
 
 
+@pytest.mark.parametrize(
+    ("field", "op", "value", "printed"),
+    [
+        ("source.snapshot", "==", "first", "envelope.source.snapshot == 'first'"),
+        ("/a.b/é", "not in", (1, "x"), "!(envelope.`a.b`['é'] in [1, 'x'])"),
+        ("subject", "starts_with", "a/", "envelope.subject.startsWith('a/')"),
+        ("a.b", "exists", True, "has(envelope.a) && has(envelope.a.b)"),
+        ("a", "exists", False, "!(type(envelope) == map && has(envelope.a))"),
+    ],
+)
+def test_a_filter_on_the_envelope_prints_envelope(field: str, op: str, value: Any, printed: str) -> None:
+    assert Filter(field, op, value, "envelope").to_cel() == printed
+    assert not compile_cel(printed, LIMITS).mentions_before
+
+
+def test_the_default_root_is_not_written() -> None:
+    """So the text of a subscription stays as it was."""
+    assert Filter("a", "==", 1, "data").to_dict() == {"field": "a", "op": "==", "value": 1}
+    assert Filter("a", "==", 1, "envelope").to_dict() == {"field": "a", "op": "==", "value": 1, "root": "envelope"}
+
+
 @pytest.mark.parametrize(("field", "op", "value", "printed"), PRINTED)
 def test_what_a_filter_prints_is_cel(field: str, op: str, value: Any, printed: str) -> None:
     """It compiles, and whether it mentions `before` is as the operator says."""
@@ -113,27 +134,35 @@ def filters(draw: st.DrawFn) -> CompiledFilter:
     path = draw(st.lists(NAMES, min_size=1, max_size=3))
     op = draw(st.sampled_from(list(OPERATORS)))
     pointer = "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in path)
-    return parse_filter(Filter(pointer, op, draw(OPERANDS[op])))
+    root = "data" if OPERATORS[op].mentions_before else draw(st.sampled_from(ROOTS))
+    return parse_filter(Filter(pointer, op, draw(OPERANDS[op]), root))
 
 
 @st.composite
 def events(draw: st.DrawFn, condition: CompiledFilter) -> Event:
-    data, before = draw(DOCUMENTS), draw(DOCUMENTS)
+    documents = {root: draw(DOCUMENTS) for root in ("data", "before", "envelope")}
     # Random documents seldom have the filter's path, and still more seldom its value.
-    for document in (data, before):
+    names = condition.path.names
+    for document in documents.values():
         if document is not None and draw(st.booleans()):
             at = document
-            for name in condition.path[:-1]:
+            for name in names[:-1]:
                 if not isinstance(at.get(name), dict):
                     at[name] = {}
                 at = at[name]
-            at[condition.path[-1]] = draw(st.just(condition.value) | EVENT_VALUES)
-    unknowns = draw(
-        st.lists(st.tuples(st.sampled_from(["data", "before"]), st.lists(NAMES | st.just("0"), max_size=3)), max_size=2)
-    )
+            at[names[-1]] = draw(st.just(condition.value) | EVENT_VALUES)
+    unknowns = draw(st.lists(st.tuples(st.sampled_from(list(documents)), st.lists(NAMES | st.just("0"), max_size=3)), max_size=2))
     unknown = tuple((root, *names) for root, names in unknowns)
-    raw = {"data": data, "before": before}
-    return Event(raw, "t", data=data, before=before, unknown=unknown, data_at=("data",), before_at=("before",))
+    return Event(
+        documents,
+        "t",
+        **documents,
+        unknown=unknown,
+        data_at=("data",),
+        before_at=("before",),
+        envelope_at=("envelope",),
+        envelope_unknown=tuple(each for each in unknown if each[0] == "envelope"),
+    )
 
 
 @pytest.mark.slow

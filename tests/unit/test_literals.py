@@ -13,6 +13,7 @@ import pytest
 
 import streamer
 from streamer.events.layout import EVENT_TYPES, MEANINGS, EventLayout
+from streamer.subscriptions.filters import ROOTS
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import READ
 from streamer.subscriptions.subscription import FilterDict, SubscriptionDict
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_types_have_the_words_that_the_parsers_take() -> None:
     assert get_args(streamer.FilterOperator) == tuple(OPERATORS)
+    assert get_args(streamer.FilterRoot) == ROOTS
     assert get_args(streamer.EventType) == tuple(READ["types"].schema["items"]["enum"]) == EVENT_TYPES == MEANINGS[:3]
     assert get_args(streamer.Dialect) == tuple(READ["dialect"].schema["enum"])
     assert get_args(streamer.TopicDialect) == tuple(READ["topic_dialect"].schema["enum"])
@@ -32,7 +34,7 @@ def test_the_types_have_the_words_that_the_parsers_take() -> None:
 
 def test_the_types_of_mappings_have_the_members_that_the_parser_takes() -> None:
     assert set(get_type_hints(SubscriptionDict)) == set(READ)
-    assert list(get_type_hints(FilterDict)) == ["field", "op", "value"]
+    assert list(get_type_hints(FilterDict)) == ["field", "op", "value", "root"]
 
 
 #: What a user may write; a line that is wrong says which word mypy is to name.

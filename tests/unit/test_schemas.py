@@ -126,6 +126,8 @@ SHAPES = {
     "an operand that the operator does not take": {"id": "s", "filters": [{"field": "a", "op": "starts_with", "value": 1}]},
     "no operand": {"id": "s", "filters": [{"field": "a", "op": "in"}]},
     "an operand of an operator without": {"id": "s", "filters": [{"field": "a", "op": "changed", "value": 1}]},
+    "a root that no filter has": {"id": "s", "filters": [{"field": "a", "root": "before", "op": "==", "value": 1}]},
+    "a root of an operator without": {"id": "s", "filters": [{"field": "a", "root": "envelope", "op": "changed"}]},
     "an empty step in a path": {"id": "s", "filters": [{"field": "a..b", "op": "exists", "value": True}]},
     "an unknown dialect": {"id": "s", "dialect": "quamina"},
     "an unknown type": {"id": "s", "types": ["upsert"]},

@@ -35,7 +35,9 @@ pub fn subscription(choices: &mut Choices<'_>) -> String {
             "starts_with" | "ends_with" | "matches" => format!(",\"value\":{}", choices.pick(&["\"x\"", "\"\"", "\"y$\""])),
             _ => format!(",\"value\":{}", choices.pick(&VALUES)),
         };
-        let filter = format!(r#"{{"field":"{field}","op":"{op}"{value}}}"#);
+        let is_of_envelope = !op.starts_with("changed") && choices.below(8) == 7;
+        let root = if is_of_envelope { r#","root":"envelope""# } else { "" };
+        let filter = format!(r#"{{"field":"{field}","op":"{op}"{value}{root}}}"#);
         match parts.iter_mut().find(|part| part.starts_with("\"filters\"")) {
             Some(filters) => *filters = filters.replace("]$", &format!(",{filter}]$")),
             None => parts.push(format!("\"filters\":[{filter}]$")),

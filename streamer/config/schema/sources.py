@@ -59,7 +59,7 @@ class LinesSource(Source):
     """The format of a line: `json` is an event of `matching.format`; the others are messages for a decoder (docs/sources.md)."""
 
     envelope: Bool = False
-    """Whether events of a decoder have the rest of their record as `envelope`, for CEL and for receivers (docs/sources.md)."""
+    """Whether events of a decoder have the rest of their record as `envelope`, for conditions and receivers (docs/sources.md)."""
 
     @property
     def record_format(self) -> SourceFormat:
@@ -153,7 +153,7 @@ class KafkaSource(Kafka, Source):
     """Names of topics, or patterns that begin with `^`, such as `^shop\\..*`; one, or a list."""
     format: FormatOrName = Field(default_factory=Format)
     envelope: Bool = False
-    """Whether events of a decoder have the rest of their record as `envelope`, for CEL and for receivers (docs/sources.md)."""
+    """Whether events of a decoder have the rest of their record as `envelope`, for conditions and receivers (docs/sources.md)."""
     group: Annotated[str, Field(min_length=1, max_length=249)] = "streamer"
     """The consumer group: processes of one group share the partitions."""
     start: Literal["earliest", "latest"] = "earliest"

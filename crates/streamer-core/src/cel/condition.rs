@@ -5,6 +5,8 @@
 //!   a name          now        then         has_now   has_then    exists                          operand
 //!   at a.b it is    data.a.b   before.a.b   P(data)   P(before)   has(data.a) && has(data.a.b)    the filter's value
 //!
+//!   at a path of the envelope, `envelope` stands in place of `data`
+//!
 //!   P(x): type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)
 //! ```
 //!
@@ -26,6 +28,7 @@ use super::values::{Key, Map, Value};
 use crate::error::EventError;
 use crate::limits::Limits;
 use crate::regexps::CompiledRegexp;
+use crate::subscriptions::normal_form::{Path, Root};
 use crate::value::{self, Number, Scalar};
 use std::cmp::Ordering;
 
@@ -75,18 +78,19 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// `data` or `before` is not JSON; only possible if the event was not checked in full.
+    /// What it reads is not JSON; only possible if the event was not checked in full.
     pub fn evaluate(
         &self,
-        path: &[Box<str>],
+        path: &Path,
         operand: &value::Value,
         regexp: Option<&CompiledRegexp>,
         document: &Document<'_>,
         scratch: &mut EvaluationScratch,
     ) -> std::result::Result<Evaluation, EventError> {
         let mut run = Run::over(&self.program.ast, self.program.slots, scratch, RunRegexps::of_filter(regexp));
-        let documents = [document.read(Variable::Data)?, document.read(Variable::Before)?];
-        let value = self.names(&mut run, documents, path, operand).and_then(|()| run.evaluate(self.program.ast.root()));
+        let now = if path.root == Root::Envelope { Variable::Envelope } else { Variable::Data };
+        let documents = [document.read(now)?, document.read(Variable::Before)?];
+        let value = self.names(&mut run, documents, &path.names, operand).and_then(|()| run.evaluate(self.program.ast.root()));
         Ok(evaluation(value, run.cost))
     }
 
@@ -94,17 +98,17 @@ impl Condition {
     fn names<'r>(
         &self,
         run: &mut Run<'r>,
-        [data, before]: [Value<'r>; 2],
+        [now, then]: [Value<'r>; 2],
         path: &'r [Box<str>],
         operand: &'r value::Value,
     ) -> Result<()> {
         for (slot, name) in self.named.iter().enumerate() {
             run.locals[slot] = match name {
-                Name::Now => run.at(data, path)?,
-                Name::Then => run.at(before, path)?,
-                Name::HasNow => run.has_all(data, path, false)?,
-                Name::HasThen => run.has_all(before, path, false)?,
-                Name::Exists => run.has_all(data, path, true)?,
+                Name::Now => run.at(now, path)?,
+                Name::Then => run.at(then, path)?,
+                Name::HasNow => run.has_all(now, path, false)?,
+                Name::HasThen => run.has_all(then, path, false)?,
+                Name::Exists => run.has_all(now, path, true)?,
                 Name::Operand => run.constant(operand),
             };
         }
@@ -251,7 +255,7 @@ mod tests {
             let operand: value::Value = json::parse(operand.as_bytes(), ParseOptions::default()).unwrap();
             let compiled = Condition::compile(condition).unwrap();
             let found = with_document(event, |document, scratch| {
-                compiled.evaluate(&steps(path), &operand, None, document, scratch).unwrap().verdict
+                compiled.evaluate(&Path::new(Root::Data, steps(path)), &operand, None, document, scratch).unwrap().verdict
             });
             assert_eq!(found, expected, "{condition} at {path}");
         }

@@ -13,7 +13,7 @@ use crate::layout::{BeforeHolds, EventLayout, EventType, Part, Pointer, TypeMean
 use crate::limits::Limits;
 use crate::regexps::CompiledRegexp;
 use crate::subscriptions::Subscription;
-use crate::subscriptions::normal_form::Atom;
+use crate::subscriptions::normal_form::{Atom, Root};
 use crate::subscriptions::operators::Filter;
 use crate::subscriptions::operators::Operator;
 use crate::subscriptions::patterns::{AllOf, Field};
@@ -33,6 +33,8 @@ pub struct NaiveEvent {
     pub data: Option<Value>,
     /// The document before the change.
     pub before: Option<Value>,
+    /// The record without its documents, an object.
+    pub envelope: Option<Value>,
 }
 
 impl NaiveEvent {
@@ -76,7 +78,8 @@ impl NaiveEvent {
         if data.is_none() && event_type == Some(EventType::Delete) {
             data.clone_from(&before);
         }
-        Ok(NaiveEvent { event_type, topic, data, before, raw })
+        let envelope = envelope(&raw, layout);
+        Ok(NaiveEvent { event_type, topic, data, before, envelope, raw })
     }
 }
 
@@ -87,12 +90,26 @@ fn find<'v>(raw: &'v Value, part: &Part) -> Option<&'v Value> {
 /// The first place of a part that is present and not null.
 fn find_at<'v, 'p>(raw: &'v Value, part: &'p Part) -> Option<(&'p Pointer, &'v Value)> {
     let null = Value::Scalar(Scalar::Null);
-    part.pointers().iter().find_map(|pointer| {
-        let found = pointer.iter().try_fold(raw, |value, token| match value {
-            Value::List(elements) => elements.get(index(token)?),
-            value => value.get(token),
-        });
-        Some((pointer, found.filter(|found| **found != null)?))
+    let found = |pointer| Some((pointer, value_at(raw, pointer).filter(|found| **found != null)?));
+    part.pointers().iter().find_map(found)
+}
+
+fn value_at<'v>(raw: &'v Value, pointer: &Pointer) -> Option<&'v Value> {
+    pointer.iter().try_fold(raw, |value, token| match value {
+        Value::List(elements) => elements.get(index(token)?),
+        value => value.get(token),
+    })
+}
+
+/// The first record that is an object, without the members that contain a document.
+fn envelope(raw: &Value, layout: &EventLayout) -> Option<Value> {
+    layout.records().find_map(|pointer| match value_at(raw, pointer)? {
+        Value::Map(members) => {
+            let documents = layout.documents_in(pointer);
+            let kept = members.iter().filter(|(name, _)| !documents.contains(&&**name));
+            Some(Value::object(kept.cloned().collect()))
+        }
+        _ => None,
     })
 }
 
@@ -119,8 +136,9 @@ fn read<'v>(document: Option<&'v Value>, path: &[Box<str>]) -> Result<Option<&'v
 
 /// Whether a filter is true: neither false nor an error.
 pub fn filter_holds(filter: &Filter, event: &NaiveEvent) -> bool {
-    let now = read(event.data.as_ref(), &filter.path);
-    let then = read(event.before.as_ref(), &filter.path);
+    let document = if filter.path.root == Root::Envelope { &event.envelope } else { &event.data };
+    let now = read(document.as_ref(), &filter.path.names);
+    let then = read(event.before.as_ref(), &filter.path.names);
     let value = &filter.value;
     // True, false, or None for an error.
     let is = |side: Result<Option<&Value>, ()>| match side {

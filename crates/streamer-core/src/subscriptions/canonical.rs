@@ -46,7 +46,7 @@ const MEMBERS: [(&str, &str); 15] = [
     ("labels", "null"),
     ("cel_evaluator", "null"),
 ];
-const FILTER: [&str; 3] = ["field", "op", "value"];
+const FILTER: [&str; 4] = ["field", "op", "value", "root"];
 const DEEPEST: u32 = 64;
 /// Names of an object are compared one by one.
 const MOST_NAMES: usize = 32;
@@ -155,18 +155,21 @@ impl CanonicalReader<'_> {
             return self.value(out, 0);
         }
         self.array(out, |reader, out| {
-            let mut parts: [Option<String>; 3] = Default::default();
+            let mut parts: [Option<String>; FILTER.len()] = Default::default();
             reader.object(|reader, name| {
                 let at = FILTER.iter().position(|known| name[1..name.len() - 1] == **known)?;
                 let mut value = String::new();
                 reader.value(&mut value, 2)?;
                 parts[at].replace(value).is_none().then_some(())
             })?;
-            let [Some(field), Some(op), value] = &parts else { return None };
+            let [Some(field), Some(op), value, root] = &parts else { return None };
             let _ = write!(out, "{{\"field\":{field},\"op\":{op}");
             match value.as_deref().unwrap_or("null") {
                 "null" if op == "\"changed\"" => {}
                 value => _ = write!(out, ",\"value\":{value}"),
+            }
+            if let Some(root) = root.as_deref().filter(|root| *root != "\"data\"") {
+                let _ = write!(out, ",\"root\":{root}");
             }
             out.push('}');
             Some(())
@@ -266,11 +269,14 @@ mod tests {
     #[test]
     fn members_come_in_order_and_defaults_are_left_out() {
         let given = r#" {"labels": null, "collection":"orders", "id" : "a\/b", "transitions": false, "dialect": "eventbridge",
-            "filters": [{"op":"==", "value": [1, 1e2, -0.0, {"b": 1, "a": {}}], "field":"n"}, {"field":"m","op":"changed"}],
+            "filters": [{"op":"==", "value": [1, 1e2, -0.0, {"b": 1, "a": {}}], "field":"n"}, {"field":"m","op":"changed","root":"data"},
+            {"root":"envelope","field":"o","op":"exists","value":true}],
             "types": [], "tenant": "acme", "pattern": {"x": ["\n"]}}"#;
         let made = canonical(given).unwrap();
-        let filters = r#"[{"field":"n","op":"==","value":[1,100.0,-0.0,{"b":1,"a":{}}]},{"field":"m","op":"changed"}]"#;
-        let rest = r#""types":[],"filters":"#.to_owned() + filters + r#","pattern":{"x":["\n"]}}"#;
+        let filters = r#"[{"field":"n","op":"==","value":[1,100.0,-0.0,{"b":1,"a":{}}]},{"field":"m","op":"changed"},"#
+            .to_owned()
+            + r#"{"field":"o","op":"exists","value":true,"root":"envelope"}]"#;
+        let rest = r#""types":[],"filters":"#.to_owned() + &filters + r#","pattern":{"x":["\n"]}}"#;
         assert_eq!(made.text, r#"{"id":"a/b","tenant":"acme","collection":"orders","#.to_owned() + &rest);
         assert_eq!((made.tenant.as_deref(), made.collection.as_deref()), (Some("acme"), Some("orders")));
         assert_eq!(canonical(&made.text).unwrap().text, made.text);

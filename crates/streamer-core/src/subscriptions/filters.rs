@@ -1,6 +1,7 @@
-//! Filters: conditions on one field of `data` (semantics.md section 3). The operands and meanings of operators:
-//! [`operators`](super::operators).
+//! Filters: conditions on one field of `data` or of the envelope (semantics.md section 3). The operands and meanings of
+//! operators: [`operators`](super::operators).
 
+use super::normal_form::{Path, Root};
 use super::operators::{Filter, OPERATORS, Operand, Operator};
 use super::wording::unknown_name;
 use crate::error::SubscriptionError;
@@ -10,6 +11,11 @@ use crate::limits::{Limits, Size};
 use crate::regexps::{Regexp, re2, size, too_large};
 use crate::value::{Scalar, Value};
 use std::fmt;
+
+const MEMBERS: [&str; 4] = ["field", "op", "value", "root"];
+
+/// Where a field's path may begin; the first is the default.
+const ROOTS: [(&str, Root); 2] = [("data", Root::Data), ("envelope", Root::Envelope)];
 
 /// Lists and objects in a value may be nested so deep.
 const MAX_VALUE_DEPTH: usize = 32;
@@ -50,6 +56,7 @@ impl fmt::Display for FilterPlace<'_> {
 pub(super) struct FilterMembers<'t> {
     at: usize,
     field: &'t str,
+    root: Root,
     op: Operator,
     value: Option<&'t Tree>,
 }
@@ -62,8 +69,8 @@ impl<'t> FilterMembers<'t> {
             return error(place, format!("expected an object, not {}", tree.json_type()));
         };
         for (name, _) in members {
-            if !["field", "op", "value"].contains(&&**name) {
-                return error(FilterPlace::Member(&place, name), unknown_name(name, &["field", "op", "value"], "member"));
+            if !MEMBERS.contains(&&**name) {
+                return error(FilterPlace::Member(&place, name), unknown_name(name, &MEMBERS, "member"));
             }
         }
         let member = |wanted: &str| members.iter().find(|(name, _)| **name == *wanted).map(|(_, value)| value);
@@ -76,10 +83,14 @@ impl<'t> FilterMembers<'t> {
         let Some(row) = OPERATORS.iter().find(|row| row.name == word) else {
             return error(FilterPlace::Member(&place, "op"), unknown_name(word, &OPERATORS.map(|row| row.name), "operator"));
         };
+        let root = match member("root") {
+            None => Root::Data,
+            Some(_) => root_of(text("root")?, row.op, word, FilterPlace::Member(&place, "root"))?,
+        };
         let value = member("value");
         match (row.operand, value) {
             (Operand::Nothing, Some(_)) => error(FilterPlace::Member(&place, "value"), format!("'{word}' takes no value")),
-            (Operand::Nothing, None) | (_, Some(_)) => Ok(FilterMembers { at, field, op: row.op, value }),
+            (Operand::Nothing, None) | (_, Some(_)) => Ok(FilterMembers { at, field, root, op: row.op, value }),
             (_, None) => error(FilterPlace::Member(&place, "value"), format!("'{word}' needs a value")),
         }
     }
@@ -96,7 +107,7 @@ impl<'t> FilterMembers<'t> {
 
     pub(super) fn parse(&self, limits: &Limits) -> Result<Filter> {
         let filter = FilterPlace::Filter(self.at);
-        let path = parse_path(self.field, FilterPlace::Member(&filter, "field"))?;
+        let path = Path { root: self.root, names: parse_path(self.field, FilterPlace::Member(&filter, "field"))? };
         let place = FilterPlace::Member(&filter, "value");
         let tree = self.value.unwrap_or(&Tree::Scalar(Scalar::Null));
         let value = json_value(tree, place, 0)?;
@@ -107,6 +118,17 @@ impl<'t> FilterMembers<'t> {
             _ => None,
         };
         Ok(Filter { path, op: self.op, value, regexp })
+    }
+}
+
+/// The root of this name, unless the operator has another one.
+fn root_of(name: &str, op: Operator, word: &str, place: FilterPlace<'_>) -> Result<Root> {
+    match ROOTS.iter().find(|(known, _)| *known == name) {
+        None => error(place, unknown_name(name, &ROOTS.map(|(known, _)| known), "root")),
+        Some((_, root)) if op.mentions_before() && *root != Root::Data => {
+            error(place, format!("'{word}' compares 'before' with 'data'; expected the root 'data'"))
+        }
+        Some((_, root)) => Ok(*root),
     }
 }
 

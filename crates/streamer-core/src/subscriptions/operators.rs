@@ -9,6 +9,8 @@
 //! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal; `before.a` as above |
 //! | `changed` | `data.a.b` differs from before; `data.a` and `before.a` as above |
 //!
+//! With the root `envelope` each path of `data` is one of the envelope; the operators on `before` do not have it.
+//!
 //! A row of [`OPERATORS`] is the whole definition of an operator. The index answers by its clauses. For an event with
 //! unknown values its CEL is evaluated, over the names of [`Condition`]. The [oracle](crate::naive) has the meaning
 //! once more, written by hand.
@@ -47,6 +49,12 @@ pub enum Operator {
 }
 
 impl Operator {
+    /// Whether it compares the document with the one before.
+    #[must_use]
+    pub fn mentions_before(self) -> bool {
+        matches!(self, Operator::Changed | Operator::ChangedTo | Operator::ChangedFrom)
+    }
+
     /// Its definition.
     #[must_use]
     pub fn row(self) -> &'static Row {
@@ -66,8 +74,8 @@ impl Operator {
 /// A filter that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// Member names from `data` down, at least one.
-    pub path: Box<[Box<str>]>,
+    /// Its field: at least one member name, from `data` or from the envelope down.
+    pub path: Path,
     /// Its operator.
     pub op: Operator,
     /// What it compares with; null for `changed`.
@@ -165,9 +173,9 @@ const fn row(op: Operator, name: &'static str, operand: Operand, cel: &'static s
 
 /// In the order in which errors list them, which is that of the enum.
 pub const OPERATORS: [Row; 16] = [
-    row(Operator::Equal, "==", Operand::Anything, "now == operand", |filter| data(filter, Atom::equal(&filter.value))),
+    row(Operator::Equal, "==", Operand::Anything, "now == operand", |filter| one(filter, Atom::equal(&filter.value))),
     row(Operator::NotEqual, "!=", Operand::Anything, "now != operand", |filter| {
-        data(filter, none_of(slice::from_ref(&filter.value)))
+        one(filter, none_of(slice::from_ref(&filter.value)))
     }),
     row(Operator::Greater, ">", Operand::Ordered, "now > operand", |filter| {
         any(filter, Atom::ordered(&filter.value, Some(false), None))
@@ -184,20 +192,20 @@ pub const OPERATORS: [Row; 16] = [
     row(Operator::In, "in", Operand::Scalars, "now in operand", |filter| {
         any(filter, items(filter).iter().map(Atom::equal).collect())
     }),
-    row(Operator::NotIn, "not in", Operand::Scalars, "!(now in operand)", |filter| data(filter, none_of(items(filter)))),
+    row(Operator::NotIn, "not in", Operand::Scalars, "!(now in operand)", |filter| one(filter, none_of(items(filter)))),
     row(Operator::Contains, "contains", Operand::Scalar, "now.contains(operand)", contains),
     row(Operator::Exists, "exists", Operand::Boolean, "operand ? exists : !has_now", exists),
     row(Operator::StartsWith, "starts_with", Operand::Text, "now.startsWith(operand)", |filter| {
-        data(filter, Atom::Prefix(text(filter)))
+        one(filter, Atom::Prefix(text(filter)))
     }),
     row(Operator::EndsWith, "ends_with", Operand::Text, "now.endsWith(operand)", |filter| {
-        data(filter, Atom::Suffix(text(filter)))
+        one(filter, Atom::Suffix(text(filter)))
     }),
     row(Operator::Matches, "matches", Operand::Regexp, "now.matches(operand)", |filter| {
         any(filter, filter.regexp.iter().cloned().map(Atom::Regexp).collect())
     }),
     row(Operator::Changed, "changed", Operand::Nothing, "has_now && has_then ? then != now : has_now || has_then", |filter| {
-        let changed = Clause::changed(Path::new(Root::Data, &filter.path));
+        let changed = Clause::changed(filter.path.clone());
         iter::once(changed).chain(readable_way(filter, Root::Data)).chain(readable_way(filter, Root::Before)).collect()
     }),
     row(
@@ -227,16 +235,16 @@ fn items(filter: &Filter) -> &[Value] {
 }
 
 fn at(filter: &Filter, root: Root, atoms: Vec<Atom>) -> Clause {
-    Clause { path: Path::new(root, &filter.path), mode: Mode::Scalar, atoms }
+    Clause { path: Path { root, names: filter.path.names.clone() }, mode: Mode::Scalar, atoms }
 }
 
 /// The value at the path satisfies one of *atoms*.
 fn any(filter: &Filter, atoms: Vec<Atom>) -> Vec<Clause> {
-    vec![at(filter, Root::Data, atoms)]
+    vec![at(filter, filter.path.root, atoms)]
 }
 
 /// The value at the path satisfies *atom*.
-fn data(filter: &Filter, atom: Atom) -> Vec<Clause> {
+fn one(filter: &Filter, atom: Atom) -> Vec<Clause> {
     any(filter, vec![atom])
 }
 
@@ -252,10 +260,10 @@ fn contains(filter: &Filter) -> Vec<Clause> {
 
 fn exists(filter: &Filter) -> Vec<Clause> {
     if filter.value == Value::Scalar(Scalar::Bool(true)) {
-        return data(filter, Atom::Kinds(Kinds::PRESENT));
+        return one(filter, Atom::Kinds(Kinds::PRESENT));
     }
-    let mut clauses = data(filter, Atom::Kinds(Kinds::MISSING));
-    clauses.extend(readable_way(filter, Root::Data));
+    let mut clauses = one(filter, Atom::Kinds(Kinds::MISSING));
+    clauses.extend(readable_way(filter, filter.path.root));
     clauses
 }
 
@@ -269,8 +277,9 @@ fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
 /// The parents of the field must not be numbers beyond float64: a member of one is an error.
 fn readable_way(filter: &Filter, root: Root) -> impl Iterator<Item = Clause> {
     let kinds = Kinds::MISSING.or(Kinds::READABLE);
-    (1..filter.path.len()).map(move |length| Clause {
-        path: Path::new(root, &filter.path[..length]),
+    let names = &filter.path.names;
+    (1..names.len()).map(move |length| Clause {
+        path: Path::new(root, &names[..length]),
         mode: Mode::Scalar,
         atoms: vec![Atom::Kinds(kinds)],
     })
