@@ -208,7 +208,7 @@ class Status:
         room: dict[tuple[str, ...], float] = {("spool",): self._pipeline.spool_used}
         with suppress(ServiceError):
             room |= {(part,): share for part, share in self._store.used().items()}
-        is_ready = {(): float(self.trouble() is None)}
+        is_ready: dict[tuple[str, ...], float] = {(): float(self.trouble() is None)}
         return [(names.READY, is_ready), *lags.items(), (names.LAG_SECONDS, seconds), (names.SLOT, slots), (names.ROOM, room)]
 
     def sinks(self) -> list[dict[str, Any]]:

@@ -113,7 +113,7 @@ def test_a_compressed_file_tells_how_many_of_its_own_bytes_were_read(place: Plac
     assert found == text.splitlines()
     assert places[0] is not None
     assert 0 < places[0].read < size / 2
-    assert places[-1] == (size, size, "bytes")
+    assert places[-1] == Progress(size, size, "bytes")
     assert places == sorted(places)
 
 
