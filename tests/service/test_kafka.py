@@ -184,7 +184,7 @@ def test_it_tells_how_far_it_has_come(topic: Topic, monkeypatch: pytest.MonkeyPa
     while (progress := source.progress()) is None or progress.end < 7:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert progress == (0, 7, "messages")
+    assert progress == Progress(0, 7, "messages")
     read(topic, source, 7)
     assert source.progress() == Progress(7, 7, "messages")
 
