@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from streamer.service.protocols import Progress
 from streamer.service.sources import slot_lag
 from streamer.service.sources.stdin import StdinLines
 from tests.service.api import BIG, Api, order, running, until
-from tests.service.conftest import SUBSCRIPTIONS, event
+from tests.service.conftest import SUBSCRIPTIONS, Make, event
 from tests.service.database import Database, configuration
 from tests.service.receiver import Receiver
 from tests.tools.postgres import Cluster, missing
@@ -124,6 +127,31 @@ def test_input_that_waits_counts_by_the_time_of_its_events(
         assert 0 < found["positions"] < len(text)
         assert found["seconds"] < 3700
         assert values(scraped(api, admin), names.LAG_SECONDS)["orders"] > 3599
+
+
+def test_with_metrics_alone_a_lag_has_its_seconds(
+    receiver: Receiver, make: Make, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They come from samples, for which there need be no API; these events have no time."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(queue, "MOST_BYTES", 1)
+    receiver.answer = lambda _: 503
+    (tmp_path / "in.jsonl").write_bytes(b"".join(event(number, note="x" * 1000) + b"\n" for number in range(3000)))
+    service = make(sinks={"hook": receiver.sink()}, delivery=SLOW, metrics={"enabled": True, "port": 0})
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    url = until(lambda: re.search(r"metrics: (http://\S+)", caplog.text))[1]
+
+    def seconds() -> float:
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            families = {family.name: family for family in text_string_to_metric_families(reply.read().decode())}
+        return values(families, names.LAG_SECONDS).get("orders", 0.0)
+
+    first = until(seconds)
+    until(lambda: seconds() > first + 0.2)
+    service.stop()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_an_old_event_is_no_lag_of_what_comes_later() -> None:
