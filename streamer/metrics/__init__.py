@@ -1,12 +1,12 @@
 """An engine's counters, for Prometheus: `engine.metrics`, `engine.serve_metrics()`.
 
-- `names`: every metric: name, kind, labels, help.
+- `names`: every metric: name, kind, labels, help; `service`: those of `streamer serve`.
 - `samples`: an engine read into samples of them.
 - `collector`: a custom collector that reads its engines during a scrape.
 - `mirror`: the same for several processes of one service (prometheus_client's multiprocess mode).
 - `server`, `address`: an HTTP server for metrics, and its address.
 - `history`, `plot`: record samples of the filters, and draw them.
-- `dashboard`, `rules`: Grafana and Prometheus, generated from `names` by `python -m streamer.metrics`.
+- `dashboard`, `rules`: Grafana and Prometheus, generated from both by `python -m streamer.metrics`.
 
 Every module is imported on use: an engine counts even if its metrics are never read.
 """

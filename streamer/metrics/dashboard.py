@@ -1,4 +1,4 @@
-"""A Grafana dashboard, made of the names in `names`."""
+"""A Grafana dashboard, made of the names in `names` and `service`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from streamer.metrics import names, rules
+from streamer.metrics import names, rules, service
 from streamer.metrics.names import Metric
 
 #: Panels stand on a grid of 24 columns.
@@ -32,7 +32,9 @@ VARIABLES: Final = {"job": "", "instance": '{job=~"$job"}', "engine": '{job=~"$j
 
 
 def _only(metric: Metric) -> str:
-    chosen = ", ".join(f'{label}=~"${label}"' for label in VARIABLES)
+    # The metrics of the service have no label `engine`.
+    labels = [label for label in VARIABLES if label != "engine" or metric not in service.METRICS]
+    chosen = ", ".join(f'{label}=~"${label}"' for label in labels)
     return f"{metric.sample}{{{chosen}}}"
 
 
@@ -57,6 +59,18 @@ def _held(metric: Metric) -> str:
 
 def _held_in_all(metric: Metric) -> str:
     return f"sum without (tenant, collection) ({_only(metric)})"
+
+
+def _each(metric: Metric, legend: str = "") -> tuple[tuple[str, str], ...]:
+    """Return the query of a gauge of the service."""
+    labels = " ".join(f"{{{{{label}}}}}" for label in ("instance", *metric.labels))
+    return ((_only(metric), f"{labels} {legend}".rstrip()),)
+
+
+def _rates(metric: Metric, legend: str = "") -> tuple[tuple[str, str], ...]:
+    """Return the query of a counter of the service."""
+    labels = " ".join(f"{{{{{label}}}}}" for label in ("job", *metric.labels))
+    return ((_rate(metric, ", ".join(("job", *metric.labels))), f"{labels} {legend}".rstrip()),)
 
 
 _HITS, _MISSES = _rate(names.BLOOM_HITS, "job, engine, collection"), _rate(names.BLOOM_MISSES, "job, engine, collection")
@@ -256,6 +270,111 @@ ROWS: Final = (
                 12,
                 "stat",
             ),
+        ),
+    ),
+    (
+        "The service: sources and store",
+        (
+            Panel("Ready", _each(service.READY), "bool_yes_no", service.READY.help, 6, "stat"),
+            Panel(
+                "Restarts within an hour",
+                (
+                    (
+                        "changes(process_start_time_seconds[1h])"
+                        f" and on (job, instance) present_over_time({_only(service.READY)}[1h])",
+                        "{{instance}}",
+                    ),
+                ),
+                "short",
+                "How often the process was started again.",
+                6,
+                "stat",
+            ),
+            Panel("Share of the store in use", _each(service.ROOM), "percentunit", service.ROOM.help, 12),
+            Panel("Lag in seconds", _each(service.LAG_SECONDS), "s", service.LAG_SECONDS.help),
+            Panel(
+                "Lag in bytes, and the log of slots",
+                (*_each(service.LAG_BYTES, "lag"), *_each(service.SLOT, "slot")),
+                "bytes",
+                f"{service.LAG_BYTES.help} {service.SLOT.help}",
+            ),
+            Panel("Lag in messages", _each(service.LAG_MESSAGES), "short", service.LAG_MESSAGES.help),
+            Panel("Events read", _rates(service.READ), "ops", service.READ.help),
+            Panel(
+                "Events by outcome",
+                (
+                    *_rates(service.MATCHED, "matched"),
+                    *_rates(service.UNMATCHED, "unmatched"),
+                    *_rates(service.REJECTED, "rejected"),
+                ),
+                "ops",
+                service.UNMATCHED.help,
+            ),
+            Panel("Dead letters", _each(service.LETTERS), "short", service.LETTERS.help),
+        ),
+    ),
+    (
+        "The service: delivery",
+        (
+            Panel(
+                "Matches by outcome",
+                (
+                    *_rates(service.MATCHES, "found"),
+                    *_rates(service.DELIVERED, "delivered"),
+                    *_rates(service.DEAD, "dead"),
+                    *_rates(service.DROPPED, "dropped"),
+                    *_rates(service.UNROUTED, "unrouted"),
+                ),
+                "ops",
+                service.MATCHES.help,
+            ),
+            Panel("Pending matches", _each(service.PENDING), "short", service.PENDING.help),
+            Panel("Requests by result", _rates(service.ATTEMPTS), "ops", service.ATTEMPTS.help),
+            Panel("Age of the oldest message", _each(service.OLDEST), "s", service.OLDEST.help),
+            Panel("Messages in the spool", _each(service.SPOOLED), "short", service.SPOOLED.help),
+            Panel("Bytes in the spool", _each(service.SPOOLED_BYTES), "bytes", service.SPOOLED_BYTES.help),
+            Panel(
+                "Keys that wait, and messages without room",
+                (*_each(service.BLOCKED, "keys"), *_each(service.STUCK, "stuck")),
+                "short",
+                f"{service.BLOCKED.help} {service.STUCK.help}",
+            ),
+            Panel("Breakers", _each(service.BREAKER), "short", service.BREAKER.help),
+            Panel(
+                "Tenants' gateways and streams",
+                (
+                    *_each(service.GATEWAYS, "gateways"),
+                    *_each(service.STREAMS, "streams"),
+                ),
+                "short",
+                service.GATEWAYS.help,
+            ),
+        ),
+    ),
+    (
+        "The service: API",
+        (
+            Panel(
+                "Requests of the API by status",
+                ((_rate(service.REQUESTS, "status"), "{{status}}"),),
+                "ops",
+                service.REQUESTS.help,
+            ),
+            Panel(
+                "Connections",
+                (*_each(service.CONNECTIONS, "open"), *_rates(service.CLOSED, "closed")),
+                "short",
+                service.CLOSED.help,
+            ),
+            Panel(
+                "Subscriptions",
+                (*_each(service.HELD), *_each(service.PAUSED, "paused"), *_each(service.EXPIRING, "expiring")),
+                "short",
+                service.EXPIRING.help,
+            ),
+            Panel("Expired subscriptions", _rates(service.EXPIRED), "ops", service.EXPIRED.help),
+            Panel("Messages of streams", _rates(service.STREAMED), "ops", service.STREAMED.help),
+            Panel("Streams that ended", _rates(service.ENDED), "ops", service.ENDED.help),
         ),
     ),
 )

@@ -1,11 +1,11 @@
-"""Recording and alert rules for Prometheus, made of the names in `names`."""
+"""Recording and alert rules for Prometheus, made of the names in `names` and `service`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, final
 
-from streamer.metrics import names
+from streamer.metrics import names, service
 from streamer.metrics.names import Metric
 
 
@@ -41,7 +41,7 @@ class Alert:
         return f"{RUNBOOK}#{self.name.lower()}"
 
 
-RUNBOOK: Final = "docs/metrics.md"
+RUNBOOK: Final = "docs/runbook.md"
 
 
 def rate(metric: Metric, *without: str) -> str:
@@ -76,6 +76,11 @@ RECORDINGS: Final = (
 
 _WHO: Final = "Engine {{ $labels.engine }} at {{ $labels.instance }} of {{ $labels.job }}"
 _WHERE: Final = f"{_WHO}, collection {{{{ $labels.collection }}}}"
+_SERVICE: Final = "The service at {{ $labels.instance }} of {{ $labels.job }}"
+_SOURCE: Final = "Source {{ $labels.source }} at {{ $labels.instance }} of {{ $labels.job }}"
+_SINK: Final = "Sink {{ $labels.sink }} at {{ $labels.instance }} of {{ $labels.job }}"
+#: Not tenants' own gateways: their endpoints are not the operator's, and their streams keep messages that were delivered.
+_CONFIGURED: Final = '{sink!~"gateways:.*"}'
 
 ALERTS: Final = (
     Alert(
@@ -167,6 +172,103 @@ ALERTS: Final = (
         "warning",
         "The last configuration was refused",
         f"{_WHO} runs with the previous one. Its log, and `streamer config check`, list the errors.",
+    ),
+    # The service. Prometheus' own metric of a process counts restarts.
+    Alert(
+        "StreamerServiceNotReady",
+        f"{service.READY.sample} == 0",
+        "2m",
+        "critical",
+        "The service does not do its work",
+        f"{_SERVICE} answers, but does not do its work; /readyz returns the reason.",
+    ),
+    Alert(
+        "StreamerServiceRestarts",
+        f"changes(process_start_time_seconds[1h]) > 2 and on (job, instance) present_over_time({service.READY.sample}[1h])",
+        "0m",
+        "warning",
+        "The service was restarted three times within an hour",
+        f"{_SERVICE} was started {{{{ $value }}}} times within an hour.",
+    ),
+    Alert(
+        "StreamerSourceIsLate",
+        f"{service.LAG_SECONDS.sample} > 300",
+        "5m",
+        "critical",
+        "A source is behind by more than 5 minutes",
+        f"{_SOURCE} has been behind for {{{{ $value | humanizeDuration }}}} at least.",
+    ),
+    Alert(
+        "StreamerSourceIsBehind",
+        f"{service.LAG_BYTES.sample} > 1e9 or {service.LAG_MESSAGES.sample} > 1e6",
+        "15m",
+        "warning",
+        "A source is behind by more than 1 GB, or by a million messages",
+        f"{_SOURCE} is behind by {{{{ $value | humanize }}}} bytes, or messages if it reads Kafka.",
+    ),
+    Alert(
+        "StreamerSlotGrows",
+        f"{service.SLOT.sample} > 1e9 and delta({service.SLOT.sample}[30m]) > 0",
+        "30m",
+        "critical",
+        "A replication slot makes the server keep more and more of its log",
+        f"{_SOURCE}: the server keeps {{{{ $value | humanize1024 }}}}B of its log for the slot.",
+    ),
+    Alert(
+        "StreamerDeadLettersGrow",
+        f"delta({service.LETTERS.sample}[15m]) > 0",
+        "0m",
+        "warning",
+        "There are new dead letters",
+        f"{_SERVICE} has {{{{ $value | humanize }}}} more dead letters than 15 minutes ago.",
+    ),
+    Alert(
+        "StreamerSpoolIsOld",
+        f"{service.OLDEST.sample}{_CONFIGURED} > 900",
+        "5m",
+        "critical",
+        "A message has waited in the spool for more than 15 minutes",
+        f"{_SINK}: its oldest message has waited for {{{{ $value | humanizeDuration }}}}.",
+    ),
+    Alert(
+        "StreamerBreakerIsOpen",
+        f"{service.BREAKER.sample} > 0",
+        "10m",
+        "critical",
+        "An endpoint is down, or has disabled itself",
+        f"{_SINK} gets only probes, or nothing: the state of its breaker is {{{{ $value }}}}.",
+    ),
+    Alert(
+        "StreamerKeysAreStuck",
+        f"{service.STUCK.sample} > 0 or {service.BLOCKED.sample}{_CONFIGURED} > 0",
+        "30m",
+        "warning",
+        "Keys of a sink wait for another attempt",
+        f"{_SINK} has {{{{ $value }}}} keys or messages that have waited for half an hour.",
+    ),
+    Alert(
+        "StreamerMatchesUnrouted",
+        f"increase({service.UNROUTED.sample}[15m]) > 0",
+        "0m",
+        "warning",
+        "Matches were dropped because no route leads to a sink",
+        f"{_SERVICE} dropped {{{{ $value | humanize }}}} matches; its log names the gateways.",
+    ),
+    Alert(
+        "StreamerLeaseExpires",
+        f"{service.EXPIRING.sample} > 0 or increase({service.EXPIRED.sample}[15m]) > 0",
+        "0m",
+        "warning",
+        "Subscriptions were not renewed in time",
+        f"{_SERVICE}: {{{{ $value | humanize }}}} subscriptions have expired, or are about to.",
+    ),
+    Alert(
+        "StreamerStoreIsNearlyFull",
+        f"{service.ROOM.sample} > 0.9",
+        "10m",
+        "critical",
+        "More than 90 % of a part of the store is in use",
+        f"{_SERVICE} uses {{{{ $value | humanizePercentage }}}} of its room for {{{{ $labels.part }}}}.",
     ),
 )
 

@@ -1,19 +1,23 @@
-"""The table of all metrics in docs/metrics.md."""
+"""The tables of all metrics in docs/metrics.md: the engine's and the service's."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from streamer.metrics.names import METRICS
+from streamer.metrics import names, service
+from streamer.metrics.names import Metric
 
 BEGIN: Final = "<!-- made by `python -m streamer.metrics` -->"
 END: Final = "<!-- end -->"
+#: In the order in which the page has them.
+TABLES: Final = (("labels in addition to `engine`", names.METRICS), ("labels", service.METRICS))
 
 
-def table() -> str:
-    """Return the table as Markdown."""
-    lines = ["| metric | kind | labels in addition to `engine` | meaning |", "|---|---|---|---|"]
-    for metric in METRICS:
+def table(labelled: str, metrics: Sequence[Metric]) -> str:
+    """Return a table as Markdown."""
+    lines = [f"| metric | kind | {labelled} | meaning |", "|---|---|---|---|"]
+    for metric in metrics:
         name = metric.name if metric.kind == "histogram" else metric.sample
         labels = ", ".join(f"`{label}`" for label in metric.labels) or "none"
         lines.append(f"| `{name}` | {metric.kind} | {labels} | {metric.help} |")
@@ -21,13 +25,16 @@ def table() -> str:
 
 
 def into(text: str) -> str:
-    """Return a page with the table in its place.
+    """Return a page with the tables in their places.
 
     Raises:
-        ValueError: the page has no place for it.
+        ValueError: the page has no place for one.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"no {BEGIN} and {END} in it")
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    page = ""
+    for labelled, metrics in TABLES:
+        before, begin, rest = text.partition(BEGIN)
+        _, end, text = rest.partition(END)
+        if not begin or not end:
+            raise ValueError(f"fewer than {len(TABLES)} places from {BEGIN} to {END} in it")
+        page += f"{before}{BEGIN}\n{table(labelled, metrics)}\n{END}"
+    return page + text

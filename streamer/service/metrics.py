@@ -8,53 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from streamer.errors import ServiceError
 from streamer.locks import Lock
+from streamer.metrics import service as names
 from streamer.metrics.names import Metric
 from streamer.service.queue import Part
 from streamer.service.store.rows import DeadLetter
 
-_SOURCE, _SINK, _RESULT = ("source",), ("sink",), ("sink", "result")
-READ = Metric("streamer_service_events_read", "counter", _SOURCE, "Events that were read: matched + unmatched + rejected.")
-MATCHED = Metric("streamer_service_events_matched", "counter", _SOURCE, "Events that matched at least one subscription.")
-UNMATCHED = Metric(
-    "streamer_service_events_unmatched", "counter", _SOURCE, "Events that matched no subscription, including ignored ones."
-)
-REJECTED = Metric("streamer_service_events_rejected", "counter", _SOURCE, "Events that could not be read; they are dead letters.")
-MATCHES = Metric(
-    *("streamer_service_matches", "counter", ()),
-    "Matches found, and those in the spool at the start: delivered + dead + dropped + pending.",
-)
-DELIVERED = Metric("streamer_service_matches_delivered", "counter", _SINK, "Matches that their sink has confirmed.")
-DEAD = Metric("streamer_service_matches_dead", "counter", _SINK, "Matches that their sink refused; they are dead letters.")
-DROPPED = Metric(
-    *("streamer_service_matches_dropped", "counter", ()), "Matches of gateways without a route, and messages that were deleted."
-)
-PENDING = Metric("streamer_service_matches_pending", "gauge", (), "Matches that wait for their sinks.")
-LETTERS = Metric("streamer_service_dead_letters", "gauge", (), "Dead letters in the store.")
-SPOOLED = Metric("streamer_service_spool_messages", "gauge", _SINK, "Messages in the spool.")
-SPOOLED_BYTES = Metric("streamer_service_spool_bytes", "gauge", _SINK, "Bytes of the messages in the spool.")
-OLDEST = Metric("streamer_service_spool_oldest_seconds", "gauge", _SINK, "Age of the oldest message in the spool.")
-BLOCKED = Metric("streamer_service_spool_blocked_keys", "gauge", _SINK, "Keys that wait for another attempt.")
-STUCK = Metric(
-    *("streamer_service_spool_stuck_messages", "gauge", _SINK),
-    "Messages beyond their last attempt, retried because the store has no room for their dead letters.",
-)
-ATTEMPTS = Metric(
-    *("streamer_service_attempts", "counter", _RESULT), "Requests, by result: `delivered`, `retried`, `refused`, `gone`."
-)
-BREAKER = Metric(
-    *("streamer_service_breaker", "gauge", _SINK),
-    "State of an endpoint: 0 closed; 1 probing, 2 open (it is failing); 3 disabled after HTTP 410.",
-)
-
-METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-
+_T = TypeVar("_T")
 Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
+#: The values of metrics by their labels.
+Values: TypeAlias = Sequence[tuple[Metric, Mapping[tuple[str, ...], float]]]
 _STATES: Final = {"closed": 0, "half_open": 1, "open": 2, "disabled": 3}
 
 
@@ -92,7 +61,7 @@ class Counts(Collector):
         self._letters = letters
         self.gauges: Callable[[], Sequence[Gauges]] = tuple
         self._events: dict[str, tuple[int, int, int]] = {}  # read, matched, rejected
-        self._matches = self._dropped = 0
+        self._matches = self._dropped = self._unrouted = 0
         self._delivered: Counter[str] = Counter()
         self._dead: Counter[str] = Counter()
         #: The latest rejected record, by its source.
@@ -105,6 +74,7 @@ class Counts(Collector):
             self._events[part.source] = (read + part.events, matched + part.matched, rejected + len(part.dead))
             self._matches += part.unrouted + part.delivering.total() + sum(each.matches for each in part.spooled)
             self._dropped += part.unrouted
+            self._unrouted += part.unrouted
             if part.dead:
                 self.refused[part.source] = part.dead[-1]
 
@@ -143,38 +113,69 @@ class Counts(Collector):
 
     def describe(self) -> Iterable[Family]:
         """Name the families, so that registering does not scrape."""
-        return [_family(metric, {}) for metric in METRICS]
+        return [_family(metric, {}) for metric in names.METRICS if metric not in (*names.OF_CONDITION, *names.OF_API)]
 
     def collect(self) -> Iterator[Family]:
         """Yield the current counts."""
         for metric, values in self._values():
             yield _family(metric, values)
 
-    def _values(self) -> list[tuple[Metric, Mapping[tuple[str, ...], float]]]:
-        seen = self.gauges()
+    def _values(self) -> Values:
+        seen: Sequence[Gauges] = _readable(self.gauges, ())
+        letters = _readable(self._letters, None)
         with self._lock:
             events = {(source,): counts for source, counts in self._events.items()}
             delivered, dead = dict(self._delivered), dict(self._dead)
-            matches, dropped = self._matches, self._dropped
+            matches, dropped, unrouted = self._matches, self._dropped, self._unrouted
         return [
-            (READ, {labels: read for labels, (read, _, _) in events.items()}),
-            (MATCHED, {labels: matched for labels, (_, matched, _) in events.items()}),
-            (UNMATCHED, {labels: read - matched - rejected for labels, (read, matched, rejected) in events.items()}),
-            (REJECTED, {labels: rejected for labels, (_, _, rejected) in events.items()}),
-            (MATCHES, {(): matches}),
-            (DELIVERED, {(sink,): count for sink, count in delivered.items()}),
-            (DEAD, {(sink,): count for sink, count in dead.items()}),
-            (DROPPED, {(): dropped}),
-            (PENDING, {(): matches - dropped - sum(delivered.values()) - sum(dead.values())}),
-            (LETTERS, {(): self._letters()}),
-            (SPOOLED, {(each.sink,): each.messages for each in seen}),
-            (SPOOLED_BYTES, {(each.sink,): each.bytes for each in seen}),
-            (OLDEST, {(each.sink,): each.oldest for each in seen}),
-            (BLOCKED, {(each.sink,): each.blocked for each in seen}),
-            (STUCK, {(each.sink,): each.stuck for each in seen}),
-            (ATTEMPTS, {(each.sink, result): count for each in seen for result, count in each.attempts.items()}),
-            (BREAKER, {(each.sink,): _STATES[each.state] for each in seen if each.state is not None}),
+            (names.READ, {labels: read for labels, (read, _, _) in events.items()}),
+            (names.MATCHED, {labels: matched for labels, (_, matched, _) in events.items()}),
+            (names.UNMATCHED, {labels: read - matched - rejected for labels, (read, matched, rejected) in events.items()}),
+            (names.REJECTED, {labels: rejected for labels, (_, _, rejected) in events.items()}),
+            (names.MATCHES, {(): matches}),
+            (names.DELIVERED, {(sink,): count for sink, count in delivered.items()}),
+            (names.DEAD, {(sink,): count for sink, count in dead.items()}),
+            (names.DROPPED, {(): dropped}),
+            (names.UNROUTED, {(): unrouted}),
+            (names.PENDING, {(): matches - dropped - sum(delivered.values()) - sum(dead.values())}),
+            (names.LETTERS, {} if letters is None else {(): letters}),
+            (names.SPOOLED, {(each.sink,): each.messages for each in seen}),
+            (names.SPOOLED_BYTES, {(each.sink,): each.bytes for each in seen}),
+            (names.OLDEST, {(each.sink,): each.oldest for each in seen}),
+            (names.BLOCKED, {(each.sink,): each.blocked for each in seen}),
+            (names.STUCK, {(each.sink,): each.stuck for each in seen}),
+            (names.ATTEMPTS, {(each.sink, result): count for each in seen for result, count in each.attempts.items()}),
+            (names.BREAKER, {(each.sink,): _STATES[each.state] for each in seen if each.state is not None}),
         ]
+
+
+@final
+class Condition(Collector):
+    """The condition of a service: whether it works, how far its sources are behind, how much room is left.
+
+    Args:
+        read: returns the current values.
+    """
+
+    def __init__(self, read: Callable[[], Values]) -> None:
+        self._read = read
+
+    def describe(self) -> Iterable[Family]:
+        """Name the families, so that registering does not scrape."""
+        return [_family(metric, {}) for metric in names.OF_CONDITION]
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the current values."""
+        for metric, values in self._read():
+            yield _family(metric, values)
+
+
+def _readable(read: Callable[[], _T], otherwise: _T) -> _T:
+    """Return what the store has, or *otherwise* while it cannot be read: a scrape must report that the service is not ready."""
+    try:
+        return read()
+    except ServiceError:
+        return otherwise
 
 
 def _family(metric: Metric, values: Mapping[tuple[str, ...], Any]) -> Family:

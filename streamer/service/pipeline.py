@@ -35,6 +35,7 @@ from streamer.service.metrics import Counts
 from streamer.service.observed.attempts import Attempt, Attempts
 from streamer.service.observed.events import Events
 from streamer.service.observed.matches import MatchCounts
+from streamer.service.observed.rates import Delays
 from streamer.service.protocols import NOTHING, Away, Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
 from streamer.service.queue import Part, Waiting
 from streamer.service.registry import Messages
@@ -113,13 +114,14 @@ class Pipeline:
     Attributes:
         events: a sample of the events that were matched.
         matches: how often each subscription matched.
+        delays: how old the latest events were when they were read.
         failed: the error that ended the pipeline, if any.
     """
 
     def __init__(self, engine: Engine, store: Store, setup: Setup, counts: Counts, spool: Spool) -> None:
         self._engine, self._store, self._setup, self._counts = engine, store, setup, counts
         self._spool = spool
-        self.events, self.matches = Events(engine._options), MatchCounts()
+        self.events, self.matches, self.delays = Events(engine._options), MatchCounts(), Delays(engine._options)
         self._writing = Lock()
         # For a thread that matches dead letters while the sources run, and for a reload.
         self._turn = Lock()
@@ -221,6 +223,7 @@ class Pipeline:
                         part = part.following()
             if tally is not None:
                 self.matches.add(tally)
+            self.delays.add(feed.name, texts[-1])
             for at in chosen:
                 place = taken.place(first + at)
                 self.events.add(feed.name, batch.partition, (place.position, place.part), texts[at], seen.get(at))
@@ -592,6 +595,11 @@ class Pipeline:
         """Return the seconds since the last batch of a source; None before its first one."""
         since = self._read_at.get(feed)
         return None if since is None else time.monotonic() - since
+
+    @property
+    def spool_used(self) -> float:
+        """The used share of the spool's room, for its fullest sink."""
+        return self._spool.used()
 
     @property
     def waiting_bytes(self) -> int:

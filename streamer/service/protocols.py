@@ -24,13 +24,15 @@ class Progress(NamedTuple):
     """The progress of a source.
 
     Attributes:
-        read, end: positions, summed over all of its partitions; the difference was not read yet.
+        read, end: positions, summed over all of its partitions; the difference was not read yet, or for PostgreSQL not confirmed.
         unit: what a position counts, `bytes` or `messages`.
+        kept: bytes of a server's log that a replication slot keeps; None for a source without a slot.
     """
 
     read: int
     end: int
     unit: Literal["bytes", "messages"]
+    kept: int | None = None
 
 
 @final

@@ -156,6 +156,8 @@ class Service:
             status = Status(
                 self.engine, pipeline, store, counts, registry, lambda: self._loaded, self._ask_reload, self._check_text
             )
+            if self.config.metrics.enabled:
+                status.observer.start()
             entrance = Entrance(
                 lambda: _handlers(self, store, status),
                 registry,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final, final
 
@@ -12,15 +13,19 @@ from prometheus_client import CollectorRegistry, generate_latest
 from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
 from streamer.engine.engine import Engine
+from streamer.errors import ServiceError
+from streamer.metrics import service as names
+from streamer.metrics.names import Metric
 from streamer.service import config_view
 from streamer.service.build import sinks_of, sources_of
-from streamer.service.metrics import Counts, Gauges
+from streamer.service.metrics import Condition, Counts, Gauges, Values
 from streamer.service.observed.attempts import Attempt
 from streamer.service.observed.events import Events
 from streamer.service.observed.matches import MatchCounts
-from streamer.service.observed.observer import Observer
+from streamer.service.observed.observer import TICK, Observer
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.pipeline import Pipeline
+from streamer.service.protocols import Progress
 from streamer.service.reload import Reloaded
 from streamer.service.replays import Replays
 from streamer.service.spool.delivery import WEBHOOKS
@@ -67,6 +72,7 @@ class Status:
         self._engine, self._pipeline, self._store, self._counts, self._registry = engine, pipeline, store, counts, registry
         self._loaded, self._reload, self.check_config = loaded, reload, check
         self._rates, self._lags = Rates(), Lags()
+        registry.register(Condition(self.condition))
         self._started = time.time()
         self.replays = Replays(store, self.replay)
         self.observer = Observer(engine, registry.collect, self._look)
@@ -173,8 +179,37 @@ class Status:
         progress = self._pipeline.setup.feeds[name].source.progress()
         if progress is None:
             return None
-        seconds = self._lags.of(time.monotonic(), name, progress)
-        return {"positions": progress.end - progress.read, "unit": progress.unit, "seconds": seconds}
+        return {"positions": progress.end - progress.read, "unit": progress.unit, "seconds": self._behind_for(name, progress)}
+
+    def _behind_for(self, name: str, progress: Progress) -> float:
+        """Return the seconds for which a source has been behind at least, by the time of its events if that is longer."""
+        if progress.read >= progress.end:
+            return 0.0
+        now = time.monotonic()
+        seconds = self._lags.of(now, name, progress)
+        # An event that was read before has nothing to do with those that wait now.
+        return max(seconds, self._pipeline.delays.of(name, now - seconds - TICK))
+
+    def condition(self) -> Values:
+        """Return the values of the metrics of the service as a whole."""
+        found = {
+            name: progress
+            for name, feed in self._pipeline.setup.feeds.items()
+            if (progress := feed.source.progress()) is not None
+        }
+        lags: dict[Metric, dict[tuple[str, ...], float]] = {names.LAG_BYTES: {}, names.LAG_MESSAGES: {}}
+        seconds: dict[tuple[str, ...], float] = {}
+        slots: dict[tuple[str, ...], float] = {}
+        for name, each in found.items():
+            lags[names.LAG_BYTES if each.unit == "bytes" else names.LAG_MESSAGES][name,] = each.end - each.read
+            seconds[name,] = self._behind_for(name, each)
+            if each.kept is not None:
+                slots[name,] = each.kept
+        room: dict[tuple[str, ...], float] = {("spool",): self._pipeline.spool_used}
+        with suppress(ServiceError):
+            room |= {(part,): share for part, share in self._store.used().items()}
+        is_ready: dict[tuple[str, ...], float] = {(): float(self.trouble() is None)}
+        return [(names.READY, is_ready), *lags.items(), (names.LAG_SECONDS, seconds), (names.SLOT, slots), (names.ROOM, room)]
 
     def sinks(self) -> list[dict[str, Any]]:
         """Return the sinks, with their counts."""

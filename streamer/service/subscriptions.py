@@ -191,6 +191,10 @@ class Subscriptions:
         with self._lock:
             return {"held": self._counted.held.total(), "paused": self._counted.paused.total()}
 
+    def expiring(self) -> int:
+        """Return how many subscriptions have less than a tenth of their lease left; see `Table`. Raises ServiceError."""
+        return self._table.expiring()
+
     # Writes of the API, of one or many
 
     def put(self, each: Written, may: Condition, lease: int | None = None, *, who: str = API) -> Result:

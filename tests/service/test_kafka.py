@@ -21,7 +21,7 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.formats import decoder, taken
 from streamer.service.messages import key_of
-from streamer.service.protocols import Away, Batch, Lost, Refused
+from streamer.service.protocols import Away, Batch, Lost, Progress, Refused
 from streamer.service.serve import Service
 from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
@@ -184,9 +184,9 @@ def test_it_tells_how_far_it_has_come(topic: Topic, monkeypatch: pytest.MonkeyPa
     while (progress := source.progress()) is None or progress.end < 7:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert progress == (0, 7, "messages")
+    assert progress == Progress(0, 7, "messages")
     read(topic, source, 7)
-    assert source.progress() == (7, 7, "messages")
+    assert source.progress() == Progress(7, 7, "messages")
 
 
 def test_an_event_of_binary_mode_is_a_cloudevent_too(topic: Topic) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from streamer.errors import ServiceError
 from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
 from streamer.service.sources.kafka import KafkaMessages
+from tests.service.api import until
 from tests.service.conftest import SUBSCRIPTIONS, event
 from tests.service.receiver import Receiver, Request
 from tests.service.test_kafka import message
@@ -530,7 +532,15 @@ def test_a_topic_that_is_made_anew_while_it_is_read_is_found(kafka: Broker, monk
     assert len(positions) == 1
 
 
-def test_what_a_transaction_takes_back_is_not_read_and_its_markers_are_passed_over(kafka: Broker) -> None:
+def has_no_lag(source: KafkaMessages) -> bool:
+    return (found := source.progress()) is not None and found.read == found.end
+
+
+def test_what_a_transaction_takes_back_is_not_read_and_its_markers_are_passed_over(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are no lag either, nor are messages that may still be taken back."""
+    monkeypatch.setattr(source_of_kafka, "STATISTICS", 20)
     topic = kafka.topic(1)
     producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
     producer.init_transactions(30)
@@ -544,9 +554,13 @@ def test_what_a_transaction_takes_back_is_not_read_and_its_markers_are_passed_ov
         source = KafkaMessages(KafkaSource(**section), max_bytes=10_000)
         source.open(positions, positions.__setitem__)
         assert read(source, positions, len(expected)) == expected
-        source.close()
+        until(partial(has_no_lag, source))
         producer.begin_transaction()
         producer.produce(topic, value=b"4")
+        assert producer.flush(30) == 0
+        time.sleep(0.5)
+        assert has_no_lag(source)
+        source.close()
         producer.commit_transaction(30)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies
 
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.protocols import EndOfSource, Refused
+from streamer.service.protocols import EndOfSource, Progress, Refused
 from streamer.service.sources.file import FileLines
 from streamer.service.sources.lines import Lines
 
@@ -94,9 +94,9 @@ def test_a_file_tells_how_far_it_was_read_and_one_that_is_gone_does_not(place: P
     assert place.source.progress() is None
     append(place.path, b"a\nb")
     place.read()
-    assert place.source.progress() == (3, 3, "bytes")
+    assert place.source.progress() == Progress(3, 3, "bytes")
     append(place.path, b"c\nd\n")
-    assert place.source.progress() == (3, 7, "bytes")
+    assert place.source.progress() == Progress(3, 7, "bytes")
     os.rename(place.path, place.path.with_name("log.1"))
     append(place.path, b"e\n")
     assert place.source.progress() is None
@@ -113,7 +113,7 @@ def test_a_compressed_file_tells_how_many_of_its_own_bytes_were_read(place: Plac
     assert found == text.splitlines()
     assert places[0] is not None
     assert 0 < places[0].read < size / 2
-    assert places[-1] == (size, size, "bytes")
+    assert places[-1] == Progress(size, size, "bytes")
     assert places == sorted(places)
 
 

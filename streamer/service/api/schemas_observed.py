@@ -27,9 +27,9 @@ _LAG: Final = {
     "anyOf": [
         object_of(
             {
-                "positions": {"type": "integer", "minimum": 0, "description": "Bytes or messages that were not read yet."},
+                "positions": {"type": "integer", "minimum": 0, "description": "Bytes or messages by which the source is behind."},
                 "unit": {"enum": ["bytes", "messages"]},
-                "seconds": {"type": "number", "description": "The least time for which there has been unread input."},
+                "seconds": {"type": "number", "description": "The least time for which it has been behind."},
             }
         ),
         {"type": "null", "description": "Nobody knows."},

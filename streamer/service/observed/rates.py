@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Final, final
 
+from streamer.core.options import Options
+from streamer.errors import EventError
+from streamer.events.reading import IgnoredEvent
 from streamer.service.protocols import Progress
 
 #: The seconds that a rate covers.
 MINUTE: Final = 60.0
 #: The number of samples of each source: an hour, with one in five seconds.
 MOST_ENDS: Final = 720
+#: The seconds between two events of a source whose time is read.
+_EVERY: Final = 1.0
 
 
 @final
@@ -60,3 +66,32 @@ class Lags:
             return 0.0
         later = bisect_right(ends, progress.read, key=lambda each: each[1])
         return round(now - ends[max(later - 1, 0)][0], 3)
+
+
+@final
+class Delays:
+    """How old an event was when it was read, by its own time, for each source. The source's thread adds, any may read."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._found: dict[str, tuple[float, float | None]] = {}
+
+    def add(self, source: str, event: bytes) -> None:
+        """Read the time of an event, unless another one of the source was read in the last second."""
+        now = time.monotonic()
+        if (found := self._found.get(source)) is not None and now - found[0] < _EVERY:
+            return
+        try:
+            at = self._options.read(event, None, None).ts_ns
+        except (EventError, IgnoredEvent):
+            return
+        self._found[source] = now, None if at is None else max(time.time() - at / 10**9, 0.0)
+
+    def of(self, source: str, since: float) -> float:
+        """Return how old the latest event was, in seconds; 0 if it has no time, or was read before *since*.
+
+        Args:
+            since: in seconds of a monotonic clock.
+        """
+        at, delay = self._found.get(source, (0.0, None))
+        return 0.0 if delay is None or at < since else round(delay, 3)

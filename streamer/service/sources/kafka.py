@@ -90,7 +90,7 @@ class KafkaMessages:
         self._are_encoded = section.format.is_encoded
         self._changed = threading.Condition(Lock())
         self._ours: dict[tuple[str, int], Partition] = {}
-        self._ends: dict[tuple[str, int], int] = {}
+        self._ends: dict[tuple[str, int], tuple[int, int]] = {}
         self._ready: deque[Partition] = deque()
         self._gone: deque[str] = deque()
         self._size = 0
@@ -226,16 +226,28 @@ class KafkaMessages:
 
     def progress(self) -> Progress | None:
         """See `Source`. Uses the client's last statistics: a query would wait for the polling thread, and block all of Python."""
+        read = end = 0
         with self._changed:
-            ends = [(each.given, self._ends.get((each.topic, each.number), -1)) for each in self._ours.values()]
-        if not ends or any(end < 0 for _, end in ends):
-            return None
-        return Progress(sum(given for given, _ in ends), sum(max(ends_) for ends_ in ends), "messages")
+            for each in self._ours.values():
+                passed, its_end = self._ends.get((each.topic, each.number), (-1, -1))
+                if its_end < 0:
+                    return None
+                given = each.given if each.messages else max(each.given, passed)
+                read, end = read + given, end + max(given, its_end)
+            return Progress(read, end, "messages") if self._ours else None
 
     def _told(self, statistics: str) -> None:
-        """Store the end offsets of partitions. The polling thread calls it."""
+        """Store the place up to which the client has passed all messages on, and the end, of partitions.
+
+        The polling thread calls it. Offsets of markers of transactions are passed without a message. Messages of a transaction
+        that is open cannot be read yet, so the end is before them.
+        """
         self._ends = {
-            (name, int(number)): partition.get("hi_offset", -1)
+            (name, int(number)): (
+                partition.get("next_offset", -1) if not partition.get("fetchq_cnt") else -1,
+                # With isolation.level: read_uncommitted brokers do not report it.
+                stable if (stable := partition.get("ls_offset", -1)) >= 0 else partition.get("hi_offset", -1),
+            )
             for name, topic in json.loads(statistics).get("topics", {}).items()
             for number, partition in topic.get("partitions", {}).items()
         }

@@ -34,12 +34,13 @@ from streamer.cdc.pgoutput import Begin, Commit
 from streamer.config.schema.sources import PostgresSource
 from streamer.errors import EventError, ServiceError
 from streamer.service import faults, formats, protocols
-from streamer.service.protocols import NOTHING, Batch, Busy, Lost, Record, Refused, Wrong
+from streamer.service.protocols import NOTHING, Batch, Busy, Lost, Progress, Record, Refused, Wrong
 from streamer.service.sources.initial_rows import rows_of
 from streamer.service.sources.lines import CHUNK, KEPT
 from streamer.service.sources.plugins import Wal2json, plugged
 from streamer.service.sources.replication import Keepalive, Replication, connect, is_away, lsn_text, said
 from streamer.service.sources.slot import Place, Server, Slot, check_room, look, primary_keys
+from streamer.service.sources.slot_lag import SlotLag
 from streamer.service.unavailable import delay
 
 #: The client sends its confirmed position at most this often, in seconds, unless the server requests it.
@@ -90,6 +91,7 @@ class PostgresChanges:
         self._transaction: int | None = None
         self._index = self._skip = 0
         self._closing = threading.Event()
+        self._lag: SlotLag | None = None
 
     # Opening
 
@@ -131,6 +133,7 @@ class PostgresChanges:
         self._held = self._place.end
         self._emitted = self._place
         threading.Thread(target=self._keep_alive, name=f"streamer-{self._slot}-alive", daemon=True).start()
+        self._lag = SlotLag(self._section, lambda: self._held)
 
     def _look_for(self, slot: Slot | None, others: protocols.Others) -> None:
         """Refuse to treat changes as lost that may have been delivered as another source. Raises ServiceError."""
@@ -422,8 +425,9 @@ class PostgresChanges:
             self._is_asked = False
             self._tell()
 
-    def progress(self) -> None:
-        """See `Source`: not available, because the server reports its log only as far as it has sent it."""
+    def progress(self) -> Progress | None:
+        """See `Source`. What was read and is not confirmed counts, because the server keeps its log from there on."""
+        return None if self._lag is None else self._lag.progress()
 
     def _tell(self) -> None:
         stream, self._told_at = self._stream, time.monotonic()
@@ -446,6 +450,8 @@ class PostgresChanges:
     def close(self) -> None:
         """See `Source`."""
         self._closing.set()
+        if self._lag is not None:
+            self._lag.close()
         if self._snapshot is not None:
             self._snapshot.close()
         if self._stream is not None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import secrets
 import select
+import stat
 import sys
+import termios
 from collections.abc import Iterator, Mapping
-from functools import partial
 from itertools import chain
+from struct import Struct
 from typing import Final, final
 
 from streamer.engine.foreign import LOOKS, foreign
 from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
-from streamer.service.protocols import NO_OTHERS, NOTHING, Batch, Begin, EndOfSource, Others, Wrong
+from streamer.service.protocols import NO_OTHERS, NOTHING, Batch, Begin, EndOfSource, Others, Progress, Wrong
 from streamer.service.sources.lines import CHUNK, Lines
 
 _LOGGER: Final = logging.getLogger("streamer.service")
+_INT: Final = Struct("i")
 
 
 @final
@@ -32,6 +36,7 @@ class StdinLines:
         self._partition = secrets.token_hex(8)
         self._inflated: Iterator[bytes] | None = None
         self._is_begun = False
+        self._taken = 0  # bytes of the input, as they are: compressed or not
         self._is_json = is_json  # a line of another format may be an array
 
     def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
@@ -68,21 +73,37 @@ class StdinLines:
         return Batch(self._partition, records, end, None)
 
     def _read(self) -> bytes:
-        file = sys.stdin.fileno()
-        chunk = os.read(file, CHUNK)
+        chunk = self._piece()
         if self._is_begun or not may_be_compressed(chunk):
             if self._is_json and not self._is_begun and (what := foreign(chunk[:LOOKS], is_all=True)):
                 raise ServiceError(f"standard input: {what}")
             self._is_begun = True
             return chunk
-        self._inflated = read_chunks(chain([chunk], iter(partial(os.read, file, CHUNK), b"")))
+        self._inflated = read_chunks(chain([chunk], iter(self._piece, b"")))
         return next(self._inflated, b"")
+
+    def _piece(self) -> bytes:
+        piece = os.read(sys.stdin.fileno(), CHUNK)
+        self._taken += len(piece)
+        return piece
 
     def acknowledge(self, partition: str, confirm: str) -> None:
         """See `Source`."""
 
-    def progress(self) -> None:
-        """See `Source`: not available for a pipe."""
+    def progress(self) -> Progress | None:
+        """See `Source`. A pipe shows only what its writer could write so far; None for an input that shows nothing."""
+        if sys.stdin is None or sys.stdin.closed:
+            return None
+        file = sys.stdin.fileno()
+        try:
+            found = os.fstat(file)
+            if stat.S_ISREG(found.st_mode):
+                waiting = found.st_size - os.lseek(file, 0, os.SEEK_CUR)
+            else:
+                (waiting,) = _INT.unpack(fcntl.ioctl(file, termios.FIONREAD, bytes(_INT.size)))
+        except OSError:
+            return None
+        return Progress(self._taken, self._taken + max(waiting, 0), "bytes")
 
     def lost(self, partition: str) -> None:
         """See `Source`."""

@@ -216,6 +216,11 @@ class Spool:
             seen.append(Gauges(STREAMS, messages, size, max(map(self.age, kept)), 0, 0, None, {}))
         return seen
 
+    def used(self) -> float:
+        """Return the used share of the room of the fullest sink; 0 if another process delivers."""
+        configured = [each for each in self._deliveries.values() if each.owner is None] if self._leads else []
+        return max((each.bytes / each.terms.bytes for each in configured), default=0.0)
+
     def age(self, each: Delivery | History) -> float:
         """Return the age of the oldest message in seconds; 0 if there is none."""
         since = self._store.oldest(each.lane) if each.messages and not self._is_over else None

@@ -107,5 +107,8 @@ class Database(Reader, Protocol):
     def gone(self) -> str | None:
         """Return the text of the error if a part of it was deleted or replaced since it was opened; None if it is intact."""
 
+    def disk_used(self) -> float | None:
+        """Return the used share of the disk that it is on; None if it is not on a disk of this machine."""
+
     def follow(self, changed: Callable[[], None]) -> None:
         """Have a function called when another process may have changed data: soon after its notification, and each second."""

@@ -303,6 +303,9 @@ class Postgres:
             return None
         return None if table == self._table else self._told_gone(table)
 
+    def disk_used(self) -> None:
+        """See `Database`: the disk is the server's."""
+
     def _told_gone(self, table: int | None) -> str:
         what = "were dropped" if table is None else "were replaced by others"
         return (

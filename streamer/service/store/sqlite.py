@@ -149,6 +149,15 @@ class Sqlite:
                 )
         return None
 
+    def disk_used(self) -> float | None:
+        """See `Database`."""
+        try:
+            found = os.statvfs(self._directory)
+        except OSError:
+            return None
+        used = found.f_blocks - found.f_bfree
+        return used / total if (total := used + found.f_bavail) else None
+
     def follow(self, changed: Callable[[], None]) -> None:
         """See `Database`. Other processes cannot change it."""
 

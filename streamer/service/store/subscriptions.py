@@ -103,6 +103,10 @@ _PUT: Final = (
 )
 _SINCE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE version > ? AND version <= ? ORDER BY version LIMIT ?"
 _DELETE: Final = "DELETE FROM subscriptions WHERE tenant = ? AND id = ?"
+_EXPIRING: Final = (
+    "SELECT count(*) FROM (SELECT lease, expires_at FROM subscriptions WHERE expires_at IS NOT NULL ORDER BY expires_at"
+    " LIMIT 10000) AS first WHERE (expires_at - ?) * 10 < lease"
+)
 _DUE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
 
 
@@ -139,6 +143,11 @@ class Table:
         """Return the time of the next expiry; None if there is none."""
         ((first,),) = self._database.rows("SELECT min(expires_at) FROM subscriptions WHERE expires_at IS NOT NULL")
         return None if first is None else int(first)
+
+    def expiring(self) -> int:
+        """Return how many subscriptions have less than a tenth of their lease left, among the 10,000 that expire first."""
+        ((count,),) = self._reader.rows(_EXPIRING, milliseconds())
+        return int(count)
 
     def counts(self, tenants: Collection[str] | None = None) -> dict[str, tuple[Amount, int]]:
         """Return the usage of each tenant, or of some tenants, and the number of its paused subscriptions."""

@@ -18,6 +18,8 @@ _TOLD: Final = 50
 #: The most useful metrics first: the path of an event, and its failures.
 _FIRST: Final = (
     "streamer_service_events",
+    "streamer_service_source",
+    "streamer_service_slot",
     "streamer_service_match",
     "streamer_service_dead",
     "streamer_service_spool",

@@ -1,0 +1,255 @@
+"""The metrics of the service as a whole: whether it works, how far its sources are behind, how much room is left."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Metric as Family
+from prometheus_client.parser import text_string_to_metric_families
+
+from streamer import Config
+from streamer.core.options import Options
+from streamer.metrics import service as names
+from streamer.metrics.names import Metric
+from streamer.service import queue, status
+from streamer.service.build import of_engine
+from streamer.service.observed import observer
+from streamer.service.observed.rates import Delays
+from streamer.service.protocols import Progress
+from streamer.service.sources import slot_lag
+from streamer.service.sources.stdin import StdinLines
+from tests.service.api import BIG, Api, order, running, until
+from tests.service.conftest import SUBSCRIPTIONS, Make, event
+from tests.service.database import Database, configuration
+from tests.service.receiver import Receiver
+from tests.tools.postgres import Cluster, missing
+
+pytestmark = pytest.mark.later_on_the_reference
+SLOW = {"spool": {"bytes": 1}, "retry": {"first": "50ms", "most": "100ms", "attempts": 1000}}
+
+NO_LAG = {"positions": 0, "unit": "bytes", "seconds": 0.0}
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take samples and measure slots often."""
+    monkeypatch.setattr(observer, "TICK", 0.1)
+    monkeypatch.setattr(status, "TICK", 0.1)
+    monkeypatch.setattr(slot_lag, "EVERY", 0.05)
+
+
+def scraped(api: Api, token: str) -> dict[str, Family]:
+    text = api.ask("GET", "/metrics", token=token).body.decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def values(families: dict[str, Family], metric: Metric) -> dict[Any, float]:
+    """Return the values of a metric by their label, if it has one."""
+    return {next(iter(sample.labels.values()), None): sample.value for sample in families[metric.name].samples}
+
+
+def lag(api: Api, admin: str) -> Any:
+    (source,) = api.ask("GET", "/v1/sources", token=admin).json["items"]
+    return source["lag"]
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_the_lag_of_a_slot_grows_while_its_sink_is_down_and_is_over_once_all_is_confirmed(
+    database: Database, receiver: Receiver, tmp_path: Path, quick: None, backend: str
+) -> None:
+    receiver.answer = lambda _: 503
+    sections = configuration(database, tmp_path) | {"sinks": {"hook": receiver.sink()}, "delivery": SLOW}
+    with running(tmp_path, **sections) as api:
+        admin = api.make_token(None, "admin")
+        insert = "INSERT INTO orders VALUES ({0}, 250, repeat('x', 1000))"
+        # The first message fills the spool, and is confirmed with all of the log that follows.
+        database.sql(insert.format(0))
+        until(lambda: receiver.messages and lag(api, admin) == NO_LAG)
+        grown: list[int] = []
+        for number in range(1, 4):
+            # The others wait, read or not.
+            database.sql(insert.format(number))
+            grown.append(until(lambda: (seen := lag(api, admin)) and seen["positions"] > sum(grown[-1:]) and seen["positions"]))
+        found = until(lambda: (seen := lag(api, admin))["seconds"] > 0.3 and seen)
+        families = scraped(api, admin)
+        assert values(families, names.LAG_BYTES)["orders"] >= found["positions"] >= grown[-1] > grown[0] > 0
+        assert values(families, names.LAG_SECONDS)["orders"] > 0.3
+        # The server keeps at least what is not confirmed.
+        assert values(families, names.SLOT)["orders"] >= values(families, names.LAG_BYTES)["orders"]
+        assert "orders" not in values(families, names.LAG_MESSAGES)
+        receiver.answer = lambda _: 204
+        until(lambda: lag(api, admin) == NO_LAG)
+        assert values(scraped(api, admin), names.LAG_BYTES) == {"orders": 0}
+        assert {message["data"]["event"]["data"]["id"] for message in receiver.messages} == {0, 1, 2, 3}
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_a_lag_that_cannot_be_measured_is_unknown_and_is_measured_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(slot_lag, "EVERY", 0.05)
+    source = database.open()
+    assert until(source.progress).unit == "bytes"
+    # Its connection is an ordinary one, which is closed with the source.
+    mine = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_current_wal_lsn%'"
+    other = " AND pid != pg_backend_pid()"
+    database.sql(f"SELECT pg_terminate_backend(pid) {mine}{other}")
+    until(lambda: "its lag is not known now" in caplog.text)
+    until(source.progress)
+    source.close()
+    until(lambda: database.sql(f"SELECT count(*) {mine}{other}") == [(0,)])
+
+
+def test_input_that_waits_counts_by_the_time_of_its_events(
+    receiver: Receiver, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    """The process has seen the file for a moment; its events are an hour old, and so is the lag."""
+    monkeypatch.setattr(queue, "MOST_BYTES", 1)
+    receiver.answer = lambda _: 503
+    (tmp_path / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
+    an_hour_ago = int(time.time() - 3600) * 1000
+    text = b"".join(event(number, ts=an_hour_ago, note="x" * 1000) + b"\n" for number in range(3000))
+    (tmp_path / "in.jsonl").write_bytes(text)
+    sections: dict[str, Any] = {"sinks": {"hook": receiver.sink()}, "delivery": SLOW}
+    with running(tmp_path, subscriptions=[str(tmp_path / "subs.jsonl")], **sections) as api:
+        admin = api.make_token(None, "admin")
+        found = until(lambda: (seen := lag(api, admin)) and seen["seconds"] >= 3599 and seen)
+        assert found["unit"] == "bytes"
+        assert 0 < found["positions"] < len(text)
+        assert found["seconds"] < 3700
+        assert values(scraped(api, admin), names.LAG_SECONDS)["orders"] > 3599
+
+
+def test_with_metrics_alone_a_lag_has_its_seconds(
+    receiver: Receiver, make: Make, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They come from samples, for which there need be no API; these events have no time."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(queue, "MOST_BYTES", 1)
+    receiver.answer = lambda _: 503
+    (tmp_path / "in.jsonl").write_bytes(b"".join(event(number, note="x" * 1000) + b"\n" for number in range(3000)))
+    service = make(sinks={"hook": receiver.sink()}, delivery=SLOW, metrics={"enabled": True, "port": 0})
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    url = until(lambda: re.search(r"metrics: (http://\S+)", caplog.text))[1]
+
+    def seconds() -> float:
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            families = {family.name: family for family in text_string_to_metric_families(reply.read().decode())}
+        return values(families, names.LAG_SECONDS).get("orders", 0.0)
+
+    first = until(seconds)
+    until(lambda: seconds() > first + 0.2)
+    service.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_an_old_event_is_no_lag_of_what_comes_later() -> None:
+    delays = Delays(Options.checked(**of_engine(Config.from_dict({})).engine_options()))
+    delays.add("s", event(1, ts=int(time.time() - 100) * 1000))
+    now = time.monotonic()
+    assert 100 <= delays.of("s", now - 10) < 102
+    assert delays.of("s", now + 10) == 0, "it was read before what waits now"
+    assert delays.of("other", now - 10) == 0
+    for number, text in enumerate((b"{", event(2), b'{"ts": "x"}')):
+        delays.add(str(number), text)
+        assert delays.of(str(number), now - 10) == 0, "it has no time"
+
+
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_standard_input_counts_what_waits_in_its_pipe_or_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_pipe: bool
+) -> None:
+    text, path = b'{"a": 1}\n{"a": 2}\n', tmp_path / "in.jsonl"
+    path.write_bytes(text)
+    read, write = os.pipe() if is_pipe else (os.open(path, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY))
+    os.write(write, text)
+    with open(read, encoding="utf-8") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        source = StdinLines(max_bytes=1000)
+        source.open({}, lambda *_: None)
+        assert source.progress() == Progress(0, 18, "bytes")
+        batch = source.read(1)
+        assert batch is not None
+        assert len(batch.records) == 2
+        assert source.progress() == Progress(18, 18, "bytes")
+    os.close(write)
+    assert source.progress() is None, "it is closed"
+
+
+@pytest.fixture
+def api(tmp_path: Path, backend: str) -> Any:
+    routes = [{"gateway": "billing", "sink": "out"}]
+    with running(tmp_path, routes=routes, metrics={"enabled": True, "port": 0}) as api:
+        yield api
+
+
+def test_the_metrics_of_the_service_are_all_there_and_are_what_they_are_declared_as(api: Api) -> None:
+    api.ask("PUT", "/v1/subscriptions/big", BIG)
+    api.read(order())
+    families = scraped(api, api.make_token(None, "admin"))
+    for metric in names.METRICS:
+        family = families[metric.name]
+        assert (family.type, family.documentation) == (metric.kind, metric.help)
+        assert all(set(sample.labels) == set(metric.labels) for sample in family.samples)
+
+
+def test_a_match_without_a_route_is_counted(api: Api) -> None:
+    admin = api.make_token(None, "admin")
+    api.ask("PUT", "/v1/subscriptions/big", BIG)
+    api.ask("PUT", "/v1/subscriptions/lost", BIG | {"gateway_id": "nowhere"})
+    api.read(order())
+    families = scraped(api, admin)
+    assert values(families, names.UNROUTED) == values(families, names.DROPPED) == {None: 1}
+
+
+def test_a_lease_that_nobody_renews_is_expiring(api: Api) -> None:
+    admin = api.make_token(None, "admin")
+    api.ask("PUT", "/v1/subscriptions/big?lease=3", BIG)
+    api.ask("PUT", "/v1/subscriptions/later?lease=3600", BIG)
+    api.ask("PUT", "/v1/subscriptions/never", BIG)
+    assert values(scraped(api, admin), names.EXPIRING) == {None: 0}
+    until(lambda: values(scraped(api, admin), names.EXPIRING) == {None: 1})
+    until(lambda: values(scraped(api, admin), names.EXPIRED) == {None: 1})
+    assert values(scraped(api, admin), names.EXPIRING) == {None: 0}
+
+
+def test_the_room_of_the_store_is_measured(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = api.make_token(None, "admin")
+    before = values(scraped(api, admin), names.ROOM)
+    assert (before["dead_letters"], before["spool"]) == (0, 0)
+    assert 0 < before["disk"] < 1
+    api.read(b"{" * 1000)
+    letters = values(scraped(api, admin), names.ROOM)["dead_letters"]
+    assert 1000 / 1024**3 < letters < 10_000 / 1024**3
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_a_service_that_is_not_ready_still_answers_a_scrape(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    """Also while its store cannot be read; what only the store knows is missing then."""
+    monkeypatch.setenv("STORE", cluster.dsn())
+    with running(tmp_path, store={"dsn": {"env": "STORE"}, "namespace": "condition"}, service={}) as api:
+        admin = api.make_token(None, "admin")
+        families = scraped(api, admin)
+        assert values(families, names.READY) == {None: 1}
+        assert values(families, names.ROOM) == {"dead_letters": 0, "spool": 0}, "the disk is the server's"
+        cluster.stop("immediate")
+        try:
+            families = until(lambda: not values(seen := scraped(api, admin), names.READY)[None] and seen)
+            assert values(families, names.LETTERS) == values(families, names.EXPIRING) == {}
+            assert values(families, names.MATCHES) == {None: 0}
+        finally:
+            cluster.start()
+        until(lambda: values(scraped(api, admin), names.READY)[None])
