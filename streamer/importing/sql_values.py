@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 from streamer.errors import SubscriptionError
 from streamer.importing.conditions import Cel, Condition, Path, Test, contains_text
 from streamer.subscriptions.cel_text import cel_literal, present, regexp_of
+from streamer.subscriptions.to_sql import SAME_REGEXP
 
 Kind: TypeAlias = Literal["number", "text", "boolean", "date", "timestamp", "timestamptz", "null"]
 
@@ -261,20 +262,13 @@ def _regexp(pattern: Pattern, *, any_case: bool = False) -> str:
     )
 
 
-_ATOM: Final = (
-    r"(?:[A-Za-z0-9 _@/:,;=<>!\"'#%&~`-]|[^\x00-\x7f]|\.|\\[!-/:-@\[-`{-~]|\[\^?(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_ @/.])+\])"
-)
-#: Expressions that mean the same in PostgreSQL and RE2.
-_SAME: Final = re.compile(rf"\^?(?:{_ATOM}[*+?]?)*\$?")
-
-
 def regexp(text: str) -> str:
     """Return a regular expression of PostgreSQL in RE2.
 
     Raises:
         SubscriptionError: it has syntax that may mean something else in RE2.
     """
-    if not _SAME.fullmatch(text):
+    if not SAME_REGEXP.fullmatch(text):
         raise SubscriptionError(
             "this regular expression may mean something else in RE2; supported are characters, '.', classes such as [a-z], "
             "*, +, ?, ^ at the begin and $ at the end. Write others in CEL: data.name.matches('^(a|b)')"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
+from streamer.subscriptions.cel_text import cel_literal
+
 #: Texts without those whose meaning depends on the type of a column.
 TEXTS: Final = (
     "",
@@ -38,6 +40,8 @@ ZONED: Final = ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00.5Z", "2026-01-31T12
 LOCAL: Final = ("2026-01-31 12:00:00", "2026-01-31 12:00:00.5", "2026-01-31 12:00:00.05", "2025-12-31 23:59:59")
 PATTERNS: Final = ("a%", "%b", "%a%", "_", "a_b", "%", "", "A%", "a!%b", "a!_b", "%_", "_%", "é%", "a%b", "%!!")
 ORDERS: Final = ("=", "<>", "<", "<=", ">", ">=", "!=")
+RELATIONS: Final = ("==", "!=", "<", "<=", ">", ">=")
+EQUALITIES: Final = ("==", "!=")
 DOCUMENTS: Final = (
     {"s": "a"}, {"s": "A", "n": {"m": "a"}}, {"s": None}, {"s": 5}, {"s": ["a"]}, {"s": True}, {"n": None}, {"n": {"m": None}},
     {"n": []}, {}, [], ["a"], "a", 5, {"n": {"m": {"x": 1}}}, {"s": ""},
@@ -65,8 +69,12 @@ class Conditions:
         if everything:
             self._leaves += [self._big, self._arrays, self._times, self._ilike, self._regexps, self._quantified]
 
-    def condition(self, depth: int = 3) -> str:
-        """Return a condition, which may stand below NOT without brackets."""
+    def any(self) -> str:
+        """Return a condition of a random size. A small one shows more about each operator."""
+        return self.condition(self._pick((0, 1, 1, 1, 2, 3)))
+
+    def condition(self, depth: int) -> str:
+        """Return a condition whose operators nest so deep."""
         draw = self._rng.random() if depth else 1.0
         if draw < 0.3:
             parts = [self._operand(depth - 1, "OR") for _ in range(self._rng.randint(2, 3))]
@@ -185,6 +193,65 @@ class Conditions:
     def _quantified(self) -> str:
         numbers = f"{self._pick(('= ANY', '<> ALL'))}(ARRAY[{self._pick(INTEGERS)}, {self._pick(('NULL', '2'))}])"
         return f"{self._pick(('i', 'j'))} {numbers}"
+
+
+class Expressions:
+    """Writes random expressions of CEL about the same rows, with columns and members of JSON."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+
+    def any(self, depth: int = 2) -> str:
+        """Return an expression whose operators nest up to so deep."""
+        draw = self._rng.random() if depth else 1.0
+        if draw < 0.35:
+            sign = self._pick((" && ", " || "))
+            return sign.join(f"({self.any(depth - 1)})" for _ in range(self._rng.randint(2, 3)))
+        if draw < 0.6:
+            return f"!({self.any(depth - 1)})"
+        return self._pick((self._number, self._text, self._text, self._other, self._member, self._member))()
+
+    def _pick(self, choices: Sequence[Any]) -> Any:
+        return self._rng.choice(choices)
+
+    def _number(self) -> str:
+        column, values = self._pick((("i", INTEGERS), ("j", INTEGERS), ("big", BIG), ("r", DECIMALS), ("n", DECIMALS)))
+        one, other = self._pick(values), self._pick(values)
+        return str(self._pick((
+            f"data.{column} {self._pick(RELATIONS)} {one}", f"{one} {self._pick(RELATIONS)} data.{column}",
+            f"data.{column} in [{one}, {other}]", f"data.{column} in [{one}, null]",
+            f"data.{column} {self._pick(EQUALITIES)} null",
+        )))  # fmt: skip
+
+    def _text(self) -> str:
+        return self._of_text(self._pick(("data.t", "data.u")))
+
+    def _of_text(self, field: str) -> str:
+        one, other = (cel_literal(self._pick(TEXTS)) for _ in range(2))
+        method = self._pick(("startsWith", "endsWith", "contains"))
+        regexp = cel_literal(self._pick(("^a", "b$", "a.b", "(?s)a.b", "^[^a]", "[a-c]+$", "é?b", r"\\\\")))
+        return str(self._pick((
+            f"{field} {self._pick(RELATIONS)} {one}", f"{field} in [{one}, {other}]", f"{field}.{method}({one})",
+            f"{field}.matches({regexp})", f"{field} in [{one}, null]", f"{field} != {one}",
+        )))  # fmt: skip
+
+    def _other(self) -> str:
+        kinds = "type(data.{}) == {}".format(
+            self._pick(("t", "i", "d", "tags", "zoned", "b")), self._pick(("string", "map", "list", "null_type"))
+        )
+        return str(self._pick((
+            "data.b", "data.c", "!data.b", "data.b == true", "data.c != false", "data.b < true", "data.t == data.u",
+            "data.i != data.j",
+            "has(data.t)", "!has(data.i)", "true", "type(data.i) in [int, uint, double]", kinds,
+        )))  # fmt: skip
+
+    def _member(self) -> str:
+        field = self._pick(("data.d.s", "data.d.n", "data.d.n.m"))
+        return str(self._pick((
+            self._of_text(field), f"{field} {self._pick(RELATIONS)} {self._pick((0, 5, 5.0, 4.5))}", f"has({field})", field,
+            f"{field} {self._pick(EQUALITIES)} null", f"{field} in ['a', 5, null]", f"{field} == []", f"{field} < true",
+            f"type({field}) == string", f"{field} {self._pick(EQUALITIES)} ['a']", f"{field} in []",
+        )))  # fmt: skip
 
 
 def row(rng: Random) -> dict[str, Any]:
