@@ -26,11 +26,13 @@ with needed("rules in SQL need sqlglot", "import"):
     from sqlglot.errors import ParseError, SqlglotError
     from sqlglot.tokenizer_core import Token, TokenType
 
-from streamer.importing.sql_conditions import Translator, identifier, place
+from streamer.importing.sql_conditions import Translator
+from streamer.importing.sql_reading import Reader, identifier, place
 
 #: A file of statements begins with one, after comments.
 _STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
-_NAME: Final = re.compile(r"\s*(?:--)?\s*(?:id|name):\s*(\S+)")
+_NAME: Final = re.compile(r"\s*(?:id|name):\s*(\S+)")
+_COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}.*")
 _POSTGRES: Final = Dialect.get_or_raise("postgres")
 #: The parser recurses for each of these. Deeper rules would end in an error of Python.
 _MAX_DEPTH: Final = 64
@@ -55,9 +57,9 @@ def rules(text: str) -> Iterator[Rule]:
 def _lines(text: str) -> Iterator[Rule]:
     lines = text.split("\n")
     for rule in text_rules(text, _line, comment="--"):
-        above = _NAME.fullmatch(lines[int(rule.place.removeprefix("line ")) - 2])
-        is_named = above is not None and above[0].lstrip().startswith("--")
-        yield replace(rule, members={"id": above[1], **rule.members}) if above is not None and is_named else rule
+        number = int(rule.place.removeprefix("line "))
+        above = _COMMENT.fullmatch(lines[number - 2]) if number > 1 else None
+        yield rule if above is None else replace(rule, members={"id": above[1], **rule.members})
 
 
 def _line(source: Any) -> Mapping[str, Any]:
@@ -71,7 +73,7 @@ def _line(source: Any) -> Mapping[str, Any]:
     if tokens and tokens[0].token_type is TokenType.WHERE:
         tokens = tokens[1:]
     node = _parsed(tokens, source, exp.Condition)
-    return _parts(Translator(source), node)
+    return _parts(Reader(source), node)
 
 
 def _statements(text: str) -> Iterator[Rule]:
@@ -95,46 +97,46 @@ def _select(tokens: list[Token], text: str) -> Mapping[str, Any]:
     if tokens[0].token_type is not TokenType.SELECT:
         raise SubscriptionError("expected SELECT .. FROM .. WHERE ..", place=place(text, tokens[0].start))
     node = _parsed(tokens, text)
-    translator = Translator(text)
+    reader = Reader(text)
     if not isinstance(node, exp.Select):
-        raise translator.refusal(node, "expected one SELECT; write a statement for each part of UNION, INTERSECT or EXCEPT")
+        raise reader.refusal(node, "expected one SELECT; write a statement for each part of UNION, INTERSECT or EXCEPT")
     for name, part in node.args.items():
-        if part and name not in ("kind", "expressions", "from_", "where"):
-            raise translator.refusal(
+        if part and name not in ("expressions", "from_", "where"):
+            raise reader.refusal(
                 part[0] if isinstance(part, list) else part if isinstance(part, exp.Expr) else node,
                 f"{name.strip('_').upper()} is not supported: an event is one row; expected only FROM a table, and WHERE",
             )
     for each in node.expressions:
-        _check_result(each, translator)
+        _check_result(each, reader)
     source = node.args.get("from_")
     table = source.this if source is not None else None
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise translator.refusal(table or node, "expected FROM with one table")
+        raise reader.refusal(table or node, "expected FROM with one table")
     return _of_table(table, node.args.get("where"), text)
 
 
-def _check_result(node: exp.Expr, translator: Translator) -> None:
+def _check_result(node: exp.Expr, reader: Reader) -> None:
     """Refuse a result that changes which rows are selected, as an aggregate does."""
     value = node.this if isinstance(node, exp.Alias) else node
     if not isinstance(value, (exp.Star, exp.Column, exp.Literal)):
-        raise translator.refusal(node, "expected * or columns after SELECT; leave out functions and expressions")
+        raise reader.refusal(node, "expected * or columns after SELECT; leave out functions and expressions")
 
 
 def _of_table(table: exp.Table, where: exp.Expr | None, text: str) -> Mapping[str, Any]:
     alias = table.args.get("alias")
     others = [name for name, part in table.args.items() if part and name not in ("this", "db", "alias")]
-    if others or (alias is not None and alias.args.get("columns")):
-        raise Translator(text).refusal(table, "expected a table such as orders, shop.orders or orders AS o")
+    if others or table.name == "*" or (alias is not None and alias.args.get("columns")):
+        raise Reader(text).refusal(table, "expected a table such as orders, shop.orders or orders AS o")
     name = identifier(table.this)
-    translator = Translator(text, identifier(alias.this) if alias is not None else name)
+    reader = Reader(text, identifier(alias.this) if alias is not None else name)
     schema = table.args.get("db")
-    parts = _parts(translator, where.this) if where is not None else subscription_parts(ALWAYS)
+    parts = _parts(reader, where.this) if where is not None else subscription_parts(ALWAYS)
     return {"collection": name if schema is None else f"{identifier(schema)}.{name}", **parts}
 
 
-def _parts(translator: Translator, node: exp.Expr) -> Mapping[str, Any]:
+def _parts(reader: Reader, node: exp.Expr) -> Mapping[str, Any]:
     try:
-        return subscription_parts(translator.condition(node).true)
+        return subscription_parts(Translator(reader).condition(node).true)
     except RecursionError:
         raise SubscriptionError("this condition nests too deep") from None
 

@@ -49,6 +49,7 @@ def ends(extra: str, code: str, backend: str = ANY) -> str:
     [
         ("arrow", ENGINE + "engine.match_arrow([])", "events from Arrow need pyarrow"),
         ("arrow", "from streamer.bloom import rows; rows.probe([], None, None, None, None)", "probe_arrow needs pyarrow"),
+        ("import", "from streamer.importing import import_rules; import_rules('sql', 'a = 1')", "rules in SQL need sqlglot"),
         ("plot", "from streamer.metrics.plot import plot; plot([], 'a.png')", "drawing needs Matplotlib"),
         ("spark", "from streamer.spark import match_events", "streamer.spark needs PySpark"),
         ("spark", "import runpy; runpy.run_module('streamer.spark.job')", "the job needs PySpark"),
