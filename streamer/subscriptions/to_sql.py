@@ -28,6 +28,7 @@ from streamer.cel_eval.tree import (
     ListLiteral,
     Literal,
     Logic,
+    MapLiteral,
     Method,
     Node,
     Operation,
@@ -294,6 +295,8 @@ def _is_constant(node: Node) -> bool:
             return True
         case ListLiteral(items=items):
             return all(map(_is_constant, items))
+        case MapLiteral(entries=entries):
+            return all(_is_constant(part) for entry in entries for part in entry)
         case _:
             return False
 
@@ -306,6 +309,8 @@ def _constant(node: Node) -> Any:
             return -value
         case ListLiteral(items=items):
             return [_constant(each) for each in items]
+        case MapLiteral(entries=entries) if all(isinstance(_constant(name), str) for name, _ in entries):
+            return {_constant(name): _constant(value) for name, value in entries}
         case _:
             raise _refused(node, "expected a constant of JSON")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
@@ -131,3 +132,199 @@ def table(cluster: Cluster, rows: list[dict[str, Any]]) -> Iterator[psycopg.Conn
 def selected(connection: psycopg.Connection[Any], condition: str) -> set[int]:
     """Return the ids of the rows for which a condition is true."""
     return {number for (number,) in connection.execute(f"SELECT id FROM rows WHERE {condition}".encode())}
+
+
+#: What cannot be expressed exactly: the condition, the place, and words of the reason.
+REFUSED = [
+    ("a = $1", "column 6", "parameter"),
+    ("a = :name", "column 1", "parameter"),
+    ("a = ?", "column 1", "parameter"),
+    ("a = 1 b", "column 7", "not SQL"),
+    ("a = 'x", "column 5", "does not end"),
+    ("a AND", "column 3", "not SQL"),
+    ("b = 1 AND a IN (SELECT 1)", "column 24", "subquery"),
+    ("EXISTS (SELECT 1)", "column 16", "subquery"),
+    ("count(a) > 1", "column 1", "aggregate"),
+    ("a = 1 AND length(b) > 1", "column 11", "function"),
+    ("a + 1 = 2", "column 1", "arithmetic"),
+    ("CASE WHEN a THEN b END", "column 11", "CASE"),
+    ("a::text = 'x'", "column 1", "cast"),
+    ("a = 5::int", "column 5", "cast"),
+    ("a = '{1}'::int[]", "column 5", "cast"),
+    ("a = 'x'::varchar(2)", "column 5", "cast"),
+    ("a = INTERVAL '1 day'", "column 1", "not supported"),
+    ("a SIMILAR TO 'x'", "column 1", "LIKE"),
+    ("a ~* 'x'", "column 1", "LIKE"),
+    (r"a ~ '\d'", "column 1", "RE2"),
+    ("a ~ '(a|b)'", "column 1", "RE2"),
+    ("a ~ '[[:alpha:]]'", "column 1", "RE2"),
+    ("a ILIKE 'é%'", "column 1", "ASCII"),
+    ("lower(a) = 'É'", "column 1", "never"),
+    ("lower(a) = 'é'", "column 1", "ASCII"),
+    ("upper(a) LIKE 'x%'", "column 1", "never"),
+    ("lower(a) < 'x'", "column 1", "exactly"),
+    ("a LIKE 'x!' ESCAPE '!'", "column 1", "escape"),
+    ("a LIKE 'x' ESCAPE 'ab'", "column 1", "one character"),
+    ("a LIKE b", "column 8", "quotes"),
+    ("a < b", "column 1", "exactly"),
+    ("a = b = c", "column 1", "not supported"),
+    ("(a, b) = (1, 2)", "column 2", "not supported"),
+    ("(a).b = 1", "column 2", "part of a value"),
+    ("a[1] = 1", "column 1", "part of a value"),
+    ("a.b = 1", "column 1", "another table"),
+    ("x.a.b = 1", "column 1", "not supported"),
+    ("user = 'x'", "column 1", "quote it"),
+    ("ctid IS NULL", "column 1", "quote it"),
+    ("current_date = a", "column 16", "not supported"),
+    ("a = '5'", "column 1", "depends"),
+    ("a > '2026-01-31'", "column 1", "depends"),
+    ("a IN ('x', 'true')", "column 1", "depends"),
+    ("a = E'x'", "column 5", "escapes"),
+    (r"a = U&'\0041'", "column 5", "escapes"),
+    ("a = 'x' 'y'", "column 5", "several parts"),
+    ("a = 0x1F", "column 5", "not supported"),
+    ("a = 1e400", "column 5", "64 bits"),
+    ("a = 18446744073709551616", "column 5", "64 bits"),
+    ("a = 0.1234567890123456", "column 5", "15 digits"),
+    ("a = 1 OR a = 'x'", "column 10", "one type"),
+    ("a = 1 OR a", "column 10", "one type"),
+    ("1 = 'x'", "column 1", "number with a text"),
+    ("a BETWEEN SYMMETRIC 1 AND 2", "column 1", "SYMMETRIC"),
+    ("a <> ANY(ARRAY[1])", "column 1", "ANY"),
+    ("a < ANY(ARRAY[1])", "column 15", "not supported"),
+    ("NULL = ANY(a)", "column 12", "expected elements"),
+    ("a @> ARRAY[NULL]", "column 1", "NULL"),
+    ("a @> b", "column 1", "ARRAY"),
+    ("a IS JSON", "column 1", "not supported"),
+    ("a->0 = 'x'", "column 1", "name of a member"),
+    ("a->'b' = 'x'", "column 1", "->>"),
+    ("a->>'b' = 5", "column 1", "text"),
+    ("a->>'b' = '5'", "column 1", "other JSON"),
+    ("a->>'b' < 'x'", "column 1", "order"),
+    ("a->>'b' LIKE 'x%'", "column 1", "CEL"),
+    ("a > DATE '2026-02-30'", "column 10", "date such as"),
+    ("a > TIMESTAMPTZ '2026-01-31T12:00:00'", "column 17", "time such as"),
+    ("a > TIMESTAMP '2026-01-31T12:00:00Z'", "column 15", "without a time zone"),
+    ("a COLLATE \"de\" < 'x'", "column 1", "not supported"),
+    ("a ORDER BY b", "column 3", "not SQL"),
+    (f"a{'b' * 63} = 1", "column 1", "63 bytes"),
+    (";", "", "expected a condition"),
+]
+
+
+@pytest.mark.parametrize(("condition", "place", "reason"), REFUSED)
+def test_what_has_no_exact_translation_is_refused_with_its_place(condition: str, place: str, reason: str) -> None:
+    (error,) = import_rules("sql", condition, on_error="skip").refused
+    assert error.place == ": ".join(filter(None, ("line 1", place)))
+    assert reason in error.reason
+
+
+STATEMENTS = """\
+-- the orders that billing wants
+-- name: large :many
+SELECT * FROM Shop."Orders" o
+WHERE o.Status = 'paid' AND "Amount" > 100;
+/* id: all */ SELECT id, o.note AS n, 1 FROM orders AS o;
+SELECT * FROM orders WHERE
+  true AND f(a);
+SELECT * FROM orders JOIN items USING (id);
+SELECT count(*) FROM orders;
+SELECT * FROM orders LIMIT 5;
+SELECT * FROM orders UNION SELECT * FROM items;
+SELECT * FROM (SELECT 1) orders;
+SELECT * FROM orders WHERE items.a = 1;
+SELECT * FROM orders AS o (b) WHERE b = 1;
+SELECT 1;
+DELETE FROM orders;
+"""
+
+
+def test_statements_have_ids_collections_and_places() -> None:
+    imported = import_rules("sql", STATEMENTS, on_error="skip")
+    large, every = (each.to_dict() for each in imported.subscriptions)
+    status = {"field": "status", "op": "==", "value": "paid"}
+    assert large == {
+        "id": "large",
+        "collection": "shop.Orders",
+        "filters": [status, {"field": "Amount", "op": ">", "value": 100}],
+    }
+    assert every == {"id": "all", "collection": "orders"}
+    places = [error.place.partition(": ") for error in imported.refused]
+    assert [statement for statement, _, _ in places] == [f"statement {number}" for number in range(3, 13)]
+    lines = (7, 8, 9, 10, 11, 12, 13, 14, 15, 16)
+    assert [place.partition(",")[0] for _, _, place in places] == [f"line {line}" for line in lines]
+
+
+def test_a_file_has_a_condition_a_line_with_ids_in_comments() -> None:
+    text = (
+        "-- comment\n-- id: paid\nstatus = 'paid';\n\nWHERE amount > 1\n"
+        + '{"id": "new", "rule": "status = \'new\'", "gateway_id": "g"}\n'
+    )
+    found = import_rules("sql", text).subscriptions
+    assert [(each.id, each.gateway_id, len(each.filters)) for each in found] == [
+        ("paid", None, 1),
+        ("sql-2", None, 1),
+        ("new", "g", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "(" * 10_000 + "a" + ")" * 10_000,
+        "NOT " * 10_000 + "a",
+        "a" + " IS TRUE" * 5_000,
+        "a" + " IS UNKNOWN" * 20,
+        "1 = " + "- " * 10_000 + "1",
+        "a = 1" + " AND a = 1" * 100_000,
+        "SELECT * FROM t WHERE a IN (" + ", 1" * 40_000 + ")",
+        "a" + "[1]" * 5_000 + " = 1",
+        "interval " * 5_000,
+        "CASE " * 5_000,
+        "a ->" * 2_000,
+        "/*" * 1_000,
+        "\0\\'\"`$$",
+    ],
+)
+def test_hostile_conditions_end_in_an_error(condition: str) -> None:
+    begin = time.process_time()
+    with pytest.raises(streamer.SubscriptionError):
+        import_rules("sql", condition)
+    assert time.process_time() - begin < 10
+
+
+WORDS = """a b 1 'x' = <> < ( ) [ ] , ; . :: -> ->> AND OR NOT IN IS NULL LIKE ANY ARRAY [ SELECT FROM WHERE CASE WHEN END CAST
+AS BETWEEN ESCAPE DATE ~ @> && || + - * $1 :p ? -- /* */ " ' E'x' COALESCE( lower( DISTINCT TRUE { } @ # % ^ ! 1e5 .5""".split()
+
+
+def test_random_texts_are_conditions_or_errors() -> None:
+    rng = Random(3)
+    for _ in range(500):
+        text = " ".join(rng.choices(WORDS, k=rng.randint(1, 10)))
+        try:
+            import_rules("sql", text, on_error="skip")
+        except streamer.SubscriptionError:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("condition", "parts"),
+    [
+        ("status <> 'paid'", {"filters": [{"field": "status", "op": "not in", "value": ["paid", None]}]}),
+        ("NOT status = 'paid'", {"filters": [{"field": "status", "op": "not in", "value": ["paid", None]}]}),
+        ("a NOT IN (1, NULL)", {"cel": "false"}),
+        ("100 < a", {"filters": [{"field": "a", "op": ">", "value": 100}]}),
+        ("a.B = 1".replace("a.B", '"a.B"'), {"filters": [{"field": "/a.B", "op": "==", "value": 1}]}),
+        ("a LIKE 'x%'", {"filters": [{"field": "a", "op": "starts_with", "value": "x"}]}),
+        ("a LIKE '%x.%'", {"filters": [{"field": "a", "op": "matches", "value": r"x\.", }]}),
+        (r"a LIKE '10\%'", {"filters": [{"field": "a", "op": "==", "value": "10%"}]}),
+        ("a = 1e1", {"filters": [{"field": "a", "op": "==", "value": 10}]}),
+        ("a->'b'->>'c.d' = 'x'", {"filters": [{"field": "/a/b/c.d", "op": "==", "value": "x"}]}),
+        ("a = '5'::text", {"filters": [{"field": "a", "op": "==", "value": "5"}]}),
+        ("a = $$it's$$", {"filters": [{"field": "a", "op": "==", "value": "it's"}]}),
+        ("a = DATE '2026-01-31'", {"filters": [{"field": "a", "op": "==", "value": "2026-01-31"}]}),
+    ],
+)  # fmt: skip
+def test_a_condition_becomes_filters_if_they_express_it(condition: str, parts: dict[str, Any]) -> None:
+    (subscription,) = import_rules("sql", condition).subscriptions
+    assert subscription.to_dict() == {"id": "sql-1", **parts}
