@@ -61,6 +61,13 @@ def test_what_is_missing_says_its_extra(extra: str, code: str, who: str) -> None
     assert ends(extra, code).endswith(f"Error: {who}: pip install 'streamer-engine[{extra}]'")
 
 
+def test_the_command_line_names_a_missing_extra() -> None:
+    program = ABSENT.format(modules=MODULES["import"]) + "import sys; sys.argv[1:] = ['import', 'sql']\nimport streamer.__main__"
+    program += "\nstreamer.__main__.main()"
+    ran = subprocess.run([sys.executable, "-c", program], input="a = 1", capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (2, "streamer: rules in SQL need sqlglot: pip install 'streamer-engine[import]'\n")
+
+
 @pytest.mark.skipif("native" not in _backend.available(), reason="without a native core all of it is needed")
 @pytest.mark.parametrize(
     ("code", "who"),
