@@ -44,7 +44,7 @@ RELATIONS: Final = ("==", "!=", "<", "<=", ">", ">=")
 EQUALITIES: Final = ("==", "!=")
 DOCUMENTS: Final = (
     {"s": "a"}, {"s": "A", "n": {"m": "a"}}, {"s": None}, {"s": 5}, {"s": ["a"]}, {"s": True}, {"n": None}, {"n": {"m": None}},
-    {"n": []}, {}, [], ["a"], "a", 5, {"n": {"m": {"x": 1}}}, {"s": ""},
+    {"n": []}, {}, [], ["a"], "a", 5, {"s": ["a", None], "n": ["a"]}, {"s": "ab"}, {"n": {"m": {"x": 1}}}, {"s": ""},
 )  # fmt: skip
 
 
@@ -251,6 +251,7 @@ class Expressions:
             self._of_text(field), f"{field} {self._pick(RELATIONS)} {self._pick((0, 5, 5.0, 4.5))}", f"has({field})", field,
             f"{field} {self._pick(EQUALITIES)} null", f"{field} in ['a', 5, null]", f"{field} == []", f"{field} < true",
             f"type({field}) == string", f"{field} {self._pick(EQUALITIES)} ['a']", f"{field} in []",
+            f"{field}.contains('a')",
         )))  # fmt: skip
 
 

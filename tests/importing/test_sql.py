@@ -142,7 +142,8 @@ def test_to_sql_selects_the_rows_that_match(engine: Callable[..., streamer.Engin
         except streamer.SubscriptionError:
             assert each.id.startswith("rule "), "all expressions of these tests can be written in SQL"
     assert len(clauses) > 700
-    with table(cluster, rows) as connection:
+    # The order of texts is that of code points, whatever collation a column has.
+    with table(cluster, rows, "und-x-icu") as connection:
         wanted = {name: selected(connection, clause) for name, clause in clauses.items()}
         documents = [found[0] for found in connection.execute("SELECT to_jsonb(rows) FROM rows ORDER BY id")]
     e = engine()
@@ -161,10 +162,11 @@ def test_to_sql_selects_the_rows_that_match(engine: Callable[..., streamer.Engin
 
 
 @contextmanager
-def table(cluster: Cluster, rows: list[dict[str, Any]]) -> Iterator[psycopg.Connection[Any]]:  # noqa: F811
+def table(cluster: Cluster, rows: list[dict[str, Any]], collation: str = "C") -> Iterator[psycopg.Connection[Any]]:  # noqa: F811
     """Connect to a server in which `rows` is a table with these rows, as long as the connection is open."""
     with psycopg.connect(cluster.dsn()) as connection:
-        connection.execute(POSTGRES.replace("CREATE", "CREATE TEMPORARY"))
+        create = POSTGRES.replace("CREATE", "CREATE TEMPORARY").replace('"C"', f'"{collation}"')
+        connection.execute(create.encode())
         for number, document in enumerate(rows):
             values = [number, *(stored(document, each) for each in COLUMNS)]
             connection.execute(f"INSERT INTO rows VALUES (%s{', %s' * len(COLUMNS)})".encode(), values)
