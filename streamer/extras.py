@@ -11,6 +11,7 @@ DISTRIBUTION: Final = "streamer-engine"
 #: The modules that each extra brings (pyproject.toml).
 MODULES: Final = {
     "arrow": ("pyarrow",),
+    "import": ("sqlglot",),
     "kafka": ("confluent_kafka",),
     "plot": ("matplotlib",),
     "portable": ("bitarray", "celpy", "pybloom_live", "rpds"),

@@ -40,6 +40,8 @@ def command(kind: str, file: str, skip: bool, quiet: bool, **members: str | None
         imported = import_rules(kind, text, on_error="skip", **given)
     except SubscriptionError as error:
         fail(f"{shown_name(file)}: {error}")
+    except ModuleNotFoundError as error:
+        fail(str(error))  # it names the extra
     for refused in imported.refused:
         note(f"{shown_name(file)}: {refused}")
     if skip or not imported.refused:

@@ -67,6 +67,7 @@ def import_rules(kind: str, source: str | bytes, *, on_error: Literal["raise", "
         BulkSubscriptionError: some rules cannot be expressed; `errors` has an error for each, with its place.
         SubscriptionError: the source as a whole is not a file of this kind.
         ValueError: the kind is unknown.
+        ModuleNotFoundError: the kind needs an extra; the error names it.
     """
     subscriptions: list[Subscription] = []
     refused: list[SubscriptionError] = []

@@ -146,6 +146,19 @@ class Subscription:
 
         return subscription_to_eventbridge(self, scalars=scalars, topic_dialect=topic_dialect)
 
+    def to_sql(self) -> str:
+        """Return the filters and the CEL expression as a condition for WHERE in PostgreSQL (docs/coming-from/sql.md).
+
+        It selects the rows whose documents match. A document is a row with a member for each column. Tenant and collection are
+        not part of the condition: they name the database and the table.
+
+        Raises:
+            SubscriptionError: SQL cannot express a part exactly, or the part is invalid; `place` names it.
+        """
+        from streamer.subscriptions.to_sql import subscription_to_sql
+
+        return subscription_to_sql(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the members that differ from their defaults, ready for `json.dumps`."""
         shown: dict[str, Any] = {}

@@ -49,6 +49,7 @@ def ends(extra: str, code: str, backend: str = ANY) -> str:
     [
         ("arrow", ENGINE + "engine.match_arrow([])", "events from Arrow need pyarrow"),
         ("arrow", "from streamer.bloom import rows; rows.probe([], None, None, None, None)", "probe_arrow needs pyarrow"),
+        ("import", "from streamer.importing import import_rules; import_rules('sql', 'a = 1')", "rules in SQL need sqlglot"),
         ("plot", "from streamer.metrics.plot import plot; plot([], 'a.png')", "drawing needs Matplotlib"),
         ("spark", "from streamer.spark import match_events", "streamer.spark needs PySpark"),
         ("spark", "import runpy; runpy.run_module('streamer.spark.job')", "the job needs PySpark"),
@@ -58,6 +59,13 @@ def ends(extra: str, code: str, backend: str = ANY) -> str:
 )
 def test_what_is_missing_says_its_extra(extra: str, code: str, who: str) -> None:
     assert ends(extra, code).endswith(f"Error: {who}: pip install 'streamer-engine[{extra}]'")
+
+
+def test_the_command_line_names_a_missing_extra() -> None:
+    program = ABSENT.format(modules=MODULES["import"]) + "import sys; sys.argv[1:] = ['import', 'sql']\nimport streamer.__main__"
+    program += "\nstreamer.__main__.main()"
+    ran = subprocess.run([sys.executable, "-c", program], input="a = 1", capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (2, "streamer: rules in SQL need sqlglot: pip install 'streamer-engine[import]'\n")
 
 
 @pytest.mark.skipif("native" not in _backend.available(), reason="without a native core all of it is needed")

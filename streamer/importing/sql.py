@@ -1,0 +1,194 @@
+"""Rules in SQL: a condition of WHERE a line, or SELECT statements (docs/coming-from/sql.md).
+
+    status = 'paid' AND amount > 100
+
+    -- name: paid
+    SELECT * FROM shop.orders WHERE status = 'paid';        id "paid", collection "shop.orders"
+
+sqlglot parses them as PostgreSQL does; sql_conditions.py translates the condition.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from streamer.errors import SubscriptionError
+from streamer.extras import needed
+from streamer.importing.conditions import ALWAYS, subscription_parts
+from streamer.importing.rules import Rule, text_rules
+
+with needed("rules in SQL need sqlglot", "import"):
+    from sqlglot import exp
+    from sqlglot.dialects import Dialect
+    from sqlglot.errors import ParseError, SqlglotError
+    from sqlglot.tokenizer_core import Token, TokenType
+
+from streamer.importing.sql_conditions import Translator
+from streamer.importing.sql_reading import Reader, identifier, place
+
+#: A file of statements begins with one, after comments.
+_STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
+_NAME: Final = re.compile(r"\s*(?:id|name):\s*(\S+)")
+_COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}.*")
+_POSTGRES: Final = Dialect.get_or_raise("postgres")
+#: The parser recurses for each of these. Deeper rules would end in an error of Python.
+_MAX_DEPTH: Final = 64
+_MAX_BYTES: Final = 1 << 18
+_MAX_TOKENS: Final = 30_000
+#: The parser copies all before each of these.
+_MAX_BRACKETS: Final = 1000
+_PREFIXES: Final = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
+_OPENING: Final = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSING: Final = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+
+
+def rules(text: str) -> Iterator[Rule]:
+    """Yield the rules of a file.
+
+    Raises:
+        SubscriptionError: a text or a comment in a file of statements does not end.
+    """
+    yield from _statements(text) if _STATEMENTS.match(text) else _lines(text)
+
+
+def _lines(text: str) -> Iterator[Rule]:
+    lines = text.split("\n")
+    for rule in text_rules(text, _line, comment="--"):
+        number = int(rule.place.removeprefix("line "))
+        above = _COMMENT.fullmatch(lines[number - 2]) if number > 1 else None
+        yield rule if above is None else replace(rule, members={"id": above[1], **rule.members})
+
+
+def _line(source: Any) -> Mapping[str, Any]:
+    if not isinstance(source, str):
+        raise SubscriptionError("expected a condition of SQL in a text")
+    if len(source) > _MAX_BYTES:
+        raise SubscriptionError(f"a condition of more than {_MAX_BYTES} characters; write several")
+    tokens = _tokens(source)
+    if tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if tokens and tokens[0].token_type is TokenType.WHERE:
+        tokens = tokens[1:]
+    node = _parsed(tokens, source, exp.Condition)
+    return _parts(Reader(source), node)
+
+
+def _statements(text: str) -> Iterator[Rule]:
+    statement: list[Token] = []
+    number = 0
+    for token in [*_tokens(text), None]:
+        if token is not None and token.token_type is not TokenType.SEMICOLON:
+            statement.append(token)
+        elif statement:
+            number += 1
+            yield _statement(number, statement, text)
+            statement = []
+
+
+def _statement(number: int, tokens: list[Token], text: str) -> Rule:
+    names = [found[1] for comment in tokens[0].comments if (found := _NAME.match(comment))]
+    return Rule(f"statement {number}", lambda: _select(tokens, text), {"id": names[-1]} if names else {})
+
+
+def _select(tokens: list[Token], text: str) -> Mapping[str, Any]:
+    if tokens[0].token_type is not TokenType.SELECT:
+        raise SubscriptionError("expected SELECT .. FROM .. WHERE ..", place=place(text, tokens[0].start))
+    node = _parsed(tokens, text)
+    reader = Reader(text)
+    if not isinstance(node, exp.Select):
+        raise reader.refusal(node, "expected one SELECT; write a statement for each part of UNION, INTERSECT or EXCEPT")
+    for name, part in node.args.items():
+        if part and name not in ("expressions", "from_", "where"):
+            raise reader.refusal(
+                part[0] if isinstance(part, list) else part if isinstance(part, exp.Expr) else node,
+                f"{name.strip('_').upper()} is not supported: an event is one row; expected only FROM a table, and WHERE",
+            )
+    for each in node.expressions:
+        _check_result(each, reader)
+    source = node.args.get("from_")
+    table = source.this if source is not None else None
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise reader.refusal(table or node, "expected FROM with one table")
+    return _of_table(table, node.args.get("where"), text)
+
+
+def _check_result(node: exp.Expr, reader: Reader) -> None:
+    """Refuse a result that changes which rows are selected, as an aggregate does."""
+    value = node.this if isinstance(node, exp.Alias) else node
+    if not isinstance(value, (exp.Star, exp.Column, exp.Literal)):
+        raise reader.refusal(node, "expected * or columns after SELECT; leave out functions and expressions")
+
+
+def _of_table(table: exp.Table, where: exp.Expr | None, text: str) -> Mapping[str, Any]:
+    alias = table.args.get("alias")
+    others = [name for name, part in table.args.items() if part and name not in ("this", "db", "alias")]
+    if others or table.name == "*" or (alias is not None and alias.args.get("columns")):
+        raise Reader(text).refusal(table, "expected a table such as orders, shop.orders or orders AS o")
+    name = identifier(table.this)
+    reader = Reader(text, identifier(alias.this) if alias is not None else name)
+    schema = table.args.get("db")
+    parts = _parts(reader, where.this) if where is not None else subscription_parts(ALWAYS)
+    return {"collection": name if schema is None else f"{identifier(schema)}.{name}", **parts}
+
+
+def _parts(reader: Reader, node: exp.Expr) -> Mapping[str, Any]:
+    try:
+        return subscription_parts(Translator(reader).condition(node).true)
+    except RecursionError:
+        raise SubscriptionError("this condition nests too deep") from None
+
+
+def _tokens(source: str) -> list[Token]:
+    try:
+        return list(_POSTGRES.tokenize(source))
+    except SqlglotError as error:
+        found = re.search(r"from (\d+):(\d+)", str(error.__cause__))
+        at = _line_and_column(source, int(found[1]), int(found[2]) + 1) if found else ""
+        raise SubscriptionError("a text, a quoted name or a comment that does not end", place=at) from None
+
+
+def _parsed(tokens: list[Token], source: str, kind: type[exp.Expr] | None = None) -> exp.Expr:
+    """Return the tree of a statement or a condition."""
+    _check_size(tokens, source)
+    parser = _POSTGRES.parser()
+    try:
+        found = parser.parse(tokens, source) if kind is None else parser.parse_into(kind, tokens, source)
+    except ParseError as error:
+        raise _not_sql(error, source) from None
+    except (SqlglotError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        # Texts that are not SQL bring the parser to errors of Python.
+        raise SubscriptionError("this is not a condition that sqlglot can parse") from None
+    if len(found) != 1 or found[0] is None:
+        raise SubscriptionError("expected a condition of SQL, such as status = 'paid'")
+    tree: exp.Expr = found[0]
+    return tree
+
+
+def _check_size(tokens: list[Token], source: str) -> None:
+    if len(tokens) > _MAX_TOKENS:
+        raise SubscriptionError(f"a rule of more than {_MAX_TOKENS:,} words and signs; write several")
+    if sum(token.token_type is TokenType.L_BRACKET for token in tokens) > _MAX_BRACKETS:
+        raise SubscriptionError(f"a rule of more than {_MAX_BRACKETS:,} square brackets; write several")
+    depth = run = 0
+    for token in tokens:
+        kind = token.token_type
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        run = run + 1 if kind in _PREFIXES else 0
+        if depth > _MAX_DEPTH or run > _MAX_DEPTH:
+            raise SubscriptionError(f"this nests more than {_MAX_DEPTH} deep", place=place(source, token.start))
+
+
+def _not_sql(error: ParseError, source: str) -> SubscriptionError:
+    details = error.errors[0] if error.errors else {}
+    line, column, word = (details.get(name) for name in ("line", "col", "highlight"))
+    if not line or not column:
+        return SubscriptionError("this is not a condition of SQL")
+    column -= len(word or " ") - 1
+    return SubscriptionError(f"this is not SQL: something is wrong at {word!r}", place=_line_and_column(source, line, column))
+
+
+def _line_and_column(source: str, line: int, column: int) -> str:
+    return f"line {line}, column {column}" if "\n" in source else f"column {column}"

@@ -1,0 +1,259 @@
+"""Read constants, columns and their places from the tree of a condition of SQL (docs/coming-from/sql.md).
+
+Invariant: sqlglot accepts more than PostgreSQL, so each node and each of its members is one that is known here, or an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+from sqlglot import exp
+
+from streamer.errors import SubscriptionError
+from streamer.importing import sql_values as values
+from streamer.importing.conditions import Path
+from streamer.importing.sql_values import NULL, Constant
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, or a member of its JSON.
+
+    Attributes:
+        member: the operator that reads the member: `->>` for text, `->` for JSON; empty for the column itself.
+    """
+
+    path: Path
+    member: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """`lower` or `upper` of a column."""
+
+    column: Column
+    is_upper: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """The first of several values that is not null."""
+
+    values: tuple[Value, ...]
+
+
+Value: TypeAlias = Column | Folded | Coalesce | Constant
+
+VALUES: Final = (
+    exp.Column,
+    exp.Literal,
+    exp.RawString,
+    exp.Null,
+    exp.Boolean,
+    exp.Neg,
+    exp.Cast,
+    exp.Coalesce,
+    exp.Lower,
+    exp.Upper,
+    exp.Collate,
+)
+#: The members of a node that have a meaning here. Any other that is given is an error.
+_MEMBERS: Final = {
+    "this",
+    "expression",
+    "expressions",
+    "low",
+    "high",
+    "negate",
+    "table",
+    "to",
+    "only_json_types",
+    "is_string",
+    "quoted",
+}
+#: Names that are functions or columns of the system if they are not quoted.
+_RESERVED: Final = {"user", "session_user", "system_user", "current_role", "current_catalog", "current_schema", "tableoid"} | {
+    "ctid", "xmin", "xmax", "cmin", "cmax", "localtime", "localtimestamp",
+}  # fmt: skip
+_MAX_NAME_BYTES: Final = 63
+
+_REASONS: Final[tuple[tuple[tuple[type, ...], str], ...]] = (
+    ((exp.Parameter, exp.Placeholder), "a parameter has no value here; write the value"),
+    ((exp.Query, exp.Exists), "a subquery reads other rows than the event's; write a subscription for each table"),
+    ((exp.AggFunc, exp.Window), "an aggregate is computed from several rows, and an event has one"),
+    ((exp.Case, exp.If), "CASE is not supported; write the alternatives with AND and OR"),
+    (
+        (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg),
+        "arithmetic overflows and rounds otherwise than in CEL; compute constants",
+    ),
+    ((exp.Cast,), "a cast of this value is not supported; only a text constant can have a type, such as DATE '2026-01-31'"),
+    ((exp.SimilarTo, exp.RegexpILike), "this operator is not supported; write LIKE, ILIKE or a regular expression with ~"),
+    ((exp.ByteString, exp.UnicodeString), "a text with escapes is not supported; write the characters themselves"),
+    ((exp.Concat, exp.DPipe), "a text of several parts is not supported; write it as one"),
+    (
+        (exp.Bracket, exp.Dot),
+        "a part of a value is not supported; write the condition in CEL, such as data.address.city == 'Rome'",
+    ),
+    ((exp.Func,), "this function is not supported; supported are lower, upper, coalesce and starts_with"),
+)
+
+
+@final
+class Reader:
+    """Reads the values in one statement.
+
+    Args:
+        source: the text that contains it, for places.
+        table: the name by which the statement calls its table; None if no table is named.
+    """
+
+    def __init__(self, source: str, table: str | None = None) -> None:
+        self._source = source
+        self._table = table
+        self._kinds: dict[tuple[str, ...], str] = {}
+
+    def refusal(self, node: exp.Expr, reason: str = "") -> SubscriptionError:
+        """Return an error with the place of a node."""
+        reason = reason or _reason(node) or "this part of SQL is not supported; write the condition in CEL"
+        return SubscriptionError(reason, place=self._place(node))
+
+    def _place(self, node: exp.Expr) -> str:
+        start = None
+        at: exp.Expr | None = node
+        while at is not None and start is None:
+            # Operators have no place, but their operands do.
+            start = min((each.meta["start"] for each in at.walk() if "start" in each.meta), default=None)
+            at = at.parent
+        return place(self._source, start or 0)
+
+    @contextmanager
+    def at(self, node: exp.Expr) -> Iterator[None]:
+        """Give errors that are raised in a `with` block the place of a node, unless they have one."""
+        try:
+            yield
+        except SubscriptionError as error:
+            error.place = error.place or self._place(node)
+            raise
+
+    def check_members(self, node: exp.Expr) -> None:
+        """Raise an error if a node has a member that has no meaning here, such as SYMMETRIC of BETWEEN."""
+        for name, value in node.args.items():
+            if value and name not in _MEMBERS:
+                known = next((each for each in (value, node) if _reason(each)), None)
+                raise self.refusal(known or node, "" if known else f"{name.strip('_').upper()} is not supported here")
+
+    def claim(self, column: Column, constant: Constant) -> None:
+        """Check that a constant is of the type that the column has elsewhere in this condition."""
+        if column.member == "->":
+            raise SubscriptionError("-> returns JSON; compare its text with ->>")
+        if column.member:
+            values.check_member(constant)
+        else:
+            values.check_bare(constant)
+            self.claim_kind(column, constant.kind)
+
+    def claim_kind(self, column: Column, kind: str) -> None:
+        """Check that a column is used as the type that it has elsewhere in this condition."""
+        known = self._kinds.setdefault(column.path.names, kind)
+        if known != kind:
+            raise SubscriptionError(
+                f"the column {column.path.names[0]} is compared as {known} and as {kind}; a column has one type"
+            )
+
+    def value(self, node: exp.Expr) -> Value:
+        """Return a value of a comparison.
+
+        Raises:
+            SubscriptionError: it has no exact translation; `place` is its line and column.
+        """
+        node = bare(node)
+        with self.at(node):
+            self.check_members(node)
+            return self._read_value(node)
+
+    def _read_value(self, node: exp.Expr) -> Value:
+        match node:
+            case exp.Column():
+                return Column(Path((self._column_name(node),)))
+            case exp.Literal() if not node.is_string:
+                return values.number(node.name, is_negative=False)
+            case exp.Literal() | exp.RawString():
+                return Constant(node.name, "text", is_bare=True)
+            case exp.Neg(this=exp.Literal(is_string=False)):
+                return values.number(node.name, is_negative=True)
+            case exp.Null():
+                return NULL
+            case exp.Boolean():
+                return Constant(bool(node.this), "boolean")
+            case exp.Cast(this=exp.Literal(is_string=True)) if len([each for each in node.args["to"].args.values() if each]) == 1:
+                return values.typed(node.name, node.args["to"].this.name)
+            case exp.JSONExtract() | exp.JSONExtractScalar():
+                return self._member(node)
+            case exp.Lower() | exp.Upper():
+                column = self.value(node.this)
+                if isinstance(column, Column):
+                    return Folded(column, isinstance(node, exp.Upper))
+                raise self.refusal(node, "expected a column in lower() or upper()")
+            case exp.Collate(expression=exp.Identifier(this="C")):
+                return self.value(node.this)
+            case exp.Coalesce():
+                return Coalesce(tuple(map(self.value, [node.this, *node.expressions])))
+            case _:
+                raise self.refusal(node)
+
+    def _column_name(self, node: exp.Expr) -> str:
+        if node.args.get("table") is not None and (self._table is None or identifier(node.args["table"]) != self._table):
+            raise self.refusal(node, f"expected a column of {self._table or 'the table'}, without the name of another table")
+        if not isinstance(node.this, exp.Identifier):
+            raise self.refusal(node, "expected the name of a column")
+        name = identifier(node.this)
+        if not node.this.args.get("quoted") and name in _RESERVED:
+            raise self.refusal(node, f'{name} is not a column of the row; quote it if it is: "{name}"')
+        if len(name.encode()) > _MAX_NAME_BYTES:
+            raise self.refusal(node, f"a name of more than {_MAX_NAME_BYTES} bytes, which PostgreSQL cuts")
+        return name
+
+    def _member(self, node: exp.Expr) -> Column:
+        parent = self.value(node.this)
+        steps = node.expression.expressions if isinstance(node.expression, exp.JSONPath) else []
+        if (
+            not isinstance(parent, Column)
+            or parent.member == "->>"
+            or [type(each) for each in steps] != [exp.JSONPathRoot, exp.JSONPathKey]
+        ):
+            raise self.refusal(node, "expected the name of a member in quotes after -> and ->>")
+        if not parent.member:
+            self.claim_kind(parent, "JSON")
+        names = (*parent.path.names, str(steps[1].this))
+        return Column(Path(names), "->>" if isinstance(node, exp.JSONExtractScalar) else "->")
+
+
+def place(source: str, offset: int) -> str:
+    """Return line and column of a place in a text; the column alone if the text is one line."""
+    line = source.count("\n", 0, offset) + 1
+    column = f"column {offset - source.rfind(chr(10), 0, offset)}"
+    return f"line {line}, {column}" if "\n" in source else column
+
+
+def identifier(node: exp.Expr) -> str:
+    """Return a name as PostgreSQL reads it: letters of ASCII without quotes are small."""
+    return node.name if node.args.get("quoted") else re.sub("[A-Z]+", lambda found: found[0].lower(), node.name)
+
+
+def _reason(node: object) -> str:
+    """Return why a kind of node is not supported; empty if that depends on its place."""
+    return next((text for kinds, text in _REASONS if isinstance(node, kinds)), "")
+
+
+def bare(node: exp.Expr) -> exp.Expr:
+    """Return a node without the brackets around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node

@@ -1,0 +1,168 @@
+"""Constants of SQL, with the meaning that PostgreSQL gives them (docs/coming-from/sql.md).
+
+Invariant: a constant that a database may read in several ways is refused, for example a number that no float64 has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Final, Literal, TypeAlias, final
+
+from streamer.errors import SubscriptionError
+from streamer.importing.conditions import Cel, Condition, Path
+from streamer.subscriptions.cel_text import cel_literal, present
+
+Kind: TypeAlias = Literal["number", "text", "boolean", "date", "timestamp", "timestamptz", "null"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant of a condition.
+
+    Attributes:
+        value: of a date its text, and of a timestamp the text of RFC 3339 in UTC.
+        is_bare: whether it is a text in quotes without a type, which PostgreSQL reads as the type of the column.
+    """
+
+    value: Any
+    kind: Kind
+    is_bare: bool = False
+
+
+NULL: Final = Constant(None, "null")
+#: The kinds whose values are compared as times.
+INSTANTS: Final = ("timestamp", "timestamptz")
+
+_DIGITS: Final = 15
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(Z|[+-]\d\d:\d\d)?", re.ASCII)
+#: Texts that a column of numbers, booleans or times would read as its own type.
+_AMBIGUOUS: Final = re.compile(r"\s*([+-]?\.?\d[\d.]*(e[+-]?\d+)?|\d{4}-\d\d-\d\d.*|true|false|t|f)\s*", re.I | re.S | re.ASCII)
+#: What `instant` can read: RFC 3339, and times without a zone.
+_RFC3339: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
+_LOCAL: Final = r"^\d{{4}}-\d\d-\d\d{}\d\d:\d\d:\d\d(\.\d+)?$"
+
+
+def number(text: str, *, is_negative: bool) -> Constant:
+    """Return a number: an integer if it is whole, else a float64.
+
+    Raises:
+        SubscriptionError: the number is beyond 64 bits, or has more digits than all databases compare alike.
+    """
+    if not re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text[:200], re.ASCII) or len(text) > 200:
+        raise SubscriptionError("expected a number such as 12, 1.5 or 1e3")
+    value = -Decimal(text) if is_negative else Decimal(text)
+    if value.adjusted() >= 20 or not -(2**63) <= value < 2**64:
+        raise SubscriptionError("a number beyond 64 bits, which databases round in several ways")
+    if value == value.to_integral_value():
+        return Constant(int(value), "number")
+    if value.adjusted() < -300 or len(value.normalize().as_tuple().digits) > _DIGITS:
+        raise SubscriptionError(f"a number with more than {_DIGITS} digits, which float64 rounds; write fewer")
+    return Constant(float(value), "number")
+
+
+def typed(text: str, kind: str) -> Constant:
+    """Return a text with a type, such as `DATE '2026-01-31'`.
+
+    Raises:
+        SubscriptionError: the type, or this text of it, has no exact translation.
+    """
+    if kind in ("TEXT", "VARCHAR"):
+        return Constant(text, "text")
+    if kind == "DATE":
+        return Constant(_day(text), "date")
+    if kind == "TIMESTAMP":
+        return Constant(_instant(f"{text}T00:00:00" if _DATE.fullmatch(text) else text, has_zone=False), "timestamp")
+    if kind == "TIMESTAMPTZ":
+        return Constant(_instant(text, has_zone=True), "timestamptz")
+    raise SubscriptionError("a constant of this type is not supported; expected text, date, timestamp or timestamptz")
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text if _DATE.fullmatch(text) else "").isoformat()
+    except ValueError:
+        raise SubscriptionError("expected a date such as DATE '2026-01-31'") from None
+
+
+def _instant(text: str, *, has_zone: bool) -> str:
+    found = _TIMESTAMP.fullmatch(text)
+    try:
+        if found is None or (found[3] is not None) is not has_zone:
+            raise ValueError
+        value = datetime.fromisoformat(f"{found[1]}T{found[2]}{found[3] or 'Z'}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        example = "TIMESTAMPTZ '2026-01-31T12:00:00Z'" if has_zone else "TIMESTAMP '2026-01-31 12:00:00', without a time zone"
+        raise SubscriptionError(f"expected a time such as {example}") from None
+    return value.isoformat().replace("+00:00", "Z")
+
+
+def check_bare(constant: Constant) -> None:
+    """Raise an error if the meaning of a text in quotes depends on the type of the column.
+
+    Raises:
+        SubscriptionError: it does.
+    """
+    if constant.is_bare and _AMBIGUOUS.fullmatch(constant.value):
+        raise SubscriptionError(
+            "the meaning of this text depends on the column's type; write a number or boolean without quotes, "
+            "a time as DATE '…', TIMESTAMP '…' or TIMESTAMPTZ '…', and a text as '…'::text"
+        )
+
+
+def check_member(constant: Constant) -> None:
+    """Raise an error if `->>` may return a text for a member of JSON that is not a text.
+
+    Raises:
+        SubscriptionError: it may.
+    """
+    if constant.kind != "text":
+        raise SubscriptionError("->> returns text; compare it with a text")
+    try:
+        is_text = isinstance(json.loads(constant.value), str)
+    except (ValueError, RecursionError):
+        is_text = not constant.value.lstrip().startswith(("[", "{"))
+    if not is_text:
+        raise SubscriptionError(f"->> returns this text for a text and for other JSON; compare the member in CEL: {_EXAMPLE}")
+
+
+_EXAMPLE: Final = "data.details.size == 5"
+
+
+def compared(op: str, one: Constant, other: Constant) -> bool | None:
+    """Return the result of a comparison of constants; None if it is unknown.
+
+    Raises:
+        SubscriptionError: they have different types.
+    """
+    if one.value is None or other.value is None:
+        return None
+    if one.kind != other.kind:
+        raise SubscriptionError(f"a comparison of a {one.kind} with a {other.kind}")
+    left, right = (datetime.fromisoformat(each.value) if each.kind in INSTANTS else each.value for each in (one, other))
+    order = (left > right) - (left < right)
+    return {"==": order == 0, "!=": order != 0, "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[op]
+
+
+def instant(path: Path, op: str, constant: Constant) -> Condition:
+    """Return a comparison of a time with a constant. A value that is not a time in one of the known forms counts as null.
+
+    Times with a zone are RFC 3339. Those without one may also be as PostgreSQL prints them, in text or in JSON. Their order is
+    that of their texts, because no zeros follow a fraction.
+    """
+    at, forms = path.cel(), [(_RFC3339, f"timestamp({{0}}) {op} timestamp({cel_literal(constant.value)})")]
+    if constant.kind == "timestamp":
+        forms += [(_LOCAL.format(between), f"{{0}} {op} {cel_literal(_local(constant, between))}") for between in (" ", "T")]
+    texts = [f"{at}.matches({cel_literal(form)}) && {comparison.format(at)}" for form, comparison in forms]
+    either = texts[0] if len(texts) == 1 else f"({' || '.join(texts)})"
+    return Cel(f"{present(path.root, path.names)} && type({at}) == string && {either}")
+
+
+def _local(constant: Constant, between: str) -> str:
+    text = str(constant.value).removesuffix("Z").replace("T", between)
+    return text.rstrip("0") if "." in text else text
