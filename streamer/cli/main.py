@@ -19,6 +19,7 @@ import streamer
 from streamer.cli.bench import command as bench_command
 from streamer.cli.cases import command as test_command
 from streamer.cli.config import app as config_app
+from streamer.cli.exporting import command as export_command
 from streamer.cli.formats import app as formats_app
 from streamer.cli.importing import command as import_command
 from streamer.cli.inputs import damaged, opened, see_events, shown_name
@@ -97,6 +98,7 @@ for command in (
     config_app,
     formats_app,
     import_command,
+    export_command,
     schema_app,
     plot_command,
     snapshot_app,

@@ -97,9 +97,12 @@ def _reader(kind: str) -> Callable[[str], Iterator[Rule]]:
 
 def _text(source: str | bytes) -> str:
     try:
-        return source if isinstance(source, str) else source.decode("utf-8-sig")
+        text = source if isinstance(source, str) else source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SubscriptionError(f"expected text in UTF-8; byte {error.start} is not") from None
+    if "\0" in text:
+        raise SubscriptionError(f"expected text; character {text.index(chr(0))} is NUL")
+    return text
 
 
 def _subscription(rule: Rule, members: dict[str, Any]) -> Subscription:
