@@ -139,8 +139,8 @@ def cast_to(value: Value, kind: Kind) -> Value:
         return _boolean(f"{at} != 0", value.fails)
     word = f"[{at}].filter(v, v.matches('^({_TRUE}|{_FALSE})$'))[0].matches('^[Tt]')"
     text = word if value.kind == "string" else f"type({at}) == bool ? {at} : type({at}) == string ? {word} : int({at}) != 0"
-    made = _boolean(text, None)
-    return made if value.attribute is None else replace(made, yes=_is(value, True), no=_is(value, False))
+    word_of = _boolean(text, None)
+    return word_of if value.attribute is None else replace(word_of, yes=_is(value, True), no=_is(value, False))
 
 
 def cast_constant(value: str | int | bool, kind: Kind) -> str | int | bool | None:
