@@ -158,6 +158,7 @@ def with_hint(error: SubscriptionError, source: Any) -> SubscriptionError:
         if (meant := known.get(name.lower()) or known.get(re.sub("[^a-z]", "", name.lower()))) is not None:
             is_name = meant in OPERATORS or known is _MEMBERS
             error.reason = f"unknown {found[1]} {found[2]!r}; {f'did you mean {meant!r}?' if is_name else f'write {meant}'}"
+    error.args = (error.reason,)
     return error
 
 
