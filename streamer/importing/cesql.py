@@ -37,6 +37,9 @@ from streamer.importing.rules import Rule, text_rules
 _MAX_LENGTH: Final = 32 * 1024
 _MAX_DEPTH: Final = 32
 
+#: A filter in the Subscriptions API of CloudEvents, and in a Trigger of Knative: `{"cesql": "type = 'a'"}`.
+_DIALECTS: Final = frozenset(("sql", "cesql"))
+
 _SPACES: Final = re.compile(r"[ \t\r\n]*")
 _TOKEN: Final = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<word>\w+)|(?P<sign><>|!=|<=|>=|[=<>+\-*/%(),])""", re.DOTALL | re.ASCII
@@ -48,11 +51,13 @@ _LOGIC: Final = ("AND", "OR", "XOR")
 
 
 def rules(text: str) -> Iterator[Rule]:
-    """Yield the expressions of a file, one a line."""
+    """Yield the expressions of a file, one a line: as text, or as a filter such as `{"cesql": "type = 'a'"}`."""
     return text_rules(text, _translate, comment="#")
 
 
 def _translate(rule: Any) -> Mapping[str, Any]:
+    if isinstance(rule, dict) and len(rule) == 1 and rule.keys() <= _DIALECTS:
+        (rule,) = rule.values()
     if not isinstance(rule, str):
         raise SubscriptionError("expected an expression as text")
     if len(rule) > _MAX_LENGTH:
