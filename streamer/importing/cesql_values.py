@@ -70,18 +70,21 @@ class Value:
 
 
 def constant(value: str | int | bool) -> Value:
+    """Return a literal, or the value of an expression of literals."""
     if isinstance(value, bool):
         return Value("boolean", cel_literal(value), value, yes=ALWAYS if value else NEVER, no=NEVER if value else ALWAYS)
     return Value("string" if isinstance(value, str) else "integer", cel_literal(value), value)
 
 
 def attribute(name: str) -> Value:
+    """Return the value of an attribute of the event."""
     required = name in _REQUIRED
     fails = frozenset[str]() if required else frozenset((name,))
     return Value("string" if required else "any", _path(name).cel(), attribute=name, fails=fails)
 
 
 def exists(name: str) -> Value:
+    """Return whether the event has an attribute."""
     if name in _REQUIRED:
         return constant(True)
     # In JSON, null stands for an attribute that is missing.
@@ -122,6 +125,7 @@ def _fault(values: Iterable[Value]) -> str:
 
 
 def cast_to(value: Value, kind: Kind) -> Value:
+    """Return a part as another type, with a fault if it is a constant that cannot be cast."""
     if value.kind == kind or value.fault:
         return replace(value, kind=kind)
     if value.const is not None:
@@ -175,6 +179,7 @@ def _is(value: Value, wanted: bool) -> Condition:
 
 
 def negated(value: Value) -> Value:
+    """Return `NOT` of a part."""
     value = cast_to(value, "boolean")
     if value.const is not None:
         return constant(not value.const)
@@ -248,6 +253,7 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def compared(op: str, x: Value, y: Value) -> Value:
+    """Return a comparison. Only integers have an order; the type of *y* decides how `=` casts *x*."""
     if op not in _ORDERS:
         return _equal(x, y) if op == "=" else negated(_equal(x, y))
     x, y = cast_to(x, "integer"), cast_to(y, "integer")
@@ -372,6 +378,7 @@ def _one_of(at: str, values: Sequence[Any]) -> str:
 
 
 def like(x: Value, pattern: str) -> Value:
+    """Return `LIKE`. In the pattern, `\\` escapes only the two wildcards."""
     pieces = re.findall(r"\\[%_]|.", pattern, re.DOTALL)
     texts = [each[-1] for each in pieces if each not in ("%", "_")]
     if len(texts) == len(pieces):
@@ -404,6 +411,7 @@ _MATHS: Final[Mapping[str, Callable[[int, int], int]]] = {
 
 
 def computed(op: str, x: Value, y: Value) -> Value:
+    """Return the result of arithmetic; a result of more than 32 bits is an error."""
     x, y = cast_to(x, "integer"), cast_to(y, "integer")
     if fault := _fault((x, y)):
         return _faulty("integer", fault)
@@ -415,6 +423,7 @@ def computed(op: str, x: Value, y: Value) -> Value:
 
 
 def limited(number: int) -> Value:
+    """Return a computed constant, with a fault if it has more than 32 bits."""
     return constant(number) if LEAST <= number <= MOST else _faulty("integer", f"{number} has more than 32 bits")
 
 
@@ -495,6 +504,11 @@ _CASTS: Final[Mapping[str, Kind]] = {"INT": "integer", "BOOL": "boolean", "STRIN
 
 
 def called(name: str, arguments: Sequence[Value]) -> Value:
+    """Return the result of a function, whose name is in capitals.
+
+    Raises:
+        SubscriptionError: the function is unknown, or CEL cannot express it.
+    """
     if name in _CASTS and len(arguments) == 1:
         return cast_to(arguments[0], _CASTS[name])
     if name not in _FUNCTIONS and name not in _CASTS:
