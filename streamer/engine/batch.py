@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, cast
 
 from streamer.core.matches import LineResult, Matches
@@ -69,6 +69,32 @@ def _with_errors(
         yield LineResult(number, result)
 
 
+#: Errors of the first subscriptions of a call get hints; those of a load of millions are not kept for that.
+_HINTED: Final = 1000
+
+
+def write(core: Core, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+    """Write subscriptions; an error of one that is written as in another language names the language."""
+    rest = iter(sources)
+    first = list(islice(rest, _HINTED))
+
+    def hinted(error: SubscriptionError) -> SubscriptionError:
+        # Only an error needs the expressions that recognise languages.
+        from streamer.subscriptions.languages import with_hint
+
+        at = error.index
+        return error if at is None or at >= len(first) else with_hint(error, first[at])
+
+    try:
+        changes = core.write(chain(first, rest), mode, skip=skip)
+    except BulkSubscriptionError as bulk:
+        # Make a new error, because the message contains the others.
+        raise BulkSubscriptionError([*map(hinted, bulk.errors)]) from None
+    for error in changes.errors:
+        hinted(error)
+    return changes
+
+
 def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *, skip: bool) -> Changes:
     """Write the subscription on each line; the `index` of an error is its line, from 0."""
     blocks: list[Sequence[int]] = []  # the numbers of the lines that are not blank
@@ -86,7 +112,7 @@ def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *,
         return errors
 
     try:
-        changes = core.write(chain.from_iterable(read()), mode, skip=skip)
+        changes = write(core, chain.from_iterable(read()), mode, skip=skip)
     except BulkSubscriptionError as bulk:
         # Make a new error, because the message contains the indexes.
         raise BulkSubscriptionError(number_lines(bulk.errors)) from None
@@ -97,7 +123,7 @@ def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *,
 def apply_good(core: Core, rows: Sequence[Source | SubscriptionError]) -> Changes:
     """Replace all subscriptions by the good ones of *rows*. The present subscription with the id of a bad one stays."""
     try:
-        return core.write(rows, "apply")
+        return write(core, rows, "apply")
     except BulkSubscriptionError as bulk:
         errors = bulk.errors
     bad = {error.index for error in errors}

@@ -22,7 +22,7 @@ from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Mode, OnBare, Selection, Source
 from streamer.engine.arguments import OnError, check_positive, selection, several, skips
-from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, apply_good, apply_lines, match_lines, write_lines
+from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, apply_good, apply_lines, match_lines, write, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.fitting import Fitting
 from streamer.engine.lines import LineSource
@@ -282,7 +282,7 @@ class Engine:
             DuplicateSubscriptionError: the engine has its id already, and *replace* is not set.
         """
         try:
-            return self._written(self._core.write([subscription], "replace" if replace else "add"))
+            return self._written(write(self._core, [subscription], "replace" if replace else "add"))
         except BulkSubscriptionError as bulk:
             error = bulk.errors[0]
             error.index = None
@@ -312,7 +312,7 @@ class Engine:
         Raises:
             BulkSubscriptionError: some are bad; `errors` lists each with index, id, place and reason. The engine is unchanged.
         """
-        return self._written(self._core.write(several(subscriptions), "replace" if replace else "add", skip=skips(on_error)))
+        return self._written(write(self._core, several(subscriptions), "replace" if replace else "add", skip=skips(on_error)))
 
     def add_jsonl(self, source: LineSource, *, replace: bool = False, on_error: OnError = "raise") -> Changes:
         """Add the subscriptions of a JSON-lines file, one per line, as `add_many` does; an error's `index` is its line, from 0.
@@ -366,7 +366,7 @@ class Engine:
         """
         if skips(on_error):
             return self._written(apply_good(self._core, list(several(desired))))
-        return self._written(self._core.write(several(desired), "apply"))
+        return self._written(write(self._core, several(desired), "apply"))
 
     def apply_jsonl(self, source: LineSource, *, on_error: OnError = "raise") -> Changes:
         """Replace all subscriptions of the engine by those of a JSON-lines file, as `apply` does; an error's `index` is its line,

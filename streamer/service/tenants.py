@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, NoReturn, final
 
 from streamer.errors import SubscriptionError
+from streamer.subscriptions.languages import with_hint
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
 
@@ -68,7 +69,10 @@ def written(text: bytes, default_tenant: str | None) -> Written:
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
     # The contract's own reader finds errors, and accepts unusual but valid texts.
-    subscription = parse_subscription(text)
+    try:
+        subscription = parse_subscription(text)
+    except SubscriptionError as error:
+        raise with_hint(error, text) from None
     tenant = default_tenant if subscription.tenant is None else subscription.tenant
     if tenant is None:
         raise SubscriptionError("expected one, since there is no default_tenant", place="tenant", subscription_id=subscription.id)

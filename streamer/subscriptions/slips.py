@@ -97,6 +97,8 @@ _MONGO: Final[Mapping[str, FilterOperator]] = {
     "$regex": "matches",
     "$exists": "exists",
 }
+#: Hasura's operators, each with the one of MongoDB that means the same in a filter or a pattern.
+_HASURA: Final = {"_neq": "$ne"} | {f"_{name}": f"${name}" for name in "and or not eq gt gte lt lte in nin regex".split()}
 _ENDS: Final[Mapping[str, tuple[bool, bool]]] = {
     "starts_with": (False, True),
     "ends_with": (True, False),
@@ -107,8 +109,8 @@ _ENDS: Final[Mapping[str, tuple[bool, bool]]] = {
 def slip_of_filter(given: Mapping[str, Any], root: str, path: Sequence[str]) -> str | None:
     """Return the odd part of a filter's value and its probable meaning."""
     op, value = given["op"], given.get("value")
-    if op == "==" and isinstance(value, Mapping) and len(value) == 1 and (name := next(iter(value))) in _MONGO:
-        meant = f'"op": {_quoted(_MONGO[name])}, "value": {_short(value[name])}'
+    if op == "==" and isinstance(value, Mapping) and len(value) == 1 and _of_hasura(name := next(iter(value))) in _MONGO:
+        meant = f'"op": {_quoted(_MONGO[_of_hasura(name)])}, "value": {_short(value[name])}'
         return f"this is an object with a member {_quoted(name)}; probably meant: {meant}"
     if op in _ENDS and (glob := glob_of(value)) is not None:
         return f"{_quoted(value)} {_AS_IT_STANDS}; probably meant: {_quoted(_bare(op, glob))}"
@@ -124,6 +126,11 @@ def slip_of_filter(given: Mapping[str, Any], root: str, path: Sequence[str]) -> 
                 meant = f'"cel": {_quoted(text)}'
             return f"{_quoted(each)} {_AS_IT_STANDS}; probably meant: {meant}"
     return None
+
+
+def _of_hasura(name: str) -> str:
+    """Return MongoDB's name of an operator of Hasura, and any other name as it is."""
+    return _HASURA.get(name, name)
 
 
 def _bare(op: str, glob: str) -> str:
@@ -188,6 +195,8 @@ def _odd_name(node: Mapping[str, Any], name: str, dialect: Dialect) -> tuple[str
         if name == "$or" and dialect != "strict":
             return "this `$or` is a name like others, since it has fewer than two objects without operators", None
         return f"{_quoted(name)} is a name like others, and no operator", _of_mongo(name, value) if alone else None
+    if name in _HASURA:
+        return f"{_quoted(name)} is a name like others, and no operator", _of_mongo(_HASURA[name], value) if alone else None
     if name in _OPERATORS and not isinstance(value, Mapping):
         return f"{_quoted(name)} is a name here, since an operator stands in an array", [
             {name: _operand(name, value)}

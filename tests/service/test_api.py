@@ -114,6 +114,8 @@ def test_what_cannot_be_accepted_says_where_and_why(api: Api) -> None:
     assert reply.json["errors"][0]["place"] == "filters[0].op"
     (error,) = api.ask("PUT", ONE, {"cel": "data.a >"}).json["errors"]
     assert (error["place"], error["cel_line"]) == ("cel", 1)
+    for body, kind in (({"cel": "status = 'paid'"}, "sql"), ({"$or": [{"a": 1}]}, "mongo"), (b"EXISTS subject", "cesql")):
+        assert f"`streamer import {kind} FILE`" in api.ask("PUT", ONE, body).json["errors"][0]["reason"]
     assert api.ask("PUT", ONE, {"id": "other"}).json["errors"] == [{"reason": "another id than that of the path", "place": "id"}]
     assert api.ask("PUT", ONE, {"tenant": "globex"}).json["errors"][0]["place"] == "tenant"
     assert api.ask("PUT", ONE, {"tenant": "*"}).json["errors"][0]["place"] == "tenant"
