@@ -211,7 +211,8 @@ class App:
         await response(scope, receive, send)
         took = (time.perf_counter() - began) * 1000
         method = request.method if request.method.isalpha() and len(request.method) < 10 else "-"
-        fields = {"method": method, "status": answer.status, "ms": round(took, 1), **told}
+        fields = {"method": method, "status": answer.status, "ms": round(took, 1)}
+        fields |= {name: value for name, value in told.items() if value != "-"}
         _LOGGER.debug("%s %s %d %.1f ms, token %s", method, told["route"], answer.status, took, told["token"], extra=fields)
 
     async def _show(self, request: Request, send: Send) -> None:
