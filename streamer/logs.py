@@ -121,6 +121,7 @@ class _Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         event = record.getMessage()
+        members: dict[str, object]
         members = {"time": _time(record), "level": record.levelname.lower(), "logger": record.name, "event": event}
         given = {**_around(), **_part(event), **vars(record), "traceback": _traceback(record)}
         if "\0" in (given.get("subscription") or ""):

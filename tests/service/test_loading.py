@@ -138,7 +138,8 @@ def test_it_answers_while_it_loads_and_reads_its_sources_afterwards(start: Start
         "POST /readyz",
     )
     for other in others:
-        refused = service.ask(*other.split())
+        method, path = other.split()
+        refused = service.ask(method, path)
         assert (refused.status, refused.kind, refused.headers["retry-after"]) == (503, "loading", "5"), other
     # What a browser may not do later it may not do now.
     assert service.ask("GET", "/healthz", Host="evil.example").kind == "host"
