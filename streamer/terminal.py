@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import io
 import json
-import logging
 import os
 import re
 import signal
@@ -136,25 +135,6 @@ def fail(text: str) -> NoReturn:
     """Print an error, and end the program."""
     note(f"streamer: {text}")
     sys.exit(USAGE)
-
-
-def set_up_logging(level: str) -> None:
-    """Print messages of at least a level on standard error."""
-    handler = _Handler()
-    handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-
-
-class _Handler(logging.Handler):
-    """Prints to the current standard error: above the progress display, if there is one."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        _tell(self.format(record))
-
-
-class _Formatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), keep="\n")
 
 
 def _escaped(match: re.Match[str]) -> str:

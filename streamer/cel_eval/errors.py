@@ -156,4 +156,5 @@ class ErrorLog:
         also = f"; {left_out:,} messages about others were left out" if left_out else ""
         shared = "a topic" if reason is CelReason.TOPIC_BUDGET else "a regexp"
         whose = shared if subscription_id is None else f"subscription {subscription_id!r}"
-        LOGGER.warning("%s: CEL error %s: %s%s%s", whose, reason.value, detail or "no details", so_far, also)
+        told = {"subscription": subscription_id, "code": reason.value, "count": errors}
+        LOGGER.warning("%s: CEL error %s: %s%s%s", whose, reason.value, detail or "no details", so_far, also, extra=told)

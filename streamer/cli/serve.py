@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import sys
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -17,8 +16,9 @@ import click
 
 from streamer.cli.output import PlainFormat, count, show_json
 from streamer.cli.setup import CONFIG, PATH, PLAIN_OUTPUT, SUBSCRIPTIONS, load, refuse
-from streamer.errors import BulkConfigError, ServiceError, StreamerError
-from streamer.terminal import SERVICE_EXIT_CODES, SOME_BAD, fail, note, printable, set_up_logging, show
+from streamer.errors import BulkConfigError, ServiceError
+from streamer.logs import log_end, log_what_fails, set_up_logging
+from streamer.terminal import SERVICE_EXIT_CODES, SOME_BAD, fail, note, printable, show
 
 if TYPE_CHECKING:
     from streamer.config.loader import Loaded
@@ -63,12 +63,14 @@ def serve(
         _check(read, dev=dev)
         return
     service = _service(read, dev=dev)
+    log_what_fails()
     try:
         service.run(enable, is_process=True)
-    except BulkConfigError as bulk:
-        refuse(bulk)
     except Exception as error:
-        end(error, is_start=not service.has_started)
+        from streamer.service.protocols import code_of
+
+        log_end(error)
+        sys.exit(code_of(error, is_start=not service.has_started))
 
 
 def _check(read: _Read, *, dev: bool) -> None:
@@ -91,15 +93,12 @@ def _check(read: _Read, *, dev: bool) -> None:
     note(f"good: {count(found.subscriptions, 'subscription')}")
 
 
-def end(error: Exception, *, is_start: bool = True) -> NoReturn:
+def end(error: Exception) -> NoReturn:
     """Print an error, and end the program with the code of its kind."""
     from streamer.service.protocols import code_of
 
-    if isinstance(error, StreamerError | OSError):
-        note(f"streamer: {error}")
-    else:
-        traceback.print_exception(error)
-    sys.exit(code_of(error, is_start=is_start))
+    note(f"streamer: {error}")
+    sys.exit(code_of(error, is_start=True))
 
 
 @click.group(name="dead-letters", short_help="Look after events that could not be delivered.", no_args_is_help=True)
@@ -288,7 +287,7 @@ def _service(read: _Read, *, dev: bool = False) -> Service:
     def in_force(loaded: Loaded) -> None:
         # If no level is set, show the user what the service does.
         is_said = loaded.origin(("logging", "level")).source is not None
-        set_up_logging(loaded.config.logging.level if is_said else "info")
+        set_up_logging(loaded.config.logging.level if is_said else "info", loaded.config.logging.format)
 
     try:
         # A log file may be read by others, and for a long time.

@@ -29,8 +29,9 @@ from streamer.errors import (
     SubscriptionError,
 )
 from streamer.events.layout import EventLayout, unknown_format
+from streamer.logs import set_up_logging
 from streamer.model import Limits
-from streamer.terminal import USAGE, fail, note, set_up_logging
+from streamer.terminal import USAGE, fail, note
 
 if TYPE_CHECKING:
     from streamer.config import Config
@@ -229,7 +230,7 @@ def set_up(
             loaded = load(config)
         except BulkConfigError as bulk:
             refuse(bulk)
-        set_up_logging(loaded.config.logging.level)
+        set_up_logging(loaded.config.logging.level, loaded.config.logging.format)
         options, files = loaded.config.engine_options(), [loaded.file(file) for file in loaded.config.subscriptions]
     files = subscriptions or files
     if needs_files and not files:

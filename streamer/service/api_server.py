@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from prometheus_client import CollectorRegistry
 
 from streamer.config.schema.api import Api
 from streamer.errors import ServiceError
 from streamer.extras import needed
+from streamer.service.loading import Loading
 
 if TYPE_CHECKING:
     from streamer.service.api.app import App
@@ -27,12 +29,23 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
+class _Parts(NamedTuple):
+    """What the API serves once the service runs."""
+
+    handlers: Callable[[], Handlers]
+    registry: CollectorRegistry
+    subscriptions: Subscriptions
+    gateways: Gateways
+
+
 @final
 class Entrance:
     """The API server, if there is one. One thread changes it.
 
+    It answers from the beginning. Until `open` is called, it reports the progress of the start.
+
     Args:
-        handlers: creates the handlers.
+        loading: the progress.
         dev: whether to answer every request without tokens.
         sign_in: is called with an address at which the operator can sign in to the console, once; None to create none.
 
@@ -41,25 +54,17 @@ class Entrance:
         app: the application; None before the first configuration with an API.
         server: the server; None if the configuration has no API.
         gives_way: whether a server is ending, so that its requests must be answered now.
+        is_open: whether it serves all routes.
     """
 
-    def __init__(
-        self,
-        handlers: Callable[[], Handlers],
-        registry: CollectorRegistry,
-        subscriptions: Subscriptions,
-        gateways: Gateways,
-        *,
-        dev: bool,
-        sign_in: Callable[[str], None] | None,
-    ) -> None:
-        self._handlers, self._registry, self._subscriptions, self._gateways = handlers, registry, subscriptions, gateways
-        self._dev, self.sign_in = dev, sign_in
+    def __init__(self, loading: Loading, *, dev: bool, sign_in: Callable[[str], None] | None) -> None:
+        self._loading, self._dev, self.sign_in = loading, dev, sign_in
         self._lent: dict[str, Token] = {}
+        self._parts: _Parts | None = None
         self.console: Console | None = None
         self.app: App | None = None
         self.server: Server | None = None
-        self.gives_way = False
+        self.gives_way = self.is_open = False
 
     def prepared(self, section: Api) -> Prepared:
         """Listen at the address of a section, next to the current server, without answering yet.
@@ -72,24 +77,54 @@ class Entrance:
         try:
             with needed("the API needs jinja2, starlette and uvicorn", "service"):
                 from streamer.service.api.app import App
-                from streamer.service.api.metrics import ApiCounts
                 from streamer.service.api.server import Server
-                from streamer.service.api.streams import Streams
                 from streamer.service.api.tokens import Tokens
                 from streamer.service.console.app import Console
         except ModuleNotFoundError as error:
             raise ServiceError(f"api: {error}") from None
         tokens = None if section.tokens.file is None or self._dev else Tokens(section.tokens.file, self._lent)
         if self.app is None:
-            streams = Streams(self._gateways.store)
-            self._gateways.listen(streams.told, streams.forget)
-            self.app = App(self._handlers(), section, tokens, streams)
+            self.app = App(section, tokens, self._loading)
             self.console = Console(self.app, section, self._lent, dev=self._dev)
-            self._registry.register(ApiCounts(self.app, self._subscriptions, self._gateways))
+            if self.is_open:
+                self._serve_all()
         return Prepared(self, section, tokens, Server(self.app, section, self.server))
 
+    def open(
+        self,
+        handlers: Callable[[], Handlers],
+        registry: CollectorRegistry,
+        subscriptions: Subscriptions,
+        gateways: Gateways,
+    ) -> None:
+        """Serve all routes.
+
+        Args:
+            handlers: creates the handlers, if there is an API, now or after a reload.
+        """
+        self._parts = _Parts(handlers, registry, subscriptions, gateways)
+        if self.app is not None:
+            self._serve_all()
+        self.is_open = True
+
+    def _serve_all(self) -> None:
+        from streamer.service.api.app import Opened
+        from streamer.service.api.metrics import ApiCounts
+        from streamer.service.api.streams import Streams
+
+        assert self.app is not None
+        assert self._parts is not None
+        parts, streams = self._parts, Streams(self._parts.gateways.store)
+        parts.gateways.listen(streams.told, streams.forget)
+        opening = partial(self.app.open, Opened(parts.handlers(), streams))
+        if self.server is None:
+            opening()
+        else:
+            self.server.call(opening)
+        parts.registry.register(ApiCounts(self.app, parts.subscriptions, parts.gateways))
+
     def close(self) -> None:
-        """Finish the current requests within 2 s, and stop."""
+        """Finish the current requests within 2 s, and stop; a second call has no effect."""
         if self.server is not None:
             self.server.close()
             self.server = None

@@ -89,7 +89,8 @@ def check(loaded: Loaded, *, dev: bool = False) -> Found:
     with found.at("subscriptions"):
         subscriptions, places = subscription_files.read(loaded)
         engine = Engine.from_config(build.of_engine(config))
-        subscription_files.put(engine, loaded, *Shard.of(config).mine(subscriptions, places))
+        mine, of_mine = Shard.of(config).mine(subscriptions, places)
+        subscription_files.put(engine, loaded, (each.held for each in mine), of_mine)
         found.subscriptions = len(engine)
     positions = _store(found)
     for name, source in build.sources_of(config).items():

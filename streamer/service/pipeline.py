@@ -29,6 +29,7 @@ from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
 from streamer.errors import EventError, ServiceError
 from streamer.locks import Lock
+from streamer.logs import about
 from streamer.service import dead_letters, faults, formats
 from streamer.service.messages import Speaker
 from streamer.service.metrics import Counts
@@ -613,7 +614,9 @@ class Pipeline:
 
     def _read_out(self, feed: Feed) -> None:
         try:
-            self._consume(feed)
+            # Sources log without their names.
+            with about(source=feed.name):
+                self._consume(feed)
         finally:
             faults.point("source.ended")
             with self._moved:

@@ -47,11 +47,13 @@ class Rejected:
     def _tell(self, key: Hashable, count: int) -> None:
         letter = self._last[key]
         number = self._number(letter)
-        what = "1 record was" if count == 1 else f"{count:,} records were"
         # The code and the place of the error. The rest may quote the record, whose values do not belong into a log.
         reason = printable(letter.reason.partition(": ")[0][:_REASON])
+        more = "" if count == 1 else f", and {count - 1:,} more in the last {EVERY:.0f} s"
+        place = {"source": letter.source, "partition": letter.partition, "offset": letter.position}
         self._log(
-            "sources.%s: %s rejected; for example the one at %s %s: %s; streamer dead-letters %s shows %s",
-            *(letter.source, what, printable(letter.partition), letter.position, reason),
+            "sources.%s: the record at %s %s was rejected: %s%s; streamer dead-letters %s shows %s",
+            *(letter.source, printable(letter.partition), letter.position, reason, more),
             *(("list", "them") if number is None else (f"show {number}", "it")),
+            extra=place | {"code": letter.code, "reason": reason, "count": count, "dead_letter": number},
         )

@@ -27,6 +27,7 @@ from streamer.service.build import of_engine, open_feed, open_sink, parts_of
 from streamer.service.declined import Declined
 from streamer.service.fitting import fitting, place_of
 from streamer.service.gateways import Gateways, sink_of
+from streamer.service.loading import Loading
 from streamer.service.metrics import Counts
 from streamer.service.pipeline import Pipeline
 from streamer.service.protocols import Busy, code_of
@@ -76,7 +77,7 @@ class Service:
         has_started: whether all parts were opened, and events were read.
 
     Raises:
-        BulkConfigError: all errors in the configuration, or in the files that it names.
+        BulkConfigError: all errors in the configuration.
         OSError: the configuration cannot be read.
     """
 
@@ -94,11 +95,7 @@ class Service:
         self._parse = config_view.parser(self._loaded) if parse is None else parse
         in_force(self._loaded)
         fitting(self._loaded, dev=dev)
-        self._watched = subscription_files.Watch(self._loaded.config)
-        self._found, self._places = subscription_files.read(self._loaded)
         self.engine = Engine.from_config(of_engine(self._loaded.config))
-        self._shard = Shard.of(self._loaded.config)
-        subscription_files.put(self.engine, self._loaded, *self._shard.mine(self._found, self._places))
         self._parts = parts_of(self._loaded.config)
         self._running: Running | None = None
         self.has_started = False
@@ -118,9 +115,11 @@ class Service:
 
     @property
     def api_port(self) -> int | None:
-        """Its port."""
-        server = None if self._running is None else self._running.entrance.server
-        return None if server is None or not server.is_started else server.port
+        """Its port, once it serves all routes."""
+        entrance = None if self._running is None else self._running.entrance
+        if entrance is None or entrance.server is None or not entrance.is_open or not entrance.server.is_started:
+            return None
+        return entrance.server.port
 
     def check(self) -> None:
         """Check whether it could start, without changing anything. Raises ServiceError with the first fault of `checking`."""
@@ -128,17 +127,28 @@ class Service:
             raise type(error)(f"{told.place}: {told.reason}") from error
 
     def run(self, enable: Iterable[str] = (), *, is_process: bool = False) -> None:
-        """Run until the sources end, or until a signal. Raises ServiceError.
+        """Run until the sources end, or until a signal.
+
+        The API answers at once; until the subscriptions are loaded and the sources read, it reports that.
 
         Args:
             enable: sinks whose disabled endpoint is to get messages again.
             is_process: whether the process ends with the service, so that later signals do not end it in another way.
+
+        Raises:
+            BulkConfigError: all errors in the files of subscriptions.
+            ServiceError: a part cannot be opened, or failed.
         """
         if is_process:
             _let_open_files()
         # Signals are recorded until all parts are closed.
         with ExitStack() as noted, ExitStack() as opened:
-            store = self._open_store(opened)
+            noted.enter_context(self._signals(is_process=is_process))
+            loading = Loading()
+            entrance = Entrance(loading, dev=self._dev, sign_in=self._sign_in)
+            opened.callback(entrance.close)
+            entrance.prepared(self.config.api).take()
+            store = loading.run(partial(self._open_store, opened, loading))
             for name in enable:
                 if not store.enable(name):
                     _LOGGER.warning("--enable %s: it was not disabled", name)
@@ -158,29 +168,19 @@ class Service:
             )
             if self.config.metrics.enabled:
                 status.observer.start()
-            entrance = Entrance(
-                lambda: _handlers(self, store, status),
-                registry,
-                self.subscriptions,
-                gateways,
-                dev=self._dev,
-                sign_in=self._sign_in,
-            )
+            # Its requests use parts that are closed after it.
             opened.callback(entrance.close)
             opened.callback(status.observer.close)
             opened.callback(status.replays.close)
             running = self._running = Running(
                 self._loaded, self._parts, self.engine, store, self.subscriptions, gateways, pipeline, spool, entrance
             )
-            api = entrance.prepared(self.config.api)
-            opened.callback(api.cancel)
             self.subscriptions.start()
             store.database.follow(partial(self._follow, gateways, spool))
-            noted.enter_context(self._signals(is_process=is_process))
             _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.database.name)
-            pipeline.start()
             self.has_started = True
-            api.take()
+            pipeline.start()
+            entrance.open(lambda: _handlers(self, store, status), registry, self.subscriptions, gateways)
             self._watch(running)
             told = counts.totals()
             _LOGGER.info(
@@ -220,7 +220,7 @@ class Service:
         """
         with ExitStack() as opened:
             parts = self._parts
-            store = self._open_store(opened)
+            store = self._open_store(opened, Loading())
             chosen = list(choose(store))
             messages = [letter for letter in chosen if letter.stage == "deliver"]
             records = [letter for letter in chosen if letter.stage != "deliver"]
@@ -253,13 +253,18 @@ class Service:
             taken = [letter in spooled or pipeline.resend(letter) for letter in messages]
             return good + sum(taken), bad + len(taken) - sum(taken)
 
-    def _open_store(self, opened: ExitStack) -> Store:
-        config = self.config
+    def _open_store(self, opened: ExitStack, loading: Loading) -> Store:
+        """Load the subscriptions of files; if they are good, open the store, and load its subscriptions, too."""
+        config, shard = self.config, Shard.of(self.config)
+        self._watched = subscription_files.Watch(config)
+        found, places = subscription_files.read(self._loaded, loading)
+        mine, of_mine = shard.mine(found, places)
+        subscription_files.put(self.engine, self._loaded, loading.counted([each.held for each in mine]), of_mine)
         store = Store(place_of(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
-        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), self._shard, config.service.history)
+        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), shard, config.service.history)
         opened.enter_context(closing(self.subscriptions))
-        self.subscriptions.begin(self._loaded, self._found, self._places, is_held=True)
+        self.subscriptions.begin(self._loaded, found, places, loading=loading)
         if not len(self.engine):
             _LOGGER.warning("there are no subscriptions, so no event matches")
         return store
@@ -317,6 +322,12 @@ class Service:
             if number == signal.SIGHUP:
                 self._is_reload_asked = True
                 return
+            if is_process and not self.has_started:
+                # No event was read, and the store is as after a crash: what was not committed is undone. So there is no need to
+                # wait for what is being opened, which may be away.
+                with suppress(RuntimeError):  # the signal came while a line was written
+                    _LOGGER.info("%s: ended before it had started", signal.Signals(number).name)
+                os._exit(OK)
             if self._asked:
                 os._exit(128 + number)
             self._asked.append(number)

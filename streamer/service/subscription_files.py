@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import final
 
@@ -19,7 +19,9 @@ from streamer.errors import (
     InputError,
     SubscriptionError,
 )
+from streamer.service.loading import Loading
 from streamer.service.tenants import Written, outside, written
+from streamer.subscriptions.subscription import Subscription
 
 
 def are_from_files(config: Config) -> bool:
@@ -63,8 +65,11 @@ class Watch:
         return marks
 
 
-def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
+def read(loaded: Loaded, loading: Loading | None = None) -> tuple[list[Written], list[tuple[Path, int]]]:
     """Read the subscriptions of a configuration's files, and the place of each.
+
+    Args:
+        loading: counts them.
 
     Raises:
         BulkConfigError: files that cannot be read, or lines that are not subscriptions, each with its place.
@@ -88,6 +93,8 @@ def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
                         raise SubscriptionError(line.reason)
                     found.append(written(line, config.matching.default_tenant))
                     places.append((file, number))
+                    if loading is not None:
+                        loading.total = len(found)
                 except SubscriptionError as error:
                     errors.append(ConfigError(str(error), source=name, line=number))
         except InputError as error:
@@ -99,14 +106,26 @@ def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
     return found, places
 
 
-def put(engine: Engine, loaded: Loaded, subscriptions: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
+def put(
+    engine: Engine,
+    loaded: Loaded,
+    held: Iterable[bytes | Subscription],
+    places: Sequence[tuple[Path, int]] = (),
+    *,
+    adds: bool = False,
+) -> None:
     """Replace an engine's subscriptions by exactly these, in one step.
+
+    Args:
+        held: their texts for the engine; the first ones are from files.
+        places: the places of those from files.
+        adds: whether to keep those that the engine has.
 
     Raises:
         BulkConfigError: some are invalid, each with file and line; the change was refused whole.
     """
     try:
-        engine.apply(each.held for each in subscriptions)
+        (engine.add_many if adds else engine.apply)(held)
     except BulkSubscriptionError as bulk:
         raise BulkConfigError([_located(error, loaded, places) for error in bulk.errors]) from None
 

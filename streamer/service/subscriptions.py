@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar, final
 
@@ -35,6 +36,7 @@ from streamer.locks import Lock
 from streamer.service import faults
 from streamer.service.declined import Condition, Declined
 from streamer.service.expiry import Upkeep
+from streamer.service.loading import Loading
 from streamer.service.quotas import Counted, Quotas
 from streamer.service.shards import Shard
 from streamer.service.store.changes import Entry
@@ -43,7 +45,7 @@ from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Key, Room, Stored, Table
 from streamer.service.subscription_files import are_from_files, put
-from streamer.service.tenants import Written, inside, written
+from streamer.service.tenants import Written, inside, stored
 from streamer.service.validation import examined
 from streamer.subscriptions.subscription import Subscription
 
@@ -105,12 +107,12 @@ class Subscriptions:
     # Files, as a whole
 
     def begin(
-        self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]], *, is_held: bool = False
+        self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]], *, loading: Loading | None = None
     ) -> int:
         """Replace the subscriptions of files in store and engine, if the configuration has files, and load those of the API.
 
         Args:
-            is_held: whether the engine has exactly the subscriptions of the files.
+            loading: counts those of the API at the start, when the engine has exactly the subscriptions of the files.
 
         Returns:
             The number of subscriptions in the store that were changed.
@@ -123,16 +125,20 @@ class Subscriptions:
             self._seen, _ = self._table.last()
             self._own.clear()
             if not are_from_files(loaded.config):
-                put(self._engine, loaded, list(self._active()), ())
+                put(self._engine, loaded, self._active(loading=loading))
                 self._counted.count(self._seen)
                 return 0
             is_applied = False
             try:
                 while True:
                     self._check_taken(loaded, found, places)
-                    others = list(self._active(but=FILES))
-                    if others or not is_held:
-                        put(self._engine, loaded, [*(mine := self.shard.mine(found, places))[0], *others], mine[1])
+                    others = self._active(but=FILES, loading=loading)
+                    if loading is None:
+                        mine, of_mine = self.shard.mine(found, places)
+                        put(self._engine, loaded, chain((each.held for each in mine), others), of_mine)
+                    else:
+                        put(self._engine, loaded, others, adds=True)
+                        loading = None
                     is_applied = True
                     # If another process wrote one of these ids meanwhile, the check is repeated.
                     with suppress(Moved):
@@ -142,7 +148,7 @@ class Subscriptions:
                     self._seen += count
             except (BulkConfigError, ServiceError):
                 if is_applied:
-                    self._engine.apply(each.held for each in self._active())
+                    self._engine.apply(self._active())
                 raise
             self._counted.count(self._seen)
             self._upkeep.wrote(self._counted.held)
@@ -154,8 +160,14 @@ class Subscriptions:
             reason = "the API has this id: delete it there, or choose another"
             raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
 
-    def _active(self, *, but: str | None = None) -> Iterator[Written]:
-        return (written(body, tenant) for tenant, body in self._table.active(but=but) if self.shard.holds(tenant))
+    def _active(self, *, but: str | None = None, loading: Loading | None = None) -> Iterator[bytes | Subscription]:
+        """Yield the texts for the engine of the active subscriptions of the store, except those of an origin."""
+        rows = self._table.active(but=but)
+        several = rows if loading is None else loading.counted(rows)
+        return (self._held(*row) for row in several if self.shard.holds(row[0]))
+
+    def _held(self, tenant: str, subscription_id: str, text: bytes) -> bytes | Subscription:
+        return stored(tenant, subscription_id, text, self._engine._options.limits.max_subscription_bytes)
 
     # Reading
 
@@ -279,16 +291,16 @@ class Subscriptions:
             if not partly and any(result.error is not None for result in results):
                 return results
             room = self._counted.room(self.quotas, tenant, held, self._engine._options.limits.max_subscription_bytes)
-            return self._hold(results, {each.id: each for each in several if isinstance(each, Written)}, who, room)
+            return self._hold(results, who, room)
 
-    def _hold(self, results: list[Result], texts: Mapping[str, Written], who: str, room: Room) -> list[Result]:
+    def _hold(self, results: list[Result], who: str, room: Room) -> list[Result]:
         new = [result for result in results if result.stored is not None and result.stored is not result.before]
         rows = self._write(
             [result.stored for result in new if result.stored is not None], [result.before for result in new], who=who, room=room
         )
         faults.point("subscriptions.committed")
         befores = [result.before for result in new]
-        self._index(rows, befores, [texts[row.id].held for row in rows if not row.paused])
+        self._index(rows, befores, [self._held(row.tenant, row.id, row.text) for row in rows if not row.paused])
         for row, before in zip(rows, befores, strict=True):
             self._recount(row, before)
         written_rows = iter(rows)
@@ -370,7 +382,7 @@ class Subscriptions:
                 if paused:
                     self._engine.remove_many(ids=[inside(tenant, subscription_id)])
                 else:
-                    self._index([row], [before], [written(row.text, tenant).held])
+                    self._index([row], [before], [self._held(tenant, row.id, row.text)])
                 self._recount(row, before)
                 return row
 
@@ -420,7 +432,7 @@ class Subscriptions:
             if self._seen < forgotten:
                 # The log no longer has some of the deletions since then.
                 _LOGGER.warning("this process was away too long, so it reads all subscriptions again")
-                self._engine.apply(each.held for each in self._active())
+                self._engine.apply(self._active())
                 self._seen = last
                 self._counted.count(last)
             while self._seen < last:
@@ -434,7 +446,7 @@ class Subscriptions:
         now = milliseconds()
         put = {key: row for key, row in changed.items() if row is not None and not row.paused and not row.is_over(now)}
         self._engine.remove_many(ids=[inside(*key) for key in changed.keys() - put.keys()])
-        texts = [written(row.text, row.tenant).held for row in put.values() if self.shard.holds(row.tenant)]
+        texts = [self._held(row.tenant, row.id, row.text) for row in put.values() if self.shard.holds(row.tenant)]
         for error in self._engine.add_many(texts, replace=True, on_error="skip").errors:
             # It was accepted by another version of Streamer.
             _LOGGER.error("a subscription that another process accepted is invalid here: %s", error)

@@ -74,8 +74,8 @@ def test_a_slip_in_the_name_of_a_variable_is_told(run: Run, place: Path, monkeyp
     (place / "s.yaml").write_text("")
     told = b"WARNING streamer.config: STREAMER_CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?\n"
     ran = run("config", "check", "s.yaml")
-    assert (ran.returncode, ran.stderr) == (0, told + b"s.yaml: a good configuration, 0 subscriptions\n")
-    assert run("config", "show", "s.yaml").stderr == told
+    assert (ran.returncode, ran.stderr.partition(b" ")[2]) == (0, told + b"s.yaml: a good configuration, 0 subscriptions\n")
+    assert run("config", "show", "s.yaml").stderr.partition(b" ")[2] == told
 
 
 def test_a_file_that_is_not_there_is_exit_code_2(run: Run) -> None:

@@ -55,12 +55,12 @@ matching:
     allow_unindexed: no
 subscriptions: [a.jsonl, /b.jsonl]
 metrics: {enabled: yes, address: 0.0.0.0, port: 1234, name: x, collections: 3, tenants: on}
-logging: {level: info}
+logging: {level: info, format: json}
 """
     ).config
     assert config.metrics == Metrics(enabled=True, address="0.0.0.0", port=1234, name="x", collections=3, tenants=True)
     assert config.subscriptions == (Path("/etc/streamer/a.jsonl"), Path("/b.jsonl"))
-    assert config.logging.level == "info"
+    assert (config.logging.level, config.logging.format) == ("info", "json")
     options = config.engine_options()
     assert options["layout"] == EventLayout.from_dict({"preset": "debezium", "topic": "/topic"})
     assert (options["default_tenant"], options["validation"], options["soft_delete"]) == (None, "lazy", "meta.deleted")
@@ -137,6 +137,7 @@ zzz: 1
         ("5", "s.yaml:1:1: expected names and values, not a number"),
         ("matching: 5", "s.yaml:1:11: matching: expected names and values, not 5"),
         ("matching: {cel: [1]}", "s.yaml:1:17: matching.cel: expected names and values, not a list"),
+        ("logging: {format: xml}", "s.yaml:1:19: logging.format: expected 'text' or 'json', not 'xml'"),
         ("matching: {layout: 5}", "s.yaml:1:20: matching.layout: a layout is an object, not int"),
         ("matching: {layout: {dta: /x}}", "s.yaml:1:21: matching.layout.dta: no such name; did you mean 'data'?"),
         ("matching: {layout: {data: x}}", "s.yaml:1:27: matching.layout.data: 'x': a JSON Pointer is empty or begins with '/'"),

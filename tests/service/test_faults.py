@@ -146,7 +146,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_lost(tmp_path: Path, argu
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 4, ran.stderr
     last = ran.stderr.splitlines()[-1]
-    assert last.startswith(("streamer: ", "INFO")), ran.stderr
+    assert re.match(r"\S+Z (ERROR streamer: |INFO )", last), ran.stderr
     assert "Traceback" not in ran.stderr
     assert re.search("File too large|disk is full|disk I/O error", ran.stderr), ran.stderr
     done = subprocess.run(

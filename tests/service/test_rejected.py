@@ -74,15 +74,15 @@ def test_a_line_has_count_example_and_the_command_that_shows_it(
     rejected.rest()
     assert len(caplog.messages) == 3
     assert caplog.messages[0] == (
-        "sources.orders: 2 records were rejected; for example the one at 0 8: malformed_json at byte 3; "
+        "sources.orders: the record at 0 8 was rejected: malformed_json at byte 3, and 1 more in the last 10 s; "
         "streamer dead-letters show 17 shows it"
     )
     assert all(len(each) < 700 and each.isprintable() for each in caplog.messages)
-    assert caplog.messages[1].startswith("sources.orders: 1 record was rejected; for example the one at 0 7")
+    assert caplog.messages[1].startswith("sources.orders: the record at 0 7 was rejected: malformed_json at byte 3; streamer ")
     clock.now = 10.0
     rejected.rest()
     assert len(caplog.messages) == 4
-    assert caplog.messages[3].startswith("sources.orders: 100 records were rejected; for example the one at 0 9")
+    assert "the record at 0 9 was rejected: malformed_json at byte 3, and 99 more in the last 10 s;" in caplog.messages[3]
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
@@ -94,13 +94,20 @@ def test_a_service_logs_what_it_rejects_and_the_command_names_the_letter(
     (tmp_path / "in.jsonl").write_bytes(event(1) + b'\n{"not": "whole\n' + many)
     with caplog.at_level(logging.INFO, logger="streamer.service"):
         make().run()
-    lines = [each for each in caplog.messages if "rejected;" in each]
+    records = [each for each in caplog.records if "was rejected:" in each.getMessage()]
+    lines = [each.getMessage() for each in records]
     assert 2 <= len(lines) <= 3
-    assert sum(int(re.search(r"orders: ([\d,]+) record", each)[1].replace(",", "")) for each in lines) == 3001  # type: ignore[index]
+    assert sum(vars(each)["count"] for each in records) == 3001
     (line,) = [each for each in lines if "malformed_json" in each]
     assert "whole" not in line
     found = re.search(r"streamer dead-letters show (\d+) shows it", line)
     assert found is not None
+    (record,) = [each for each in records if vars(each)["code"] == "malformed_json"]
+    assert {name: vars(record)[name] for name in ("source", "offset", "dead_letter")} == {
+        "source": "orders",
+        "offset": len(event(1)) + 1 + len(b'{"not": "whole\n'),
+        "dead_letter": int(found[1]),
+    }
     store = Store(tmp_path / "data")
     (shown,) = store.letters(int(found[1]) - 1, 1)
     store.database.close()

@@ -370,11 +370,11 @@ def test_subscriptions_stay_in_the_store_and_a_file_replaces_its_own(make: Make,
 def test_bad_subscriptions_are_named_with_file_and_line_and_the_users_id(make: Make, tmp_path: Path) -> None:
     (tmp_path / "subs.jsonl").write_bytes(b'{"id": "a"}\n\n{"id": "b", "cel": "data.a +"}\n{"id": "a"}\n{"nope": 1}\n')
     with pytest.raises(BulkConfigError) as refused:
-        make()
+        make().run()
     assert [error.line for error in refused.value.errors] == [5]
     (tmp_path / "subs.jsonl").write_bytes(b'{"id": "a"}\n\n{"id": "b", "cel": "data.a +"}\n{"id": "a"}\n')
     with pytest.raises(BulkConfigError) as refused:
-        make()
+        make().run()
     assert [error.line for error in refused.value.errors] == [3, 4]
     assert "subscription 'b': cel: " in str(refused.value.errors[0])
     assert "twice" in str(refused.value.errors[1])

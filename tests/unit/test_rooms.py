@@ -26,6 +26,7 @@ ORDER = (
     {"metrics"},
     {"core"},
     {"bloom"},
+    {"logs"},
     {"importing", "terminal"},
     {"subscriptions"},
     {"cel_eval", "cdc"},

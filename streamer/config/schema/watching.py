@@ -56,3 +56,5 @@ class Logging(Section):
 
     level: Literal["debug", "info", "warning", "error"] = "warning"
     """Lowest level of the messages of `streamer` that are shown."""
+    format: Literal["text", "json"] = "text"
+    """`text` for people, or `json`: one object a line, for a program that collects logs."""

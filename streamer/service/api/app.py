@@ -12,15 +12,18 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import re
+import secrets
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect, Request
@@ -28,10 +31,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from streamer import logs
 from streamer.config.schema.api import Api
 from streamer.quiet import Quiet
 from streamer.service.api import problems
 from streamer.service.api.calls import Answer, Call
+from streamer.service.api.calls import answer as answer_of
 from streamer.service.api.connections import Door
 from streamer.service.api.limits import Limits
 from streamer.service.api.live import Watched, Watcher
@@ -40,6 +45,10 @@ from streamer.service.api.route import Route
 from streamer.service.api.routes import Found, find
 from streamer.service.api.streams import Stream, Streams, Wanted
 from streamer.service.api.tokens import DEV, Token, Tokens
+from streamer.service.loading import Loading
+
+if TYPE_CHECKING:
+    from streamer.service.api.handlers import Handlers
 
 #: The path of the console.
 CONSOLE: Final = "/console"
@@ -52,29 +61,39 @@ _THREADS: Final = 16
 #: Threads for routes without a token, so that health checks do not wait for imports.
 _PROBES: Final = 2
 _LOGGER: Final = logging.getLogger("streamer.service.api")
+#: No space, quote or control character, so that it stays one word of a log line.
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 _HEEDED: Final = ("if-match", "if-none-match", "last-event-id")
 #: Responses must not be cached, or interpreted as another media type.
 _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+class Opened(NamedTuple):
+    """What an application serves once the service runs."""
+
+    handlers: Handlers
+    streams: Streams
 
 
 @final
 class App:
     """The API as ASGI. One event loop uses it.
 
+    Until `open` is called, it reports that the service is loading.
+
     Args:
-        handlers: runs the routes.
         tokens: the tokens and their rights; None if every caller may do all.
+        loading: the progress of the start.
 
     Attributes:
         door: the connections of requests.
-        streams: of matches.
-        watchers: of events.
         counts: requests answered, by route and status.
         console: answers below `/console`, if the configuration enables it.
     """
 
-    def __init__(self, handlers: Any, section: Api, tokens: Tokens | None, streams: Streams) -> None:
-        self._handlers, self.streams, self.watchers = handlers, streams, handlers.watchers
+    def __init__(self, section: Api, tokens: Tokens | None, loading: Loading) -> None:
+        self._loading = loading
+        self._opened: Opened | None = None
         self._pool = ThreadPoolExecutor(_THREADS, "streamer-api")
         self._probes = ThreadPoolExecutor(_PROBES, "streamer-probe")
         self.door = Door(section.limits)
@@ -82,38 +101,87 @@ class App:
         self.console: ASGIApp | None = None
         #: Limits log lines about requests that cannot be served, and counts the suppressed ones.
         self._quiet = Quiet(_INTERVAL)
+        self._is_served = False
         self.take(section, tokens)
 
     def take(self, section: Api, tokens: Tokens | None) -> None:
         """Apply a section from the next request on; only while no event loop uses it."""
         self._section, self._tokens = section, tokens
-        self.streams.take(section, tokens)
-        self.watchers.tokens = tokens
+        self._take_opened()
         self._limits = Limits(section)
         self._names = {"localhost", section.address.lower(), *(name.lower() for name in section.hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in section.origins}
         self.door.limits = section.limits
 
+    def _take_opened(self) -> None:
+        if self._opened is not None:
+            self._opened.streams.take(self._section, self._tokens)
+            self._opened.handlers.watchers.tokens = self._tokens
+
+    def open(self, opened: Opened) -> None:
+        """Serve all routes from the next request on. Called on the event loop, or while there is none."""
+        self._opened = opened
+        self._take_opened()
+        if self._is_served:
+            opened.streams.begin()
+
+    @property
+    def _handlers(self) -> Handlers:
+        assert self._opened is not None
+        return self._opened.handlers
+
+    @property
+    def streams(self) -> Streams:
+        """The streams of matches, once it is open."""
+        assert self._opened is not None
+        return self._opened.streams
+
+    def begin(self) -> None:
+        """Begin on the running loop."""
+        self._is_served = True
+        if self._opened is not None:
+            self._opened.streams.begin()
+
+    def end(self) -> None:
+        """End all streams and watchers."""
+        self._is_served = False
+        if self._opened is not None:
+            self._opened.streams.end()
+            self._opened.handlers.watchers.end()
+
     def close(self) -> None:
         """Begin no more work."""
         for pool in (self._pool, self._probes):
             pool.shutdown(wait=False, cancel_futures=True)
-        self.streams.close()
+        if self._opened is not None:
+            self._opened.streams.close()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        try:
+        if logs.field("request_id") is not None:
+            # A page of the console asks on behalf of the request of a browser.
             await self._called(scope, receive, send)
-        except asyncio.CancelledError:
-            # The service ended during the request. uvicorn would log this as a fault.
-            _LOGGER.warning("a request was cut off by the end of the service")
+            return
+        request_id = _request_id(scope)
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], (b"x-request-id", request_id.encode())]}
+            await send(message)
+
+        with logs.about(request_id=request_id):
+            try:
+                await self._called(scope, receive, named)
+            except asyncio.CancelledError:
+                # The service ended during the request. uvicorn would log this as a fault.
+                _LOGGER.warning("a request was cut off by the end of the service")
 
     async def _called(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         request, began = Request(scope, receive), time.perf_counter()
         told: MutableMapping[str, str] = {"route": "-", "token": "-"}
-        if self.console is not None and scope["path"].startswith(CONSOLE):
+        if self._opened is not None and self.console is not None and scope["path"].startswith(CONSOLE):
             await self._show(request, send)
             return
         try:
@@ -143,7 +211,9 @@ class App:
         await response(scope, receive, send)
         took = (time.perf_counter() - began) * 1000
         method = request.method if request.method.isalpha() and len(request.method) < 10 else "-"
-        _LOGGER.debug("%s %s %d %.1f ms, token %s", method, told["route"], answer.status, took, told["token"])
+        fields = {"method": method, "status": answer.status, "ms": round(took, 1)}
+        fields |= {name: value for name, value in told.items() if value != "-"}
+        _LOGGER.debug("%s %s %d %.1f ms, token %s", method, told["route"], answer.status, took, told["token"], extra=fields)
 
     async def _show(self, request: Request, send: Send) -> None:
         """Answer with a page of the console, which calls this application on behalf of the signed-in user."""
@@ -152,7 +222,7 @@ class App:
             self._check_head(request)
         except Problem as problem:
             refusal = {**_HEADERS, "connection": "close"}
-            page = Response(problem.body(), problem.status, refusal, MEDIA_TYPE)
+            page = Response(problem.body(logs.field("request_id")), problem.status, refusal, MEDIA_TYPE)
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -166,16 +236,17 @@ class App:
         if problem is None:
             # The text of an error may quote the request.
             where = "".join(traceback.format_tb(error.__traceback__))
-            _LOGGER.error("a request ended in %s\n%s", type(error).__name__, where)
+            _LOGGER.error("a request ended in %s", type(error).__name__, extra={"traceback": where})
             problem = Problem("internal", "see the log for details")
         elif problem.kind == "unavailable" and (count := self._quiet.due()) is not None:
             # On a full disk, each request of every client ends this way.
             _LOGGER.error("%s%s", error, f" ({count:,} requests so far)" if count > 1 else "")
-        return Answer(problem.body(), problem.status, MEDIA_TYPE, problem.headers)
+        return Answer(problem.body(logs.field("request_id")), problem.status, MEDIA_TYPE, problem.headers)
 
     async def _pieces(self, body: Iterator[bytes]) -> Any:
         loop = asyncio.get_running_loop()
-        while (piece := await loop.run_in_executor(self._pool, next, body, None)) is not None:
+        take = partial(copy_context().run, next, body, None)
+        while (piece := await loop.run_in_executor(self._pool, take)) is not None:
             yield piece
 
     # Checks, from the outside in
@@ -188,6 +259,8 @@ class App:
             # A proxy may use the other header for the end of the body (RFC 9112, 6.1).
             raise Problem("bad-request", "Content-Length and Transfer-Encoding: expected one of them")
         self._check_head(request)
+        if self._opened is None:
+            return self._while_loading(request, told)
         found = find(_raw_path(request))
         if found is None:
             raise Problem("unknown", "there is no such path; /v1/openapi.json lists those that there are")
@@ -207,6 +280,16 @@ class App:
         self._limits.take(token.tenant)
         with self._limits.of_token(token.id):
             return await self._handled(request, found, route, token, token.tenant, told)
+
+    def _while_loading(self, request: Request, told: MutableMapping[str, str]) -> Answer:
+        """Answer a request while the service loads its subscriptions: with its health and its progress, or not at all."""
+        path = _raw_path(request)
+        if request.method in ("GET", "HEAD") and path in (b"/healthz", b"/readyz"):
+            told["route"] = path.decode()
+            if path == b"/healthz":
+                return answer_of({"status": "alive"})
+            return answer_of({"status": "loading", "reason": "loading", **self._loading.members()}, 503)
+        raise Problem("loading", "it loads its subscriptions; /readyz reports how far it is", headers={"Retry-After": "5"})
 
     async def _handled(
         self, request: Request, found: Found, route: Route, token: Token, tenant: str | None, told: MutableMapping[str, str]
@@ -238,13 +321,14 @@ class App:
         if isinstance(answer.body, Wanted):
             return replace(answer, body=self.streams.open(answer.body, token, call.tenant))
         if isinstance(answer.body, Watched):
-            return replace(answer, body=self.watchers.open(answer.body, token))
+            return replace(answer, body=self._handlers.watchers.open(answer.body, token))
         return answer
 
     async def _run(self, route: Route, call: Call) -> Answer:
         handle = self._handlers.find(route.handler)
         pool = self._probes if route.scope is None else self._pool
-        answer: Answer = await asyncio.get_running_loop().run_in_executor(pool, partial(handle, call))
+        # A thread of the pool logs with the id of the request.
+        answer: Answer = await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, handle, call)
         return answer
 
     async def _body(self, request: Request, route: Route, told: MutableMapping[str, str]) -> bytes:
@@ -300,6 +384,14 @@ async def whole_body(request: Request, most: int, time: timedelta) -> bytes:
     except TimeoutError:
         raise Problem("too-slow", "the body did not come in time") from None
     return bytes(body)
+
+
+def _request_id(scope: AsgiScope) -> str:
+    """Return the id that a request carries, if it is a short word; else a new one."""
+    given = [value for name, value in scope["headers"] if name == b"x-request-id"]
+    if len(given) == 1 and _REQUEST_ID.fullmatch(given[0]):
+        return bytes(given[0]).decode()
+    return secrets.token_hex(8)
 
 
 def _raw_path(request: Request) -> bytes:

@@ -283,10 +283,12 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
     "Health": object_of({"status": {"const": "alive"}}),
     "Readiness": object_of(
         {
-            "status": {"enum": ["ready", "not ready"]},
-            "reason": {"enum": ["pipeline_failed", "store_gone", "store_not_writable", "away", "stalled"]},
+            "status": {"enum": ["ready", "not ready", "loading"]},
+            "reason": {"enum": ["loading", "pipeline_failed", "store_gone", "store_not_writable", "away", "stalled"]},
+            "subscriptions": object_of({"loaded": COUNT, "total": COUNT}),
+            "seconds": {"type": "number", "minimum": 0, "description": "For how long it has been loading."},
         },
-        "reason",
+        *("reason", "subscriptions", "seconds"),
     ),
     "Error": _ERROR,
     "Problem": object_of(
@@ -295,11 +297,11 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "title": TEXT,
             "status": {"type": "integer"},
             "detail": TEXT,
+            "request_id": {"type": "string", "description": "That of `X-Request-Id`, which the log has."},
             "errors": list_of(ref("Error")),
             "more_errors": COUNT,
         },
-        "errors",
-        "more_errors",
+        *("request_id", "errors", "more_errors"),
     ),
 }
 _QUESTION: Final = {
@@ -345,7 +347,7 @@ _BODIES: Final[Mapping[Body, Any]] = {
     "configuration": {"type": "string", "description": "As a file has it."},
 }
 #: The problems that any route may answer, those of routes with a token, and those of routes with a body.
-_ALWAYS: Final = ("bad-request", "not-acceptable", "too-slow", "too-long", "host", "origin", "internal", "unavailable")
+_ALWAYS: Final = ("bad-request", "not-acceptable", "too-slow", "too-long", "host", "origin", "internal", "unavailable", "loading")
 _WITH_TOKEN: Final = ("no-token", "not-allowed", "too-many", "busy")
 _WITH_BODY: Final = ("media-type",)
 _WORDS: Final = {

@@ -45,6 +45,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "internal": (500, "A defect of the server"),
     "unavailable": (503, "The service cannot do this now"),
     "busy": (503, "The service is busy"),
+    "loading": (503, "The service is loading"),
 }
 #: The most errors in a response.
 MOST_ERRORS: Final = 100
@@ -69,14 +70,16 @@ class Problem(Exception):
         self.status, self.title = KINDS[kind]
         self.kind, self.detail, self.errors, self.headers = kind, detail, list(errors), dict(headers or {})
 
-    def body(self) -> bytes:
-        """Return the problem as JSON."""
+    def body(self, request_id: str | None = None) -> bytes:
+        """Return the problem as JSON, with the id of the request, by which the log can be searched."""
         members: dict[str, Any] = {
             "type": f"urn:streamer:problem:{self.kind}",
             "title": self.title,
             "status": self.status,
             "detail": self.detail[:_MOST],
         }
+        if request_id is not None:
+            members["request_id"] = request_id
         if self.errors:
             members["errors"] = self.errors[:MOST_ERRORS]
             if len(self.errors) > MOST_ERRORS:

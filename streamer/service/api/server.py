@@ -9,6 +9,8 @@ import os
 import socket
 import ssl
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Final, final
@@ -77,6 +79,24 @@ class Server:
         self._thread.start()
         self._begun.wait()
 
+    def call(self, action: Callable[[], None]) -> None:
+        """Call a function on the event loop, and wait for it."""
+        done: Future[None] = Future()
+
+        def act() -> None:
+            try:
+                action()
+                done.set_result(None)
+            except BaseException as error:
+                done.set_exception(error)
+
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(act)
+        except RuntimeError:
+            act()  # it has ended already
+        done.result()
+
     def close(self, *, gives_way: bool = False) -> None:
         """Finish the current requests within 2 s, and stop.
 
@@ -131,7 +151,7 @@ class Server:
         state.default_headers = _headers()
         tls = None if self._tls is None else self._tls.context
         handshake = None if tls is None else limits.head_time.total_seconds()
-        self._app.streams.begin()
+        self._app.begin()
         make = maker(self._app.door, config, state, loop)
         loop.set_exception_handler(self._failed)
         server = await loop.create_server(make, sock=self._socket, ssl=tls, ssl_handshake_timeout=handshake, backlog=_ACCEPTED)
@@ -149,8 +169,7 @@ class Server:
         loop.remove_reader(self._socket)
         await asyncio.sleep(self._grace)
         server.close()
-        self._app.streams.end()
-        self._app.watchers.end()
+        self._app.end()
         for connection in list(state.connections):
             connection.shutdown()
         if state.tasks:

@@ -93,7 +93,8 @@ class Console:
             answer = await self._failed(problem.status, problem.title, problem.detail)
         except Exception as error:
             # The text of an error may quote a page.
-            _LOGGER.error("a page ended in %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _LOGGER.error("a page ended in %s", type(error).__name__, extra={"traceback": where})
             answer = await self._failed(500, "A defect of the console", "see the log for details")
         if isinstance(answer, tuple):
             client, piped = answer

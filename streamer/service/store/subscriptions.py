@@ -157,10 +157,10 @@ class Table:
         )
         return {tenant: (Amount(*map(int, amount)), int(paused)) for tenant, *amount, paused in rows}
 
-    def active(self, *, but: str | None = None) -> list[tuple[str, bytes]]:
-        """Return tenant and text of the active subscriptions, except those of the origin *but*: not paused, and not expired."""
+    def active(self, *, but: str | None = None) -> list[tuple[str, str, bytes]]:
+        """Return tenant, id and text of the active subscriptions except those of the origin *but*: not paused, not expired."""
         statement = (
-            "SELECT tenant, body FROM subscriptions WHERE paused = 0 AND (expires_at IS NULL OR expires_at > ?)"
+            "SELECT tenant, id, body FROM subscriptions WHERE paused = 0 AND (expires_at IS NULL OR expires_at > ?)"
             " AND origin != ? ORDER BY tenant, id"
         )
         return self._database.rows(statement, milliseconds(), but or "")
