@@ -162,6 +162,8 @@ TESTS: Final[Mapping[str, _Meaning]] = {
     "starts_with": _Meaning(_method("startsWith"), _of("string"), "starts_with"),
     "ends_with": _Meaning(_method("endsWith"), _of("string"), "ends_with"),
     "matches": _Meaning(_method("matches"), _of("string"), "matches"),
+    # The value is a string with the operand in it, or a list with an element that equals the operand.
+    "contains": _Meaning(_method("contains"), lambda at, _: f"type({at}) in [string, list]", "contains"),
     # The value is a list with an element that equals the operand.
     "has_element": _Meaning(lambda at, value: f"type({at}) == list && {cel_literal(value)} in {at}"),
     "size": _Meaning(lambda at, size: f"type({at}) == list && size({at}) == {size}"),
