@@ -194,15 +194,15 @@ def subscription_parts(condition: Condition) -> dict[str, Any]:
 
     Filters express what they can, because an editor shows them as rows; CEL expresses the rest.
     """
-    filters: list[dict[str, Any]] = []
+    filters: dict[str, dict[str, Any]] = {}
     rest: list[Condition] = []
     for each in _conjuncts(_simple(condition)):
         row = _filter(each)
         if row is None:
             rest.append(each)
-        elif row not in filters:
-            filters.append(row)
-    parts: dict[str, Any] = {"filters": filters} if filters else {}
+        else:
+            filters.setdefault(repr(row), row)
+    parts: dict[str, Any] = {"filters": list(filters.values())} if filters else {}
     if rest:
         parts["cel"] = _cel(all_of(*rest))
     return parts
