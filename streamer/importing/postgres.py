@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, final
 from streamer.errors import SubscriptionError
 from streamer.importing.bounds import number
 from streamer.importing.conditions import ALWAYS, NEVER, Condition, Not, Path, Test, all_of, any_of, contains_text
-from streamer.importing.regexps import either_case, from_postgres
+from streamer.importing.regexps import from_postgres
 from streamer.subscriptions.cel_text import regexp_of
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -30,6 +30,8 @@ _BOOLEANS: Final = {"1": True, "0": False, "on": True, "of": False, "off": False
     word[:length]: truth for word, truth in (("true", True), ("yes", True), ("false", False), ("no", False))
     for length in range(1, len(word) + 1)
 }  # fmt: skip
+#: Further characters with this lower case: the signs of Kelvin, Angstrom and Ohm, and others.
+_MORE_UPPER: Final = {"k": "\u212a", "å": "\u212b", "ω": "\u2126", "θ": "\u03f4", "ß": "\u1e9e"}
 #: Each order, and its opposite.
 _ORDERS: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
@@ -110,9 +112,20 @@ def like(path: Path, pattern: str, place: str, *, ignore_case: bool = False) -> 
         _refuse("expected a character after the last `\\` of this pattern", place)
     if not ignore_case and (simple := _without_regexp(path, parts)) is not None:
         return _of_text(path, simple)
-    read, words = either_case if ignore_case else regexp_of, {"%": ".*", "_": "."}
+    # RE2 ignores case as ILIKE does for these characters; but `(?i)s` also matches a long s.
+    by_flag = ignore_case and pattern.isascii() and "s" not in pattern.lower()
+    read, words = _same_lower if ignore_case and not by_flag else regexp_of, {"%": ".*", "_": "."}
     regexp = "".join(words[char] if not escaped and char in words else read(char) for escaped, char in parts)
-    return _of_text(path, Test(path, "matches", f"(?s)^{regexp}$"))
+    return _of_text(path, Test(path, "matches", f"(?{'i' if by_flag else ''}s)^{regexp}$"))
+
+
+def _same_lower(char: str) -> str:
+    """Return a regexp for the characters whose lower case is that of a character: ILIKE compares the lower case of both texts."""
+    lower = char.lower()
+    same = sorted(
+        {each for each in (lower, lower.upper(), lower.title(), _MORE_UPPER.get(lower, lower)) if each.lower() == lower}
+    )
+    return f"[{''.join(same)}]" if len(same) > 1 else regexp_of(char)
 
 
 def matches(path: Path, regexp: str, place: str, *, ignore_case: bool = False) -> Truth:

@@ -41,8 +41,8 @@ def from_postgres(pattern: str, *, ignore_case: bool = False) -> str:
     return _Reader(pattern, 0, "si" if ignore_case else "s", pcre=False).read()
 
 
-def either_case(char: str) -> str:
-    """Return a regexp for a character in lower and upper case, as PostgreSQL's ILIKE compares.
+def _either_case(char: str) -> str:
+    """Return a regexp for a character in lower and upper case, as PostgreSQL's `~*` compares.
 
     RE2's `(?i)` has more cases: there `k` equals the sign of Kelvin, and `s` the long s.
     """
@@ -98,7 +98,7 @@ class _Reader:
             case "\0":
                 self._refuse("a regexp cannot contain a NUL")
             case char:
-                self._emit(either_case(char) if self._ignore_case and not self._pcre else regexp_of(char), 1)
+                self._emit(_either_case(char) if self._ignore_case and not self._pcre else regexp_of(char), 1)
 
     def _emit(self, text: str, width: int, *, repeatable: bool = True) -> None:
         self._out.append(text)

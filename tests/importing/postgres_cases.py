@@ -23,14 +23,32 @@ LITERALS = {
     "price": ["5", "5.0", "5.50", "1e1", "0.1", ".5"],
     "ratio": ["0.5", "2", "1e-1", "5"],
     "paid": ["true", "T", "0", "1", "no", "off", "f", "yes"],
-    "name": ["paid", "5", "Paid", "a_b", "a.b", "true", "", "Ünï", "5.0", "0", "kiss", "a\nb", "no"],
+    "name": ["paid", "5", "Paid", "a_b", "a.b", "true", "", "Ünï", "5.0", "0", "kiss", "KI\u1e9e", "a\nb", "no"],
     "key": [
         "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
         "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11",
         "b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
     ],
 }
-LIKE = ["paid", "p%", "%d", "%a%", "_aid", "a\\_b", "%", "PAID", "k%S", "ünÏ", "a.b", "a%b", "5\\.0", "ſ%"]
+LIKE = [
+    "paid",
+    "p%",
+    "%d",
+    "%a%",
+    "_aid",
+    "a\\_b",
+    "%",
+    "PAID",
+    "k%S",
+    "ünÏ",
+    "a.b",
+    "a%b",
+    "5\\.0",
+    "ſ%",
+    "_I%",
+    "%iß",
+    "\u212ai%",
+]
 REGEXPS = ["^p", "d$", "a.b", "^[a-z]+$", "a|5", "(ai)+d", "^.{3}$", r"\.", "[^a-z]", "KIS", "ü"]
 ORDERS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
