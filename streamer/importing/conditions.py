@@ -162,7 +162,7 @@ TESTS: Final[Mapping[str, _Meaning]] = {
     "starts_with": _Meaning(_method("startsWith"), _of("string"), "starts_with"),
     "ends_with": _Meaning(_method("endsWith"), _of("string"), "ends_with"),
     "matches": _Meaning(_method("matches"), _of("string"), "matches"),
-    # The value is a string with the operand in it, or a list with an element that equals the operand.
+    # The value is a string with the operand, a string, in it, or a list with an element that equals it.
     "contains": _Meaning(_method("contains"), lambda at, _: f"type({at}) in [string, list]", "contains"),
     # The value is a list with an element that equals the operand.
     "has_element": _Meaning(lambda at, value: f"type({at}) == list && {cel_literal(value)} in {at}"),
@@ -246,7 +246,7 @@ def _filter(condition: Condition) -> dict[str, Any] | None:
             return None
 
 
-def _field(names: Sequence[str]) -> str:
+def _field(names: tuple[str, ...]) -> str:
     dotted = ".".join(names)
     return dotted if all(names) and dotted.count(".") == len(names) - 1 and not dotted.startswith("/") else encode_pointer(names)
 

@@ -81,7 +81,7 @@ def _operator(op: str, operand: Any, found: list[tuple[Any, bool]]) -> bool:
 
 def _of_list(op: str, value: list[Any], operand: Any) -> bool:
     if op == "$size":
-        return len(value) == operand
+        return bool(len(value) == operand)
     if _is_operators(operand) and next(iter(operand)) not in ("$and", "$or", "$nor"):
         return any(_operators(operand, [(element, False)]) for element in value)
     as_objects = (dict(zip(map(str, range(len(e))), e, strict=True)) if isinstance(e, list) else e for e in value)
@@ -100,7 +100,7 @@ def _single(op: str, value: Any, operand: Any) -> bool:
             return isinstance(value, str) and re.search(operand, value) is not None
     if operand is None:
         return op in ("$gte", "$lte") and _equal(value, None)
-    return value is not MISSING and _type(value) == _type(operand) and _COMPARE[op](value, operand)
+    return value is not MISSING and _type(value) == _type(operand) and bool(_COMPARE[op](value, operand))
 
 
 def _equal(value: Any, operand: Any) -> bool:
