@@ -79,6 +79,7 @@ def test_documented_cases_agree(engine: Callable[..., Engine]) -> None:
         ({">": [{"var": "a"}, 5]}, {"filters": [{"field": "a", "op": ">", "value": 5}]}),
         ({"in": ["x", {"var": "a"}]}, {"filters": [{"field": "a", "op": "contains", "value": "x"}]}),
         ({"!=": [{"var": "a"}, None]}, {"filters": [{"field": "a", "op": "!=", "value": None}]}),
+        ({"!": {"var": ["a", 1]}}, {"cel": "data.a in [null, false, 0, ''] || data.a == []"}),
         ({"some": [{"var": "a"}, {">": [{"var": "q"}, 1]}]}, {"cel": "type(data.a) == list && data.a.exists(e, e.q > 1)"}),
     ],
 )
