@@ -162,6 +162,8 @@ TESTS: Final[Mapping[str, _Meaning]] = {
     "starts_with": _Meaning(_method("startsWith"), _of("string"), "starts_with"),
     "ends_with": _Meaning(_method("endsWith"), _of("string"), "ends_with"),
     "matches": _Meaning(_method("matches"), _of("string"), "matches"),
+    # The value is a string with the operand, a string, in it, or a list with an element that equals it.
+    "contains": _Meaning(_method("contains"), lambda at, _: f"type({at}) in [string, list]", "contains"),
     # The value is a list with an element that equals the operand.
     "has_element": _Meaning(lambda at, value: f"type({at}) == list && {cel_literal(value)} in {at}"),
     "size": _Meaning(lambda at, size: f"type({at}) == list && size({at}) == {size}"),
@@ -192,15 +194,15 @@ def subscription_parts(condition: Condition) -> dict[str, Any]:
 
     Filters express what they can, because an editor shows them as rows; CEL expresses the rest.
     """
-    filters: list[dict[str, Any]] = []
+    filters: dict[str, dict[str, Any]] = {}
     rest: list[Condition] = []
     for each in _conjuncts(_simple(condition)):
         row = _filter(each)
         if row is None:
             rest.append(each)
-        elif row not in filters:
-            filters.append(row)
-    parts: dict[str, Any] = {"filters": filters} if filters else {}
+        else:
+            filters.setdefault(repr(row), row)
+    parts: dict[str, Any] = {"filters": list(filters.values())} if filters else {}
     if rest:
         parts["cel"] = _cel(all_of(*rest))
     return parts

@@ -81,6 +81,8 @@ def parsed(text: str) -> Any:
         raise SubscriptionError(f"expected JSON: {error.msg}", place=f"line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise SubscriptionError("this JSON nests too deep") from None
+    except ValueError:  # Python reads no integer of more than 4,300 digits.
+        raise SubscriptionError("this JSON has an integer of thousands of digits") from None
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

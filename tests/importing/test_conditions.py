@@ -53,7 +53,7 @@ def operand(rng: Random, op: str) -> Any:
             return [rng.choice(SCALARS) for _ in range(rng.randint(1, 3))]
         case "<" | "<=" | ">" | ">=":
             return rng.choice([each for each in SCALARS if each is not None])
-        case "starts_with" | "ends_with" | "matches":
+        case "starts_with" | "ends_with" | "matches" | "contains":
             return rng.choice(("", "a", "b"))
         case "size":
             return rng.randint(0, 3)
@@ -145,6 +145,12 @@ def holds(seen: Any, op: str, operand: Any) -> bool:
             return isinstance(seen, str) and seen.endswith(operand)
         case "matches":
             return isinstance(seen, str) and operand.replace("\\", "") in seen
+        case "contains":
+            return (
+                operand in seen
+                if isinstance(seen, str)
+                else isinstance(seen, list) and any(equal(each, operand) for each in seen)
+            )
         case "has_element":
             return isinstance(seen, list) and any(equal(each, operand) for each in seen)
         case "size":

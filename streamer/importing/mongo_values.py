@@ -1,0 +1,50 @@
+"""Values of MongoDB as an event of the format `mongodb` has them: plain JSON (semantics.md 1.75)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from streamer.events.extended_json import plain
+from streamer.importing.bounds import number
+from streamer.importing.mongo_fields import refuse
+
+_NUMBER: Final = re.compile(r"\$number(Int|Long|Double|Decimal)")
+_OTHERS: Final = ("$oid", "$uuid", "$date", "$binary", "$regularExpression")
+
+
+def is_operators(given: Any) -> bool:
+    """Return whether an object has operators, such as `$gt`, and is no value of Extended JSON."""
+    first: str = next(iter(given), "") if isinstance(given, dict) else ""
+    return first.startswith("$") and first not in _OTHERS and not _NUMBER.fullmatch(first)
+
+
+def value(given: Any, place: str) -> Any:
+    """Return the value that an event has.
+
+    Raises:
+        SubscriptionError: it has no equal in JSON, or its equality depends on the order of members.
+    """
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return number(given, place)
+    if isinstance(given, list):
+        return [value(each, f"{place}[{index}]") for index, each in enumerate(given)]
+    if not isinstance(given, dict) or not given:
+        return given
+    if len(given) > 1:
+        refuse('MongoDB compares objects with the order of their members; compare each member, as {"a.b": 1}', place)
+    ((name, member),) = given.items()
+    return _own(given, name, member, place) if name.startswith("$") else {name: value(member, f"{place}.{name}")}
+
+
+def _own(given: dict[str, Any], name: str, member: Any, place: str) -> Any:
+    found = plain([given])[0]
+    if isinstance(found, dict) or not (name in _OTHERS or _NUMBER.fullmatch(name)):
+        refuse(f"{name} has no equal in JSON", place)
+    if not _NUMBER.fullmatch(name):
+        return found
+    if isinstance(found, str):
+        refuse("expected a finite number, since JSON has no other", place)
+    if name == "$numberDecimal" and not member.lstrip("-").isdigit():
+        refuse("expected a whole number: a decimal of MongoDB does not equal the number that an event has", place)
+    return number(found, place)
