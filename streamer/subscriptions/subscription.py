@@ -34,6 +34,10 @@ class Filter:
     value: Any = None
     root: FilterRoot = "data"
 
+    def __repr__(self) -> str:
+        root = "" if self.root == "data" else f", root={self.root!r}"
+        return f"Filter(field={self.field!r}, op={self.op!r}, value={self.value!r}{root})"
+
     def to_cel(self) -> str:
         """Return the CEL expression with exactly the meaning of this filter."""
         from streamer.subscriptions.filters import parse_filter

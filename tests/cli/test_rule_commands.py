@@ -16,7 +16,7 @@ RULES: dict[str, tuple[str, str, bytes]] = {
     "sql": ("amount > 100", "amount > (SELECT 1)", b"column"),
     "mongo": ('{"amount": {"$gt": 100}}', '{"$where": "1"}', b"$where"),
     "jsonlogic": ('{">": [{"var": "amount"}, 100]}', '{"log": 1}', b"log"),
-    "hasura": ('{"amount": {"_gt": 100}}', '{"items": {"price": {"_st_within": 1}}}', b"_st_within"),
+    "hasura": ('{"amount": {"_gt": 100}}', '{"items": {"price": {"_eq": 1}}}', b"relationships"),
     "supabase": ("amount=gt.100", "amount=fts.paid", b"fts"),
     "eventbridge": ('{"detail": {"amount": [{"numeric": [">", 100]}]}}', '{"detail": {"amount": [{"range": 1}]}}', b"range"),
 }

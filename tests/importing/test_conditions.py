@@ -146,11 +146,7 @@ def holds(seen: Any, op: str, operand: Any) -> bool:
         case "matches":
             return isinstance(seen, str) and operand.replace("\\", "") in seen
         case "contains":
-            return (
-                operand in seen
-                if isinstance(seen, str)
-                else isinstance(seen, list) and any(equal(each, operand) for each in seen)
-            )
+            return operand in seen if isinstance(seen, str) else holds(seen, "has_element", operand)
         case "has_element":
             return isinstance(seen, list) and any(equal(each, operand) for each in seen)
         case "size":

@@ -29,6 +29,7 @@ from streamer.cli.setup import fault, read_layout
 from streamer.engine.fitting import LOOKS, misfit
 from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.events.layout import EventLayout
+from streamer.logs import set_up_logging
 from streamer.spark.changes import changes_of
 from streamer.spark.compat import interrupt
 from streamer.spark.job.arguments import (
@@ -71,7 +72,7 @@ from streamer.spark.paths import local_path
 from streamer.spark.storage import Storage
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
 from streamer.spark.tables import TableWriter
-from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE, fail, note, set_up_logging
+from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE, fail, note
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
