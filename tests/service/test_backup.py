@@ -13,18 +13,21 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from email.message import Message
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from streamer.config.schema.service import SharedStore
 from streamer.config.secret import SecretValue
+from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.api import tokens
 from streamer.service.store import schema, sqlite
@@ -265,6 +268,10 @@ def _in_use(file: Path) -> None:
     file.with_name(f"{file.name}-wal").write_bytes(b"commits")
 
 
+def _half_committed(file: Path) -> None:
+    file.with_name(f"{file.name}-journal").write_bytes(b"pages")
+
+
 def _directory(file: Path) -> None:
     file.unlink()
     file.mkdir()
@@ -281,6 +288,7 @@ def _directory(file: Path) -> None:
         (_flipped, "copy.db: damaged, or not a backup: .*; EXPECTED"),
         (lambda file: file.write_text("text" * 1000), "copy.db: damaged, or not a backup: file is not a database; EXPECTED"),
         (_in_use, "copy.db: a store that is in use, or was copied in use: its last commits are in copy.db-wal; EXPECTED"),
+        (_half_committed, "copy.db: a store that is in use, or was copied in use: .* replaced is in copy.db-journal; EXPECTED"),
         (_directory, "copy.db: not a file; EXPECTED"),
         (Path.unlink, "copy.db: No such file or directory"),
     ],
@@ -351,16 +359,86 @@ def test_a_damaged_store_is_replaced_and_kept_as_it_is(run: Run, place: Path) ->
         assert store.positions("orders") == {"p": "old"}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores the store of another user")
-def test_what_root_restores_belongs_to_the_owner_of_the_store(tmp_path: Path) -> None:
+def interrupted(directory: Path, data: Path) -> None:
+    """Copy a store in the middle of a commit without a write-ahead log, as if its process had been killed."""
+    with closing(sqlite3.connect(directory / "store.db", isolation_level=None)) as opened:
+        opened.execute("PRAGMA journal_mode = DELETE")
+        opened.execute("PRAGMA cache_size = 1")
+        opened.execute("BEGIN IMMEDIATE")
+        opened.execute("UPDATE positions SET position = 'new'")
+        opened.execute("UPDATE spool SET body = zeroblob(20000)")
+        shutil.copytree(directory, data)
+    assert (data / "store.db-journal").stat().st_size
+
+
+def test_a_half_commit_of_the_store_before_does_not_get_into_the_restored_one(tmp_path: Path) -> None:
     filled(tmp_path / "first")
     backup(tmp_path / "first", tmp_path / "copy.db")
-    (tmp_path / "data").mkdir()
-    os.chown(tmp_path / "data", 65534, 65534)
+    filled(tmp_path / "second", messages=20)
+    interrupted(tmp_path / "second", tmp_path / "data")
+    before = restore(tmp_path / "copy.db", tmp_path / "data")[1]
+    assert before is not None
+    assert not (tmp_path / "data" / "store.db-journal").exists()
+    with closing(Store(tmp_path / "data")) as store:
+        assert (store.positions("orders"), len(contents(tmp_path / "data" / "store.db")["spool"])) == ({"p": "old"}, 3)
+    with closing(sqlite3.connect(before)) as kept:
+        assert kept.execute("SELECT position FROM positions").fetchall() == [("old",)]
+        assert kept.execute("SELECT count(*), max(length(body)) FROM spool").fetchone() == (20, 100)
+
+
+def test_a_reader_of_a_restored_store_does_not_block_its_first_start(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    restore(tmp_path / "copy.db", tmp_path / "data")
+    assert names(tmp_path / "data") == ["lock", "store.db"]
+    with closing(sqlite3.connect(tmp_path / "data" / "store.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM positions").fetchone() == (1,)
+        with closing(Store(tmp_path / "data")) as store:
+            store.begin("orders", "later", "new")
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory that all users can reach; those of pytest are their owner's."""
+    with TemporaryDirectory() as name:
+        os.chmod(name, 0o711)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores the store of another user")
+def test_root_follows_no_link_out_of_the_store_of_another_user(reachable: Path) -> None:
+    filled(reachable / "first")
+    backup(reachable / "first", reachable / "copy.db")
+    (reachable / "precious").write_text("content")
+    (reachable / "precious").chmod(0o666)
+    (reachable / "data").mkdir()
+    (reachable / "data" / "lock").symlink_to(reachable / "precious")
+    os.chown(reachable / "data", 65534, 65534)
+    with pytest.raises(ServiceError, match="the store cannot be used"):
+        restore(reachable / "copy.db", reachable / "data")
+    assert ((reachable / "precious").read_text(), (reachable / "precious").stat().st_uid) == ("content", 0)
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+def test_the_error_for_a_lost_store_names_the_command_that_restores_it(tmp_path: Path) -> None:
+    """A copy of the backup to `store.db` would get the old write-ahead log."""
+    with closing(Store(tmp_path / "data")) as store:
+        (tmp_path / "data" / "store.db").rename(tmp_path / "elsewhere")
+        with pytest.raises(ServiceError, match=r"run `streamer store restore BACKUP`, .*never copy a backup over store.db"):
+            store.begin("orders", "p", "1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores the store of another user")
+def test_what_root_restores_belongs_to_the_owner_of_the_store(reachable: Path) -> None:
+    filled(reachable / "first")
+    backup(reachable / "first", reachable / "copy.db")
+    (reachable / "data").mkdir()
+    os.chown(reachable / "data", 65534, 65534)
     for _ in range(2):
-        restore(tmp_path / "copy.db", tmp_path / "data")
-        assert {(path.stat().st_uid, path.stat().st_gid) for path in (tmp_path / "data").iterdir()} == {(65534, 65534)}
-        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()} == {0o600}
+        restore(reachable / "copy.db", reachable / "data")
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in (reachable / "data").iterdir()} == {(65534, 65534)}
+        assert {path.stat().st_mode & 0o777 for path in (reachable / "data").iterdir()} == {0o600}
 
 
 def test_a_log_without_its_store_does_not_get_into_the_restored_one(tmp_path: Path) -> None:
@@ -386,6 +464,19 @@ def test_a_restored_store_uses_no_version_and_no_place_of_a_stream_again(tmp_pat
     with closing(Store(tmp_path / "data")) as store, closing(Table(store)) as table:
         assert store.lane("hook").mark not in ("", mark)
         assert table.last()[0] >= last + 10**9
+
+
+def test_a_backup_that_is_restored_twice_gives_no_version_twice(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    last = 0
+    for _ in range(2):
+        restore(tmp_path / "copy.db", tmp_path / "data")
+        with closing(Store(tmp_path / "data")) as store, closing(Table(store)) as table:
+            assert last < table.last()[0] < 2**53
+            store.database.change(lambda execute: execute("UPDATE versions SET last = last + 1000"))
+            last = table.last()[0]
+        time.sleep(0.01)
 
 
 def test_a_backup_of_an_earlier_schema_is_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +555,7 @@ def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
     with closing(Store(section)) as store, closing(Table(store)) as table:
         assert store.positions("orders") == {"p": "old"}
         assert store.lane("hook").mark not in ("", mark)
-        assert table.last()[0] == last + 10**9
+        assert last + 10**9 < table.last()[0] < 2**53
 
 
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}")

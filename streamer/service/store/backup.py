@@ -33,15 +33,18 @@ from streamer.config.schema.service import DATABASE, LOCK, SharedStore
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.protocols import Busy, Lost, failed
+from streamer.service.store.rows import milliseconds
 from streamer.service.store.sqlite import kind_of, lock, reporting, upgrade, version_of
 
 #: Pages of one step. Ctrl-C is noticed between two steps.
 _PAGES: Final = 1_000
 _EXPECTED: Final = "expected a file that `streamer store backup` of this version, or of an earlier one, wrote"
-#: More writes than a store accepts between a backup and its loss. Versions stay exact in JSON, whose numbers may have 53 bits.
+#: More writes than a store accepts between a backup and its loss.
 _SKIPPED: Final = 1_000_000_000
 #: A new mark in PostgreSQL.
 _MARK: Final = "substr(md5(random()::text), 1, 8)"
+#: The time in PostgreSQL, in milliseconds.
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 #: What is counted of a store, and its table. A store of an earlier schema may lack some of them.
 _COUNTED: Final = {
     "subscriptions": "subscriptions",
@@ -109,17 +112,17 @@ def restore(file: Path, directory: Path) -> tuple[Copied, Path | None]:
     """
     with closing(_given(file)) as source, reporting(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        locked = lock(directory)
-        try:
-            with _draft(directory / DATABASE) as draft:
-                with _refused(file):
-                    _copy(source, draft)
-                    copied = _made_current(draft)
-                _own(directory, draft, directory / LOCK)
-                _sync(draft)
-                return copied, _swap(draft, directory)
-        finally:
-            os.close(locked)
+        with _as_owner(directory):
+            locked = lock(directory)
+            try:
+                with _draft(directory / DATABASE) as draft:
+                    with _refused(file):
+                        _copy(source, draft)
+                        copied = _made_current(draft)
+                    _sync(draft)
+                    return copied, _swap(draft, directory)
+            finally:
+                os.close(locked)
 
 
 def dump_command(section: SharedStore, file: Path) -> str:
@@ -130,7 +133,7 @@ def dump_command(section: SharedStore, file: Path) -> str:
 def load_commands(section: SharedStore, file: Path) -> list[str]:
     """Return the commands that restore a shared store, without the password. Raises as `dump_command`."""
     server = _server(section)
-    renew = f"UPDATE versions SET last = last + {_SKIPPED}; UPDATE lanes SET mark = {_MARK}"
+    renew = f"UPDATE versions SET last = greatest(last + {_SKIPPED}, {_NOW} * 1000); UPDATE lanes SET mark = {_MARK}"
     return [
         f"pg_restore --clean --if-exists --single-transaction --dbname={server} {shlex.quote(str(file))}",
         f"psql --dbname={server} --command={shlex.quote(f'SET search_path = {section.namespace}; {renew}')}",
@@ -196,7 +199,10 @@ def _made_current(draft: Path) -> Copied:
         _checked(draft, connection)
         upgrade(connection, version_of(draft, connection.execute))
         _renew(connection.execute)
-        return _checked(draft, connection)
+        copied = _checked(draft, connection)
+        # As a store has it. Otherwise the first start would change it, and a reader would block that start.
+        connection.execute("PRAGMA journal_mode = WAL")
+        return copied
 
 
 def _renew(execute: Callable[[str], object]) -> None:
@@ -204,8 +210,11 @@ def _renew(execute: Callable[[str], object]) -> None:
 
     For example, a client that has the ETag "7" from after the backup would overwrite another client's later version 7. And a
     client that continues a stream after message 40 would miss messages if the restored store gave that number to another one.
+
+    A backup may be restored more than once. So versions continue at the time, in microseconds: more than any store has used, and
+    still exact in JSON, whose numbers have 53 bits.
     """
-    execute(f"UPDATE versions SET last = last + {_SKIPPED}")
+    execute(f"UPDATE versions SET last = max(last + {_SKIPPED}, {milliseconds() * 1000})")
     execute("UPDATE lanes SET mark = lower(hex(randomblob(4)))")
 
 
@@ -221,9 +230,10 @@ def _given(file: Path) -> sqlite3.Connection:
             pass
     except OSError as error:
         raise failed(file, error) from error
-    log = file.with_name(f"{file.name}-wal")
-    if log.exists() and log.stat().st_size:
-        raise ServiceError(f"{file}: a store that is in use, or was copied in use: its last commits are in {log}; {_EXPECTED}")
+    for end, has in (("-wal", "its last commits are in"), ("-journal", "what an unfinished commit replaced is in")):
+        log = file.with_name(file.name + end)
+        if log.exists() and log.stat().st_size:
+            raise ServiceError(f"{file}: a store that is in use, or was copied in use: {has} {log}; {_EXPECTED}")
     with _refused(file):
         return _opened(file, "mode=ro&immutable=1")
 
@@ -268,12 +278,25 @@ def _draft(target: Path) -> Iterator[Path]:
         yield draft
 
 
-def _own(directory: Path, *files: Path) -> None:
-    """Give new files to the owner of their directory if root restores the store of another user, who could not read them."""
-    if os.geteuid() == 0:
-        owner = os.stat(directory)
-        for file in files:
-            os.chown(file, owner.st_uid, owner.st_gid)
+@contextmanager
+def _as_owner(directory: Path) -> Iterator[None]:
+    """Work as the owner of a directory if root restores the store of another user, who could not read root's files.
+
+    And that user could have made links in the directory to files that only root may change.
+    """
+    owner, group, groups = os.stat(directory), os.getegid(), os.getgroups()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    try:
+        os.setgroups([])
+        os.setegid(owner.st_gid)
+        os.seteuid(owner.st_uid)
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
 
 
 def _swap(draft: Path, directory: Path) -> Path | None:
@@ -284,8 +307,8 @@ def _swap(draft: Path, directory: Path) -> Path | None:
     path = directory / DATABASE
     _empty_log(path)
     kept = _kept_name(directory)
-    # A log that stays belongs to a damaged store. The new database must not get it.
-    found = [end for end in ("", "-wal", "-shm") if path.with_name(DATABASE + end).exists()]
+    # A log or a journal that stays belongs to a damaged store. The new database must not get it.
+    found = [end for end in ("", "-wal", "-shm", "-journal") if path.with_name(DATABASE + end).exists()]
     for end in found:
         os.link(path.with_name(DATABASE + end), kept.with_name(kept.name + end))
     for end in filter(None, found):
