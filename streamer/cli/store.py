@@ -58,14 +58,13 @@ def restore(file: Path, config: str | None, data_dir: Path | None, report: Plain
 
     The service continues at the positions of FILE: docs/operations.md describes what it delivers again, and what is lost.
     """
-    from streamer.service.store.backup import load_commands
+    from streamer.service.store.backup import load_command
     from streamer.service.store.backup import restore as read
 
     where = place(config, data_dir)
     try:
         if not isinstance(where, Path):
-            told = " && ".join(load_commands(where, file))
-            fail(f"store.dsn: this store is in PostgreSQL, whose own commands restore it: {told}")
+            fail(f"store.dsn: this store is in PostgreSQL, whose own commands restore it: {load_command(where, file)}")
         copied, before = read(file, where)
     except ServiceError as error:
         end(error)

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import sqlite3
@@ -31,7 +30,7 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.api import tokens
 from streamer.service.store import schema, sqlite
-from streamer.service.store.backup import backup, dump_command, load_commands, restore
+from streamer.service.store.backup import backup, dump_command, load_command, restore
 from streamer.service.store.rows import Spooled
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
@@ -527,35 +526,62 @@ def test_a_full_disk_and_ctrl_c_leave_no_half_file(place: Path, command: str, ho
 
 
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
+@pytest.mark.parametrize("namespace", ["shop", "user", "a" * 63])
 def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
     run: Run,  # noqa: F811
     place: Path,  # noqa: F811
     cluster: Cluster,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
+    namespace: str,
 ) -> None:
-    section = SharedStore(dsn=SecretValue("env", "STORE"), namespace="shop")
+    section = SharedStore(dsn=SecretValue("env", "STORE"), namespace=namespace)
     (place / "dsn").write_text(cluster.dsn())
     monkeypatch.setenv("STORE", cluster.dsn())
     monkeypatch.setenv("PGPASSWORD", "secret-word")
-    (place / "streamer.yaml").write_text("store: {dsn: {file: dsn}, namespace: shop}\n")
-    dump, load = dump_command(section, Path("a copy.dump")), load_commands(section, Path("a copy.dump"))
-    for command, expected in (("backup", dump), ("restore", " && ".join(load))):
+    (place / "streamer.yaml").write_text(f"store: {{dsn: {{file: dsn}}, namespace: {namespace}}}\n")
+    told = {}
+    for command in ("backup", "restore"):
         done = run("store", command, "a copy.dump", "-c", "streamer.yaml")
         assert (done.returncode, done.stdout) == (2, b"")
-        assert done.stderr.decode().endswith(f": {expected}\n")
         assert b"secret-word" not in done.stderr
+        told[command] = done.stderr.decode().rstrip().split(": ", 3)[3]
+    before = names(place)
     with closing(Store(section)) as store, closing(Table(store)) as table:
         store.begin("orders", "p", "old")
         mark, (last, _) = store.lane("hook").mark, table.last()
-    _shell(cluster, place, dump)
+    assert _shell(cluster, place, told["backup"]) == ""
     with closing(Store(section)) as store:
         store.begin("orders", "later", "new")
-    for command in load:
-        _shell(cluster, place, command)
+        # A table of a later schema is no obstacle.
+        store.database.change(lambda execute: execute("CREATE TABLE more (p TEXT REFERENCES lanes (name))"))
+    assert _shell(cluster, place, told["restore"]) == ""
+    assert names(place) == sorted([*before, "a copy.dump"])
     with closing(Store(section)) as store, closing(Table(store)) as table:
         assert store.positions("orders") == {"p": "old"}
         assert store.lane("hook").mark not in ("", mark)
         assert last + 10**9 < table.last()[0] < 2**53
+    (kept,) = re.findall(rf'RENAME TO "({namespace[:40]}_before_\w+)"', told["restore"])
+    with closing(Store(SharedStore(dsn=SecretValue("env", "STORE"), namespace=kept))) as store:
+        assert store.positions("orders") == {"p": "old", "later": "new"}
+    # A command that fails leaves the store, and no draft.
+    assert "already exists" in _shell(cluster, place, told["restore"], code=1)
+    assert names(place) == sorted([*before, "a copy.dump"])
+    with closing(Store(section)) as store:
+        assert store.positions("orders") == {"p": "old"}
+    # A lost store has no schema.
+    cluster.sql(f'DROP SCHEMA "{namespace}" CASCADE')
+    assert _shell(cluster, place, told["restore"]) == ""
+    with closing(Store(section)) as store:
+        assert store.positions("orders") == {"p": "old"}
+
+
+@pytest.mark.parametrize("command", [dump_command, load_command])
+def test_a_schema_that_may_have_tables_of_others_is_not_moved(
+    monkeypatch: pytest.MonkeyPatch, command: Callable[[SharedStore, Path], str]
+) -> None:
+    monkeypatch.setenv("STORE", "dbname=shop")
+    with pytest.raises(ServiceError, match=r"store.namespace: the schema public .* a schema of its own"):
+        command(SharedStore(dsn=SecretValue("env", "STORE"), namespace="public"), Path("a.dump"))
 
 
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
@@ -603,10 +629,11 @@ def test_a_slot_that_is_ahead_of_a_restored_store_is_refused_until_its_positions
     end(service)
 
 
-def _shell(server: Cluster, directory: Path, command: str) -> None:
-    """Run a command of PostgreSQL of the version of a server."""
+def _shell(server: Cluster, directory: Path, command: str, code: int = 0) -> str:
+    """Run a command for PostgreSQL with the programs of the version of a server; return its output."""
     path = f"{server._programs}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        shlex.split(command), cwd=directory, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+        ["sh", "-c", command], cwd=directory, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr

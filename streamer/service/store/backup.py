@@ -41,10 +41,13 @@ _PAGES: Final = 1_000
 _EXPECTED: Final = "expected a file that `streamer store backup` of this version, or of an earlier one, wrote"
 #: More writes than a store accepts between a backup and its loss.
 _SKIPPED: Final = 1_000_000_000
-#: A new mark in PostgreSQL.
-_MARK: Final = "substr(md5(random()::text), 1, 8)"
 #: The time in PostgreSQL, in milliseconds.
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+#: As `_renew`, for PostgreSQL.
+_RENEWED: Final = (
+    f"UPDATE versions SET last = greatest(last + {_SKIPPED}, {_NOW} * 1000)",
+    "UPDATE lanes SET mark = substr(md5(random()::text), 1, 8)",
+)
 #: What is counted of a store, and its table. A store of an earlier schema may lack some of them.
 _COUNTED: Final = {
     "subscriptions": "subscriptions",
@@ -126,24 +129,46 @@ def restore(file: Path, directory: Path) -> tuple[Copied, Path | None]:
 
 
 def dump_command(section: SharedStore, file: Path) -> str:
-    """Return the command that backs up a shared store, without the password. Raises ServiceError if its `dsn` cannot be read."""
-    return f"pg_dump --format=custom --schema={section.namespace} --dbname={_server(section)} --file={shlex.quote(str(file))}"
+    """Return the command that backs up a shared store, without the password.
 
-
-def load_commands(section: SharedStore, file: Path) -> list[str]:
-    """Return the commands that restore a shared store, without the password. Raises as `dump_command`."""
+    Raises:
+        ServiceError: its `dsn` cannot be read, or its schema is `public`, which may have other tables.
+    """
     server = _server(section)
-    renew = f"UPDATE versions SET last = greatest(last + {_SKIPPED}, {_NOW} * 1000); UPDATE lanes SET mark = {_MARK}"
-    return [
-        f"pg_restore --clean --if-exists --single-transaction --dbname={server} {shlex.quote(str(file))}",
-        f"psql --dbname={server} --command={shlex.quote(f'SET search_path = {section.namespace}; {renew}')}",
-    ]
+    return f"pg_dump --format=custom --schema={section.namespace} --dbname={server} --file={shlex.quote(str(file))}"
+
+
+def load_command(section: SharedStore, file: Path) -> str:
+    """Return the command that restores a shared store, without the password. Raises as `dump_command`.
+
+    A process that starts meanwhile finds the store before, or the restored one, and never one that is not renewed yet. The store
+    before stays in a schema of another name. A namespace may be a word of SQL, so each one is quoted.
+    """
+    server, backup, draft = _server(section), shlex.quote(str(file)), shlex.quote(f"{file}.XXXXXXXX")
+    load = "psql --no-psqlrc --quiet --output=/dev/null --set=ON_ERROR_STOP=1 --single-transaction"
+    move = f'ALTER SCHEMA "{section.namespace}" RENAME TO "{_kept_schema(section.namespace)}"'
+    move = f"DO $$ BEGIN {move}; EXCEPTION WHEN invalid_schema_name THEN NULL; END $$"
+    renew = f'SET search_path = "{section.namespace}"; {"; ".join(_RENEWED)}'
+    return (
+        f"""(sql=$(mktemp {draft}) && trap 'rm "$sql"' EXIT && pg_restore --file="$sql" {backup} && """
+        f"""{load} --dbname={server} --command={shlex.quote(move)} --file="$sql" --command={shlex.quote(renew)})"""
+    )
+
+
+def _kept_schema(namespace: str) -> str:
+    """Return a new name for the schema of the old tables, which PostgreSQL does not cut."""
+    return f"{namespace[:40]}_before_{time.strftime('%Y%m%dt%H%M%S', time.gmtime())}"
 
 
 def _server(section: SharedStore) -> str:
     from streamer.service.store.opened import driver
 
     assert section.dsn is not None
+    if section.namespace == "public":
+        raise ServiceError(
+            "store.namespace: the schema public may have tables of others; back up and restore the whole database, or keep the "
+            "store in a schema of its own"
+        )
     with driver():
         from psycopg.conninfo import make_conninfo
 
