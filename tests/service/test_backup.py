@@ -584,6 +584,23 @@ def test_a_schema_that_may_have_tables_of_others_is_not_moved(
         command(SharedStore(dsn=SecretValue("env", "STORE"), namespace="public"), Path("a.dump"))
 
 
+@pytest.mark.parametrize("on_lost", ["fail", "skip", "resnapshot"])
+def test_a_restore_reports_which_slots_the_next_start_would_drop(run: Run, place: Path, on_lost: str) -> None:  # noqa: F811
+    filled(place / "data")
+    backup(place / "data", place / "copy.db")
+    (place / "streamer.yaml").write_text(
+        "sources: {orders: {type: postgres, dsn: {env: PG}, on_lost: %s}, lines: {type: file, path: in.jsonl}}\n"
+        "sinks: {out: {type: file, path: out.jsonl}}\nservice: {data_dir: data}\n" % on_lost
+    )
+    done = run("store", "restore", "copy.db", "-c", "streamer.yaml", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    expected = (
+        "sources.orders: its slot may be ahead of this store. Before the start, run `streamer positions forget orders -c "
+        f"streamer.yaml`: otherwise on_lost: {on_lost} drops the slot, with the changes since the stop\n"
+    )
+    assert done.stderr.decode() == ("" if on_lost == "fail" else expected)
+
+
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
 def test_a_slot_that_is_ahead_of_a_restored_store_is_refused_until_its_positions_are_forgotten(
     start: Start,  # noqa: F811
