@@ -89,9 +89,10 @@ def _note_slots(config: str | None, data_dir: Path | None) -> None:
     where = "" if config is None else f" -c {shlex.quote(config)}"
     for name, source in read_config(config).sources.items():
         if isinstance(source, PostgresSource) and source.on_lost != "fail":
+            forget = f"streamer positions forget {shlex.quote(name)}{where}"
             note(
-                f"sources.{name}: its slot may be ahead of this store. Before the start, run `streamer positions forget "
-                f"{shlex.quote(name)}{where}`: otherwise on_lost: {source.on_lost} drops the slot, with the changes since the stop"
+                f"sources.{name}: its slot may be ahead of this store. Before the start, run `{forget}`: otherwise on_lost: "
+                f"{source.on_lost} drops the slot, with the changes since the stop"
             )
 
 

@@ -31,7 +31,7 @@ from streamer.service import faults
 from streamer.service.api import tokens
 from streamer.service.store import schema, sqlite
 from streamer.service.store.backup import backup, dump_command, load_command, restore
-from streamer.service.store.rows import Spooled
+from streamer.service.store.rows import Spooled, milliseconds
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
 from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
@@ -324,6 +324,20 @@ def test_a_store_in_use_is_not_replaced(start: Start, run: Run, place: Path) -> 
     assert "was replaced" not in log(place)
 
 
+def test_a_killed_store_of_a_later_version_is_kept_with_its_last_commits(tmp_path: Path) -> None:
+    """The later version can restore it."""
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    with closing(Store(tmp_path / "made")) as store:
+        store.begin("orders", "mine", "7")
+        store.database.change(lambda execute: execute(f"PRAGMA user_version = {len(schema.UPGRADES) + 1}"))
+        shutil.copytree(tmp_path / "made", tmp_path / "data")
+    before = restore(tmp_path / "copy.db", tmp_path / "data")[1]
+    assert before is not None
+    assert names(tmp_path / "data") == ["lock", "store.db", before.name]
+    assert [row[2:4] for row in contents(before)["positions"]] == [("mine", "7")]
+
+
 def test_the_store_before_stays_with_its_last_commits(run: Run, place: Path) -> None:  # noqa: F811
     """It was killed, so that they are in its write-ahead log."""
     filled(place / "first")
@@ -380,9 +394,9 @@ def test_a_half_commit_of_the_store_before_does_not_get_into_the_restored_one(tm
     assert not (tmp_path / "data" / "store.db-journal").exists()
     with closing(Store(tmp_path / "data")) as store:
         assert (store.positions("orders"), len(contents(tmp_path / "data" / "store.db")["spool"])) == ({"p": "old"}, 3)
-    with closing(sqlite3.connect(before)) as kept:
-        assert kept.execute("SELECT position FROM positions").fetchall() == [("old",)]
-        assert kept.execute("SELECT count(*), max(length(body)) FROM spool").fetchone() == (20, 100)
+    kept = contents(before)
+    assert ([row[3] for row in kept["positions"]], {len(row[-1]) for row in kept["spool"]}) == (["old"], {100})
+    assert restore(before, tmp_path / "data")[0].messages == 20
 
 
 def test_a_reader_of_a_restored_store_does_not_block_its_first_start(tmp_path: Path) -> None:
@@ -478,6 +492,22 @@ def test_a_backup_that_is_restored_twice_gives_no_version_twice(tmp_path: Path) 
         time.sleep(0.01)
 
 
+def test_leases_that_the_lost_store_may_have_renewed_begin_again(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    now = milliseconds()
+    rows = (("over", 60_000, now - 5), ("long", 60_000, now + 90_000), ("forever", None, None), ("fixed", None, now + 5))
+    with closing(Store(tmp_path / "first")) as store:
+        insert = "INSERT INTO subscriptions (tenant, id, origin, body, lease, expires_at) VALUES ('t', ?, 'api', x'', ?, ?)"
+        for row in rows:
+            store.database.change(lambda execute, row=row: execute(insert, row))
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    restore(tmp_path / "copy.db", tmp_path / "data")
+    with closing(sqlite3.connect(tmp_path / "data" / "store.db")) as restored:
+        ends = dict(restored.execute("SELECT id, expires_at FROM subscriptions").fetchall())
+    assert now + 60_000 <= ends.pop("over") <= milliseconds() + 60_000
+    assert ends == {"long": now + 90_000, "forever": None, "fixed": now + 5}
+
+
 def test_a_backup_of_an_earlier_schema_is_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backup is made before an upgrade, with either version."""
     monkeypatch.setattr(sqlite, "UPGRADES", schema.UPGRADES[:1])
@@ -525,6 +555,10 @@ def test_a_full_disk_and_ctrl_c_leave_no_half_file(place: Path, command: str, ho
     assert (names(place), names(place / "data"), contents(place / "data" / "store.db")) == before
 
 
+#: A subscription whose lease of a minute is over.
+LEASED = "INSERT INTO subscriptions VALUES ('t', 'leased', 'api', '', 1, 1, 1, 0, 0, 60000, 1)"
+
+
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
 @pytest.mark.parametrize("namespace", ["shop", "user", "a" * 63])
 def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
@@ -549,6 +583,7 @@ def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
     with closing(Store(section)) as store, closing(Table(store)) as table:
         store.begin("orders", "p", "old")
         mark, (last, _) = store.lane("hook").mark, table.last()
+        store.database.change(lambda execute: execute(LEASED))
     assert _shell(cluster, place, told["backup"]) == ""
     with closing(Store(section)) as store:
         store.begin("orders", "later", "new")
@@ -560,6 +595,7 @@ def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
         assert store.positions("orders") == {"p": "old"}
         assert store.lane("hook").mark not in ("", mark)
         assert last + 10**9 < table.last()[0] < 2**53
+        assert milliseconds() < table.next_expiry() <= milliseconds() + 60_000
     (kept,) = re.findall(rf'RENAME TO "({namespace[:40]}_before_\w+)"', told["restore"])
     with closing(Store(SharedStore(dsn=SecretValue("env", "STORE"), namespace=kept))) as store:
         assert store.positions("orders") == {"p": "old", "later": "new"}
@@ -589,8 +625,8 @@ def test_a_restore_reports_which_slots_the_next_start_would_drop(run: Run, place
     filled(place / "data")
     backup(place / "data", place / "copy.db")
     (place / "streamer.yaml").write_text(
-        "sources: {orders: {type: postgres, dsn: {env: PG}, on_lost: %s}, lines: {type: file, path: in.jsonl}}\n"
-        "sinks: {out: {type: file, path: out.jsonl}}\nservice: {data_dir: data}\n" % on_lost
+        f"sources: {{orders: {{type: postgres, dsn: {{env: PG}}, on_lost: {on_lost}}}, lines: {{type: file, path: in.jsonl}}}}\n"
+        "sinks: {out: {type: file, path: out.jsonl}}\nservice: {data_dir: data}\n"
     )
     done = run("store", "restore", "copy.db", "-c", "streamer.yaml", "-o", "json")
     assert done.returncode == 0, done.stderr

@@ -34,7 +34,7 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.protocols import Busy, Lost, failed
 from streamer.service.store.rows import milliseconds
-from streamer.service.store.sqlite import kind_of, lock, reporting, upgrade, version_of
+from streamer.service.store.sqlite import APPLICATION, kind_of, lock, reporting, upgrade, version_of
 
 #: Pages of one step. Ctrl-C is noticed between two steps.
 _PAGES: Final = 1_000
@@ -47,6 +47,7 @@ _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _RENEWED: Final = (
     f"UPDATE versions SET last = greatest(last + {_SKIPPED}, {_NOW} * 1000)",
     "UPDATE lanes SET mark = substr(md5(random()::text), 1, 8)",
+    f"UPDATE subscriptions SET expires_at = greatest(expires_at, {_NOW} + lease) WHERE expires_at IS NOT NULL",
 )
 #: What is counted of a store, and its table. A store of an earlier schema may lack some of them.
 _COUNTED: Final = {
@@ -238,9 +239,14 @@ def _renew(execute: Callable[[str], object]) -> None:
 
     A backup may be restored more than once. So versions continue at the time, in microseconds: more than any store has used, and
     still exact in JSON, whose numbers have 53 bits.
+
+    Leases begin again, because the lost store may have renewed them.
     """
-    execute(f"UPDATE versions SET last = max(last + {_SKIPPED}, {milliseconds() * 1000})")
+    now = milliseconds()
+    execute(f"UPDATE versions SET last = max(last + {_SKIPPED}, {now * 1000})")
     execute("UPDATE lanes SET mark = lower(hex(randomblob(4)))")
+    leased = "expires_at IS NOT NULL AND lease IS NOT NULL"
+    execute(f"UPDATE subscriptions SET expires_at = max(expires_at, {now} + lease) WHERE {leased}")
 
 
 # Files
@@ -343,15 +349,34 @@ def _swap(draft: Path, directory: Path) -> Path | None:
 
 
 def _empty_log(path: Path) -> None:
-    """Move the last commits of a store from its log to its file. A store that cannot be opened stays as it is. Raises Busy."""
-    try:
-        _opened(path, "mode=ro").close()
-    except (sqlite3.Error, ServiceError):
+    """Move the last commits of a store from its log to its file, and end a half one, also for a store of a later schema.
+
+    A file that is no store, or cannot be opened, stays as it is. Raises Busy.
+    """
+    if not _is_ours(path):
         return
     with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as old:
-        (is_busy, _, _) = old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        try:
+            (is_busy, _, _) = old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            if kind_of(error) is not Lost:
+                raise
+            return
     if is_busy:
         raise Busy(f"{path}: another process reads this store; try again when it has ended")
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a file is a database of Streamer, of any version, and readable."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as opened:
+            return bool(opened.execute("PRAGMA application_id").fetchone()[0] == APPLICATION)
+    except sqlite3.Error as error:
+        # A half commit is in the way of a reader, but not of the bytes of the file.
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
+            return False
+    with open(path, "rb") as file:
+        return file.read(72)[68:] == APPLICATION.to_bytes(4)
 
 
 def _kept_name(directory: Path) -> Path:
