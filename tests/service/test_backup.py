@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from email.message import Message
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,9 +31,10 @@ from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.api import tokens
+from streamer.service.store import backup as module
 from streamer.service.store import schema, sqlite
 from streamer.service.store.backup import backup, dump_command, load_command, restore
-from streamer.service.store.rows import Spooled, milliseconds
+from streamer.service.store.rows import DeadLetter, Spooled, milliseconds
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
 from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
@@ -46,6 +49,8 @@ from tests.tools.postgres import Cluster, missing
 pytestmark = pytest.mark.later_on_the_reference
 
 EXPECTED = "expected a file that `streamer store backup` of this version, or of an earlier one, wrote"
+
+LETTER = DeadLetter(source="orders", partition="p", position=5, code="json", reason="", at=1, size=1, record=b"x")
 
 
 def filled(directory: Path, messages: int = 3, size: int = 100) -> None:
@@ -241,6 +246,40 @@ def test_a_damaged_store_has_no_backup(run: Run, place: Path) -> None:  # noqa: 
     done = run("store", "backup", "copy.db", "--data-dir", "data")
     assert (done.returncode, names(place)) == (3, before)
     assert b"data: the store cannot be backed up: " in done.stderr
+
+
+def test_a_damaged_copy_is_no_damage_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "data", messages=50, size=5_000)
+
+    def copied(source: sqlite3.Connection, draft: Path) -> None:
+        copy(source, draft)
+        _flipped(draft)
+
+    copy = module._copy
+    monkeypatch.setattr(module, "_copy", copied)
+    with pytest.raises(ServiceError, match=r"copy.db: the copy is damaged, and the store is not; try another disk") as raised:
+        backup(tmp_path / "data", tmp_path / "copy.db")
+    assert (type(raised.value), names(tmp_path)) == (ServiceError, ["data"])
+
+
+def test_a_backup_replaces_no_file_that_appears_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "data")
+    (tmp_path / "copy.db").write_text("content")
+    with monkeypatch.context() as patched:
+        patched.setattr(os.path, "lexists", lambda _: False)
+        with pytest.raises(ServiceError, match=r"copy.db: the file is there already; name one that is not"):
+            backup(tmp_path / "data", tmp_path / "copy.db")
+    assert ((tmp_path / "copy.db").read_text(), names(tmp_path)) == ("content", ["copy.db", "data"])
+
+
+def test_a_file_system_without_links_can_have_backups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    filled(tmp_path / "data")
+    monkeypatch.setattr(os, "link", link)
+    assert backup(tmp_path / "data", tmp_path / "copy.db").messages == 3
+    assert (names(tmp_path), len(contents(tmp_path / "copy.db")["spool"])) == (["copy.db", "data"], 3)
 
 
 def _later(file: Path) -> None:
@@ -498,14 +537,29 @@ def test_leases_that_the_lost_store_may_have_renewed_begin_again(tmp_path: Path)
     rows = (("over", 60_000, now - 5), ("long", 60_000, now + 90_000), ("forever", None, None), ("fixed", None, now + 5))
     with closing(Store(tmp_path / "first")) as store:
         insert = "INSERT INTO subscriptions (tenant, id, origin, body, lease, expires_at) VALUES ('t', ?, 'api', x'', ?, ?)"
-        for row in rows:
-            store.database.change(lambda execute, row=row: execute(insert, row))
+        store.database.change(lambda execute: execute.many(insert, rows))
     backup(tmp_path / "first", tmp_path / "copy.db")
     restore(tmp_path / "copy.db", tmp_path / "data")
     with closing(sqlite3.connect(tmp_path / "data" / "store.db")) as restored:
         ends = dict(restored.execute("SELECT id, expires_at FROM subscriptions").fetchall())
     assert now + 60_000 <= ends.pop("over") <= milliseconds() + 60_000
     assert ends == {"long": now + 90_000, "forever": None, "fixed": now + 5}
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_restored_store_gives_no_number_of_a_dead_letter_twice(tmp_path: Path, is_empty: bool) -> None:
+    with closing(Store(tmp_path / "first")) as store:
+        if not is_empty:
+            store.commit([], dead=[LETTER])
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    last = 1
+    for _ in range(2):
+        now = milliseconds()
+        restore(tmp_path / "copy.db", tmp_path / "data")
+        with closing(Store(tmp_path / "data")) as store:
+            store.commit([], dead=[replace(LETTER, position=7)])
+            assert max(now, last) < (last := store.letters()[-1].id)
+        time.sleep(0.01)
 
 
 def test_a_backup_of_an_earlier_schema_is_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -584,6 +638,7 @@ def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
         store.begin("orders", "p", "old")
         mark, (last, _) = store.lane("hook").mark, table.last()
         store.database.change(lambda execute: execute(LEASED))
+        store.commit([], dead=[LETTER])
     assert _shell(cluster, place, told["backup"]) == ""
     with closing(Store(section)) as store:
         store.begin("orders", "later", "new")
@@ -595,7 +650,10 @@ def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
         assert store.positions("orders") == {"p": "old"}
         assert store.lane("hook").mark not in ("", mark)
         assert last + 10**9 < table.last()[0] < 2**53
-        assert milliseconds() < table.next_expiry() <= milliseconds() + 60_000
+        now = milliseconds()
+        store.commit([], dead=[replace(LETTER, position=7)])
+        assert now - 60_000 < store.letters()[-1].id <= now + 1
+        assert now < (table.next_expiry() or 0) <= now + 60_000
     (kept,) = re.findall(rf'RENAME TO "({namespace[:40]}_before_\w+)"', told["restore"])
     with closing(Store(SharedStore(dsn=SecretValue("env", "STORE"), namespace=kept))) as store:
         assert store.positions("orders") == {"p": "old", "later": "new"}
@@ -635,6 +693,12 @@ def test_a_restore_reports_which_slots_the_next_start_would_drop(run: Run, place
         f"streamer.yaml`: otherwise on_lost: {on_lost} drops the slot, with the changes since the stop\n"
     )
     assert done.stderr.decode() == ("" if on_lost == "fail" else expected)
+    with open(place / "streamer.yaml", "a") as file:
+        file.write("store: {dsn: {file: dsn}}\n")
+    (place / "dsn").write_text("dbname=shop")
+    done = run("store", "restore", "copy.dump", "-c", "streamer.yaml")
+    assert done.returncode == 2
+    assert done.stderr.decode().partition("streamer: store.dsn: ")[0] == ("" if on_lost == "fail" else expected)
 
 
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}")

@@ -11,7 +11,7 @@ A backup is the database itself, without a write-ahead log next to it. It is mad
 the state of one moment, and does not block commits. Meanwhile the write-ahead log grows, because no checkpoint passes a reader.
 
 A restored store has a past that others have seen more of: clients have ETags and places in streams from after the backup. So a
-restored store never uses a version or a place again that the lost one may have used, see `_renew`.
+restored store never uses a version, a place, or the number of a dead letter again that the lost one may have used, see `_renew`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ _RENEWED: Final = (
     f"UPDATE versions SET last = greatest(last + {_SKIPPED}, {_NOW} * 1000)",
     "UPDATE lanes SET mark = substr(md5(random()::text), 1, 8)",
     f"UPDATE subscriptions SET expires_at = greatest(expires_at, {_NOW} + lease) WHERE expires_at IS NOT NULL",
+    f"SELECT setval(name, greatest({_NOW}, nextval(name))) FROM pg_get_serial_sequence($$dead_letters$$, $$id$$) AS name",
 )
 #: What is counted of a store, and its table. A store of an earlier schema may lack some of them.
 _COUNTED: Final = {
@@ -83,7 +84,7 @@ def backup(directory: Path, file: Path) -> Copied:
     """Write a backup of a store to a new file, also while a process uses the store.
 
     Raises:
-        ServiceError: there is no store, it is damaged (Lost), or the file exists or cannot be written.
+        ServiceError: there is no store, it is damaged (Lost), or the file exists, cannot be written, or is damaged itself.
     """
     database = directory / DATABASE
     if not database.exists():
@@ -96,11 +97,10 @@ def backup(directory: Path, file: Path) -> Copied:
             source = _opened(database, "mode=ro")
         with closing(source):
             _copy(source, draft)
-        with closing(_opened(draft, "mode=ro&immutable=1")) as copy:
-            copied = _checked(draft, copy)
+            with _blamed(source, file), closing(_opened(draft, "mode=ro&immutable=1")) as copy:
+                copied = _checked(draft, copy)
         _sync(draft)
-        _check_new(file)
-        _replace(draft, file)
+        _put(draft, file)
     return copied
 
 
@@ -208,7 +208,7 @@ def _copy(source: sqlite3.Connection, draft: Path) -> None:
 def _checked(path: Path, connection: sqlite3.Connection) -> Copied:
     """Check every page of a copy, and return its contents. Raises sqlite3.DatabaseError if it is damaged."""
     execute = connection.execute
-    if (damage := execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+    if (damage := _damage(execute)) is not None:
         raise sqlite3.DatabaseError(f"damaged: {damage}")
     tables = {name for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     counts = {
@@ -216,6 +216,12 @@ def _checked(path: Path, connection: sqlite3.Connection) -> Copied:
         for name, table in _COUNTED.items()
     }
     return Copied(path.stat().st_size, version_of(path, execute), **counts)
+
+
+def _damage(execute: Callable[[str], sqlite3.Cursor]) -> str | None:
+    """Check every page of a database; return what is wrong. Raises sqlite3.DatabaseError, too, for damage."""
+    found = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
+    return None if found == "ok" else found
 
 
 def _made_current(draft: Path) -> Copied:
@@ -240,11 +246,17 @@ def _renew(execute: Callable[[str], object]) -> None:
     A backup may be restored more than once. So versions continue at the time, in microseconds: more than any store has used, and
     still exact in JSON, whose numbers have 53 bits.
 
-    Leases begin again, because the lost store may have renewed them.
+    Numbers of dead letters continue at the time in milliseconds, so that a note about a lost letter never means another one. And
+    leases begin again, because the lost store may have renewed them.
     """
     now = milliseconds()
     execute(f"UPDATE versions SET last = max(last + {_SKIPPED}, {now * 1000})")
     execute("UPDATE lanes SET mark = lower(hex(randomblob(4)))")
+    letters = "name = 'dead_letters'"
+    execute(
+        f"INSERT INTO sqlite_sequence SELECT 'dead_letters', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE {letters})"
+    )
+    execute(f"UPDATE sqlite_sequence SET seq = max(seq, {now}) WHERE {letters}")
     leased = "expires_at IS NOT NULL AND lease IS NOT NULL"
     execute(f"UPDATE subscriptions SET expires_at = max(expires_at, {now} + lease) WHERE {leased}")
 
@@ -283,6 +295,17 @@ def _refused(file: Path) -> Iterator[None]:
 
 
 @contextmanager
+def _blamed(source: sqlite3.Connection, file: Path) -> Iterator[None]:
+    """Report damage of a copy as an error of the copy if the store has none."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if kind_of(error) is Lost and _damage(source.execute) is None:
+            raise ServiceError(f"{file}: the copy is damaged, and the store is not; try another disk") from error
+        raise
+
+
+@contextmanager
 def _written(file: Path, directory: Path) -> Iterator[None]:
     """Raise one clear error for a backup that cannot be made: damage is that of the store, anything else that of the file."""
     try:
@@ -297,7 +320,11 @@ def _written(file: Path, directory: Path) -> Iterator[None]:
 
 def _check_new(file: Path) -> None:
     if os.path.lexists(file):
-        raise ServiceError(f"{file}: the file is there already; name one that is not")
+        raise _there(file)
+
+
+def _there(file: Path) -> ServiceError:
+    return ServiceError(f"{file}: the file is there already; name one that is not")
 
 
 @contextmanager
@@ -386,11 +413,28 @@ def _kept_name(directory: Path) -> Path:
     return next(each for each in names if not os.path.lexists(each))
 
 
+def _put(draft: Path, target: Path) -> None:
+    """Give a draft its name, which no file may have: not even one that another process made since the last check."""
+    try:
+        os.link(draft, target)
+    except FileExistsError:
+        raise _there(target) from None
+    except OSError:
+        # A file system without links, as on a memory stick.
+        _check_new(target)
+        os.replace(draft, target)
+    _sync_name(target)
+
+
 def _replace(draft: Path, target: Path) -> None:
     os.replace(draft, target)
-    # So that the name, too, survives a power loss; not all systems allow that.
+    _sync_name(target)
+
+
+def _sync_name(path: Path) -> None:
+    """Let the name of a file, too, survive a power loss; not all systems allow that."""
     with suppress(OSError):
-        _sync(target.parent)
+        _sync(path.parent)
 
 
 def _sync(path: Path) -> None:
