@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamer.cli.output import PlainFormat, count, show_json
-from streamer.cli.serve import DATA_DIR, end, place
+from streamer.cli.serve import DATA_DIR, end, place, read_config
 from streamer.cli.setup import CONFIG, PATH, PLAIN_OUTPUT
 from streamer.errors import ServiceError
 from streamer.terminal import SERVICE_EXIT_CODES, fail, note
@@ -58,23 +59,41 @@ def restore(file: Path, config: str | None, data_dir: Path | None, report: Plain
 
     The service continues at the positions of FILE: docs/operations.md describes what it delivers again, and what is lost.
     """
-    from streamer.service.store.backup import load_commands
+    from streamer.service.store.backup import load_command
     from streamer.service.store.backup import restore as read
 
     where = place(config, data_dir)
     try:
         if not isinstance(where, Path):
-            told = " && ".join(load_commands(where, file))
-            fail(f"store.dsn: this store is in PostgreSQL, whose own commands restore it: {told}")
+            command = load_command(where, file)
+            _note_slots(config, data_dir)
+            fail(f"store.dsn: this store is in PostgreSQL, whose own commands restore it: {command}")
         copied, before = read(file, where)
     except ServiceError as error:
         end(error)
+    _note_slots(config, data_dir)
     if report is PlainFormat.json:
         show_json({"file": str(file), **asdict(copied), "before": None if before is None else str(before)})
         return
     note(f"{where}: {_contents(copied)}")
     if before is not None:
         note(f"{before}: the store before; delete it when you no longer need it")
+
+
+def _note_slots(config: str | None, data_dir: Path | None) -> None:
+    """Print which sources would drop their slots at the next start, because these are ahead of a restored store."""
+    from streamer.config.schema.sources import PostgresSource
+
+    if config is None and data_dir is not None:
+        return
+    where = "" if config is None else f" -c {shlex.quote(config)}"
+    for name, source in read_config(config).sources.items():
+        if isinstance(source, PostgresSource) and source.on_lost != "fail":
+            forget = f"streamer positions forget {shlex.quote(name)}{where}"
+            note(
+                f"sources.{name}: its slot may be ahead of this store. Before the start, run `{forget}`: otherwise on_lost: "
+                f"{source.on_lost} drops the slot, with the changes since the stop"
+            )
 
 
 def _contents(copied: Copied) -> str:

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from email.message import Message
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from streamer.config.schema.service import SharedStore
 from streamer.config.secret import SecretValue
+from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.api import tokens
+from streamer.service.store import backup as module
 from streamer.service.store import schema, sqlite
-from streamer.service.store.backup import backup, dump_command, load_commands, restore
-from streamer.service.store.rows import Spooled
+from streamer.service.store.backup import backup, dump_command, load_command, restore
+from streamer.service.store.rows import DeadLetter, Spooled, milliseconds
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
 from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
@@ -44,6 +49,8 @@ from tests.tools.postgres import Cluster, missing
 pytestmark = pytest.mark.later_on_the_reference
 
 EXPECTED = "expected a file that `streamer store backup` of this version, or of an earlier one, wrote"
+
+LETTER = DeadLetter(source="orders", partition="p", position=5, code="json", reason="", at=1, size=1, record=b"x")
 
 
 def filled(directory: Path, messages: int = 3, size: int = 100) -> None:
@@ -241,6 +248,40 @@ def test_a_damaged_store_has_no_backup(run: Run, place: Path) -> None:  # noqa: 
     assert b"data: the store cannot be backed up: " in done.stderr
 
 
+def test_a_damaged_copy_is_no_damage_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "data", messages=50, size=5_000)
+
+    def copied(source: sqlite3.Connection, draft: Path) -> None:
+        copy(source, draft)
+        _flipped(draft)
+
+    copy = module._copy
+    monkeypatch.setattr(module, "_copy", copied)
+    with pytest.raises(ServiceError, match=r"copy.db: the copy is damaged, and the store is not; try another disk") as raised:
+        backup(tmp_path / "data", tmp_path / "copy.db")
+    assert (type(raised.value), names(tmp_path)) == (ServiceError, ["data"])
+
+
+def test_a_backup_replaces_no_file_that_appears_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "data")
+    (tmp_path / "copy.db").write_text("content")
+    with monkeypatch.context() as patched:
+        patched.setattr(os.path, "lexists", lambda _: False)
+        with pytest.raises(ServiceError, match=r"copy.db: the file is there already; name one that is not"):
+            backup(tmp_path / "data", tmp_path / "copy.db")
+    assert ((tmp_path / "copy.db").read_text(), names(tmp_path)) == ("content", ["copy.db", "data"])
+
+
+def test_a_file_system_without_links_can_have_backups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    filled(tmp_path / "data")
+    monkeypatch.setattr(os, "link", link)
+    assert backup(tmp_path / "data", tmp_path / "copy.db").messages == 3
+    assert (names(tmp_path), len(contents(tmp_path / "copy.db")["spool"])) == (["copy.db", "data"], 3)
+
+
 def _later(file: Path) -> None:
     with closing(sqlite3.connect(file)) as opened:
         opened.execute(f"PRAGMA user_version = {len(schema.UPGRADES) + 1}")
@@ -265,6 +306,10 @@ def _in_use(file: Path) -> None:
     file.with_name(f"{file.name}-wal").write_bytes(b"commits")
 
 
+def _half_committed(file: Path) -> None:
+    file.with_name(f"{file.name}-journal").write_bytes(b"pages")
+
+
 def _directory(file: Path) -> None:
     file.unlink()
     file.mkdir()
@@ -281,6 +326,7 @@ def _directory(file: Path) -> None:
         (_flipped, "copy.db: damaged, or not a backup: .*; EXPECTED"),
         (lambda file: file.write_text("text" * 1000), "copy.db: damaged, or not a backup: file is not a database; EXPECTED"),
         (_in_use, "copy.db: a store that is in use, or was copied in use: its last commits are in copy.db-wal; EXPECTED"),
+        (_half_committed, "copy.db: a store that is in use, or was copied in use: .* replaced is in copy.db-journal; EXPECTED"),
         (_directory, "copy.db: not a file; EXPECTED"),
         (Path.unlink, "copy.db: No such file or directory"),
     ],
@@ -317,6 +363,20 @@ def test_a_store_in_use_is_not_replaced(start: Start, run: Run, place: Path) -> 
     assert "was replaced" not in log(place)
 
 
+def test_a_killed_store_of_a_later_version_is_kept_with_its_last_commits(tmp_path: Path) -> None:
+    """The later version can restore it."""
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    with closing(Store(tmp_path / "made")) as store:
+        store.begin("orders", "mine", "7")
+        store.database.change(lambda execute: execute(f"PRAGMA user_version = {len(schema.UPGRADES) + 1}"))
+        shutil.copytree(tmp_path / "made", tmp_path / "data")
+    before = restore(tmp_path / "copy.db", tmp_path / "data")[1]
+    assert before is not None
+    assert names(tmp_path / "data") == ["lock", "store.db", before.name]
+    assert [row[2:4] for row in contents(before)["positions"]] == [("mine", "7")]
+
+
 def test_the_store_before_stays_with_its_last_commits(run: Run, place: Path) -> None:  # noqa: F811
     """It was killed, so that they are in its write-ahead log."""
     filled(place / "first")
@@ -351,16 +411,86 @@ def test_a_damaged_store_is_replaced_and_kept_as_it_is(run: Run, place: Path) ->
         assert store.positions("orders") == {"p": "old"}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores the store of another user")
-def test_what_root_restores_belongs_to_the_owner_of_the_store(tmp_path: Path) -> None:
+def interrupted(directory: Path, data: Path) -> None:
+    """Copy a store in the middle of a commit without a write-ahead log, as if its process had been killed."""
+    with closing(sqlite3.connect(directory / "store.db", isolation_level=None)) as opened:
+        opened.execute("PRAGMA journal_mode = DELETE")
+        opened.execute("PRAGMA cache_size = 1")
+        opened.execute("BEGIN IMMEDIATE")
+        opened.execute("UPDATE positions SET position = 'new'")
+        opened.execute("UPDATE spool SET body = zeroblob(20000)")
+        shutil.copytree(directory, data)
+    assert (data / "store.db-journal").stat().st_size
+
+
+def test_a_half_commit_of_the_store_before_does_not_get_into_the_restored_one(tmp_path: Path) -> None:
     filled(tmp_path / "first")
     backup(tmp_path / "first", tmp_path / "copy.db")
-    (tmp_path / "data").mkdir()
-    os.chown(tmp_path / "data", 65534, 65534)
+    filled(tmp_path / "second", messages=20)
+    interrupted(tmp_path / "second", tmp_path / "data")
+    before = restore(tmp_path / "copy.db", tmp_path / "data")[1]
+    assert before is not None
+    assert not (tmp_path / "data" / "store.db-journal").exists()
+    with closing(Store(tmp_path / "data")) as store:
+        assert (store.positions("orders"), len(contents(tmp_path / "data" / "store.db")["spool"])) == ({"p": "old"}, 3)
+    kept = contents(before)
+    assert ([row[3] for row in kept["positions"]], {len(row[-1]) for row in kept["spool"]}) == (["old"], {100})
+    assert restore(before, tmp_path / "data")[0].messages == 20
+
+
+def test_a_reader_of_a_restored_store_does_not_block_its_first_start(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    restore(tmp_path / "copy.db", tmp_path / "data")
+    assert names(tmp_path / "data") == ["lock", "store.db"]
+    with closing(sqlite3.connect(tmp_path / "data" / "store.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM positions").fetchone() == (1,)
+        with closing(Store(tmp_path / "data")) as store:
+            store.begin("orders", "later", "new")
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory that all users can reach; those of pytest are their owner's."""
+    with TemporaryDirectory() as name:
+        os.chmod(name, 0o711)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores the store of another user")
+def test_root_follows_no_link_out_of_the_store_of_another_user(reachable: Path) -> None:
+    filled(reachable / "first")
+    backup(reachable / "first", reachable / "copy.db")
+    (reachable / "precious").write_text("content")
+    (reachable / "precious").chmod(0o666)
+    (reachable / "data").mkdir()
+    (reachable / "data" / "lock").symlink_to(reachable / "precious")
+    os.chown(reachable / "data", 65534, 65534)
+    with pytest.raises(ServiceError, match="the store cannot be used"):
+        restore(reachable / "copy.db", reachable / "data")
+    assert ((reachable / "precious").read_text(), (reachable / "precious").stat().st_uid) == ("content", 0)
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+def test_the_error_for_a_lost_store_names_the_command_that_restores_it(tmp_path: Path) -> None:
+    """A copy of the backup to `store.db` would get the old write-ahead log."""
+    with closing(Store(tmp_path / "data")) as store:
+        (tmp_path / "data" / "store.db").rename(tmp_path / "elsewhere")
+        with pytest.raises(ServiceError, match=r"run `streamer store restore BACKUP`, .*never copy a backup over store.db"):
+            store.begin("orders", "p", "1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores the store of another user")
+def test_what_root_restores_belongs_to_the_owner_of_the_store(reachable: Path) -> None:
+    filled(reachable / "first")
+    backup(reachable / "first", reachable / "copy.db")
+    (reachable / "data").mkdir()
+    os.chown(reachable / "data", 65534, 65534)
     for _ in range(2):
-        restore(tmp_path / "copy.db", tmp_path / "data")
-        assert {(path.stat().st_uid, path.stat().st_gid) for path in (tmp_path / "data").iterdir()} == {(65534, 65534)}
-        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()} == {0o600}
+        restore(reachable / "copy.db", reachable / "data")
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in (reachable / "data").iterdir()} == {(65534, 65534)}
+        assert {path.stat().st_mode & 0o777 for path in (reachable / "data").iterdir()} == {0o600}
 
 
 def test_a_log_without_its_store_does_not_get_into_the_restored_one(tmp_path: Path) -> None:
@@ -386,6 +516,50 @@ def test_a_restored_store_uses_no_version_and_no_place_of_a_stream_again(tmp_pat
     with closing(Store(tmp_path / "data")) as store, closing(Table(store)) as table:
         assert store.lane("hook").mark not in ("", mark)
         assert table.last()[0] >= last + 10**9
+
+
+def test_a_backup_that_is_restored_twice_gives_no_version_twice(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    last = 0
+    for _ in range(2):
+        restore(tmp_path / "copy.db", tmp_path / "data")
+        with closing(Store(tmp_path / "data")) as store, closing(Table(store)) as table:
+            assert last < table.last()[0] < 2**53
+            store.database.change(lambda execute: execute("UPDATE versions SET last = last + 1000"))
+            last = table.last()[0]
+        time.sleep(0.01)
+
+
+def test_leases_that_the_lost_store_may_have_renewed_begin_again(tmp_path: Path) -> None:
+    filled(tmp_path / "first")
+    now = milliseconds()
+    rows = (("over", 60_000, now - 5), ("long", 60_000, now + 90_000), ("forever", None, None), ("fixed", None, now + 5))
+    with closing(Store(tmp_path / "first")) as store:
+        insert = "INSERT INTO subscriptions (tenant, id, origin, body, lease, expires_at) VALUES ('t', ?, 'api', x'', ?, ?)"
+        store.database.change(lambda execute: execute.many(insert, rows))
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    restore(tmp_path / "copy.db", tmp_path / "data")
+    with closing(sqlite3.connect(tmp_path / "data" / "store.db")) as restored:
+        ends = dict(restored.execute("SELECT id, expires_at FROM subscriptions").fetchall())
+    assert now + 60_000 <= ends.pop("over") <= milliseconds() + 60_000
+    assert ends == {"long": now + 90_000, "forever": None, "fixed": now + 5}
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_restored_store_gives_no_number_of_a_dead_letter_twice(tmp_path: Path, is_empty: bool) -> None:
+    with closing(Store(tmp_path / "first")) as store:
+        if not is_empty:
+            store.commit([], dead=[LETTER])
+    backup(tmp_path / "first", tmp_path / "copy.db")
+    last = 1
+    for _ in range(2):
+        now = milliseconds()
+        restore(tmp_path / "copy.db", tmp_path / "data")
+        with closing(Store(tmp_path / "data")) as store:
+            store.commit([], dead=[replace(LETTER, position=7)])
+            assert max(now, last) < (last := store.letters()[-1].id)
+        time.sleep(0.01)
 
 
 def test_a_backup_of_an_earlier_schema_is_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,36 +609,96 @@ def test_a_full_disk_and_ctrl_c_leave_no_half_file(place: Path, command: str, ho
     assert (names(place), names(place / "data"), contents(place / "data" / "store.db")) == before
 
 
+#: A subscription whose lease of a minute is over.
+LEASED = "INSERT INTO subscriptions VALUES ('t', 'leased', 'api', '', 1, 1, 1, 0, 0, 60000, 1)"
+
+
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
+@pytest.mark.parametrize("namespace", ["shop", "user", "a" * 63])
 def test_a_store_on_postgresql_names_the_commands_that_back_it_up_and_they_do(
     run: Run,  # noqa: F811
     place: Path,  # noqa: F811
     cluster: Cluster,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
+    namespace: str,
 ) -> None:
-    section = SharedStore(dsn=SecretValue("env", "STORE"), namespace="shop")
+    section = SharedStore(dsn=SecretValue("env", "STORE"), namespace=namespace)
     (place / "dsn").write_text(cluster.dsn())
     monkeypatch.setenv("STORE", cluster.dsn())
     monkeypatch.setenv("PGPASSWORD", "secret-word")
-    (place / "streamer.yaml").write_text("store: {dsn: {file: dsn}, namespace: shop}\n")
-    dump, load = dump_command(section, Path("a copy.dump")), load_commands(section, Path("a copy.dump"))
-    for command, expected in (("backup", dump), ("restore", " && ".join(load))):
+    (place / "streamer.yaml").write_text(f"store: {{dsn: {{file: dsn}}, namespace: {namespace}}}\n")
+    told = {}
+    for command in ("backup", "restore"):
         done = run("store", command, "a copy.dump", "-c", "streamer.yaml")
         assert (done.returncode, done.stdout) == (2, b"")
-        assert done.stderr.decode().endswith(f": {expected}\n")
         assert b"secret-word" not in done.stderr
+        told[command] = done.stderr.decode().rstrip().split(": ", 3)[3]
+    before = names(place)
     with closing(Store(section)) as store, closing(Table(store)) as table:
         store.begin("orders", "p", "old")
         mark, (last, _) = store.lane("hook").mark, table.last()
-    _shell(cluster, place, dump)
+        store.database.change(lambda execute: execute(LEASED))
+        store.commit([], dead=[LETTER])
+    assert _shell(cluster, place, told["backup"]) == ""
     with closing(Store(section)) as store:
         store.begin("orders", "later", "new")
-    for command in load:
-        _shell(cluster, place, command)
+        # A table of a later schema is no obstacle.
+        store.database.change(lambda execute: execute("CREATE TABLE more (p TEXT REFERENCES lanes (name))"))
+    assert _shell(cluster, place, told["restore"]) == ""
+    assert names(place) == sorted([*before, "a copy.dump"])
     with closing(Store(section)) as store, closing(Table(store)) as table:
         assert store.positions("orders") == {"p": "old"}
         assert store.lane("hook").mark not in ("", mark)
-        assert table.last()[0] == last + 10**9
+        assert last + 10**9 < table.last()[0] < 2**53
+        now = milliseconds()
+        store.commit([], dead=[replace(LETTER, position=7)])
+        assert now - 60_000 < store.letters()[-1].id <= now + 1
+        assert now < (table.next_expiry() or 0) <= now + 60_000
+    (kept,) = re.findall(rf'RENAME TO "({namespace[:40]}_before_\w+)"', told["restore"])
+    with closing(Store(SharedStore(dsn=SecretValue("env", "STORE"), namespace=kept))) as store:
+        assert store.positions("orders") == {"p": "old", "later": "new"}
+    # A command that fails leaves the store, and no draft.
+    assert "already exists" in _shell(cluster, place, told["restore"], code=1)
+    assert names(place) == sorted([*before, "a copy.dump"])
+    with closing(Store(section)) as store:
+        assert store.positions("orders") == {"p": "old"}
+    # A lost store has no schema.
+    cluster.sql(f'DROP SCHEMA "{namespace}" CASCADE')
+    assert _shell(cluster, place, told["restore"]) == ""
+    with closing(Store(section)) as store:
+        assert store.positions("orders") == {"p": "old"}
+
+
+@pytest.mark.parametrize("command", [dump_command, load_command])
+def test_a_schema_that_may_have_tables_of_others_is_not_moved(
+    monkeypatch: pytest.MonkeyPatch, command: Callable[[SharedStore, Path], str]
+) -> None:
+    monkeypatch.setenv("STORE", "dbname=shop")
+    with pytest.raises(ServiceError, match=r"store.namespace: the schema public .* a schema of its own"):
+        command(SharedStore(dsn=SecretValue("env", "STORE"), namespace="public"), Path("a.dump"))
+
+
+@pytest.mark.parametrize("on_lost", ["fail", "skip", "resnapshot"])
+def test_a_restore_reports_which_slots_the_next_start_would_drop(run: Run, place: Path, on_lost: str) -> None:  # noqa: F811
+    filled(place / "data")
+    backup(place / "data", place / "copy.db")
+    (place / "streamer.yaml").write_text(
+        f"sources: {{orders: {{type: postgres, dsn: {{env: PG}}, on_lost: {on_lost}}}, lines: {{type: file, path: in.jsonl}}}}\n"
+        "sinks: {out: {type: file, path: out.jsonl}}\nservice: {data_dir: data}\n"
+    )
+    done = run("store", "restore", "copy.db", "-c", "streamer.yaml", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    expected = (
+        "sources.orders: its slot may be ahead of this store. Before the start, run `streamer positions forget orders -c "
+        f"streamer.yaml`: otherwise on_lost: {on_lost} drops the slot, with the changes since the stop\n"
+    )
+    assert done.stderr.decode() == ("" if on_lost == "fail" else expected)
+    with open(place / "streamer.yaml", "a") as file:
+        file.write("store: {dsn: {file: dsn}}\n")
+    (place / "dsn").write_text("dbname=shop")
+    done = run("store", "restore", "copy.dump", "-c", "streamer.yaml")
+    assert done.returncode == 2
+    assert done.stderr.decode().partition("streamer: store.dsn: ")[0] == ("" if on_lost == "fail" else expected)
 
 
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}")
@@ -512,10 +746,11 @@ def test_a_slot_that_is_ahead_of_a_restored_store_is_refused_until_its_positions
     end(service)
 
 
-def _shell(server: Cluster, directory: Path, command: str) -> None:
-    """Run a command of PostgreSQL of the version of a server."""
+def _shell(server: Cluster, directory: Path, command: str, code: int = 0) -> str:
+    """Run a command for PostgreSQL with the programs of the version of a server; return its output."""
     path = f"{server._programs}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        shlex.split(command), cwd=directory, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+        ["sh", "-c", command], cwd=directory, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr

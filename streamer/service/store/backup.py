@@ -11,7 +11,7 @@ A backup is the database itself, without a write-ahead log next to it. It is mad
 the state of one moment, and does not block commits. Meanwhile the write-ahead log grows, because no checkpoint passes a reader.
 
 A restored store has a past that others have seen more of: clients have ETags and places in streams from after the backup. So a
-restored store never uses a version or a place again that the lost one may have used, see `_renew`.
+restored store never uses a version, a place, or the number of a dead letter again that the lost one may have used, see `_renew`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,23 @@ from streamer.config.schema.service import DATABASE, LOCK, SharedStore
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.protocols import Busy, Lost, failed
-from streamer.service.store.sqlite import kind_of, lock, reporting, upgrade, version_of
+from streamer.service.store.rows import milliseconds
+from streamer.service.store.sqlite import APPLICATION, kind_of, lock, reporting, upgrade, version_of
 
 #: Pages of one step. Ctrl-C is noticed between two steps.
 _PAGES: Final = 1_000
 _EXPECTED: Final = "expected a file that `streamer store backup` of this version, or of an earlier one, wrote"
-#: More writes than a store accepts between a backup and its loss. Versions stay exact in JSON, whose numbers may have 53 bits.
+#: More writes than a store accepts between a backup and its loss.
 _SKIPPED: Final = 1_000_000_000
-#: A new mark in PostgreSQL.
-_MARK: Final = "substr(md5(random()::text), 1, 8)"
+#: The time in PostgreSQL, in milliseconds.
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+#: As `_renew`, for PostgreSQL.
+_RENEWED: Final = (
+    f"UPDATE versions SET last = greatest(last + {_SKIPPED}, {_NOW} * 1000)",
+    "UPDATE lanes SET mark = substr(md5(random()::text), 1, 8)",
+    f"UPDATE subscriptions SET expires_at = greatest(expires_at, {_NOW} + lease) WHERE expires_at IS NOT NULL",
+    f"SELECT setval(name, greatest({_NOW}, nextval(name))) FROM pg_get_serial_sequence($$dead_letters$$, $$id$$) AS name",
+)
 #: What is counted of a store, and its table. A store of an earlier schema may lack some of them.
 _COUNTED: Final = {
     "subscriptions": "subscriptions",
@@ -76,7 +84,7 @@ def backup(directory: Path, file: Path) -> Copied:
     """Write a backup of a store to a new file, also while a process uses the store.
 
     Raises:
-        ServiceError: there is no store, it is damaged (Lost), or the file exists or cannot be written.
+        ServiceError: there is no store, it is damaged (Lost), or the file exists, cannot be written, or is damaged itself.
     """
     database = directory / DATABASE
     if not database.exists():
@@ -89,11 +97,10 @@ def backup(directory: Path, file: Path) -> Copied:
             source = _opened(database, "mode=ro")
         with closing(source):
             _copy(source, draft)
-        with closing(_opened(draft, "mode=ro&immutable=1")) as copy:
-            copied = _checked(draft, copy)
+            with _blamed(source, file), closing(_opened(draft, "mode=ro&immutable=1")) as copy:
+                copied = _checked(draft, copy)
         _sync(draft)
-        _check_new(file)
-        _replace(draft, file)
+        _put(draft, file)
     return copied
 
 
@@ -109,38 +116,60 @@ def restore(file: Path, directory: Path) -> tuple[Copied, Path | None]:
     """
     with closing(_given(file)) as source, reporting(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        locked = lock(directory)
-        try:
-            with _draft(directory / DATABASE) as draft:
-                with _refused(file):
-                    _copy(source, draft)
-                    copied = _made_current(draft)
-                _own(directory, draft, directory / LOCK)
-                _sync(draft)
-                return copied, _swap(draft, directory)
-        finally:
-            os.close(locked)
+        with _as_owner(directory):
+            locked = lock(directory)
+            try:
+                with _draft(directory / DATABASE) as draft:
+                    with _refused(file):
+                        _copy(source, draft)
+                        copied = _made_current(draft)
+                    _sync(draft)
+                    return copied, _swap(draft, directory)
+            finally:
+                os.close(locked)
 
 
 def dump_command(section: SharedStore, file: Path) -> str:
-    """Return the command that backs up a shared store, without the password. Raises ServiceError if its `dsn` cannot be read."""
-    return f"pg_dump --format=custom --schema={section.namespace} --dbname={_server(section)} --file={shlex.quote(str(file))}"
+    """Return the command that backs up a shared store, without the password.
 
-
-def load_commands(section: SharedStore, file: Path) -> list[str]:
-    """Return the commands that restore a shared store, without the password. Raises as `dump_command`."""
+    Raises:
+        ServiceError: its `dsn` cannot be read, or its schema is `public`, which may have other tables.
+    """
     server = _server(section)
-    renew = f"UPDATE versions SET last = last + {_SKIPPED}; UPDATE lanes SET mark = {_MARK}"
-    return [
-        f"pg_restore --clean --if-exists --single-transaction --dbname={server} {shlex.quote(str(file))}",
-        f"psql --dbname={server} --command={shlex.quote(f'SET search_path = {section.namespace}; {renew}')}",
-    ]
+    return f"pg_dump --format=custom --schema={section.namespace} --dbname={server} --file={shlex.quote(str(file))}"
+
+
+def load_command(section: SharedStore, file: Path) -> str:
+    """Return the command that restores a shared store, without the password. Raises as `dump_command`.
+
+    A process that starts meanwhile finds the store before, or the restored one, and never one that is not renewed yet. The store
+    before stays in a schema of another name. A namespace may be a word of SQL, so each one is quoted.
+    """
+    server, backup, draft = _server(section), shlex.quote(str(file)), shlex.quote(f"{file}.XXXXXXXX")
+    load = "psql --no-psqlrc --quiet --output=/dev/null --set=ON_ERROR_STOP=1 --single-transaction"
+    move = f'ALTER SCHEMA "{section.namespace}" RENAME TO "{_kept_schema(section.namespace)}"'
+    move = f"DO $$ BEGIN {move}; EXCEPTION WHEN invalid_schema_name THEN NULL; END $$"
+    renew = f'SET search_path = "{section.namespace}"; {"; ".join(_RENEWED)}'
+    return (
+        f"""(sql=$(mktemp {draft}) && trap 'rm "$sql"' EXIT && pg_restore --file="$sql" {backup} && """
+        f"""{load} --dbname={server} --command={shlex.quote(move)} --file="$sql" --command={shlex.quote(renew)})"""
+    )
+
+
+def _kept_schema(namespace: str) -> str:
+    """Return a new name for the schema of the old tables, which PostgreSQL does not cut."""
+    return f"{namespace[:40]}_before_{time.strftime('%Y%m%dt%H%M%S', time.gmtime())}"
 
 
 def _server(section: SharedStore) -> str:
     from streamer.service.store.opened import driver
 
     assert section.dsn is not None
+    if section.namespace == "public":
+        raise ServiceError(
+            "store.namespace: the schema public may have tables of others; back up and restore the whole database, or keep the "
+            "store in a schema of its own"
+        )
     with driver():
         from psycopg.conninfo import make_conninfo
 
@@ -179,7 +208,7 @@ def _copy(source: sqlite3.Connection, draft: Path) -> None:
 def _checked(path: Path, connection: sqlite3.Connection) -> Copied:
     """Check every page of a copy, and return its contents. Raises sqlite3.DatabaseError if it is damaged."""
     execute = connection.execute
-    if (damage := execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+    if (damage := _damage(execute)) is not None:
         raise sqlite3.DatabaseError(f"damaged: {damage}")
     tables = {name for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     counts = {
@@ -189,6 +218,12 @@ def _checked(path: Path, connection: sqlite3.Connection) -> Copied:
     return Copied(path.stat().st_size, version_of(path, execute), **counts)
 
 
+def _damage(execute: Callable[[str], sqlite3.Cursor]) -> str | None:
+    """Check every page of a database; return what is wrong. Raises sqlite3.DatabaseError, too, for damage."""
+    found = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
+    return None if found == "ok" else found
+
+
 def _made_current(draft: Path) -> Copied:
     """Check a copy, bring its tables to the schema of this version, and renew it. Raises sqlite3.Error."""
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
@@ -196,7 +231,10 @@ def _made_current(draft: Path) -> Copied:
         _checked(draft, connection)
         upgrade(connection, version_of(draft, connection.execute))
         _renew(connection.execute)
-        return _checked(draft, connection)
+        copied = _checked(draft, connection)
+        # As a store has it. Otherwise the first start would change it, and a reader would block that start.
+        connection.execute("PRAGMA journal_mode = WAL")
+        return copied
 
 
 def _renew(execute: Callable[[str], object]) -> None:
@@ -204,9 +242,23 @@ def _renew(execute: Callable[[str], object]) -> None:
 
     For example, a client that has the ETag "7" from after the backup would overwrite another client's later version 7. And a
     client that continues a stream after message 40 would miss messages if the restored store gave that number to another one.
+
+    A backup may be restored more than once. So versions continue at the time, in microseconds: more than any store has used, and
+    still exact in JSON, whose numbers have 53 bits.
+
+    Numbers of dead letters continue at the time in milliseconds, so that a note about a lost letter never means another one. And
+    leases begin again, because the lost store may have renewed them.
     """
-    execute(f"UPDATE versions SET last = last + {_SKIPPED}")
+    now = milliseconds()
+    execute(f"UPDATE versions SET last = max(last + {_SKIPPED}, {now * 1000})")
     execute("UPDATE lanes SET mark = lower(hex(randomblob(4)))")
+    letters = "name = 'dead_letters'"
+    execute(
+        f"INSERT INTO sqlite_sequence SELECT 'dead_letters', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE {letters})"
+    )
+    execute(f"UPDATE sqlite_sequence SET seq = max(seq, {now}) WHERE {letters}")
+    leased = "expires_at IS NOT NULL AND lease IS NOT NULL"
+    execute(f"UPDATE subscriptions SET expires_at = max(expires_at, {now} + lease) WHERE {leased}")
 
 
 # Files
@@ -221,9 +273,10 @@ def _given(file: Path) -> sqlite3.Connection:
             pass
     except OSError as error:
         raise failed(file, error) from error
-    log = file.with_name(f"{file.name}-wal")
-    if log.exists() and log.stat().st_size:
-        raise ServiceError(f"{file}: a store that is in use, or was copied in use: its last commits are in {log}; {_EXPECTED}")
+    for end, has in (("-wal", "its last commits are in"), ("-journal", "what an unfinished commit replaced is in")):
+        log = file.with_name(file.name + end)
+        if log.exists() and log.stat().st_size:
+            raise ServiceError(f"{file}: a store that is in use, or was copied in use: {has} {log}; {_EXPECTED}")
     with _refused(file):
         return _opened(file, "mode=ro&immutable=1")
 
@@ -242,6 +295,17 @@ def _refused(file: Path) -> Iterator[None]:
 
 
 @contextmanager
+def _blamed(source: sqlite3.Connection, file: Path) -> Iterator[None]:
+    """Report damage of a copy as an error of the copy if the store has none."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if kind_of(error) is Lost and _damage(source.execute) is None:
+            raise ServiceError(f"{file}: the copy is damaged, and the store is not; try another disk") from error
+        raise
+
+
+@contextmanager
 def _written(file: Path, directory: Path) -> Iterator[None]:
     """Raise one clear error for a backup that cannot be made: damage is that of the store, anything else that of the file."""
     try:
@@ -256,7 +320,11 @@ def _written(file: Path, directory: Path) -> Iterator[None]:
 
 def _check_new(file: Path) -> None:
     if os.path.lexists(file):
-        raise ServiceError(f"{file}: the file is there already; name one that is not")
+        raise _there(file)
+
+
+def _there(file: Path) -> ServiceError:
+    return ServiceError(f"{file}: the file is there already; name one that is not")
 
 
 @contextmanager
@@ -268,12 +336,25 @@ def _draft(target: Path) -> Iterator[Path]:
         yield draft
 
 
-def _own(directory: Path, *files: Path) -> None:
-    """Give new files to the owner of their directory if root restores the store of another user, who could not read them."""
-    if os.geteuid() == 0:
-        owner = os.stat(directory)
-        for file in files:
-            os.chown(file, owner.st_uid, owner.st_gid)
+@contextmanager
+def _as_owner(directory: Path) -> Iterator[None]:
+    """Work as the owner of a directory if root restores the store of another user, who could not read root's files.
+
+    And that user could have made links in the directory to files that only root may change.
+    """
+    owner, group, groups = os.stat(directory), os.getegid(), os.getgroups()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    try:
+        os.setgroups([])
+        os.setegid(owner.st_gid)
+        os.seteuid(owner.st_uid)
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
 
 
 def _swap(draft: Path, directory: Path) -> Path | None:
@@ -284,8 +365,8 @@ def _swap(draft: Path, directory: Path) -> Path | None:
     path = directory / DATABASE
     _empty_log(path)
     kept = _kept_name(directory)
-    # A log that stays belongs to a damaged store. The new database must not get it.
-    found = [end for end in ("", "-wal", "-shm") if path.with_name(DATABASE + end).exists()]
+    # A log or a journal that stays belongs to a damaged store. The new database must not get it.
+    found = [end for end in ("", "-wal", "-shm", "-journal") if path.with_name(DATABASE + end).exists()]
     for end in found:
         os.link(path.with_name(DATABASE + end), kept.with_name(kept.name + end))
     for end in filter(None, found):
@@ -295,15 +376,34 @@ def _swap(draft: Path, directory: Path) -> Path | None:
 
 
 def _empty_log(path: Path) -> None:
-    """Move the last commits of a store from its log to its file. A store that cannot be opened stays as it is. Raises Busy."""
-    try:
-        _opened(path, "mode=ro").close()
-    except (sqlite3.Error, ServiceError):
+    """Move the last commits of a store from its log to its file, and end a half one, also for a store of a later schema.
+
+    A file that is no store, or cannot be opened, stays as it is. Raises Busy.
+    """
+    if not _is_ours(path):
         return
     with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as old:
-        (is_busy, _, _) = old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        try:
+            (is_busy, _, _) = old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            if kind_of(error) is not Lost:
+                raise
+            return
     if is_busy:
         raise Busy(f"{path}: another process reads this store; try again when it has ended")
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a file is a database of Streamer, of any version, and readable."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as opened:
+            return bool(opened.execute("PRAGMA application_id").fetchone()[0] == APPLICATION)
+    except sqlite3.Error as error:
+        # A half commit is in the way of a reader, but not of the bytes of the file.
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
+            return False
+    with open(path, "rb") as file:
+        return file.read(72)[68:] == APPLICATION.to_bytes(4)
 
 
 def _kept_name(directory: Path) -> Path:
@@ -313,11 +413,28 @@ def _kept_name(directory: Path) -> Path:
     return next(each for each in names if not os.path.lexists(each))
 
 
+def _put(draft: Path, target: Path) -> None:
+    """Give a draft its name, which no file may have: not even one that another process made since the last check."""
+    try:
+        os.link(draft, target)
+    except FileExistsError:
+        raise _there(target) from None
+    except OSError:
+        # A file system without links, as on a memory stick.
+        _check_new(target)
+        os.replace(draft, target)
+    _sync_name(target)
+
+
 def _replace(draft: Path, target: Path) -> None:
     os.replace(draft, target)
-    # So that the name, too, survives a power loss; not all systems allow that.
+    _sync_name(target)
+
+
+def _sync_name(path: Path) -> None:
+    """Let the name of a file, too, survive a power loss; not all systems allow that."""
     with suppress(OSError):
-        _sync(target.parent)
+        _sync(path.parent)
 
 
 def _sync(path: Path) -> None:

@@ -144,8 +144,9 @@ class Sqlite:
             if (found := _identity(path)) != identity:
                 what = "was deleted" if found is None else "was replaced by another file"
                 return (
-                    f"{path}: the file of the store {what} while this process uses it, so nothing more is confirmed. Put it or "
-                    "a backup in its place, and start the service again; without one it begins a new store"
+                    f"{path}: the file of the store {what} while this process uses it, so nothing more is confirmed. Put that "
+                    "file back, or run `streamer store restore BACKUP`, then start the service; never copy a backup over "
+                    f"{DATABASE}. Without a store the service begins a new one"
                 )
         return None
 
@@ -346,7 +347,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def lock(directory: Path) -> int:
     """Return a file that is locked until it is closed, with this process's number in it. Raises ServiceError."""
-    file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

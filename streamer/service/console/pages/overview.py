@@ -39,7 +39,8 @@ _WHOLE: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "store_gone": (
         "The store was deleted or replaced while the service runs, so it confirms no position.",
-        "The log names the missing file or table. Put it or a backup in its place, and start the service again.",
+        "The log names the missing file or table. Put it back, or restore a backup with `streamer store restore`, and start the "
+        "service again.",
     ),
     "store_not_writable": (
         "The store cannot be written, so the service confirms no position.",
