@@ -177,10 +177,11 @@ class Service:
             )
             self.subscriptions.start()
             store.database.follow(partial(self._follow, gateways, spool))
-            _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.database.name)
             self.has_started = True
             pipeline.start()
             entrance.open(lambda: _handlers(self, store, status), registry, self.subscriptions, gateways)
+            # After this line, a client may count on every route.
+            _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.database.name)
             self._watch(running)
             told = counts.totals()
             _LOGGER.info(
