@@ -71,6 +71,8 @@ def translated_pattern(given: Any, place: str) -> dict[str, Any]:
         SubscriptionError: EventBridge refuses it, or it has no exact translation.
     """
     refuse_unresolved(given, place)
+    if isinstance(given, str | bytes):
+        raise SubscriptionError("a pattern is an object of JSON, not a string; this JSON may be encoded twice", place=place)
     tree = parse_pattern(given, dialect="eventbridge", limits=Limits(), place=place).root
     refuse_foreign_operators(given, place)
     refuse_repeated_paths(tree, place)

@@ -88,9 +88,11 @@ def parsed(text: str) -> Any:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise SubscriptionError(f"the name {json.dumps(twice)} stands twice in an object")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise SubscriptionError(f"the name {json.dumps(name)} stands twice in an object")
+            seen.add(name)
     return members
 
 
@@ -116,7 +118,7 @@ def _refuse(reason: str, place: str) -> Mapping[str, Any]:
 
 def _wrapped(place: str, given: Any, translate: Translate) -> Rule:
     """Return a rule, which may stand in an object with members of its subscription."""
-    if isinstance(given, dict) and "id" in given and RULE in given:
+    if isinstance(given, dict) and isinstance(given.get("id"), str) and RULE in given:
         members = {name: value for name, value in given.items() if name != RULE}
         return Rule(place, lambda: translate(given[RULE]), members)
     return Rule(place, lambda: translate(given))

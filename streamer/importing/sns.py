@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from streamer.errors import PatternError, SubscriptionError
-from streamer.importing.aws import Declared, Kind, declared_rules, reference
+from streamer.importing.aws import Declared, Kind, declared_rules, reference, refuse_unresolved
 from streamer.importing.conditions import (
     ALWAYS,
     Cel,
@@ -55,6 +55,7 @@ KIND: Final = Kind(
         "topic_arn": "TopicArn",
         "filter_policy": "FilterPolicy",
         "filter_policy_scope": "FilterPolicyScope",
+        "arn": "SubscriptionArn",
         "protocol": "Protocol",
         "endpoint": "Endpoint",
     },
@@ -78,7 +79,7 @@ def _translate(given: Any) -> Mapping[str, Any]:
         given = Declared("", given["Attributes"])
     elif isinstance(given, dict) and any(name in given for name in _OF_SUBSCRIPTION):
         given = Declared("", given)
-    elif isinstance(given, dict) and isinstance(given.get("Subscriptions"), list):
+    elif isinstance(given, dict) and _is_list_of_subscriptions(given.get("Subscriptions")):
         raise SubscriptionError(
             "a list of subscriptions has no filter policies. Import `aws sns get-subscription-attributes` of each"
         )
@@ -87,12 +88,18 @@ def _translate(given: Any) -> Mapping[str, Any]:
     return _parts(parsed(given) if isinstance(given, str) else given, _ATTRIBUTES, "")
 
 
+def _is_list_of_subscriptions(given: Any) -> bool:
+    # A policy may have an attribute of that name.
+    return isinstance(given, list) and all(isinstance(each, dict) and "SubscriptionArn" in each for each in given)
+
+
 def _subscription(declared: Declared) -> dict[str, Any]:
     if declared.members.get("PendingConfirmation") == "true":
         raise SubscriptionError("it gets no messages before it is confirmed; leave it out", place="PendingConfirmation")
     has_policy = declared.members.get("FilterPolicy") not in (None, "")
     policy = declared.value("FilterPolicy") if has_policy else {}
     scope, place = declared.members.get("FilterPolicyScope") or _ATTRIBUTES, declared.place("FilterPolicyScope")
+    refuse_unresolved(scope, place)
     if scope not in (_ATTRIBUTES, "MessageBody"):
         raise SubscriptionError("expected MessageAttributes or MessageBody", place=place)
     topic = declared.members.get("TopicArn")
@@ -103,7 +110,7 @@ def _subscription(declared: Declared) -> dict[str, Any]:
         "topic": None if declared.text("TopicArn") else reference(topic),
     }
     members = {
-        "id": declared.name or declared.text("SubscriptionArn"),
+        "id": declared.text("SubscriptionArn") or declared.name,
         "collection": declared.text("TopicArn"),
         "labels": {name: value for name, value in labels.items() if value},
     }
@@ -118,6 +125,8 @@ def _parts(policy: Any, scope: str, place: str) -> dict[str, Any]:
     if scope == "MessageBody":
         # A body that is not an object of JSON passes no policy, not even one of `exists: false`.
         return {"pattern": {"Message": translated_pattern(policy, place)}, "cel": "type(data) == map"}
+    if isinstance(policy, str | bytes):
+        raise SubscriptionError("a policy is an object of JSON, not a string; this JSON may be encoded twice", place=place)
     tree = patterns.parse_pattern(policy, dialect="eventbridge", limits=Limits(), place=place).root
     if len(json.dumps(policy)) > (most := Limits().max_cel_bytes):
         raise SubscriptionError(f"longer than {most:,} characters, the most for an expression of CEL; split it", place=place)

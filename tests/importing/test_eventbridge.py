@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,6 +87,7 @@ def test_an_answer_of_list_rules_has_a_rule_each() -> None:
             'EventPattern["$or"][0].a[0].shellstyle: EventB',
         ),
         ({}, "Rules[0]: EventPattern: expected a pattern"),
+        ({"EventPattern": json.dumps('{"a": [1]}')}, "Rules[0]: EventPattern: a pattern is an object of JSON, not a string"),
     ],
 )
 def test_a_rule_that_matches_nothing_here_is_refused_with_its_place(rule: dict[str, Any], message: str) -> None:
@@ -159,6 +161,7 @@ def test_a_template_in_json_is_the_same() -> None:
         ("{a: [1}", "expected YAML: "),
         (f"{'[' * 10_000}", "nested deeper than 64 levels"),
         ("{a: !!binary aGk=}", "EventPattern.a: expected an array"),
+        ("!!binary aGk=", "EventPattern: a pattern is an object of JSON, not a string"),
     ],
 )
 def test_what_only_a_deployment_or_a_reader_decides_is_refused(pattern: str, message: str) -> None:
@@ -226,6 +229,27 @@ def test_a_plan_and_a_state_have_final_values(kind: str) -> None:
     root = {"resources": [first, {**rule, "mode": "data"}], "child_modules": [{"resources": [inner]}]}
     one, two = imported(json.dumps({kind: {"root_module": root}}))
     assert (one.id, one.pattern, two.id, two.pattern) == ("A", {"source": ["${x}"]}, "B", PATTERN)
+
+
+@pytest.mark.parametrize("member", ["event_pattern", "state", "is_enabled"])
+def test_what_a_plan_does_not_know_yet_is_refused(member: str) -> None:
+    rule = {"address": "r", "type": "aws_cloudwatch_event_rule", "name": "r", "values": {"event_pattern": '{"a": [1]}'}}
+    change = {"address": "r", "change": {"after_unknown": {member: True, "arn": True, "id": True}}}
+    plan = {"planned_values": {"root_module": {"resources": [rule]}}, "resource_changes": [change]}
+    assert f"r: {member}: known only after apply" in refused(json.dumps(plan))
+
+
+def test_an_event_whose_type_is_a_function_is_no_rule() -> None:
+    events = {"E": {"Type": {"Ref": "X"}}, "F": {"Type": "EventBridgeRule", "Properties": {"Pattern": PATTERN}}}
+    template = {"Resources": {"F": {"Type": "AWS::Serverless::Function", "Properties": {"Events": events}}}}
+    assert [each.id for each in imported(json.dumps(template))] == ["FF"]
+
+
+def test_thirty_thousand_names_are_compared_in_a_second() -> None:
+    names = ", ".join(f'"n{number}": [1]' for number in range(30_000))
+    started = time.perf_counter()
+    assert 'the name "n29999" stands twice' in refused(f'{{{names}, "n29999": [2]}}')
+    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -205,9 +205,71 @@ Resources:
     assert (plan.collection, plan.pattern) == (TOPIC, {"Message": policy})
 
 
+def planned(*resources: dict[str, Any], **members: Any) -> dict[str, Any]:
+    given = [{"type": "aws_sns_topic_subscription", "name": "q", **each} for each in resources]
+    return {"planned_values": {"root_module": {"resources": given}}, **members}
+
+
+@pytest.mark.parametrize("member", ["filter_policy", "filter_policy_scope"])
+def test_what_a_plan_does_not_know_yet_is_not_missing(member: str) -> None:
+    plan = planned(
+        {"address": "a.q[0]", "values": {"filter_policy": '{"a": ["x"]}', member: None}},
+        {"address": "a.q[1]", "values": {"filter_policy": '{"a": ["x"]}'}},
+        resource_changes=[{"address": "a.q[0]", "change": {"after_unknown": {member: True, "arn": True, "topic_arn": True}}}],
+    )
+    found = import_rules("sns", json.dumps(plan), on_error="skip")
+    assert [each.id for each in found.subscriptions] == ["a.q[1]"]
+    assert [each.place for each in found.refused] == [f"a.q[0]: {member}"]
+    assert "known only after apply" in found.refused[0].reason
+
+
+def test_instances_of_a_resource_have_ids_of_their_own() -> None:
+    arns = imported(planned({"address": "a.q[0]", "values": {"arn": "arn:1"}}, {"address": "a.q[1]", "values": {}}))
+    assert [each.id for each in arns] == ["arn:1", "a.q[1]"]
+
+
+def test_a_member_that_a_macro_may_add_is_not_missing() -> None:
+    include = {"Name": "AWS::Include", "Parameters": {"Location": "s3://b/k"}}
+    resource = {"Type": "AWS::SNS::Subscription", "Properties": {"TopicArn": TOPIC}}
+    for given in (
+        {**resource, "Properties": {"Fn::Transform": include}},
+        {**resource, "Properties": {"Fn::If": ["A", {"FilterPolicy": {"a": ["x"]}}, {}]}},
+        {**resource, "Fn::Transform": include},
+    ):
+        assert "decides its members at deployment" in refused({"Resources": {"S": given}})
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"resource": [{"prefix": "arn:"}]},
+        {"resource": {"aws_id": ["x"]}},
+        {"resource": {"aws_id": {"b": ["x"]}}},
+        {"Subscriptions": ["x"]},
+        {"Subscriptions": [{"prefix": "x"}]},
+        {"id": ["x"], "rule": ["y"]},
+    ],
+)
+def test_a_policy_on_a_field_with_the_name_of_a_file_s_member_is_a_policy(policy: dict[str, Any]) -> None:
+    given = json.dumps({"FilterPolicy": policy, "FilterPolicyScope": "MessageBody"})
+    try:
+        alone = imported(policy)
+    except BulkSubscriptionError as error:
+        assert "attributes do not nest" in str(error)
+    else:
+        assert alone[0].cel is not None
+    assert imported(given)[0].pattern == {"Message": policy}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"resource": {"aws_sqs_queue": {"a": {"name": "q"}}}}', '{"Resources": {}}'])
+def test_a_file_without_a_rule_is_an_error(text: str) -> None:
+    assert "no rule found; expected filter policies of SNS" in refused(text)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"FilterPolicy": json.dumps('{"a": ["x"]}')}, "FilterPolicy: a policy is an object of JSON, not a string"),
         ({"a": {"b": ["c"]}}, "a.b: attributes do not nest; the scope MessageBody does"),
         ({"a": [{"cidr": "10.0.0.0/8"}, "x"]}, "a: cidr is translated only alone"),
         ({"$or": [{"a": [{"cidr": "10.0.0.0/8"}]}, {"b": [1]}]}, "a: cidr is translated only alone"),
