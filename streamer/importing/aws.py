@@ -5,8 +5,8 @@
 {"planned_values": {"root_module": {"resources": [{"type": "aws_cloudwatch_event_rule", "values": {..}}]}}}
 
 Each becomes a `Declared` with the names that the API of AWS has, whatever file it is from. Values that only a deployment knows,
-such as `!Ref` and `${var.name}`, stay as they are: an importer refuses one that decides what matches. What a plan does not know yet
-is missing in its values, so it becomes `UNKNOWN`.
+such as `!Ref` and `${var.name}`, stay as they are: an importer refuses one that decides what matches. What a plan does not know
+yet is missing in its values, so it becomes `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, final
 
 from streamer.errors import SubscriptionError
-from streamer.importing.rules import Rule, json_rules, parsed
+from streamer.importing.rules import Rule, json_rules, parsed, parsed_sequence, wrapped_rule
 from streamer.subscriptions.places import Place
 
 #: A resource of a configuration in JSON whose value is an expression, such as "${jsonencode({"source": ["aws.ec2"]})}".
 _ENCODED: Final = re.compile(r"\$\{\s*jsonencode\((.*)\)\s*\}", re.DOTALL)
 _INTERPOLATED: Final = re.compile(r"[$%]\{")
+#: A name in quotes at the beginning of a file, which only YAML has there.
+_QUOTED_NAME: Final = re.compile(r'\s*"(?:[^"\\]|\\.)*"\s*:')
+#: The members of a resource of a configuration that repeat it.
+_REPEATED: Final = ("count", "for_each")
 #: The reason why an expression of Terraform is refused.
 EXPRESSION: Final = "an expression of Terraform. Import what `terraform show -json` prints: it has the value"
 #: The arguments of an intrinsic function that name a resource of the template.
@@ -112,16 +116,30 @@ def declared_rules(text: str, kind: Kind, translate: Callable[[Any], Mapping[str
             raise SubscriptionError("expected JSON, or a template in YAML: an object with Resources")
     else:
         try:
-            document = parsed(text)
+            documents = [(f"line {line}", each) for line, each in parsed_sequence(text)]
         except SubscriptionError:
-            document = None  # a rule a line, or the error with its place
-    found = _declarations(document, kind)
-    if found is not None:
-        yield from (Rule(place, _later(translate, each)) for place, each in found)
-    elif _is_yaml(text):
-        yield Rule("", lambda: translate(document))
+            yield from json_rules(text, translate)  # the error with its place, and the lines without one
+            return
+        if len(documents) > 1:
+            for place, each in documents:
+                yield from _document_rules(place, each, kind, translate)
+            return
+        document = documents[0][1] if documents else []
+    if isinstance(document, list):
+        for index, each in enumerate(document):
+            yield from _document_rules(f"[{index}]", each, kind, translate)
     else:
-        yield from json_rules(text, translate)
+        yield from _document_rules("", document, kind, translate)
+
+
+def _document_rules(place: str, document: Any, kind: Kind, translate: Callable[[Any], Mapping[str, Any]]) -> Iterator[Rule]:
+    """Yield the rules that a document declares, or the rule that it is."""
+    found = _declarations(document, kind)
+    if found is None:
+        yield wrapped_rule(place, document, translate)
+        return
+    for at, each in found:
+        yield Rule(": ".join(filter(None, (place, at))), _later(translate, each))
 
 
 def refuse_unresolved(value: Any, place: str) -> None:
@@ -167,6 +185,8 @@ UNKNOWN: Final = object()
 
 def _later(translate: Callable[[Any], Mapping[str, Any]], declared: Declared) -> Callable[[], Mapping[str, Any]]:
     def translated() -> Mapping[str, Any]:
+        if declared.has_expressions and (name := next((each for each in _REPEATED if each in declared.members), None)):
+            raise SubscriptionError(f"only Terraform counts its rules. {EXPRESSION.partition('. ')[2]}", place=name)
         for name in declared.members:
             # Such a function may add any member: even a policy to a subscription that seems to have none.
             if str(name).startswith("Fn::"):
@@ -179,13 +199,15 @@ def _later(translate: Callable[[Any], Mapping[str, Any]], declared: Declared) ->
 
 
 def _is_yaml(text: str) -> bool:
-    return bool(text.strip()) and text.lstrip()[0] not in '{["'
+    start = text.lstrip()[:1]
+    return start not in ("", "{", "[", '"') or _QUOTED_NAME.match(text) is not None
 
 
 def _declarations(document: Any, kind: Kind) -> Iterator[tuple[str, Declared]] | None:
     """Return the rules that a document declares, each with its place; None if the document is a rule itself."""
     if not isinstance(document, dict):
         return None
+    _refuse_other_files(document)
     listed = document.get(kind.listed)
     if isinstance(listed, list) and all(isinstance(each, dict) for each in listed):
         return ((f"{kind.listed}[{index}]", Declared("", each, {})) for index, each in enumerate(listed))
@@ -197,6 +219,17 @@ def _declarations(document: Any, kind: Kind) -> Iterator[tuple[str, Declared]] |
         if isinstance(document.get(name), dict) and isinstance(document[name].get("root_module"), dict):
             return _in_module(document[name]["root_module"], kind, _unknown_members(document))
     return None
+
+
+def _refuse_other_files(document: Mapping[str, Any]) -> None:
+    """Refuse files that have such rules in another form, and name the one to import."""
+    if isinstance(document.get("version"), int) and isinstance(document.get("resources"), list):
+        raise SubscriptionError("a state file of Terraform. Import what `terraform show -json` prints")
+    if isinstance(document.get("service"), str) and isinstance(document.get("provider"), dict | str):
+        reason = (
+            "a configuration of the Serverless Framework. Import the template that `serverless package` writes to .serverless"
+        )
+        raise SubscriptionError(reason)
 
 
 def _is_configuration(resource: Any) -> bool:

@@ -44,6 +44,7 @@ KIND: Final = Kind(
 
 #: The members of an object that is a rule, not a pattern.
 _OF_RULE: Final = ("EventPattern", "ScheduleExpression")
+_ENABLED: Final = ("ENABLED", "ENABLED_WITH_ALL_CLOUDTRAIL_MANAGEMENT_EVENTS", "true")
 #: Operators that only this project has.
 _FOREIGN: Final = ("regexp", "shellstyle")
 #: The most ways to split the names of a pattern at their dots.
@@ -107,11 +108,13 @@ def _rule(rule: Declared) -> dict[str, Any]:
 def _refuse_disabled(rule: Declared) -> None:
     for member in ("State", "IsEnabled"):
         state, place = rule.members.get(member), rule.place(member)
-        if state in ("DISABLED", False):
+        if state in ("DISABLED", "false") or state is False:
             raise SubscriptionError("a disabled rule matches no event; enable it or leave it out", place=place)
         if rule.is_expression(member):
             raise SubscriptionError(EXPRESSION, place=place)
         refuse_unresolved(state, place)
+        if state is not None and state is not True and state not in _ENABLED:
+            raise SubscriptionError("expected ENABLED or true, if events are to match", place=place)
 
 
 def _labels(rule: Declared) -> dict[str, Any]:

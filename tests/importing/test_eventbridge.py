@@ -170,9 +170,11 @@ def test_what_only_a_deployment_or_a_reader_decides_is_refused(pattern: str, mes
 
 
 def test_plain_words_of_yaml_are_the_values_of_json() -> None:
-    pattern = "{a: [1, -1.5, true, null, x, 'yes', 2010-09-09]}"
+    pattern = "{a: [1, -1.5, true, null, x, 'yes', 2010-09-09, False, TRUE, {numeric: [=, 5]}]}"
     template = f"Resources: {{R: {{Type: 'AWS::Events::Rule', Properties: {{EventPattern: {pattern}}}}}}}"
-    assert imported(template)[0].pattern == {"a": [1, -1.5, True, None, "x", "yes", "2010-09-09"]}
+    assert imported(template)[0].pattern == {
+        "a": [1, -1.5, True, None, "x", "yes", "2010-09-09", False, True, {"numeric": ["=", 5]}]
+    }
 
 
 def test_a_rule_of_a_template_without_a_pattern_is_refused() -> None:
@@ -213,7 +215,16 @@ def test_an_expression_of_terraform_is_refused(pattern: str) -> None:
 def test_a_disabled_rule_of_terraform_is_refused() -> None:
     assert ": is_enabled: a disabled" in refused(configuration(event_pattern=json.dumps(PATTERN), is_enabled=False))
     assert ": state: a disabled" in refused(configuration(event_pattern=json.dumps(PATTERN), state="DISABLED"))
+    assert ": is_enabled: a disabled" in refused(configuration(event_pattern=json.dumps(PATTERN), is_enabled="false"))
+    assert ": is_enabled: expected ENABLED or true" in refused(configuration(event_pattern=json.dumps(PATTERN), is_enabled="no"))
+    assert len(imported(configuration(event_pattern=json.dumps(PATTERN), is_enabled="true"))) == 1
     assert ": state: an expression" in refused(configuration(event_pattern=json.dumps(PATTERN), state="${var.state}"))
+
+
+@pytest.mark.parametrize("repeated", [{"count": 0}, {"count": 2}, {"for_each": "${toset(var.names)}"}])
+def test_rules_that_terraform_counts_are_refused(repeated: dict[str, Any]) -> None:
+    (name,) = repeated
+    assert f": {name}: only Terraform counts its rules" in refused(configuration(event_pattern=json.dumps(PATTERN), **repeated))
 
 
 @pytest.mark.parametrize("kind", ["planned_values", "values"])
@@ -265,6 +276,40 @@ def test_thirty_thousand_names_are_compared_in_a_second() -> None:
 )
 def test_a_pattern_may_stand_alone(text: str) -> None:
     assert [each.to_dict() for each in imported(text)] == [{"id": "eventbridge-1", "pattern": PATTERN}]
+
+
+def answer(*names: str) -> dict[str, Any]:
+    return {"Rules": [{"Name": name, "EventPattern": json.dumps(PATTERN)} for name in names]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(answer("a", "b")) + "\n" + json.dumps(answer("c")),
+        json.dumps(answer("a", "b"), indent=2) + "\n" + json.dumps(answer("c"), indent=2) + "\n",
+        json.dumps([answer("a", "b"), answer("c")]),
+    ],
+)
+def test_several_answers_may_stand_in_a_file(text: str) -> None:
+    assert [each.id for each in imported(text)] == ["a", "b", "c"]
+
+
+def test_a_rule_of_one_of_several_answers_is_refused_with_its_place() -> None:
+    text = json.dumps(answer("a"), indent=2) + "\n" + json.dumps({"Rules": [{"State": "DISABLED"}]})
+    assert f"line {text.count(chr(10)) + 1}: Rules[0]: State: a disabled rule" in refused(text)
+    assert "[1]: Rules[0]: State: a disabled rule" in refused(json.dumps([answer("a"), {"Rules": [{"State": "DISABLED"}]}]))
+
+
+def test_a_template_in_yaml_may_have_its_names_in_quotes() -> None:
+    text = f'"Resources":\n  "R": {{"Type": "AWS::Events::Rule", "Properties": {{"EventPattern": {json.dumps(PATTERN)}}}}}\n'
+    assert [each.to_dict() for each in imported(text)] == [{"id": "R", "pattern": PATTERN}]
+
+
+def test_the_right_file_is_named() -> None:
+    state = {"version": 4, "terraform_version": "1.9.0", "resources": [{"type": "aws_cloudwatch_event_rule"}]}
+    assert "Import what `terraform show -json` prints" in refused(json.dumps(state))
+    serverless = "service: shop\nprovider:\n  name: aws\nfunctions:\n  paid: {handler: a.b}\n"
+    assert "Import the template that `serverless package` writes" in refused(serverless)
 
 
 def test_patterns_may_stand_one_a_line() -> None:
