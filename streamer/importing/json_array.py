@@ -25,6 +25,8 @@ ANY_ELEMENT: Final = r"[^\s\[\]]"
 
 #: What stands before an element: whole texts, and any other characters.
 _BEFORE: Final = r'(?:[^"]|"(?:[^"\\]|\\.)*")*'
+#: An array with an element that is neither null nor an empty text.
+ANY_VALUE: Final = rf'^{_BEFORE}(?:"[^"]|[\[,\s][-0-9tf])'
 #: Any characters of a text in JSON.
 _ANY: Final = r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*'
 _PLAIN: Final = re.compile(r"[ a-zA-Z0-9_.:;@,!?#%$*~^|(){}\[\]-]")

@@ -82,6 +82,8 @@ def accepts(make: Callable[..., Engine], given: Any, event: str) -> bool:
         ([{"anything-but": [100, 500]}], attribute("Number", "101"), True),
         ([{"anything-but": [100, 500]}], attribute("Number", "100.1"), True),
         ([{"anything-but": [100, 500]}], attribute("Number", "100"), False),
+        ([{"anything-but": [100, 500]}], attribute("Number.Array", [100, 50]), True),
+        ([{"anything-but": [100, 500]}], attribute("Number.Array", [100, 500]), False),
         ([{"anything-but": [100, 500]}], attribute("String.Array", [100, 50]), True),
         ([{"anything-but": [100, 500]}], attribute("String.Array", [100, 500]), False),
         ([{"numeric": ["<", 0]}], attribute("Number", "-1"), True),
@@ -90,6 +92,13 @@ def accepts(make: Callable[..., Engine], given: Any, event: str) -> bool:
         ([{"exists": True}], attribute("String", "fans"), True),
         ([{"exists": False}], attribute("String", "fans"), False),
         ([{"exists": True}], attribute("String.Array", []), False),
+        ([{"exists": True}], attribute("String.Array", [None, ""]), False),
+        ([{"exists": True}], attribute("String.Array", ["", None, "x"]), True),
+        ([{"exists": True}], attribute("String.Array", [" "]), True),
+        ([{"exists": True}], attribute("String.Array", [None, False]), True),
+        ([{"exists": True}], attribute("Number.Array", [0]), True),
+        ([{"exists": True}, None], attribute("String.Array", [None]), True),
+        ([{"exists": False}], attribute("Number.Array", [1]), False),
         ([{"exists": True}], attribute("Binary", "aGk="), False),
         (["aGk="], attribute("Binary", "aGk="), False),
         (["100"], attribute("Number", "100"), False),
@@ -106,6 +115,19 @@ def test_a_condition_accepts_an_attribute_as_documented(
     # The attributes that a policy does not name are ignored; each that it names must match.
     assert accepts(engine, {"a": conditions}, notification({"a": sent, "b": attribute("String", "x")})) == expected
     assert not accepts(engine, {"a": conditions, "c": [{"exists": True}]}, notification({"a": sent}))
+
+
+@pytest.mark.parametrize("value", ["null", '""', "[]", "[null]", '[""]', '["", null]', "{}"])
+def test_a_field_of_a_body_without_a_value_does_not_exist(value: str, engine: Callable[..., Engine]) -> None:
+    in_body = {"FilterPolicy": {"a": [{"exists": True}]}, "FilterPolicyScope": "MessageBody"}
+    assert not accepts(engine, in_body, notification(None, f'{{"a": {value}}}'))
+
+
+@pytest.mark.parametrize("value", ["0", "-1e308", "1" * 40, "true", "false", '"x"', '"\\n"', '[null, "x"]', '["", 1]'])
+def test_a_field_of_a_body_with_a_value_exists(value: str, engine: Callable[..., Engine]) -> None:
+    for conditions in ([{"exists": True}], ["y", {"exists": True}]):
+        in_body = {"FilterPolicy": {"a": conditions}, "FilterPolicyScope": "MessageBody"}
+        assert accepts(engine, in_body, notification(None, f'{{"a": {value}}}'))
 
 
 def test_exists_false_needs_another_attribute(engine: Callable[..., Engine]) -> None:
@@ -303,7 +325,7 @@ def values_of(sent: Mapping[str, Any], name: str) -> list[Any]:
             return [text]
         case {"Type": "Number", "Value": text}:
             return [float(text)]
-        case {"Type": "String.Array", "Value": text}:
+        case {"Type": "String.Array" | "Number.Array", "Value": text}:
             # A range of numbers does not look into an array: docs/coming-from/sns.md.
             return [Decimal(str(each)) if isinstance(each, float) else each for each in json.loads(text)]
         case _:
@@ -354,7 +376,7 @@ def accepted(policy: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
     def takes_any(name: str, conditions: list[Any]) -> bool:
         values = values_of(sent, name)
         return any(
-            bool(values) == each["exists"] and bool(sent)
+            (any(value not in (None, "") for value in values) if each["exists"] else not values) and bool(sent)
             if isinstance(each, dict) and "exists" in each
             else any(takes(each, value) for value in values)
             for each in conditions
