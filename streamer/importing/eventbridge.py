@@ -21,7 +21,7 @@ from streamer.importing.rules import Rule, parsed
 from streamer.model import Limits
 from streamer.subscriptions.patterns import AllOf, AnyOf, is_choice, parse_pattern
 from streamer.subscriptions.places import Place
-from streamer.subscriptions.to_eventbridge import repeated_path
+from streamer.subscriptions.to_eventbridge import refuse_inexact, repeated_path
 
 KIND: Final = Kind(
     resource="AWS::Events::Rule",
@@ -76,6 +76,9 @@ def translated_pattern(given: Any, place: str) -> dict[str, Any]:
         raise SubscriptionError("a pattern is an object of JSON, not a string; this JSON may be encoded twice", place=place)
     tree = parse_pattern(given, dialect="eventbridge", limits=Limits(), place=place).root
     refuse_foreign_operators(given, place)
+    for _, at, values in _leaves(given, place):
+        for index, value in enumerate(values):
+            refuse_inexact(value, Place(at, index))
     refuse_repeated_paths(tree, place)
     has_dots = any("." in name for path, _, _ in _leaves(given, place) for name in path)
     return _split_at_dots(given, tree, place) if has_dots else dict(given)
