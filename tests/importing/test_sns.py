@@ -89,6 +89,9 @@ def accepts(make: Callable[..., Engine], given: Any, event: str) -> bool:
         ([{"numeric": ["<", 0]}], attribute("Number", "-1"), True),
         ([{"numeric": [">", 0, "<=", 150]}], attribute("Number", "150"), True),
         ([{"numeric": [">", 0, "<=", 150]}], attribute("Number", "150.5"), False),
+        ([{"numeric": [">", 0, "<=", 150]}], attribute("Number.Array", [0, 150.5, 149.5]), True),
+        ([{"numeric": [">", 0, "<=", 150]}], attribute("Number.Array", [0, 150.5]), False),
+        ([{"numeric": [">", 0, "<=", 150]}], attribute("String.Array", ["1", "x,5,y", "[7]"]), False),
         ([{"exists": True}], attribute("String", "fans"), True),
         ([{"exists": False}], attribute("String", "fans"), False),
         ([{"exists": True}], attribute("String.Array", []), False),
@@ -326,7 +329,6 @@ def values_of(sent: Mapping[str, Any], name: str) -> list[Any]:
         case {"Type": "Number", "Value": text}:
             return [float(text)]
         case {"Type": "String.Array" | "Number.Array", "Value": text}:
-            # A range of numbers does not look into an array: docs/coming-from/sns.md.
             return [Decimal(str(each)) if isinstance(each, float) else each for each in json.loads(text)]
         case _:
             return []
@@ -362,7 +364,7 @@ def takes(condition: Any, value: Any) -> bool:
         case {"numeric": ["=", number]}:
             return isinstance(value, float | int | Decimal) and not isinstance(value, bool) and value == number
         case {"numeric": [">", low, "<=", high]}:
-            return isinstance(value, float) and low < value <= high
+            return isinstance(value, float | int | Decimal) and not isinstance(value, bool) and low < value <= high
         case {"cidr": net}:
             return ipaddress.ip_address(value) in ipaddress.ip_network(net)
         case dict():
