@@ -300,7 +300,7 @@ def _in_module(root: Mapping[str, Any], kind: Kind, unknown: Mapping[str, Mappin
         for each in _blocks(module.get("resources")):
             if each.get("type") == kind.terraform and each.get("mode") != "data":
                 address, values = str(each.get("address", "")), each.get("values")
-                values = (values if isinstance(values, dict) else {}) | unknown.get(address, {})
+                values = {**(values if isinstance(values, dict) else {}), **unknown.get(address, {})}
                 # Instances of `count` and `for_each` have one name, but an address each.
                 yield address, _renamed(address or str(each.get("name")), values, kind)
 
