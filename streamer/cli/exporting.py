@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -11,6 +13,9 @@ from streamer.cli.setup import CONFIG, DEFAULT_TENANT, SUBSCRIPTIONS, set_up
 from streamer.errors import SubscriptionError
 from streamer.subscriptions.subscription import Subscription
 from streamer.terminal import EXIT_CODES, SOME_BAD, json_text, note, show
+
+#: https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutRule.html
+_NAME: Final = re.compile(r"[.\-_A-Za-z0-9]{1,64}")
 
 
 def _cel(subscription: Subscription) -> str:
@@ -21,6 +26,8 @@ def _cel(subscription: Subscription) -> str:
 
 
 def _eventbridge(subscription: Subscription, *, scalars: bool) -> str:
+    if not _NAME.fullmatch(subscription.id):
+        raise SubscriptionError("the name of a rule of EventBridge has 1 to 64 of the characters A-Z a-z 0-9 . - _", place="id")
     return json_text({"Name": subscription.id, "EventPattern": json_text(subscription.to_eventbridge(scalars=scalars))})
 
 

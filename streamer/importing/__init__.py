@@ -72,6 +72,7 @@ def import_rules(kind: str, source: str | bytes, *, on_error: Literal["raise", "
     subscriptions: list[Subscription] = []
     refused: list[SubscriptionError] = []
     ids: set[str] = set()
+    number = 0
     for number, rule in enumerate(_reader(kind)(_text(source)), start=1):
         try:
             subscription = _subscription(rule, {"id": f"{kind}-{number}", **members})
@@ -83,6 +84,8 @@ def import_rules(kind: str, source: str | bytes, *, on_error: Literal["raise", "
         else:
             ids.add(subscription.id)
             subscriptions.append(subscription)
+    if not number:
+        raise SubscriptionError(f"no rule found; expected {KINDS[kind]}")
     if refused and on_error == "raise":
         raise BulkSubscriptionError(refused)
     return Imported(subscriptions, refused)

@@ -5,7 +5,8 @@
 {"planned_values": {"root_module": {"resources": [{"type": "aws_cloudwatch_event_rule", "values": {..}}]}}}
 
 Each becomes a `Declared` with the names that the API of AWS has, whatever file it is from. Values that only a deployment knows,
-such as `!Ref` and `${var.name}`, stay as they are: an importer refuses one that decides what matches.
+such as `!Ref` and `${var.name}`, stay as they are: an importer refuses one that decides what matches. What a plan does not know
+yet is missing in its values, so it becomes `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, final
 
 from streamer.errors import SubscriptionError
-from streamer.importing.rules import Rule, json_rules, parsed
+from streamer.importing.rules import Rule, json_rules, parsed, parsed_sequence, wrapped_rule
 from streamer.subscriptions.places import Place
 
 #: A resource of a configuration in JSON whose value is an expression, such as "${jsonencode({"source": ["aws.ec2"]})}".
 _ENCODED: Final = re.compile(r"\$\{\s*jsonencode\((.*)\)\s*\}", re.DOTALL)
 _INTERPOLATED: Final = re.compile(r"[$%]\{")
+#: A name in quotes at the beginning of a file, which only YAML has there.
+_QUOTED_NAME: Final = re.compile(r'\s*"(?:[^"\\]|\\.)*"\s*:')
+#: The members of a resource of a configuration that repeat it.
+_REPEATED: Final = ("count", "for_each")
 #: The reason why an expression of Terraform is refused.
 EXPRESSION: Final = "an expression of Terraform. Import what `terraform show -json` prints: it has the value"
 #: The arguments of an intrinsic function that name a resource of the template.
@@ -111,16 +116,30 @@ def declared_rules(text: str, kind: Kind, translate: Callable[[Any], Mapping[str
             raise SubscriptionError("expected JSON, or a template in YAML: an object with Resources")
     else:
         try:
-            document = parsed(text)
+            documents = [(f"line {line}", each) for line, each in parsed_sequence(text)]
         except SubscriptionError:
-            document = None  # a rule a line, or the error with its place
-    found = _declarations(document, kind)
-    if found is not None:
-        yield from (Rule(place, _later(translate, each)) for place, each in found)
-    elif _is_yaml(text):
-        yield Rule("", lambda: translate(document))
+            yield from json_rules(text, translate)  # the error with its place, and the lines without one
+            return
+        if len(documents) > 1:
+            for place, each in documents:
+                yield from _document_rules(place, each, kind, translate)
+            return
+        document = documents[0][1] if documents else []
+    if isinstance(document, list):
+        for index, each in enumerate(document):
+            yield from _document_rules(f"[{index}]", each, kind, translate)
     else:
-        yield from json_rules(text, translate)
+        yield from _document_rules("", document, kind, translate)
+
+
+def _document_rules(place: str, document: Any, kind: Kind, translate: Callable[[Any], Mapping[str, Any]]) -> Iterator[Rule]:
+    """Yield the rules that a document declares, or the rule that it is."""
+    found = _declarations(document, kind)
+    if found is None:
+        yield wrapped_rule(place, document, translate)
+        return
+    for at, each in found:
+        yield Rule(": ".join(filter(None, (place, at))), _later(translate, each))
 
 
 def refuse_unresolved(value: Any, place: str) -> None:
@@ -130,6 +149,8 @@ def refuse_unresolved(value: Any, place: str) -> None:
         each, at = todo.pop()
         if (function := _intrinsic(each)) is not None:
             _fail(f"{function} has a value only after deployment. Write the value in its place, or import the deployed rule", at)
+        if each is UNKNOWN:
+            _fail("known only after apply. Apply the plan, and import what `terraform show -json` prints then", at)
         if isinstance(each, Unclear):
             _fail(f"readers of YAML differ about {str(each)!r}. Put a text in quotes, and write a number as in JSON", at)
         # Reversed, so that the first one is reported.
@@ -158,33 +179,80 @@ class Unclear(str):
     __slots__ = ()
 
 
+#: A value that a plan of Terraform does not know yet.
+UNKNOWN: Final = object()
+
+
 def _later(translate: Callable[[Any], Mapping[str, Any]], declared: Declared) -> Callable[[], Mapping[str, Any]]:
-    return lambda: translate(declared)
+    def translated() -> Mapping[str, Any]:
+        if declared.has_expressions and (name := next((each for each in _REPEATED if each in declared.members), None)):
+            raise SubscriptionError(f"only Terraform counts its rules. {EXPRESSION.partition('. ')[2]}", place=name)
+        for name in declared.members:
+            # Such a function may add any member: even a policy to a subscription that seems to have none.
+            if str(name).startswith("Fn::"):
+                raise SubscriptionError(
+                    f"{name} decides its members at deployment. Import the processed template", place=str(name)
+                )
+        return translate(declared)
+
+    return translated
 
 
 def _is_yaml(text: str) -> bool:
-    return bool(text.strip()) and text.lstrip()[0] not in '{["'
+    start = text.lstrip()[:1]
+    return start not in ("", "{", "[", '"') or _QUOTED_NAME.match(text) is not None
 
 
 def _declarations(document: Any, kind: Kind) -> Iterator[tuple[str, Declared]] | None:
     """Return the rules that a document declares, each with its place; None if the document is a rule itself."""
     if not isinstance(document, dict):
         return None
+    _refuse_other_files(document)
     listed = document.get(kind.listed)
     if isinstance(listed, list) and all(isinstance(each, dict) for each in listed):
         return ((f"{kind.listed}[{index}]", Declared("", each, {})) for index, each in enumerate(listed))
     if isinstance(document.get("Resources"), dict):
         return _in_template(document["Resources"], kind)
-    if isinstance(document.get("resource"), dict | list) and not _is_leaf(document["resource"]):
+    if _is_configuration(document.get("resource")):
         return _in_configuration(document["resource"], kind)
     for name in ("planned_values", "values"):
         if isinstance(document.get(name), dict) and isinstance(document[name].get("root_module"), dict):
-            return _in_module(document[name]["root_module"], kind)
+            return _in_module(document[name]["root_module"], kind, _unknown_members(document))
     return None
 
 
-def _is_leaf(value: Any) -> bool:
-    return isinstance(value, list) and not all(isinstance(each, dict) for each in value)
+def _refuse_other_files(document: Mapping[str, Any]) -> None:
+    """Refuse files that have such rules in another form, and name the one to import."""
+    if isinstance(document.get("version"), int) and isinstance(document.get("resources"), list):
+        raise SubscriptionError("a state file of Terraform. Import what `terraform show -json` prints")
+    if isinstance(document.get("service"), str) and isinstance(document.get("provider"), dict | str):
+        reason = (
+            "a configuration of the Serverless Framework. Import the template that `serverless package` writes to .serverless"
+        )
+        raise SubscriptionError(reason)
+
+
+def _is_configuration(resource: Any) -> bool:
+    """Return whether a member `resource` is that of a `.tf.json`: the resources by type and name, not a pattern on that field."""
+    types = [each for outer in _blocks(resource) for each in outer.items()]
+    bodies = [body for _, named in types for each in _blocks(named) for body in each.values()]
+    are_nested = all(map(_are_blocks, [resource, *(named for _, named in types), *bodies]))
+    return are_nested and any(str(name).startswith("aws_") for name, _ in types)
+
+
+def _are_blocks(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and all(isinstance(each, dict) for each in value))
+
+
+def _unknown_members(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the members that a plan does not know yet, by the address of their resource."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in _blocks(document.get("resource_changes")):
+        change = each.get("change")
+        unknown = change.get("after_unknown") if isinstance(change, dict) else None
+        if isinstance(unknown, dict):
+            found[str(each.get("address"))] = {name: UNKNOWN for name, is_unknown in unknown.items() if is_unknown is True}
+    return found
 
 
 def _in_template(resources: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, Declared]]:
@@ -195,12 +263,13 @@ def _in_template(resources: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str
         if not isinstance(resource, dict):
             continue
         properties, condition = resource.get("Properties"), reference(resource.get("Condition"))
+        functions = {each: value for each, value in resource.items() if str(each).startswith("Fn::")}
         if resource.get("Type") == kind.resource:
-            yield at, Declared(name, properties if isinstance(properties, dict) else {}, {}, condition)
+            yield at, Declared(name, (properties if isinstance(properties, dict) else {}) | functions, {}, condition)
         elif str(resource.get("Type")).startswith("AWS::Serverless::") and isinstance(properties, dict):
             events = properties.get("Events")
             for event, given in events.items() if isinstance(events, dict) else ():
-                if isinstance(given, dict) and given.get("Type") in kind.events:
+                if isinstance(given, dict) and str(given.get("Type")) in kind.events:
                     # SAM names the rule so, too.
                     yield f"{at}.Events.{event}", _renamed(f"{name}{event}", given.get("Properties"), kind, condition)
 
@@ -218,15 +287,22 @@ def _blocks(value: Any) -> list[dict[str, Any]]:
     return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
 
 
-def _in_module(root: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, Declared]]:
-    """Yield the rules of a plan or a state, which has their final values."""
+def _in_module(root: Mapping[str, Any], kind: Kind, unknown: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Declared]]:
+    """Yield the rules of a plan or a state, which has their final values.
+
+    Args:
+        unknown: the members that a plan does not know yet, by address.
+    """
     modules = [root]
     while modules:
         module = modules.pop()
         modules += _blocks(module.get("child_modules"))[::-1]
         for each in _blocks(module.get("resources")):
             if each.get("type") == kind.terraform and each.get("mode") != "data":
-                yield str(each.get("address", "")), _renamed(str(each.get("name")), each.get("values"), kind)
+                address, values = str(each.get("address", "")), each.get("values")
+                values = {**(values if isinstance(values, dict) else {}), **unknown.get(address, {})}
+                # Instances of `count` and `for_each` have one name, but an address each.
+                yield address, _renamed(address or str(each.get("name")), values, kind)
 
 
 def _renamed(name: str, given: Any, kind: Kind, condition: str | None = None, *, has_expressions: bool = False) -> Declared:

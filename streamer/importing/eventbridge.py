@@ -21,7 +21,7 @@ from streamer.importing.rules import Rule, parsed
 from streamer.model import Limits
 from streamer.subscriptions.patterns import AllOf, AnyOf, is_choice, parse_pattern
 from streamer.subscriptions.places import Place
-from streamer.subscriptions.to_eventbridge import repeated_path
+from streamer.subscriptions.to_eventbridge import refuse_inexact, repeated_path
 
 KIND: Final = Kind(
     resource="AWS::Events::Rule",
@@ -44,6 +44,7 @@ KIND: Final = Kind(
 
 #: The members of an object that is a rule, not a pattern.
 _OF_RULE: Final = ("EventPattern", "ScheduleExpression")
+_ENABLED: Final = ("ENABLED", "ENABLED_WITH_ALL_CLOUDTRAIL_MANAGEMENT_EVENTS", "true")
 #: Operators that only this project has.
 _FOREIGN: Final = ("regexp", "shellstyle")
 #: The most ways to split the names of a pattern at their dots.
@@ -71,8 +72,13 @@ def translated_pattern(given: Any, place: str) -> dict[str, Any]:
         SubscriptionError: EventBridge refuses it, or it has no exact translation.
     """
     refuse_unresolved(given, place)
+    if isinstance(given, str | bytes):
+        raise SubscriptionError("a pattern is an object of JSON, not a string; this JSON may be encoded twice", place=place)
     tree = parse_pattern(given, dialect="eventbridge", limits=Limits(), place=place).root
     refuse_foreign_operators(given, place)
+    for _, at, values in _leaves(given, place):
+        for index, value in enumerate(values):
+            refuse_inexact(value, Place(at, index))
     refuse_repeated_paths(tree, place)
     has_dots = any("." in name for path, _, _ in _leaves(given, place) for name in path)
     return _split_at_dots(given, tree, place) if has_dots else dict(given)
@@ -105,11 +111,13 @@ def _rule(rule: Declared) -> dict[str, Any]:
 def _refuse_disabled(rule: Declared) -> None:
     for member in ("State", "IsEnabled"):
         state, place = rule.members.get(member), rule.place(member)
-        if state in ("DISABLED", False):
+        if state in ("DISABLED", "false") or state is False:
             raise SubscriptionError("a disabled rule matches no event; enable it or leave it out", place=place)
         if rule.is_expression(member):
             raise SubscriptionError(EXPRESSION, place=place)
         refuse_unresolved(state, place)
+        if state is not None and state is not True and state not in _ENABLED:
+            raise SubscriptionError("expected ENABLED or true, if events are to match", place=place)
 
 
 def _labels(rule: Declared) -> dict[str, Any]:

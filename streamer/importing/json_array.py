@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias
 
+from streamer.importing.number_ranges import range_regexps
 from streamer.subscriptions.cel_text import regexp_of
 from streamer.subscriptions.matchers import Equal, EqualsIgnoreCase, Matcher, Numeric, Prefix, Suffix, Wildcard
 
@@ -25,6 +26,8 @@ ANY_ELEMENT: Final = r"[^\s\[\]]"
 
 #: What stands before an element: whole texts, and any other characters.
 _BEFORE: Final = r'(?:[^"]|"(?:[^"\\]|\\.)*")*'
+#: An array with an element that is neither null nor an empty text.
+ANY_VALUE: Final = rf'^{_BEFORE}(?:"[^"]|[\[,\s][-0-9tf])'
 #: Any characters of a text in JSON.
 _ANY: Final = r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*'
 _PLAIN: Final = re.compile(r"[ a-zA-Z0-9_.:;@,!?#%$*~^|(){}\[\]-]")
@@ -56,7 +59,7 @@ def _one_of(regexps: Sequence[str]) -> str:
 
 
 def _elements(matchers: Iterable[Matcher]) -> Iterator[str]:
-    """Yield a regexp for the elements for which each matcher is true. A range of numbers has none."""
+    """Yield a regexp for the elements for which each matcher is true."""
     for matcher in matchers:
         match matcher:
             case Equal(None):
@@ -67,8 +70,8 @@ def _elements(matchers: Iterable[Matcher]) -> Iterator[str]:
                 yield f'"{_escaped(text)}"'
             case Equal(int() | float() as value):
                 yield _number(value)
-            case Numeric(int() | float() as low, _, high, _) if low == high:
-                yield _number(low)
+            case Numeric(low, low_inclusive, high, high_inclusive):
+                yield from range_regexps(low, low_inclusive, high, high_inclusive)
             case Prefix() | Suffix() | EqualsIgnoreCase() | Wildcard():
                 literal = _escaped_cases if _ignores_case(matcher) else _escaped
                 yield f'"{_affix(matcher, literal, _ANY)}"'

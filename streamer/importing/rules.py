@@ -9,7 +9,9 @@ status = 'paid'                                             a rule a line, in a 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, final
 
@@ -20,6 +22,7 @@ Translate: TypeAlias = Callable[[Any], Mapping[str, Any]]
 
 #: The member of an object that contains a rule; the other members are those of the subscription.
 RULE: Final = "rule"
+_SPACES: Final = re.compile(r"[ \t\r\n]*")
 
 
 @final
@@ -53,9 +56,9 @@ def json_rules(text: str, translate: Translate) -> Iterator[Rule]:
             yield _line_rule(number, line, translate, parse=True)
         return
     if isinstance(document, list):
-        yield from (_wrapped(f"[{index}]", each, translate) for index, each in enumerate(document))
+        yield from (wrapped_rule(f"[{index}]", each, translate) for index, each in enumerate(document))
     else:
-        yield _wrapped("", document, translate)
+        yield wrapped_rule("", document, translate)
 
 
 def text_rules(text: str, translate: Translate, *, comment: str) -> Iterator[Rule]:
@@ -75,8 +78,30 @@ def parsed(text: str) -> Any:
     Raises:
         SubscriptionError: it is not JSON, or an object has two members of one name, which languages read differently.
     """
-    try:
+    with _errors_of_json():
         return json.loads(text, object_pairs_hook=_members)
+
+
+def parsed_sequence(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the values of a text with any number of JSON values after one another, each with the line where it begins.
+
+    Raises:
+        SubscriptionError: as for `parsed`, with the place in the text.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_members)
+    at, line, counted = _SPACES.match(text, 0).end(), 1, 0  # type: ignore[union-attr]  # it matches everywhere
+    while at < len(text):
+        line, counted = line + text.count("\n", counted, at), at
+        with _errors_of_json():
+            value, at = decoder.raw_decode(text, at)
+        yield line, value
+        at = _SPACES.match(text, at).end()  # type: ignore[union-attr]
+
+
+@contextmanager
+def _errors_of_json() -> Iterator[None]:
+    try:
+        yield
     except json.JSONDecodeError as error:
         raise SubscriptionError(f"expected JSON: {error.msg}", place=f"line {error.lineno}, column {error.colno}") from None
     except RecursionError:
@@ -88,9 +113,11 @@ def parsed(text: str) -> Any:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise SubscriptionError(f"the name {json.dumps(twice)} stands twice in an object")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise SubscriptionError(f"the name {json.dumps(name)} stands twice in an object")
+            seen.add(name)
     return members
 
 
@@ -104,7 +131,7 @@ def _line_rule(number: int, line: str, translate: Translate, *, parse: bool) -> 
     if not parse:
         return Rule(place, lambda: translate(line))
     try:
-        return _wrapped(place, parsed(line), translate)
+        return wrapped_rule(place, parsed(line), translate)
     except SubscriptionError as error:
         reason, column = error.reason, error.place.rpartition(", ")[2]
         return Rule(place, lambda: _refuse(reason, column))
@@ -114,9 +141,9 @@ def _refuse(reason: str, place: str) -> Mapping[str, Any]:
     raise SubscriptionError(reason, place=place)
 
 
-def _wrapped(place: str, given: Any, translate: Translate) -> Rule:
+def wrapped_rule(place: str, given: Any, translate: Translate) -> Rule:
     """Return a rule, which may stand in an object with members of its subscription."""
-    if isinstance(given, dict) and "id" in given and RULE in given:
+    if isinstance(given, dict) and isinstance(given.get("id"), str) and RULE in given:
         members = {name: value for name, value in given.items() if name != RULE}
         return Rule(place, lambda: translate(given[RULE]), members)
     return Rule(place, lambda: translate(given))

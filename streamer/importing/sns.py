@@ -3,18 +3,20 @@
 {"event": ["order-paid"]}       of the attributes: CEL over `envelope.MessageAttributes.event`
 {"status": ["paid"]}            of the body: a pattern on `Message`, whose JSON the format `sns` shows
 
-An attribute has a type and a text. SNS compares a String as text, a Number by value, and each element of a String.Array, which is
-JSON in a text: a regexp over it decides, because CEL does not read JSON. An attribute of type Binary counts as missing.
+An attribute has a type and a text. SNS compares a String as text, a Number by value, and each element of a String.Array or
+Number.Array, which is JSON in a text: a regexp over it decides, because CEL does not read JSON. A Binary attribute counts as
+missing. In both scopes, `exists: true` needs a value that is neither null nor empty.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from streamer.errors import PatternError, SubscriptionError
-from streamer.importing.aws import Declared, Kind, declared_rules, reference
+from streamer.importing.aws import Declared, Kind, declared_rules, reference, refuse_unresolved
 from streamer.importing.conditions import (
     ALWAYS,
     Cel,
@@ -26,7 +28,7 @@ from streamer.importing.conditions import (
     subscription_parts,
 )
 from streamer.importing.eventbridge import refuse_foreign_operators, refuse_repeated_paths, translated_pattern
-from streamer.importing.json_array import ANY_ELEMENT, Affix, only_elements, plain_regexp, some_element
+from streamer.importing.json_array import ANY_ELEMENT, ANY_VALUE, Affix, only_elements, plain_regexp, some_element
 from streamer.importing.rules import Rule, parsed
 from streamer.model import Limits
 from streamer.subscriptions import patterns
@@ -55,6 +57,7 @@ KIND: Final = Kind(
         "topic_arn": "TopicArn",
         "filter_policy": "FilterPolicy",
         "filter_policy_scope": "FilterPolicyScope",
+        "arn": "SubscriptionArn",
         "protocol": "Protocol",
         "endpoint": "Endpoint",
     },
@@ -62,6 +65,10 @@ KIND: Final = Kind(
 
 _OF_SUBSCRIPTION: Final = ("FilterPolicy", "FilterPolicyScope", "SubscriptionArn")
 _ATTRIBUTES: Final = "MessageAttributes"
+_ARRAYS: Final = ("String.Array", "Number.Array")
+_PRESENT: Final = {"exists": True}
+#: The matchers of which one is true for each value that is neither null nor an empty text.
+_VALUES: Final = (True, False, {"numeric": [">=", -sys.float_info.max]}, {"regexp": "(.|\n)+"})
 
 
 def rules(text: str) -> Iterator[Rule]:
@@ -78,7 +85,7 @@ def _translate(given: Any) -> Mapping[str, Any]:
         given = Declared("", given["Attributes"])
     elif isinstance(given, dict) and any(name in given for name in _OF_SUBSCRIPTION):
         given = Declared("", given)
-    elif isinstance(given, dict) and isinstance(given.get("Subscriptions"), list):
+    elif isinstance(given, dict) and _is_list_of_subscriptions(given.get("Subscriptions")):
         raise SubscriptionError(
             "a list of subscriptions has no filter policies. Import `aws sns get-subscription-attributes` of each"
         )
@@ -87,12 +94,18 @@ def _translate(given: Any) -> Mapping[str, Any]:
     return _parts(parsed(given) if isinstance(given, str) else given, _ATTRIBUTES, "")
 
 
+def _is_list_of_subscriptions(given: Any) -> bool:
+    # A policy may have an attribute of that name.
+    return isinstance(given, list) and all(isinstance(each, dict) and "SubscriptionArn" in each for each in given)
+
+
 def _subscription(declared: Declared) -> dict[str, Any]:
     if declared.members.get("PendingConfirmation") == "true":
         raise SubscriptionError("it gets no messages before it is confirmed; leave it out", place="PendingConfirmation")
     has_policy = declared.members.get("FilterPolicy") not in (None, "")
     policy = declared.value("FilterPolicy") if has_policy else {}
     scope, place = declared.members.get("FilterPolicyScope") or _ATTRIBUTES, declared.place("FilterPolicyScope")
+    refuse_unresolved(scope, place)
     if scope not in (_ATTRIBUTES, "MessageBody"):
         raise SubscriptionError("expected MessageAttributes or MessageBody", place=place)
     topic = declared.members.get("TopicArn")
@@ -103,7 +116,7 @@ def _subscription(declared: Declared) -> dict[str, Any]:
         "topic": None if declared.text("TopicArn") else reference(topic),
     }
     members = {
-        "id": declared.name or declared.text("SubscriptionArn"),
+        "id": declared.text("SubscriptionArn") or declared.name,
         "collection": declared.text("TopicArn"),
         "labels": {name: value for name, value in labels.items() if value},
     }
@@ -117,7 +130,9 @@ def _parts(policy: Any, scope: str, place: str) -> dict[str, Any]:
         return {}
     if scope == "MessageBody":
         # A body that is not an object of JSON passes no policy, not even one of `exists: false`.
-        return {"pattern": {"Message": translated_pattern(policy, place)}, "cel": "type(data) == map"}
+        return {"pattern": {"Message": _with_values(translated_pattern(policy, place))}, "cel": "type(data) == map"}
+    if isinstance(policy, str | bytes):
+        raise SubscriptionError("a policy is an object of JSON, not a string; this JSON may be encoded twice", place=place)
     tree = patterns.parse_pattern(policy, dialect="eventbridge", limits=Limits(), place=place).root
     if len(json.dumps(policy)) > (most := Limits().max_cel_bytes):
         raise SubscriptionError(f"longer than {most:,} characters, the most for an expression of CEL; split it", place=place)
@@ -130,6 +145,17 @@ def _parts(policy: Any, scope: str, place: str) -> dict[str, Any]:
         # Only a pattern has `cidr`.
         parts["pattern"] = {_ATTRIBUTES: {part.path[0]: _net(part) for part in nets}}
     return parts
+
+
+def _with_values(pattern: dict[str, Any]) -> dict[str, Any]:
+    """Replace `exists: true` in a pattern by what it means in SNS, in place, and return the pattern."""
+    todo: list[Any] = [pattern]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, list) and _PRESENT in each:
+            each[:] = [*_VALUES, *(other for other in each if other != _PRESENT and other not in _VALUES)]
+        todo += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+    return pattern
 
 
 def _is_net(part: patterns.Field) -> bool:
@@ -161,17 +187,18 @@ class _Attribute:
 
     def condition(self, matchers: Sequence[Matcher]) -> Condition:
         by_type = {
-            "String": [*self._equal(matchers), *(each for matcher in matchers for each in self._text(matcher))],
-            "Number": [each for matcher in matchers for each in self._number(matcher)],
-            "String.Array": list(self._array(matchers)),
+            ("String",): [*self._equal(matchers), *(each for matcher in matchers for each in self._text(matcher))],
+            ("Number",): [each for matcher in matchers for each in self._number(matcher)],
+            _ARRAYS: list(self._array(matchers)),
         }
-        found = [self._of_type(name, any_of(*conditions)) for name, conditions in by_type.items() if conditions]
+        found = [self._of_type(names, any_of(*conditions)) for names, conditions in by_type.items() if conditions]
         if any(isinstance(matcher, Absent) for matcher in matchers):
             found.append(self._absent())
         return any_of(*found)
 
-    def _of_type(self, name: str, condition: Condition) -> Condition:
-        return all_of(Test(self._type, "==", name), *(() if condition == ALWAYS else (condition,)))
+    def _of_type(self, names: tuple[str, ...], condition: Condition) -> Condition:
+        is_type = Test(self._type, "==", names[0]) if len(names) == 1 else Test(self._type, "in", list(names))
+        return all_of(is_type, *(() if condition == ALWAYS else (condition,)))
 
     def _absent(self) -> Condition:
         attributes = cel_path("envelope", (_ATTRIBUTES,))
@@ -181,7 +208,7 @@ class _Attribute:
             any_of(
                 Cel(f"!({has('envelope', (_ATTRIBUTES, self._name))})"),
                 Test(self._type, "==", "Binary"),
-                self._of_type("String.Array", self._not(f"matches({cel_literal(ANY_ELEMENT)})")),
+                self._of_type(_ARRAYS, self._not(f"matches({cel_literal(ANY_ELEMENT)})")),
             ),
         )
 
@@ -222,9 +249,11 @@ class _Attribute:
                 yield Cel(f"{number} == {cel_literal(low)}" if low == high else " && ".join(filter(None, (from_low, to_high))))
 
     def _array(self, matchers: Sequence[Matcher]) -> Iterator[Condition]:
-        """Yield the conditions on the text of a String.Array: an element for which a matcher is true."""
+        """Yield the conditions on the text of an array: an element for which a matcher is true."""
         if any(isinstance(matcher, Exists) for matcher in matchers):
-            yield Test(self._value, "matches", ANY_ELEMENT)
+            yield any_of(
+                Test(self._value, "matches", ANY_VALUE), *self._array([each for each in matchers if not isinstance(each, Exists)])
+            )
             return
         if (wanted := some_element(matchers)) is not None:
             yield Test(self._value, "matches", wanted)

@@ -21,6 +21,8 @@ from streamer.importing.aws import Unclear
 MAX_CHARACTERS: Final = 128 * 1024
 MAX_DEPTH: Final = 64
 
+#: The booleans of YAML 1.1 and of 1.2.
+_BOOLEANS: Final = frozenset("true True TRUE false False FALSE".split())
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,24})")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
@@ -92,8 +94,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def construct_word(self, node: Any) -> Any:
         """Return the value of a word for which YAML 1.1 has a type other than text."""
         text = self.construct_scalar(node)
-        if text in ("true", "false"):
-            return text == "true"
+        if text in _BOOLEANS:
+            return text.lower() == "true"
         if _INTEGER.fullmatch(text):
             return int(text)
         return float(text) if _NUMBER.fullmatch(text) else Unclear(text)
@@ -105,6 +107,6 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
 
 for _type in ("bool", "int", "float"):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_type}", _Loader.construct_word)
-for _type in ("str", "timestamp"):
+for _type in ("str", "timestamp", "value"):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_type}", _Loader.construct_text)
 _Loader.add_multi_constructor("!", _Loader.construct_function)

@@ -61,6 +61,13 @@ _QUERIES: Final = frozenset(
 _LOGIC: Final = frozenset("== === != !== > >= < <= ! !! and or if in var missing cat + - * / % some all none filter map".split())
 _COMPARED: Final = r"(?:not\.)?(?:eq|neq|gt|gte|lt|lte|like|ilike|match|imatch|in|is|isdistinct|cs|cd|ov|fts)\."
 
+#: What no importer reads: a root of this package, which only CEL has before a dot.
+_OURS: Final = re.compile(r"\b(?:data|before|envelope)\s*\.")
+_LITERAL: Final = re.compile(r"""(?:'(?:[^'\\]|\\.)*')+|(?:"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+#: Members that may contain a rule as text, in place of those of a subscription.
+_OF_RULES: Final = re.compile("(?i)(?:sql|where|query|rule|expression|condition|filter|cesql)s?")
+_STEP: Final = re.compile(r'\[([0-9]+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([A-Za-z_][A-Za-z0-9_]*)')
+
 #: The first that recognises a part is named. None of these texts is CEL, and only refused ones are looked at.
 LANGUAGES: Final = (
     _Language("an EventBridge rule", "eventbridge", _names("EventPattern", "event_pattern", "detail-type", "eventPattern")),
@@ -181,8 +188,25 @@ def _part(source: Any, place: str) -> tuple[str, Any]:
         # A rule of another language may stand in place of a subscription.
         return "", {name: value for name, value in islice(given.items(), _MOST_NODES) if name not in MEMBERS}
     value = _read(given.get(member))
+    if member == "pattern":
+        return member, _member_at(value, place.removeprefix(member))
     at = re.match(r"filters\[([0-9]+)\]", place)
     return member, value[int(at[1])] if at and isinstance(value, list | tuple) and int(at[1]) < len(value) else value
+
+
+def _member_at(value: Any, place: str) -> dict[str, Any]:
+    """Return the member at which an error is, by its name; other names of a pattern may be those of fields."""
+    found: dict[str, Any] = {}
+    for index, quoted, word in _STEP.findall(place):
+        try:
+            step = int(index) if index else json.loads(quoted) if quoted else word
+            value = value[step]
+        except (LookupError, TypeError, ValueError):
+            break
+        # `{"var": "a"}` is an argument of JSONLogic: the name of the rule stands before it.
+        if isinstance(step, str) and step != "var":
+            found = {step: value}
+    return found
 
 
 def _read(source: Any) -> Any:
@@ -200,8 +224,9 @@ def _read(source: Any) -> Any:
 
 
 def _language(member: str, part: Any) -> _Language | None:
-    names = [each for each in _named(part) if member != "pattern" or each[0] not in _OF_PATTERNS]
-    texts = [] if member == "pattern" else [*_texts(member, part)]
+    is_pattern = member == "pattern"
+    names = [each for each in part.items() if each[0] not in _OF_PATTERNS] if is_pattern else [*_named(part)]
+    texts = [] if is_pattern else [text for text in _texts(member, part) if not _OURS.search(text)]
     for language in LANGUAGES:
         if language.in_json is not None and any(language.in_json(name, value) for name, value in names):
             return language
@@ -227,5 +252,8 @@ def _named(part: Any) -> Iterator[tuple[str, Any]]:
 
 def _texts(member: str, part: Any) -> Iterator[str]:
     """Yield the texts that stand in place of a condition: not those that a condition compares with."""
-    values = part.values() if isinstance(part, Mapping) and not member else part if isinstance(part, list | tuple) else [part]
-    yield from (each[:_LONGEST] for each in islice(values, _MOST_NODES) if isinstance(each, str))
+    if isinstance(part, Mapping) and not member:
+        part = [value for name, value in part.items() if isinstance(name, str) and _OF_RULES.fullmatch(name)]
+    values = part if isinstance(part, list | tuple) else [part]
+    # What stands in quotes is a value, whatever its words are.
+    yield from (_LITERAL.sub("''", each[:_LONGEST]) for each in islice(values, _MOST_NODES) if isinstance(each, str))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from ipaddress import IPv6Interface, ip_interface
 from typing import Any, Final
 
 from streamer.errors import PatternError, SubscriptionError
@@ -197,12 +198,44 @@ def _scalar(value: Any, place: Place) -> Any:
 
 def _number(value: Any, place: Place) -> int | float:
     is_known = isinstance(value, int | float) and abs(value) <= MOST
-    if not is_known or len(repr(value).lstrip("-0.").replace(".", "").partition("e")[0]) > DIGITS:
+    if not is_known or _has_many_digits(value):
         raise _refusal(f"EventBridge compares numbers of at most {MOST:,} with at most {DIGITS} digits", place)
     return value  # type: ignore[no-any-return]
 
 
+def _has_many_digits(value: float) -> bool:
+    return len(repr(value).lstrip("-0.").replace(".", "").partition("e")[0]) > DIGITS
+
+
 # Patterns
+
+
+def refuse_inexact(given: Any, place: Place) -> None:
+    """Refuse a value or matcher of a pattern of EventBridge that EventBridge itself refuses, or compares in its own way.
+
+    Raises:
+        PatternError: with the place in the pattern.
+    """
+    if not isinstance(given, Mapping):
+        if isinstance(given, int | float) and not isinstance(given, bool) and _has_many_digits(given):
+            raise _refusal(f"EventBridge compares numbers of at most {DIGITS} digits", place)
+        return
+    ((name, operand),) = given.items()
+    place = Place(place, name)
+    if name == "cidr":
+        _refuse_network(operand, place)
+    elif name in ("numeric", "anything-but") and not isinstance(operand, Mapping):
+        for each in operand if isinstance(operand, list | tuple) else [operand]:
+            refuse_inexact(each, place)
+    _refuse_folding(given, place)
+
+
+def _refuse_network(text: str, place: Place) -> None:
+    address = ip_interface(text)
+    if address.network.prefixlen in (0, 128):
+        raise _refusal("EventBridge has networks of fewer addresses than all and more than one", place)
+    if isinstance(address, IPv6Interface) and address.ipv4_mapped is not None:
+        raise _refusal("EventBridge reads such an address as one of IPv4; write it so", place)
 
 
 class _Pattern:
@@ -246,10 +279,10 @@ class _Pattern:
                 raise _refusal("EventBridge has no regexps", place)
             case "numeric":
                 return {name: [_number(each, place) if at % 2 else each for at, each in enumerate(operand)]}
-            case "cidr" if operand.endswith("/32") and "." in operand:
-                return operand.removesuffix("/32")
-            case "cidr" if operand.endswith(("/0", "/128")):
-                raise _refusal("EventBridge has networks of fewer addresses than all and more than one", place)
+            case "cidr":
+                _refuse_network(operand, place)
+                address = ip_interface(operand)
+                return str(address.ip) if (address.version, address.network.prefixlen) == (4, 32) else dict(given)
             case "anything-but" if not isinstance(operand, Mapping):
                 listed = list(operand) if isinstance(operand, list | tuple) else [operand]
                 return {name: _excluded(listed, place)}

@@ -89,6 +89,21 @@ SUBSCRIPTIONS = b"""\
 """
 
 
+def test_an_id_that_is_no_name_of_eventbridge_is_refused(run: Run, place: Path) -> None:
+    ids = ["a.b-C_1", "x" * 64, "x" * 65, "a b", "arn:1", "\u00e9"]
+    (place / "mine.jsonl").write_text("\n".join(json.dumps({"id": each, "pattern": {"source": ["x"]}}) for each in ids))
+    ran = run("export", "--to", "eventbridge", "--skip", "-s", "mine.jsonl")
+    assert [line["Name"] for line in lines(ran.stdout)] == ids[:2]
+    assert b"'a b': id: the name of a rule of EventBridge has 1 to 64 of the characters" in ran.stderr
+
+
+def test_a_file_without_a_rule_is_an_error(run: Run) -> None:
+    for kind in RULES:
+        ran = run("import", kind, "-", stdin=b"\n")
+        assert ran.returncode != 0
+        assert b"0 of 0" not in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("to", "options", "ids"),
     [

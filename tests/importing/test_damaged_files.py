@@ -42,6 +42,12 @@ FILES: dict[str, list[dict[str, Any]]] = {
             }
         },
         {"id": "r", "rule": POLICY},
+        {"Rules": [{"Name": "a", "EventPattern": json.dumps(json.dumps(POLICY))}, {"Name": "b"}]},
+        {"Resources": {"F": {**FUNCTION, "Properties": {"Events": {"E": {"Type": {"Ref": "X"}}}}}}},
+        {
+            "planned_values": {"root_module": {"resources": [{"address": "a", "type": "aws_cloudwatch_event_rule"}]}},
+            "resource_changes": [{"address": "a", "change": {"after_unknown": {"event_pattern": True}}}],
+        },
     ],
     "sns": [
         {"Attributes": {"SubscriptionArn": "s", "TopicArn": "t", "FilterPolicy": json.dumps(POLICY), "Protocol": "sqs"}},
@@ -54,6 +60,8 @@ FILES: dict[str, list[dict[str, Any]]] = {
         },
         {"resource": {"aws_sns_topic_subscription": {"a": {"filter_policy": json.dumps(POLICY)}}}},
         POLICY,
+        {"FilterPolicy": json.dumps(json.dumps(POLICY)), "SubscriptionArn": "s"},
+        {"Subscriptions": [{"SubscriptionArn": "s"}]},
     ],
 }
 JUNK: list[Any] = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,6 +87,7 @@ def test_an_answer_of_list_rules_has_a_rule_each() -> None:
             'EventPattern["$or"][0].a[0].shellstyle: EventB',
         ),
         ({}, "Rules[0]: EventPattern: expected a pattern"),
+        ({"EventPattern": json.dumps('{"a": [1]}')}, "Rules[0]: EventPattern: a pattern is an object of JSON, not a string"),
     ],
 )
 def test_a_rule_that_matches_nothing_here_is_refused_with_its_place(rule: dict[str, Any], message: str) -> None:
@@ -159,6 +161,7 @@ def test_a_template_in_json_is_the_same() -> None:
         ("{a: [1}", "expected YAML: "),
         (f"{'[' * 10_000}", "nested deeper than 64 levels"),
         ("{a: !!binary aGk=}", "EventPattern.a: expected an array"),
+        ("!!binary aGk=", "EventPattern: a pattern is an object of JSON, not a string"),
     ],
 )
 def test_what_only_a_deployment_or_a_reader_decides_is_refused(pattern: str, message: str) -> None:
@@ -167,9 +170,11 @@ def test_what_only_a_deployment_or_a_reader_decides_is_refused(pattern: str, mes
 
 
 def test_plain_words_of_yaml_are_the_values_of_json() -> None:
-    pattern = "{a: [1, -1.5, true, null, x, 'yes', 2010-09-09]}"
+    pattern = "{a: [1, -1.5, true, null, x, 'yes', 2010-09-09, False, TRUE, {numeric: [=, 5]}]}"
     template = f"Resources: {{R: {{Type: 'AWS::Events::Rule', Properties: {{EventPattern: {pattern}}}}}}}"
-    assert imported(template)[0].pattern == {"a": [1, -1.5, True, None, "x", "yes", "2010-09-09"]}
+    assert imported(template)[0].pattern == {
+        "a": [1, -1.5, True, None, "x", "yes", "2010-09-09", False, True, {"numeric": ["=", 5]}]
+    }
 
 
 def test_a_rule_of_a_template_without_a_pattern_is_refused() -> None:
@@ -210,7 +215,16 @@ def test_an_expression_of_terraform_is_refused(pattern: str) -> None:
 def test_a_disabled_rule_of_terraform_is_refused() -> None:
     assert ": is_enabled: a disabled" in refused(configuration(event_pattern=json.dumps(PATTERN), is_enabled=False))
     assert ": state: a disabled" in refused(configuration(event_pattern=json.dumps(PATTERN), state="DISABLED"))
+    assert ": is_enabled: a disabled" in refused(configuration(event_pattern=json.dumps(PATTERN), is_enabled="false"))
+    assert ": is_enabled: expected ENABLED or true" in refused(configuration(event_pattern=json.dumps(PATTERN), is_enabled="no"))
+    assert len(imported(configuration(event_pattern=json.dumps(PATTERN), is_enabled="true"))) == 1
     assert ": state: an expression" in refused(configuration(event_pattern=json.dumps(PATTERN), state="${var.state}"))
+
+
+@pytest.mark.parametrize("repeated", [{"count": 0}, {"count": 2}, {"for_each": "${toset(var.names)}"}])
+def test_rules_that_terraform_counts_are_refused(repeated: dict[str, Any]) -> None:
+    (name,) = repeated
+    assert f": {name}: only Terraform counts its rules" in refused(configuration(event_pattern=json.dumps(PATTERN), **repeated))
 
 
 @pytest.mark.parametrize("kind", ["planned_values", "values"])
@@ -228,6 +242,27 @@ def test_a_plan_and_a_state_have_final_values(kind: str) -> None:
     assert (one.id, one.pattern, two.id, two.pattern) == ("A", {"source": ["${x}"]}, "B", PATTERN)
 
 
+@pytest.mark.parametrize("member", ["event_pattern", "state", "is_enabled"])
+def test_what_a_plan_does_not_know_yet_is_refused(member: str) -> None:
+    rule = {"address": "r", "type": "aws_cloudwatch_event_rule", "name": "r", "values": {"event_pattern": '{"a": [1]}'}}
+    change = {"address": "r", "change": {"after_unknown": {member: True, "arn": True, "id": True}}}
+    plan = {"planned_values": {"root_module": {"resources": [rule]}}, "resource_changes": [change]}
+    assert f"r: {member}: known only after apply" in refused(json.dumps(plan))
+
+
+def test_an_event_whose_type_is_a_function_is_no_rule() -> None:
+    events = {"E": {"Type": {"Ref": "X"}}, "F": {"Type": "EventBridgeRule", "Properties": {"Pattern": PATTERN}}}
+    template = {"Resources": {"F": {"Type": "AWS::Serverless::Function", "Properties": {"Events": events}}}}
+    assert [each.id for each in imported(json.dumps(template))] == ["FF"]
+
+
+def test_thirty_thousand_names_are_compared_in_a_second() -> None:
+    names = ", ".join(f'"n{number}": [1]' for number in range(30_000))
+    started = time.perf_counter()
+    assert 'the name "n29999" stands twice' in refused(f'{{{names}, "n29999": [2]}}')
+    assert time.perf_counter() - started < 5
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -241,6 +276,40 @@ def test_a_plan_and_a_state_have_final_values(kind: str) -> None:
 )
 def test_a_pattern_may_stand_alone(text: str) -> None:
     assert [each.to_dict() for each in imported(text)] == [{"id": "eventbridge-1", "pattern": PATTERN}]
+
+
+def answer(*names: str) -> dict[str, Any]:
+    return {"Rules": [{"Name": name, "EventPattern": json.dumps(PATTERN)} for name in names]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(answer("a", "b")) + "\n" + json.dumps(answer("c")),
+        json.dumps(answer("a", "b"), indent=2) + "\n" + json.dumps(answer("c"), indent=2) + "\n",
+        json.dumps([answer("a", "b"), answer("c")]),
+    ],
+)
+def test_several_answers_may_stand_in_a_file(text: str) -> None:
+    assert [each.id for each in imported(text)] == ["a", "b", "c"]
+
+
+def test_a_rule_of_one_of_several_answers_is_refused_with_its_place() -> None:
+    text = json.dumps(answer("a"), indent=2) + "\n" + json.dumps({"Rules": [{"State": "DISABLED"}]})
+    assert f"line {text.count(chr(10)) + 1}: Rules[0]: State: a disabled rule" in refused(text)
+    assert "[1]: Rules[0]: State: a disabled rule" in refused(json.dumps([answer("a"), {"Rules": [{"State": "DISABLED"}]}]))
+
+
+def test_a_template_in_yaml_may_have_its_names_in_quotes() -> None:
+    text = f'"Resources":\n  "R": {{"Type": "AWS::Events::Rule", "Properties": {{"EventPattern": {json.dumps(PATTERN)}}}}}\n'
+    assert [each.to_dict() for each in imported(text)] == [{"id": "R", "pattern": PATTERN}]
+
+
+def test_the_right_file_is_named() -> None:
+    state = {"version": 4, "terraform_version": "1.9.0", "resources": [{"type": "aws_cloudwatch_event_rule"}]}
+    assert "Import what `terraform show -json` prints" in refused(json.dumps(state))
+    serverless = "service: shop\nprovider:\n  name: aws\nfunctions:\n  paid: {handler: a.b}\n"
+    assert "Import the template that `serverless package` writes" in refused(serverless)
 
 
 def test_patterns_may_stand_one_a_line() -> None:
@@ -279,6 +348,13 @@ def test_an_imported_rule_matches_events_of_the_format(engine: Callable[..., Eng
         ({"a": {"b": [1]}, "a.b": [2]}, "'a.b' stands twice"),
         ({"$or": [{"a": ["y"]}, {"b": [1]}], "c": {"$or": [{"d": [1]}, {"e": [1]}]}, "c.d": [1]}, "'c.d' stands twice"),
         ({"a.b": [1], "$or": [{"c": [1]}, {"d": [1]}]}, "a name with a dot and $or have no exact translation"),
+        ({"a": ["x", {"equals-ignore-case": "STRASSE \u00e9"}]}, 'a[1]["equals-ignore-case"]: EventBridge folds the case'),
+        ({"a": [{"anything-but": {"equals-ignore-case": ["\u00e9"]}}]}, 'a[0]["anything-but"]: EventBridge folds the case'),
+        ({"a": [{"cidr": "0.0.0.0/0"}]}, "a[0].cidr: EventBridge has networks of fewer addresses than all"),
+        ({"a": [{"cidr": "::ffff:1.2.3.4/100"}]}, "a[0].cidr: EventBridge reads such an address as one of IPv4"),
+        ({"a": [1, 1234567890123456]}, "a[1]: EventBridge compares numbers of at most 15 digits"),
+        ({"a": [{"anything-but": [1234567890123456]}]}, "EventBridge compares numbers of at most 15 digits"),
+        ({"a": [{"numeric": [">", 0.1234567890123456]}]}, "EventBridge compares numbers of at most 15 digits"),
         ({"a.b": [1, {"exists": False}]}, "whose values have exists false among others"),
         ({"a.b": [1], "a": [2]}, "have no translation together"),
         ({"a.b.c.d.e.f": [1]}, "more than 16 meanings"),

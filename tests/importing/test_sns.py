@@ -82,14 +82,26 @@ def accepts(make: Callable[..., Engine], given: Any, event: str) -> bool:
         ([{"anything-but": [100, 500]}], attribute("Number", "101"), True),
         ([{"anything-but": [100, 500]}], attribute("Number", "100.1"), True),
         ([{"anything-but": [100, 500]}], attribute("Number", "100"), False),
+        ([{"anything-but": [100, 500]}], attribute("Number.Array", [100, 50]), True),
+        ([{"anything-but": [100, 500]}], attribute("Number.Array", [100, 500]), False),
         ([{"anything-but": [100, 500]}], attribute("String.Array", [100, 50]), True),
         ([{"anything-but": [100, 500]}], attribute("String.Array", [100, 500]), False),
         ([{"numeric": ["<", 0]}], attribute("Number", "-1"), True),
         ([{"numeric": [">", 0, "<=", 150]}], attribute("Number", "150"), True),
         ([{"numeric": [">", 0, "<=", 150]}], attribute("Number", "150.5"), False),
+        ([{"numeric": [">", 0, "<=", 150]}], attribute("Number.Array", [0, 150.5, 149.5]), True),
+        ([{"numeric": [">", 0, "<=", 150]}], attribute("Number.Array", [0, 150.5]), False),
+        ([{"numeric": [">", 0, "<=", 150]}], attribute("String.Array", ["1", "x,5,y", "[7]"]), False),
         ([{"exists": True}], attribute("String", "fans"), True),
         ([{"exists": False}], attribute("String", "fans"), False),
         ([{"exists": True}], attribute("String.Array", []), False),
+        ([{"exists": True}], attribute("String.Array", [None, ""]), False),
+        ([{"exists": True}], attribute("String.Array", ["", None, "x"]), True),
+        ([{"exists": True}], attribute("String.Array", [" "]), True),
+        ([{"exists": True}], attribute("String.Array", [None, False]), True),
+        ([{"exists": True}], attribute("Number.Array", [0]), True),
+        ([{"exists": True}, None], attribute("String.Array", [None]), True),
+        ([{"exists": False}], attribute("Number.Array", [1]), False),
         ([{"exists": True}], attribute("Binary", "aGk="), False),
         (["aGk="], attribute("Binary", "aGk="), False),
         (["100"], attribute("Number", "100"), False),
@@ -106,6 +118,19 @@ def test_a_condition_accepts_an_attribute_as_documented(
     # The attributes that a policy does not name are ignored; each that it names must match.
     assert accepts(engine, {"a": conditions}, notification({"a": sent, "b": attribute("String", "x")})) == expected
     assert not accepts(engine, {"a": conditions, "c": [{"exists": True}]}, notification({"a": sent}))
+
+
+@pytest.mark.parametrize("value", ["null", '""', "[]", "[null]", '[""]', '["", null]', "{}"])
+def test_a_field_of_a_body_without_a_value_does_not_exist(value: str, engine: Callable[..., Engine]) -> None:
+    in_body = {"FilterPolicy": {"a": [{"exists": True}]}, "FilterPolicyScope": "MessageBody"}
+    assert not accepts(engine, in_body, notification(None, f'{{"a": {value}}}'))
+
+
+@pytest.mark.parametrize("value", ["0", "-1e308", "1" * 40, "true", "false", '"x"', '"\\n"', '[null, "x"]', '["", 1]'])
+def test_a_field_of_a_body_with_a_value_exists(value: str, engine: Callable[..., Engine]) -> None:
+    for conditions in ([{"exists": True}], ["y", {"exists": True}]):
+        in_body = {"FilterPolicy": {"a": conditions}, "FilterPolicyScope": "MessageBody"}
+        assert accepts(engine, in_body, notification(None, f'{{"a": {value}}}'))
 
 
 def test_exists_false_needs_another_attribute(engine: Callable[..., Engine]) -> None:
@@ -205,9 +230,68 @@ Resources:
     assert (plan.collection, plan.pattern) == (TOPIC, {"Message": policy})
 
 
+def planned(*resources: dict[str, Any], **members: Any) -> dict[str, Any]:
+    given = [{"type": "aws_sns_topic_subscription", "name": "q", **each} for each in resources]
+    return {"planned_values": {"root_module": {"resources": given}}, **members}
+
+
+@pytest.mark.parametrize("member", ["filter_policy", "filter_policy_scope"])
+def test_what_a_plan_does_not_know_yet_is_not_missing(member: str) -> None:
+    plan = planned(
+        {"address": "a.q[0]", "values": {"filter_policy": '{"a": ["x"]}', member: None}},
+        {"address": "a.q[1]", "values": {"filter_policy": '{"a": ["x"]}'}},
+        resource_changes=[{"address": "a.q[0]", "change": {"after_unknown": {member: True, "arn": True, "topic_arn": True}}}],
+    )
+    found = import_rules("sns", json.dumps(plan), on_error="skip")
+    assert [each.id for each in found.subscriptions] == ["a.q[1]"]
+    assert [each.place for each in found.refused] == [f"a.q[0]: {member}"]
+    assert "known only after apply" in found.refused[0].reason
+
+
+def test_instances_of_a_resource_have_ids_of_their_own() -> None:
+    arns = imported(planned({"address": "a.q[0]", "values": {"arn": "arn:1"}}, {"address": "a.q[1]", "values": {}}))
+    assert [each.id for each in arns] == ["arn:1", "a.q[1]"]
+
+
+def test_a_member_that_a_macro_may_add_is_not_missing() -> None:
+    include = {"Name": "AWS::Include", "Parameters": {"Location": "s3://b/k"}}
+    resource = {"Type": "AWS::SNS::Subscription", "Properties": {"TopicArn": TOPIC}}
+    for given in (
+        {**resource, "Properties": {"Fn::Transform": include}},
+        {**resource, "Properties": {"Fn::If": ["A", {"FilterPolicy": {"a": ["x"]}}, {}]}},
+        {**resource, "Fn::Transform": include},
+    ):
+        assert "decides its members at deployment" in refused({"Resources": {"S": given}})
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"resource": [{"prefix": "arn:"}]},
+        {"resource": {"aws_id": ["x"]}},
+        {"resource": {"aws_id": {"b": ["x"]}}},
+        {"Subscriptions": ["x"]},
+        {"Subscriptions": [{"prefix": "x"}]},
+        {"id": ["x"], "rule": ["y"]},
+    ],
+)
+def test_a_policy_on_a_field_with_the_name_of_a_file_s_member_is_a_policy(policy: dict[str, Any]) -> None:
+    alone = import_rules("sns", json.dumps(policy), on_error="skip")
+    assert [each.reason for each in alone.refused] in ([], ["attributes do not nest; the scope MessageBody does"])
+    assert [each.cel is not None for each in alone.subscriptions] in ([], [True])
+    in_body = imported({"FilterPolicy": policy, "FilterPolicyScope": "MessageBody"})
+    assert [each.pattern for each in in_body] == [{"Message": policy}]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"resource": {"aws_sqs_queue": {"a": {"name": "q"}}}}', '{"Resources": {}}'])
+def test_a_file_without_a_rule_is_an_error(text: str) -> None:
+    assert "no rule found; expected filter policies of SNS" in refused(text)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"FilterPolicy": json.dumps('{"a": ["x"]}')}, "FilterPolicy: a policy is an object of JSON, not a string"),
         ({"a": {"b": ["c"]}}, "a.b: attributes do not nest; the scope MessageBody does"),
         ({"a": [{"cidr": "10.0.0.0/8"}, "x"]}, "a: cidr is translated only alone"),
         ({"$or": [{"a": [{"cidr": "10.0.0.0/8"}]}, {"b": [1]}]}, "a: cidr is translated only alone"),
@@ -244,8 +328,7 @@ def values_of(sent: Mapping[str, Any], name: str) -> list[Any]:
             return [text]
         case {"Type": "Number", "Value": text}:
             return [float(text)]
-        case {"Type": "String.Array", "Value": text}:
-            # A range of numbers does not look into an array: docs/coming-from/sns.md.
+        case {"Type": "String.Array" | "Number.Array", "Value": text}:
             return [Decimal(str(each)) if isinstance(each, float) else each for each in json.loads(text)]
         case _:
             return []
@@ -281,7 +364,7 @@ def takes(condition: Any, value: Any) -> bool:
         case {"numeric": ["=", number]}:
             return isinstance(value, float | int | Decimal) and not isinstance(value, bool) and value == number
         case {"numeric": [">", low, "<=", high]}:
-            return isinstance(value, float) and low < value <= high
+            return isinstance(value, float | int | Decimal) and not isinstance(value, bool) and low < value <= high
         case {"cidr": net}:
             return ipaddress.ip_address(value) in ipaddress.ip_network(net)
         case dict():
@@ -295,7 +378,7 @@ def accepted(policy: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
     def takes_any(name: str, conditions: list[Any]) -> bool:
         values = values_of(sent, name)
         return any(
-            bool(values) == each["exists"] and bool(sent)
+            (any(value not in (None, "") for value in values) if each["exists"] else not values) and bool(sent)
             if isinstance(each, dict) and "exists" in each
             else any(takes(each, value) for value in values)
             for each in conditions

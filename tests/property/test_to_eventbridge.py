@@ -87,6 +87,7 @@ def test_each_part_has_its_pattern(members: dict[str, Any], pattern: dict[str, A
         ({"pattern": {"a.b": [1]}}, 'pattern["a.b"]: EventBridge reads a dot in a name'),
         ({"pattern": {"a": ["x", {"regexp": "x"}]}}, "pattern.a[1].regexp: EventBridge has no regexps"),
         ({"pattern": {"a": [{"cidr": "0.0.0.0/0"}]}}, "pattern.a[0].cidr: EventBridge has networks"),
+        ({"pattern": {"a": [{"cidr": "::ffff:1.2.3.4/32"}]}}, "pattern.a[0].cidr: EventBridge reads such an address as one"),
         ({"pattern": {"a": [{"equals-ignore-case": "é"}]}}, "EventBridge folds the case of letters beyond ASCII"),
         ({"pattern": {"a": [{"numeric": [">", 1e10]}]}}, "pattern.a[0].numeric: EventBridge compares numbers"),
         ({"pattern": {"a": [{"prefix": 1}]}}, "pattern.a[0].prefix: expected a string"),
