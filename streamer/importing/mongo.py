@@ -39,7 +39,7 @@ from streamer.importing.mongo_fields import (
     refuse,
     variable,
 )
-from streamer.importing.mongo_values import is_operators, value
+from streamer.importing.mongo_values import check_envelope, is_operators, value
 from streamer.importing.regexps import from_pcre
 from streamer.importing.rules import Rule, json_rules, parsed
 
@@ -98,6 +98,8 @@ def _clause(name: str, given: Any, read: Read, place: str) -> Condition:
         return all_of(*parts) if name == "$and" else any_of(*parts) if name == "$or" else Not(any_of(*parts))
     if name.startswith("$"):
         refuse(f"{name} cannot be translated; write this condition in CEL", place)
+    if read is read_change:
+        check_envelope(name, given, place)
     if is_operators(given):
         return read(name, lambda apply: _operators(given, apply, place), place)
     leaf = _equal(given, place)
@@ -112,6 +114,8 @@ def _operators(given: dict[str, Any], apply: Callable[[Leaf], Condition], place:
 def _operator(op: str, given: dict[str, Any], apply: Callable[[Leaf], Condition], place: str) -> Condition:
     operand = given[op]
     match op:
+        case "$eq" | "$ne" if isinstance(operand, dict) and "$regularExpression" in operand:
+            refuse("MongoDB compares the regexp itself with the value; write `$regex`, or `$not` with it", place)
         case "$eq":
             return apply(_equal(operand, place))
         case "$ne":

@@ -79,12 +79,16 @@ def read_element(name: str) -> Read:
 
 
 def read_change(field: str, condition: OfLeaves, place: str) -> Condition:
-    """Read a field of a change event: its `fullDocument` is `data`, and the others are in `envelope`."""
+    """Read a field of a change event: its documents are `data` and `before`, and the others are in `envelope`."""
     first, *rest = names = steps(field, place)
-    if first == "fullDocumentBeforeChange" or (first == "fullDocument" and not rest):
-        refuse("expected a field of fullDocument, or one next to it, such as operationType", place)
+    if first in ("fullDocument", "fullDocumentBeforeChange") and not rest:
+        refuse(f"expected a field of {first}, or one next to it, such as operationType", place)
     if names in _NO_LISTS:
         return condition(lambda leaf: leaf.own(Path(names, "envelope")))
+    if first == "documentKey" and rest:
+        return condition(lambda leaf: _of_key(Path(names, "envelope"), leaf))
+    if first == "fullDocumentBeforeChange":
+        return condition(lambda leaf: _reached(Path(tuple(rest), "before"), leaf))
     if first != "fullDocument":
         return condition(lambda leaf: _reached(Path(names, "envelope"), leaf))
     found = condition(lambda leaf: _reached(Path(tuple(rest)), leaf))
@@ -92,6 +96,12 @@ def read_change(field: str, condition: OfLeaves, place: str) -> Condition:
     if _truth(condition(lambda leaf: ALWAYS if leaf.missing else NEVER)):
         return any_of(Test(_KIND, "==", "delete"), found)
     return all_of(Test(_KIND, "!=", "delete"), found)
+
+
+def _of_key(path: Path, leaf: Leaf) -> Condition:
+    """Return a condition on a value of a key: never a list, and an object with the text of an id if it is one."""
+    found = [leaf.own(path), leaf.own(Path((*path.names, "$oid"), path.root))]
+    return any_of(*found, *([Not(Test(path, "exists"))] if leaf.missing else []))
 
 
 def _truth(condition: Condition) -> bool:
@@ -139,7 +149,7 @@ def _reached(path: Path, leaf: Leaf) -> Condition:
 def _absent(path: Path) -> Condition:
     """Return a condition that is true if a value is missing, other than in the elements of a list."""
     lists = [Not(Test(Path(path.names[:length], path.root), "type", ["list"])) for length in range(1, len(path.names))]
-    objects = [] if path.root in ("data", "envelope") else [Test(Path((), path.root), "type", ["object"])]
+    objects = [] if path.root in ("data", "before", "envelope") else [Test(Path((), path.root), "type", ["object"])]
     return all_of(*objects, Not(Test(path, "exists")), *lists)
 
 
