@@ -32,6 +32,7 @@ from streamer.importing.conditions import (
 from streamer.importing.mongo_fields import (
     Leaf,
     Read,
+    check_bytes,
     in_elements,
     read_change,
     read_document,
@@ -72,6 +73,7 @@ def _is_pipeline(rule: Any) -> bool:
 
 def _translate(rule: Any) -> Mapping[str, Any]:
     check_size(rule)
+    check_bytes(rule)
     if not _is_pipeline(rule):
         return subscription_parts(_query(rule, read_document, ""))
     return subscription_parts(all_of(*(_stage(stage, f"[{index}]") for index, stage in enumerate(rule))))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn, TypeAlias, final
+from typing import Any, Final, NoReturn, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 from streamer.importing.conditions import (
@@ -31,6 +31,8 @@ from streamer.importing.conditions import (
 
 #: Each step of a path doubles the condition, since it may lead to a list.
 _MOST_STEPS: Final = 6
+#: CEL has at most 16 KiB (semantics.md 4.13).
+_MOST_BYTES: Final = 16_384
 _KIND: Final = Path((), "type")
 #: Fields of a change that are never lists.
 _NO_LISTS: Final = (("operationType",), ("ns", "db"), ("ns", "coll"))
@@ -56,6 +58,27 @@ class Leaf:
 OfLeaves: TypeAlias = Callable[[Callable[[Leaf], Condition]], Condition]
 #: A function that reads a field: its dotted path, the condition, and its place in the rule.
 Read: TypeAlias = Callable[[str, OfLeaves, str], Condition]
+
+
+def check_bytes(query: Any) -> None:
+    """Check that a query is not certain to become CEL beyond its limit: three paths within each other may become gigabytes.
+
+    Raises:
+        SubscriptionError: it is.
+    """
+    if _least_bytes(query) > _MOST_BYTES:
+        raise SubscriptionError("this query becomes more than 16 KiB of CEL; write shorter CEL, or several queries")
+
+
+def _least_bytes(given: Any) -> int:
+    match given:
+        case dict():
+            return sum(2 ** min(name.count("."), _MOST_STEPS) * (len(name) + _least_bytes(each)) for name, each in given.items())
+        case list():
+            return sum(map(_least_bytes, given))
+        case str():
+            return len(given)
+    return 1
 
 
 def in_elements(own: Callable[[Path], Condition], *, missing: bool = False) -> Leaf:

@@ -359,8 +359,10 @@ def test_a_query_without_an_exact_translation_is_refused_with_its_place(query: A
         json.dumps({"$or": [{"a": index} for index in range(60_000)]}),
         '{"a": ' + "1" * 5_000 + "}",
         r'{"a": "\ud800"}',
+        json.dumps({"$or": [{"a.b.c.d.e.f": index} for index in range(15_000)]}),
+        '{"a.b.c.d.e.f": {"$not": {"$elemMatch": ' * 5 + '{"a": 1}' + "}}}" * 5,
     ],
-    ids=["and", "objects", "levels", "groups", "steps", "many", "digits", "surrogate"],
+    ids=["and", "objects", "levels", "groups", "steps", "many", "digits", "surrogate", "paths", "elements"],
 )
 def test_a_hostile_query_is_an_error(text: str) -> None:
     with pytest.raises(StreamerError):
