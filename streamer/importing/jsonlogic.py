@@ -39,6 +39,8 @@ _ORDERS: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
 }  # fmt: skip
 #: A subscription has at most so many conditions (semantics.md 2.11).
 _MOST_CONDITIONS: Final = 20_000
+#: What an order reads as 0 or 1.
+_CONVERTED: Final[list[Any]] = [None, False, True, "", []]
 _FALSY: Final = [None, False, 0, ""]
 
 
@@ -190,7 +192,7 @@ def _ordered(op: str, operands: list[Any], place: str) -> Condition:
         return compare(value, other or 0) if reversed_ else compare(other or 0, value)
 
     found: list[Condition] = [Test(variable.path, mirrored if reversed_ else op, value)]
-    if converted := [each for each in (None, False, True, "", []) if holds(each)]:
+    if converted := [each for each in _CONVERTED if holds(each)]:
         found.append(Test(variable.path, "in", converted))
     return _present_or(any_of(*found), variable, holds(variable.default))
 
