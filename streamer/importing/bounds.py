@@ -27,13 +27,14 @@ def check_size(rule: Any) -> None:
             raise SubscriptionError(
                 f"this rule has more than {_MOST_OBJECTS:,} objects, the most that a subscription can express"
             )
-        level = [child for value in level for child in _children(value)]
+        level = [child for value in level for child in children(value)]
         if not level:
             return
     raise SubscriptionError(f"this rule nests deeper than {_MOST_LEVELS} levels, the most that CEL can express")
 
 
-def _children(value: Any) -> list[Any]:
+def children(value: Any) -> list[Any]:
+    """Return the values in an object or a list."""
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []

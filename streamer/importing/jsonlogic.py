@@ -2,11 +2,12 @@
 
 {"===": [{"var": "status"}, "paid"]}     a filter
 {">": [{"var": "amount"}, 100]}          a filter
-{"<": [{"var": "amount"}, 100]}          data.amount < 100 || data.amount in [null, false, true] || !(.. has(data.amount))
+{"<": [{"var": "amount"}, 100]}          data.amount < 100 || data.amount in [null, false, true, '', []] || !(.. has(data.amount))
 {"var": "tags"}                          two filters: not in [null, false, 0, ""], and != []
 
 A missing variable is null, or its default. JavaScript then converts types. What it does with null, booleans and missing values is
-translated: they are 0 and 1 in `<`. A text or a list is neither less nor greater than a number here. `==` is refused but with
+translated: they are 0 and 1 in `<`, and so are an empty text and list. Any other text or list is neither less nor greater than a
+number here: to read numbers in texts, each `>` would be a regexp and a conversion instead of a filter. `==` is refused but with
 null, since no short condition lists the texts and lists that equal a value.
 """
 
@@ -36,6 +37,10 @@ from streamer.importing.rules import Rule, json_rules
 _ORDERS: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
     "<": (lt, ">"), "<=": (le, ">="), ">": (gt, "<"), ">=": (ge, "<="),
 }  # fmt: skip
+#: A subscription has at most so many conditions (semantics.md 2.11).
+_MOST_CONDITIONS: Final = 20_000
+#: What an order reads as 0 or 1.
+_CONVERTED: Final[list[Any]] = [None, False, True, "", []]
 _FALSY: Final = [None, False, 0, ""]
 
 
@@ -48,7 +53,26 @@ def _translate(rule: Any) -> Mapping[str, Any]:
     check_size(rule)
     if not isinstance(rule, dict | bool):
         refuse('expected a rule, as {"===": [{"var": "status"}, "paid"]}', "")
-    return subscription_parts(_truth(rule, "data", ""))
+    if _conditions(rule) > _MOST_CONDITIONS:
+        refuse(f"this rule becomes more than {_MOST_CONDITIONS:,} conditions; write several rules", "")
+    try:
+        return subscription_parts(_truth(rule, "data", ""))
+    except RecursionError:
+        raise SubscriptionError("an `if` of this rule has more parts than CEL can nest; write several rules") from None
+
+
+def _conditions(given: Any) -> int:
+    """Return how many conditions a rule becomes: the first of each two operands of `if` becomes two."""
+    if isinstance(given, list):
+        return sum(map(_conditions, given))
+    if not isinstance(given, dict):
+        return 0
+    count = 1
+    for op, operands in given.items():
+        parts = [_conditions(each) for each in operands] if isinstance(operands, list) else [_conditions(operands)]
+        count += sum(parts) + (len(parts) if op.startswith("missing") else 0)
+        count += sum(parts[: len(parts) // 2 * 2 : 2]) if op in ("if", "?:") else 0
+    return count
 
 
 def _truth(rule: Any, root: str, place: str) -> Condition:
@@ -168,7 +192,7 @@ def _ordered(op: str, operands: list[Any], place: str) -> Condition:
         return compare(value, other or 0) if reversed_ else compare(other or 0, value)
 
     found: list[Condition] = [Test(variable.path, mirrored if reversed_ else op, value)]
-    if converted := [each for each in (None, False, True) if holds(each)]:
+    if converted := [each for each in _CONVERTED if holds(each)]:
         found.append(Test(variable.path, "in", converted))
     return _present_or(any_of(*found), variable, holds(variable.default))
 

@@ -32,6 +32,7 @@ from streamer.importing.conditions import (
 from streamer.importing.mongo_fields import (
     Leaf,
     Read,
+    check_bytes,
     in_elements,
     read_change,
     read_document,
@@ -39,7 +40,7 @@ from streamer.importing.mongo_fields import (
     refuse,
     variable,
 )
-from streamer.importing.mongo_values import is_operators, value
+from streamer.importing.mongo_values import check_envelope, is_operators, value
 from streamer.importing.regexps import from_pcre
 from streamer.importing.rules import Rule, json_rules, parsed
 
@@ -72,6 +73,7 @@ def _is_pipeline(rule: Any) -> bool:
 
 def _translate(rule: Any) -> Mapping[str, Any]:
     check_size(rule)
+    check_bytes(rule)
     if not _is_pipeline(rule):
         return subscription_parts(_query(rule, read_document, ""))
     return subscription_parts(all_of(*(_stage(stage, f"[{index}]") for index, stage in enumerate(rule))))
@@ -98,6 +100,8 @@ def _clause(name: str, given: Any, read: Read, place: str) -> Condition:
         return all_of(*parts) if name == "$and" else any_of(*parts) if name == "$or" else Not(any_of(*parts))
     if name.startswith("$"):
         refuse(f"{name} cannot be translated; write this condition in CEL", place)
+    if read is read_change:
+        check_envelope(name, given, place)
     if is_operators(given):
         return read(name, lambda apply: _operators(given, apply, place), place)
     leaf = _equal(given, place)
@@ -112,6 +116,8 @@ def _operators(given: dict[str, Any], apply: Callable[[Leaf], Condition], place:
 def _operator(op: str, given: dict[str, Any], apply: Callable[[Leaf], Condition], place: str) -> Condition:
     operand = given[op]
     match op:
+        case "$eq" | "$ne" if isinstance(operand, dict) and "$regularExpression" in operand:
+            refuse("MongoDB compares the regexp itself with the value; write `$regex`, or `$not` with it", place)
         case "$eq":
             return apply(_equal(operand, place))
         case "$ne":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn, TypeAlias, final
+from typing import Any, Final, NoReturn, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 from streamer.importing.conditions import (
@@ -31,6 +31,8 @@ from streamer.importing.conditions import (
 
 #: Each step of a path doubles the condition, since it may lead to a list.
 _MOST_STEPS: Final = 6
+#: CEL has at most 16 KiB (semantics.md 4.13).
+_MOST_BYTES: Final = 16_384
 _KIND: Final = Path((), "type")
 #: Fields of a change that are never lists.
 _NO_LISTS: Final = (("operationType",), ("ns", "db"), ("ns", "coll"))
@@ -58,6 +60,27 @@ OfLeaves: TypeAlias = Callable[[Callable[[Leaf], Condition]], Condition]
 Read: TypeAlias = Callable[[str, OfLeaves, str], Condition]
 
 
+def check_bytes(query: Any) -> None:
+    """Check that a query is not certain to become CEL beyond its limit: three paths within each other may become gigabytes.
+
+    Raises:
+        SubscriptionError: it is.
+    """
+    if _least_bytes(query) > _MOST_BYTES:
+        raise SubscriptionError("this query becomes more than 16 KiB of CEL; write shorter CEL, or several queries")
+
+
+def _least_bytes(given: Any) -> int:
+    match given:
+        case dict():
+            return sum(2 ** min(name.count("."), _MOST_STEPS) * (len(name) + _least_bytes(each)) for name, each in given.items())
+        case list():
+            return sum(map(_least_bytes, given))
+        case str():
+            return len(given)
+    return 1
+
+
 def in_elements(own: Callable[[Path], Condition], *, missing: bool = False) -> Leaf:
     """Return a leaf that is true for a value, or for an element of it if it is a list."""
     return Leaf(own, lambda path: AnyElement(path, (name := variable(path)), own(Path((), name))), missing)
@@ -79,12 +102,16 @@ def read_element(name: str) -> Read:
 
 
 def read_change(field: str, condition: OfLeaves, place: str) -> Condition:
-    """Read a field of a change event: its `fullDocument` is `data`, and the others are in `envelope`."""
+    """Read a field of a change event: its documents are `data` and `before`, and the others are in `envelope`."""
     first, *rest = names = steps(field, place)
-    if first == "fullDocumentBeforeChange" or (first == "fullDocument" and not rest):
-        refuse("expected a field of fullDocument, or one next to it, such as operationType", place)
+    if first in ("fullDocument", "fullDocumentBeforeChange") and not rest:
+        refuse(f"expected a field of {first}, or one next to it, such as operationType", place)
     if names in _NO_LISTS:
         return condition(lambda leaf: leaf.own(Path(names, "envelope")))
+    if first == "documentKey" and rest:
+        return condition(lambda leaf: _of_key(Path(names, "envelope"), leaf))
+    if first == "fullDocumentBeforeChange":
+        return condition(lambda leaf: _reached(Path(tuple(rest), "before"), leaf))
     if first != "fullDocument":
         return condition(lambda leaf: _reached(Path(names, "envelope"), leaf))
     found = condition(lambda leaf: _reached(Path(tuple(rest)), leaf))
@@ -92,6 +119,12 @@ def read_change(field: str, condition: OfLeaves, place: str) -> Condition:
     if _truth(condition(lambda leaf: ALWAYS if leaf.missing else NEVER)):
         return any_of(Test(_KIND, "==", "delete"), found)
     return all_of(Test(_KIND, "!=", "delete"), found)
+
+
+def _of_key(path: Path, leaf: Leaf) -> Condition:
+    """Return a condition on a value of a key: never a list, and an object with the text of an id if it is one."""
+    found = [leaf.own(path), leaf.own(Path((*path.names, "$oid"), path.root))]
+    return any_of(*found, *([Not(Test(path, "exists"))] if leaf.missing else []))
 
 
 def _truth(condition: Condition) -> bool:
@@ -139,7 +172,7 @@ def _reached(path: Path, leaf: Leaf) -> Condition:
 def _absent(path: Path) -> Condition:
     """Return a condition that is true if a value is missing, other than in the elements of a list."""
     lists = [Not(Test(Path(path.names[:length], path.root), "type", ["list"])) for length in range(1, len(path.names))]
-    objects = [] if path.root in ("data", "envelope") else [Test(Path((), path.root), "type", ["object"])]
+    objects = [] if path.root in ("data", "before", "envelope") else [Test(Path((), path.root), "type", ["object"])]
     return all_of(*objects, Not(Test(path, "exists")), *lists)
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from streamer.events.extended_json import plain
-from streamer.importing.bounds import number
+from streamer.importing.bounds import children, number
 from streamer.importing.mongo_fields import refuse
 
 _NUMBER: Final = re.compile(r"\$number(Int|Long|Double|Decimal)")
@@ -17,6 +17,23 @@ def is_operators(given: Any) -> bool:
     """Return whether an object has operators, such as `$gt`, and is no value of Extended JSON."""
     first: str = next(iter(given), "") if isinstance(given, dict) else ""
     return first.startswith("$") and first not in _OTHERS and not _NUMBER.fullmatch(first)
+
+
+def check_envelope(field: str, given: Any, place: str) -> None:
+    """Check the operands of a field of a change other than its documents, whose values stay Extended JSON.
+
+    Raises:
+        SubscriptionError: an operand has several spellings there.
+    """
+    first = field.partition(".")[0]
+    if first in ("fullDocument", "fullDocumentBeforeChange"):
+        return
+    refused = set(_OTHERS) - ({"$oid", "$regularExpression"} if first == "documentKey" else {"$regularExpression"})
+    level = [given]
+    while level:
+        if name := next((name for each in level if isinstance(each, dict) for name in each if name in refused), None):
+            refuse(f"the envelope has values such as {name} as the record spells them; write this condition in CEL", place)
+        level = [child for each in level for child in children(each)]
 
 
 def value(given: Any, place: str) -> Any:

@@ -32,10 +32,16 @@ from streamer.importing.postgres import (
 )
 from streamer.importing.rules import Rule, text_rules
 
-_URL: Final = re.compile(r"(?:https?://[^/?#]+)?(?:/rest/v1)?/(?P<table>[^/?#]+)(?:\?(?P<query>[^#]*))?")
-_TABLE: Final = re.compile(r"(?P<table>[A-Za-z_][\w.]*):(?P<query>.*)", re.S)
+_URL: Final = re.compile(r"(?:(?:https?://[^/?#]+)?(?:/rest/v1)?/|(?=\w+\?))(?P<table>[^/?#]+)(?:\?(?P<query>[^#]*))?")
+#: The topics of older channels name a schema: `realtime:public:orders:status=eq.paid`.
+_TABLE: Final = re.compile(r"(?:realtime:)?(?:(?P<schema>[A-Za-z_]\w*):)?(?P<table>[A-Za-z_][\w.]*):(?P<query>.*)", re.S)
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 _COLUMN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^.,()"]+')
 _ITEM: Final = re.compile(r'("(?:[^"\\]|\\.)*"|[^,"]*)(,|\Z)', re.S)
+#: An element of an array of PostgreSQL, as which Realtime reads a list: spaces around it are no part of it.
+_ELEMENT: Final = re.compile(
+    r'\s*("(?:[^"\\]|\\.)*"|(?!(?i:null)\s*(?:,|\Z))[^",\\{}\s](?:[^",\\{}]*[^",\\{}\s])?)\s*(,|\Z)', re.S
+)
 _TREE: Final = re.compile(r"(not\.)?(and|or)\(")
 #: A value in a tree ends before a comma or bracket, but a list or a text in quotes may contain them.
 _VALUE: Final = re.compile(r'\.((?:"(?:[^"\\]|\\.)*"|\((?:"(?:[^"\\]|\\.)*"|[^()"])*\)|[^,()"])*)', re.S)
@@ -60,7 +66,7 @@ def _translate(rule: Any) -> Mapping[str, Any]:
     if (url := _URL.fullmatch(rule)) is not None:
         return _in_table(unquote(url["table"])) | _filters(url["query"] or "", is_url=True)
     if (table := _TABLE.fullmatch(rule)) is not None:
-        return _in_table(table["table"]) | _filters(table["query"], is_url=False)
+        return _in_table(table["table"], table["schema"]) | _filters(table["query"], is_url=False)
     return _filters(rule, is_url=False)
 
 
@@ -77,11 +83,23 @@ def _channel(rule: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"types": types} if types else {}
     if rule.get("table", "*") != "*":
         found["collection"] = f"{rule.get('schema', 'public')}.{rule['table']}"
-    return found | (_filters(rule["filter"], is_url=False) if rule.get("filter") else {})
+    return found | (_realtime(rule["filter"]) if rule.get("filter") else {})
 
 
-def _in_table(table: str) -> dict[str, Any]:
-    return {"collection": table if "." in table else f"public.{table}"}
+def _in_table(table: str, schema: str | None = None) -> dict[str, Any]:
+    return {"collection": table if "." in table and not schema else f"{schema or 'public'}.{table}"}
+
+
+def _realtime(given: str) -> dict[str, Any]:
+    """Read the filter of a channel: one condition, whose value may contain `&`."""
+    name, _, condition = given.partition("=")
+    if re.search(r"&[^&=]+=(?:not\.)?[a-z]+\.", condition):
+        _refuse("a channel of Realtime has one filter; write a line without `event`, as orders:a=eq.1&b=eq.2", "filter")
+    op, _, value = condition.partition(".")
+    if op != "in":
+        return dict(subscription_parts(_condition(name, condition, name).true))
+    place = f"{name}, in"
+    return dict(subscription_parts(one_of(Path((_column(name, name),)), _listed(value, place, _ELEMENT), place).true))
 
 
 def _filters(query: str, *, is_url: bool) -> dict[str, Any]:
@@ -109,15 +127,23 @@ def _parameter(name: str, value: str) -> Truth:
 
 def _condition(column: str, given: str, place: str, *, quoted: bool = False) -> Truth:
     """Read an operator and a value, such as `not.eq.paid`."""
-    if not column or column in ("and", "or") or re.search(r"->|[()]", column):
-        _refuse("expected a column; members of JSON and of other tables cannot be translated", place)
+    path = Path((_column(column, place),))
     op, separator, value = given.removeprefix("not.").partition(".")
     if not separator:
         _refuse("expected an operator and a value, as eq.paid", place)
     if quoted and value.startswith('"') and op != "in":
         value = _unquoted(value)
-    found = _operator(Path((column,)), op, value, f"{place}, {op[:40]}")
+    found = _operator(path, op, value, f"{place}, {op[:40]}")
     return negated(found) if given.startswith("not.") else found
+
+
+def _column(text: str, place: str) -> str:
+    """Return the name of a column, which may stand in quotes."""
+    if _QUOTED.fullmatch(text):
+        return _unquoted(text)
+    if not text or text in ("and", "or") or re.search(r'->|[().:/?"]', text):
+        _refuse("expected a column, in quotes if it has a `.` or `:`; JSON and other tables cannot be translated", place)
+    return text
 
 
 def _operator(path: Path, op: str, value: str, place: str) -> Truth:
@@ -152,13 +178,13 @@ def _is(path: Path, value: str, place: str) -> Truth:
     raise SubscriptionError("expected null, not_null, true, false or unknown", place=place)
 
 
-def _listed(value: str, place: str) -> list[str]:
+def _listed(value: str, place: str, one: re.Pattern[str] = _ITEM) -> list[str]:
     """Return the values of a list such as `(a,b,"c,d")`."""
     if not (value.startswith("(") and value.endswith(")")):
         _refuse("expected a list, as in.(a,b)", place)
     found, at, text = [], 0, value[1:-1]
     while text:
-        item = _ITEM.match(text, at)
+        item = one.match(text, at)
         if item is None:
             _refuse('expected values between commas, or in quotes, as in.(a,"b,c")', place)
         found.append(_unquoted(item[1]) if item[1].startswith('"') else item[1])
@@ -194,15 +220,22 @@ class _Tree:
         if level > _MOST_LEVELS:
             self._refuse(f"expected at most {_MOST_LEVELS} levels")
         self._at = tree.end()
+        self._skip_spaces()
         parts = [self._part(level + 1)]
         while self._text.startswith(",", self._at):
             self._at += 1
+            self._skip_spaces()
             parts.append(self._part(level + 1))
         if not self._text.startswith(")", self._at):
             self._refuse("expected `,` or `)`")
         self._at += 1
+        self._skip_spaces()
         found = both(*parts) if tree[2] == "and" else either(*parts)
         return negated(found) if tree[1] else found
+
+    def _skip_spaces(self) -> None:
+        while self._text.startswith((" ", "\t"), self._at):
+            self._at += 1
 
     def _one(self) -> Truth:
         column = _COLUMN.match(self._text, self._at)
@@ -213,8 +246,7 @@ class _Tree:
         self._conditions += 1
         if self._conditions > _MOST_CONDITIONS:
             self._refuse(f"expected at most {_MOST_CONDITIONS:,} conditions")
-        name = _unquoted(column[0]) if column[0].startswith('"') else column[0]
-        return _condition(name, value[1], f"{self._place}, {name}", quoted=True)
+        return _condition(column[0], value[1], f"{self._place}, {column[0]}", quoted=True)
 
     def _refuse(self, reason: str) -> NoReturn:
         _refuse(f"{reason} at character {self._at + 1 - len(self._place)}", self._place)

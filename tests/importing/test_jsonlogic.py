@@ -40,6 +40,12 @@ DOCUMENTED: list[tuple[Any, Any, bool]] = [
     ({"<": [{"var": "age"}, 18]}, {}, True),
     ({"<": [{"var": "age"}, 18]}, {"age": None}, True),
     ({">": [{"var": "age"}, 0]}, {"age": True}, True),
+    ({"<": [{"var": "age"}, 18]}, {"age": ""}, True),
+    ({"<": [{"var": "age"}, 18]}, {"age": []}, True),
+    ({">=": [{"var": "age"}, 0]}, {"age": ""}, True),
+    ({">": [{"var": "age"}, 0]}, {"age": ""}, False),
+    ({"<": [-1, {"var": "age"}, 18]}, {"age": []}, True),
+    ({"<": [{"var": "age"}, 18]}, {"age": "x"}, False),
     ({"<": [1, {"var": "temp"}, 100]}, {"temp": 37}, True),
     ({"<": [1, {"var": "temp"}, 100]}, {"temp": 100}, False),
     ({"<=": [1, {"var": "temp"}, 100]}, {"temp": 100}, True),
@@ -125,11 +131,14 @@ def test_a_rule_without_an_exact_translation_is_refused_with_its_place(rule: Any
         '{"!": ' * 10_000 + "true" + "}" * 10_000,
         '{"and": [' * 200 + "true" + "]}" * 200,
         '{"if": [' * 45 + '{"var": "a"}' + ', {"var": "b"}, {"var": "c"}]}' * 45,
+        json.dumps({"if": [{"===": [{"var": "a"}, 1]}, True] * 4_000}),
+        json.dumps({"missing": ["a.b"] * 100_000}),
+        '{"if": [' * 22 + '{"var": "a"}' + ', {"var": "b"}, {"var": "c"}]}' * 22,
         '{"var": "' + "a." * 500_000 + 'a"}',
         json.dumps({"or": [{"===": [{"var": "a"}, index]} for index in range(30_000)]}),
         r'{"===": [{"var": "\ud800"}, "\ud800"]}',
     ],
-    ids=["not", "and", "if", "steps", "many", "surrogate"],
+    ids=["not", "and", "if", "pairs", "missing", "doubled", "steps", "many", "surrogate"],
 )
 def test_a_hostile_rule_is_an_error(text: str) -> None:
     with pytest.raises(StreamerError):

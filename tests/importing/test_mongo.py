@@ -248,6 +248,9 @@ def test_values_of_extended_json_are_those_of_the_format(
     assert e.matches_any(json.dumps(change)) == expected
 
 
+KEY: Any = {"_id": {"$oid": "65a1b2c3d4e5f60718293a4b"}}
+
+
 def change(kind: str, **members: Any) -> str:
     return json.dumps({"operationType": kind, "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 1}, **members})
 
@@ -260,6 +263,19 @@ def change(kind: str, **members: Any) -> str:
         ({"ns.coll": "orders"}, change("insert", fullDocument={"_id": 1}), True),
         ({"ns.coll": "others"}, change("insert", fullDocument={"_id": 1}), False),
         ({"documentKey._id": 1}, change("delete"), True),
+        ({"documentKey._id": {"$oid": "65a1b2c3d4e5f60718293a4b"}}, change("delete", documentKey=KEY), True),
+        ({"documentKey._id": {"$in": [None, {"$oid": "65a1b2c3d4e5f60718293a4b"}]}}, change("delete", documentKey=KEY), True),
+        ({"documentKey._id": {"$ne": {"$oid": "65a1b2c3d4e5f60718293a4b"}}}, change("delete", documentKey=KEY), False),
+        ({"documentKey._id": {"$oid": "65a1b2c3d4e5f60718293a4c"}}, change("delete", documentKey=KEY), False),
+        ({"documentKey.shard": None}, change("delete", documentKey=KEY), True),
+        ({"fullDocumentBeforeChange.a": 1}, change("delete", fullDocumentBeforeChange={"_id": 1, "a": [1]}), True),
+        ({"fullDocumentBeforeChange.a": 1, "fullDocument.a": 2},
+         change("update", fullDocument={"_id": 1, "a": 2}, fullDocumentBeforeChange={"_id": 1, "a": 1}), True),
+        ({"fullDocumentBeforeChange.a": 1}, change("insert", fullDocument={"_id": 1, "a": 1}), False),
+        ({"fullDocumentBeforeChange.a": {"$ne": 1}}, change("insert", fullDocument={"_id": 1, "a": 1}), True),
+        ({"fullDocumentBeforeChange.a": None}, change("insert", fullDocument={"_id": 1, "a": 1}), True),
+        ({"fullDocumentBeforeChange.a.b": None},
+         change("update", fullDocument={"_id": 1}, fullDocumentBeforeChange={"_id": 1, "a": []}), False),
         ({"fullDocument.status": "paid"}, change("update", fullDocument={"_id": 1, "status": "paid"}), True),
         ({"fullDocument.status": "paid"}, change("update", fullDocument={"_id": 1, "status": "open"}), False),
         ({"fullDocument._id": 1}, change("delete"), False),
@@ -318,6 +334,11 @@ def test_a_pipeline_of_a_change_stream_matches_its_events(
         ('{"a": NaN}', "a", "finite number"),
         ('{"a": 1e999}', "a", "finite number"),
         ('[{"$match": {}}, {"$project": {"a": 1}}]', "[1]", "does not reshape"),
+        ({"a": {"$eq": {"$regularExpression": {"pattern": "x", "options": ""}}}}, "a.$eq", "write `$regex`"),
+        ({"a": {"$ne": {"$regularExpression": {"pattern": "x", "options": ""}}}}, "a.$ne", "or `$not`"),
+        ('[{"$match": {"wallTime": {"$gte": {"$date": "2026-01-31T00:00:00Z"}}}}]', "[0].$match.wallTime", "such as $date"),
+        ('[{"$match": {"updateDescription.updatedFields.a": {"$in": [{"$oid": "65a1b2c3d4e5f60718293a4b"}]}}}]',
+         "[0].$match.updateDescription.updatedFields.a", "such as $oid"),
         ('[{"$match": {"fullDocument": {"a": 1}}}]', "[0].$match.fullDocument", "a field of fullDocument"),
     ],
 )  # fmt: skip
@@ -338,8 +359,10 @@ def test_a_query_without_an_exact_translation_is_refused_with_its_place(query: A
         json.dumps({"$or": [{"a": index} for index in range(60_000)]}),
         '{"a": ' + "1" * 5_000 + "}",
         r'{"a": "\ud800"}',
+        json.dumps({"$or": [{"a.b.c.d.e.f": index} for index in range(15_000)]}),
+        '{"a.b.c.d.e.f": {"$not": {"$elemMatch": ' * 5 + '{"a": 1}' + "}}}" * 5,
     ],
-    ids=["and", "objects", "levels", "groups", "steps", "many", "digits", "surrogate"],
+    ids=["and", "objects", "levels", "groups", "steps", "many", "digits", "surrogate", "paths", "elements"],
 )
 def test_a_hostile_query_is_an_error(text: str) -> None:
     with pytest.raises(StreamerError):
