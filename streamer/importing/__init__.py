@@ -8,7 +8,7 @@ imported.subscriptions  # [Subscription(id='sql-1', filters=[..])]
 ```
 
 A rule becomes the form that means exactly the same: filters, a pattern or CEL. A rule that no form expresses exactly is an error
-with its place and reason. Each language is one file of this package, over the conditions of conditions.py.
+with its place and reason. Each language is one file of this package, or a folder, over the conditions of conditions.py.
 """
 
 from __future__ import annotations

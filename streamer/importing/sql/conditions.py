@@ -16,11 +16,10 @@ from typing import Final, final
 from sqlglot import exp
 
 from streamer.errors import SubscriptionError
-from streamer.importing import sql_patterns as patterns
-from streamer.importing import sql_values as values
 from streamer.importing.conditions import ALWAYS, NEVER, Cel, Condition, Not, Path, Test, all_of, any_of
-from streamer.importing.sql_reading import VALUES, Coalesce, Column, Folded, Reader, Value, bare
-from streamer.importing.sql_values import NULL, Constant
+from streamer.importing.sql import patterns, values
+from streamer.importing.sql.reading import VALUES, Coalesce, Column, Folded, Reader, Value, bare
+from streamer.importing.sql.values import NULL, Constant
 from streamer.subscriptions.cel_text import present
 
 

@@ -14,9 +14,9 @@ from typing import Final, TypeAlias, final
 from sqlglot import exp
 
 from streamer.errors import SubscriptionError
-from streamer.importing import sql_values as values
 from streamer.importing.conditions import Path
-from streamer.importing.sql_values import NULL, Constant
+from streamer.importing.sql import values
+from streamer.importing.sql.values import NULL, Constant
 
 
 @final

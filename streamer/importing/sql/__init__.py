@@ -5,7 +5,7 @@
     -- name: paid
     SELECT * FROM shop.orders WHERE status = 'paid';        id "paid", collection "shop.orders"
 
-sqlglot parses them as PostgreSQL does; sql_conditions.py translates the condition.
+sqlglot parses them as PostgreSQL does; conditions.py translates the condition.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ with needed("rules in SQL need sqlglot", "import"):
     from sqlglot.errors import ParseError, SqlglotError
     from sqlglot.tokenizer_core import Token, TokenType
 
-from streamer.importing.sql_conditions import Translator
-from streamer.importing.sql_reading import Reader, identifier, place
+from streamer.importing.sql.conditions import Translator
+from streamer.importing.sql.reading import Reader, identifier, place
 
 #: A file of statements begins with one, after comments.
 _STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
