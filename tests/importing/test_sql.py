@@ -239,6 +239,8 @@ REFUSED = [
     ("NULL = ANY(a)", "column 12", "expected elements"),
     ("a @> ARRAY[NULL]", "column 1", "NULL"),
     ("a @> b", "column 1", "ARRAY"),
+    ("(" * 24 + "a" + ")" * 24 + " = c[1]", "column 53", "part of a value"),
+    ("(" * 25 + "a = 1" + ")" * 25, "column 25", "24 deep"),
     ("a IS JSON", "column 1", "not supported"),
     ("a->0 = 'x'", "column 1", "name of a member"),
     ("a->'b' = 'x'", "column 1", "->>"),
@@ -323,6 +325,10 @@ def test_a_file_has_a_condition_a_line_with_ids_in_comments() -> None:
         "a = 1" + " AND a = 1" * 100_000,
         "SELECT * FROM t WHERE a IN (" + ", 1" * 40_000 + ")",
         "a" + "[1]" * 5_000 + " = 1",
+        "a" + "[1]" * 400 + " = 1",
+        "/* note */\n" * 26 + "a = 1 b",
+        f"COALESCE({', '.join(f'a{each}' for each in range(100))}, 0) IN ({', '.join(map(str, range(1_000)))})",
+        f"COALESCE(a, b, c, d, e, f, 0) IN ({', '.join(map(str, range(14_000)))})",
         "interval " * 5_000,
         "CASE " * 5_000,
         "a ->" * 2_000,
@@ -334,7 +340,7 @@ def test_hostile_conditions_end_in_an_error(condition: str) -> None:
     begin = time.process_time()
     with pytest.raises(streamer.SubscriptionError):
         import_rules("sql", condition)
-    assert time.process_time() - begin < 10
+    assert time.process_time() - begin < 3
 
 
 WORDS = """a b 1 'x' = <> < ( ) [ ] , ; . :: -> ->> AND OR NOT IN IS NULL LIKE ANY ARRAY [ SELECT FROM WHERE CASE WHEN END CAST

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 from streamer.errors import SubscriptionError
@@ -29,17 +30,20 @@ with needed("rules in SQL need sqlglot", "import"):
 from streamer.importing.sql.conditions import Translator
 from streamer.importing.sql.reading import Reader, identifier, place
 
-#: A file of statements begins with one, after comments.
-_STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
+#: A file of statements begins with one, after comments. Possessive, since several comments also read as one.
+_STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+(?:SELECT|WITH)\b", re.I | re.S)
 _NAME: Final = re.compile(r"\s*(?:id|name):\s*(\S+)")
 _COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}.*")
 _POSTGRES: Final = Dialect.get_or_raise("postgres")
 #: The parser recurses for each of these. Deeper rules would end in an error of Python.
-_MAX_DEPTH: Final = 64
+_MAX_DEPTH: Final = 24
 _MAX_BYTES: Final = 1 << 18
 _MAX_TOKENS: Final = 30_000
 #: The parser copies all before each of these.
 _MAX_BRACKETS: Final = 1000
+#: For a chain of them, such as `a[1][2]`, the time doubles and doubles again.
+_MAX_CHAINED: Final = 16
+_CHAINED: Final = (TokenType.R_BRACKET, TokenType.L_BRACKET)
 _PREFIXES: Final = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 _OPENING: Final = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING: Final = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -158,7 +162,9 @@ def _parsed(tokens: list[Token], source: str, kind: type[exp.Expr] | None = None
         found = parser.parse(tokens, source) if kind is None else parser.parse_into(kind, tokens, source)
     except ParseError as error:
         raise _not_sql(error, source) from None
-    except (SqlglotError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except RecursionError:
+        raise SubscriptionError("this condition nests too deep") from None
+    except (SqlglotError, ValueError, LookupError, TypeError, AttributeError):
         # Texts that are not SQL bring the parser to errors of Python.
         raise SubscriptionError("this is not a condition that sqlglot can parse") from None
     if len(found) != 1 or found[0] is None:
@@ -172,6 +178,12 @@ def _check_size(tokens: list[Token], source: str) -> None:
         raise SubscriptionError(f"a rule of more than {_MAX_TOKENS:,} words and signs; write several")
     if sum(token.token_type is TokenType.L_BRACKET for token in tokens) > _MAX_BRACKETS:
         raise SubscriptionError(f"a rule of more than {_MAX_BRACKETS:,} square brackets; write several")
+    chained = [one for one, other in pairwise(tokens) if (one.token_type, other.token_type) == _CHAINED]
+    if len(chained) > _MAX_CHAINED:
+        raise SubscriptionError(
+            "parts of values are not supported; write the condition in CEL, such as data.tags[0] == 'a'",
+            place=place(source, chained[0].start),
+        )
     depth = run = 0
     for token in tokens:
         kind = token.token_type

@@ -42,6 +42,8 @@ _COMPARISONS: Final[dict[type, str]] = {exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<"
 _OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SWAPPED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MAX_UNKNOWN: Final = 8
+#: A subscription has at most 20,000 filters. A list after IN counts as one.
+_MAX_COMPARISONS: Final = 20_000
 
 
 @final
@@ -51,6 +53,7 @@ class Translator:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._depth = 0
+        self._comparisons = 0
 
     def condition(self, node: exp.Expr) -> Truth:
         """Return when a condition is true, and when it is false.
@@ -220,6 +223,9 @@ class Translator:
 
     def _compare(self, op: str, one: Value, other: Value) -> Truth:
         """Return a comparison, with the constant on the right if there is one."""
+        self._comparisons += 1
+        if self._comparisons > _MAX_COMPARISONS:
+            raise SubscriptionError(f"more than {_MAX_COMPARISONS:,} comparisons; write several rules")
         if isinstance(one, Constant) and not isinstance(other, Constant):
             one, other, op = other, one, _SWAPPED[op]
         match one, other:

@@ -83,6 +83,7 @@ _RESERVED: Final = {"user", "session_user", "system_user", "current_role", "curr
     "ctid", "xmin", "xmax", "cmin", "cmax", "localtime", "localtimestamp",
 }  # fmt: skip
 _MAX_NAME_BYTES: Final = 63
+_MAX_COALESCED: Final = 8
 
 _REASONS: Final[tuple[tuple[tuple[type, ...], str], ...]] = (
     ((exp.Parameter, exp.Placeholder), "a parameter has no value here; write the value"),
@@ -204,9 +205,17 @@ class Reader:
             case exp.Collate(expression=exp.Identifier(this="C")):
                 return self.value(node.this)
             case exp.Coalesce():
-                return Coalesce(tuple(map(self.value, [node.this, *node.expressions])))
+                return self._coalesce(node)
             case _:
                 raise self.refusal(node)
+
+    def _coalesce(self, node: exp.Expr) -> Coalesce:
+        found: list[Value] = []
+        for each in map(self.value, [node.this, *node.expressions]):
+            found += each.values if isinstance(each, Coalesce) else (each,)
+        if len(found) > _MAX_COALESCED:
+            raise self.refusal(node, f"COALESCE of more than {_MAX_COALESCED} values")
+        return Coalesce(tuple(found))
 
     def _column_name(self, node: exp.Expr) -> str:
         if node.args.get("table") is not None and (self._table is None or identifier(node.args["table"]) != self._table):
