@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 from streamer.importing.conditions import Cel, Condition, Path
-from streamer.subscriptions.cel_text import cel_literal, present
+from streamer.subscriptions.cel_text import cel_literal, present, regexp_of
 
 Kind: TypeAlias = Literal["number", "text", "boolean", "date", "timestamp", "timestamptz", "null"]
 
@@ -36,16 +36,35 @@ class Constant:
 
 NULL: Final = Constant(None, "null")
 #: The kinds whose values are compared as times.
-INSTANTS: Final = ("timestamp", "timestamptz")
+INSTANTS: Final = ("date", "timestamp", "timestamptz")
 
 _DIGITS: Final = 15
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(Z|[+-]\d\d:\d\d)?", re.ASCII)
-#: Texts that a column of numbers, booleans or times would read as its own type.
-_AMBIGUOUS: Final = re.compile(r"\s*([+-]?\.?\d[\d.]*(e[+-]?\d+)?|\d{4}-\d\d-\d\d.*|true|false|t|f)\s*", re.I | re.S | re.ASCII)
+_TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
+_MONTH: Final = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)"
+)
+#: Texts that a column of another type than text would read as its own: numbers, truth values, times, and some with brackets.
+_AMBIGUOUS: Final = re.compile(
+    r"\s*(?:"
+    r"[+-]?\.?\d[\d._]*(?:e[+-]?\d+)?|[+-]?0[box][\da-f_]+|[+-]?inf(?:inity)?|nan|true|false|t|f"
+    r"|epoch|now|today|tomorrow|yesterday|allballs|j\d{5,}"
+    r"|(?:(?:sun|mon|tue|wed|thu|fri|sat)[a-z]*[ ,]+)?(?:"
+    rf"\d{{1,4}}[-/. ]\s*\d{{1,3}}[-/. ]\s*\d{{1,4}}(?:[T ,+-].*)?"
+    rf"|\d{{1,4}}[-/., ]*{_MONTH}(?:[^a-z].*)?|{_MONTH}[-/., ]*\d{{1,4}}(?:[^a-z\d].*)?"
+    r"|\d{6,8}[T ]\d.*|\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?:\s*[ap]m)?(?:[ Z+-].*)?)"
+    r"|[\[{].*|\(.*,.*[)\]]|\".*\""
+    r")\s*",
+    re.I | re.S | re.ASCII,
+)
+#: How PostgreSQL reads a UUID, and how it prints one.
+_UUID: Final = re.compile(r"[\da-f]{4}(?:-?[\da-f]{4}){7}", re.I | re.ASCII)
+_CANONICAL_UUID: Final = re.compile(r"[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}", re.ASCII)
 #: What `instant` can read: RFC 3339, and times without a zone.
 _RFC3339: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
 _LOCAL: Final = r"^\d{{4}}-\d\d-\d\d{}\d\d:\d\d:\d\d(\.\d+)?$"
+_DAY: Final = r"^\d{4}-\d\d-\d\d$"
 
 
 def number(text: str, *, is_negative: bool) -> Constant:
@@ -108,10 +127,16 @@ def check_bare(constant: Constant) -> None:
     Raises:
         SubscriptionError: it does.
     """
-    if constant.is_bare and _AMBIGUOUS.fullmatch(constant.value):
+    if not constant.is_bare:
+        return
+    if _AMBIGUOUS.fullmatch(constant.value):
         raise SubscriptionError(
             "the meaning of this text depends on the column's type; write a number or boolean without quotes, "
             "a time as DATE '…', TIMESTAMP '…' or TIMESTAMPTZ '…', and a text as '…'::text"
+        )
+    if _UUID.fullmatch(constant.value) and not _CANONICAL_UUID.fullmatch(constant.value):
+        raise SubscriptionError(
+            "this text may be a UUID; write one as PostgreSQL prints it, in small letters with four '-', and a text as '…'::text"
         )
 
 
@@ -152,17 +177,28 @@ def compared(op: str, one: Constant, other: Constant) -> bool | None:
 def instant(path: Path, op: str, constant: Constant) -> Condition:
     """Return a comparison of a time with a constant. A value that is not a time in one of the known forms counts as null.
 
-    Times with a zone are RFC 3339. Those without one may also be as PostgreSQL prints them, in text or in JSON. Their order is
-    that of their texts, because no zeros follow a fraction.
+    Times with a zone are RFC 3339. Those without one may also be as PostgreSQL prints them, in text or in JSON, and a date is
+    its midnight.
     """
-    at, forms = path.cel(), [(_RFC3339, f"timestamp({{0}}) {op} timestamp({cel_literal(constant.value)})")]
-    if constant.kind == "timestamp":
-        forms += [(_LOCAL.format(between), f"{{0}} {op} {cel_literal(_local(constant, between))}") for between in (" ", "T")]
-    texts = [f"{at}.matches({cel_literal(form)}) && {comparison.format(at)}" for form, comparison in forms]
+    at, value = path.cel(), constant.value if constant.kind != "date" else f"{constant.value}T00:00:00Z"
+    forms = [(_RFC3339, f"timestamp({at}) {op} timestamp({cel_literal(value)})")]
+    if constant.kind != "timestamptz":
+        forms += [(_LOCAL.format(between), _order(at, op, _local(value, between))) for between in (" ", "T")]
+        forms.append((_DAY, f"{at} + ' 00:00:00' {op} {cel_literal(_local(value, ' '))}"))
+    texts = [f"{at}.matches({cel_literal(form)}) && {comparison}" for form, comparison in forms]
     either = texts[0] if len(texts) == 1 else f"({' || '.join(texts)})"
     return Cel(f"{present(path.root, path.names)} && type({at}) == string && {either}")
 
 
-def _local(constant: Constant, between: str) -> str:
-    text = str(constant.value).removesuffix("Z").replace("T", between)
+def _order(at: str, op: str, text: str) -> str:
+    """Return a comparison of times as texts, of which the constant has no zeros at the end of its fraction."""
+    zeros = "0*" if "." in text else r"(\.0+)?"
+    is_same = f"{at}.matches({cel_literal(f'^{regexp_of(text)}{zeros}$')})"
+    order = f"{at} {op} {cel_literal(text)}"
+    # A text of the same time with more zeros comes after the constant, which is right for < and >= alone.
+    return {"==": is_same, "!=": f"!{is_same}", ">": f"{order} && !{is_same}", "<=": f"({order} || {is_same})"}.get(op, order)
+
+
+def _local(value: str, between: str) -> str:
+    text = value.removesuffix("Z").replace("T", between)
     return text.rstrip("0") if "." in text else text
