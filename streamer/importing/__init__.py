@@ -13,6 +13,7 @@ with its place and reason. Each language is one file of this package, or a folde
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -100,8 +101,9 @@ def _text(source: str | bytes) -> str:
         text = source if isinstance(source, str) else source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SubscriptionError(f"expected text in UTF-8; byte {error.start} is not") from None
-    if "\0" in text:
-        raise SubscriptionError(f"expected text; character {text.index(chr(0))} is NUL")
+    if found := re.search("[\0\ud800-\udfff]", text):
+        what = "NUL" if found[0] == "\0" else "half of a surrogate pair"
+        raise SubscriptionError(f"expected text; character {found.start()} is {what}")
     return text
 
 

@@ -360,6 +360,13 @@ def test_hostile_conditions_end_in_an_error(condition: str) -> None:
     assert time.process_time() - begin < 3
 
 
+@pytest.mark.parametrize("rule", ['"\ud800" = 1', "a = '\ud800'", "\ud800"])
+def test_half_of_a_surrogate_pair_is_an_error(rule: str) -> None:
+    for source in (rule, json.dumps({"id": "x", "rule": rule})):
+        with pytest.raises(streamer.SubscriptionError, match="surrogate"):
+            import_rules("sql", source)
+
+
 WORDS = """a b 1 'x' = <> < ( ) [ ] , ; . :: -> ->> AND OR NOT IN IS NULL LIKE ANY ARRAY [ SELECT FROM WHERE CASE WHEN END CAST
 AS BETWEEN ESCAPE DATE ~ @> && || + - * $1 :p ? -- /* */ " ' E'x' COALESCE( lower( DISTINCT TRUE { } @ # % ^ ! 1e5 .5""".split()
 

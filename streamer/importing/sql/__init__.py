@@ -69,6 +69,8 @@ def _lines(text: str) -> Iterator[Rule]:
 def _line(source: Any) -> Mapping[str, Any]:
     if not isinstance(source, str):
         raise SubscriptionError("expected a condition of SQL in a text")
+    if re.search("[\0\ud800-\udfff]", source):
+        raise SubscriptionError("expected text; this has NUL or half of a surrogate pair")
     if len(source) > _MAX_BYTES:
         raise SubscriptionError(f"a condition of more than {_MAX_BYTES} characters; write several")
     tokens = _tokens(source)
