@@ -79,7 +79,9 @@ def _line(source: Any) -> Mapping[str, Any]:
     if tokens and tokens[0].token_type is TokenType.WHERE:
         tokens = tokens[1:]
     node = _parsed(tokens, source, exp.Condition)
-    return _parts(Reader(source), node)
+    # Without FROM, the table is the one that columns name.
+    tables = {identifier(each.args["table"]) for each in node.find_all(exp.Column) if each.args.get("table")}
+    return _parts(Reader(source, tables.pop() if len(tables) == 1 else None), node)
 
 
 def _statements(text: str) -> Iterator[Rule]:
@@ -134,10 +136,10 @@ def _of_table(table: exp.Table, where: exp.Expr | None, text: str) -> Mapping[st
     if others or table.name == "*" or (alias is not None and alias.args.get("columns")):
         raise Reader(text).refusal(table, "expected a table such as orders, shop.orders or orders AS o")
     name = identifier(table.this)
-    reader = Reader(text, identifier(alias.this) if alias is not None else name)
-    schema = table.args.get("db")
+    schema = identifier(table.args["db"]) if table.args.get("db") else None
+    reader = Reader(text, name, schema) if alias is None else Reader(text, identifier(alias.this))
     parts = _parts(reader, where.this) if where is not None else subscription_parts(ALWAYS)
-    return {"collection": name if schema is None else f"{identifier(schema)}.{name}", **parts}
+    return {"collection": name if schema is None else f"{schema}.{name}", **parts}
 
 
 def _parts(reader: Reader, node: exp.Expr) -> Mapping[str, Any]:
@@ -201,7 +203,10 @@ def _not_sql(error: ParseError, source: str) -> SubscriptionError:
     if not line or not column:
         return SubscriptionError("this is not a condition of SQL")
     column -= len(word or " ") - 1
-    return SubscriptionError(f"this is not SQL: something is wrong at {word!r}", place=_line_and_column(source, line, column))
+    is_quoted = source.split("\n")[line - 1][column - 2 : column - 1] == "`"
+    hint = "; names are in double quotes, not in back-ticks" if is_quoted else ""
+    reason = f"this is not SQL: something is wrong at {word!r}{hint}"
+    return SubscriptionError(reason, place=_line_and_column(source, line, column))
 
 
 def _line_and_column(source: str, line: int, column: int) -> str:

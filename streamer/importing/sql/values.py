@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -38,6 +39,10 @@ NULL: Final = Constant(None, "null")
 #: The kinds whose values are compared as times.
 INSTANTS: Final = ("date", "timestamp", "timestamptz")
 
+#: The names of types for texts, and those for whole numbers with their largest.
+TEXTS: Final = ("TEXT", "VARCHAR")
+_INTEGERS: Final = {"SMALLINT": 2**15 - 1, "INT": 2**31 - 1, "BIGINT": 2**63 - 1}
+
 _DIGITS: Final = 15
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
@@ -58,6 +63,8 @@ _AMBIGUOUS: Final = re.compile(
     r")\s*",
     re.I | re.S | re.ASCII,
 )
+_ELEMENT: Final = re.compile(r"""\s*(?:"([^"\\]*)"|([^\s{}",\\](?:[^{}",\\]*[^\s{}",\\])?))\s*""")
+_ARRAY: Final = re.compile(rf"\{{{_ELEMENT.pattern}(?:,{_ELEMENT.pattern})*+\}}")
 #: How PostgreSQL reads a UUID, and how it prints one.
 _UUID: Final = re.compile(r"[\da-f]{4}(?:-?[\da-f]{4}){7}", re.I | re.ASCII)
 _CANONICAL_UUID: Final = re.compile(r"[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}", re.ASCII)
@@ -85,13 +92,29 @@ def number(text: str, *, is_negative: bool) -> Constant:
     return Constant(float(value), "number")
 
 
-def typed(text: str, kind: str) -> Constant:
-    """Return a text with a type, such as `DATE '2026-01-31'`.
+def negated(constant: Constant) -> Constant:
+    """Return a number with the other sign.
 
     Raises:
-        SubscriptionError: the type, or this text of it, has no exact translation.
+        SubscriptionError: it is beyond 64 bits.
     """
-    if kind in ("TEXT", "VARCHAR"):
+    return number(str(abs(constant.value)), is_negative=constant.value > 0)
+
+
+def typed(constant: Constant, kind: str) -> Constant:
+    """Return a constant with a type, such as `DATE '2026-01-31'` or `5::bigint`.
+
+    Raises:
+        SubscriptionError: the type, or this constant of it, has no exact translation.
+    """
+    if constant.value is None:
+        return constant
+    if kind in _INTEGERS or kind in ("DECIMAL", "DOUBLE"):
+        return _typed_number(constant, kind)
+    text = constant.value
+    if constant.kind != "text":
+        raise SubscriptionError("only a number, or a text in quotes, can have a type")
+    if kind in TEXTS:
         return Constant(text, "text")
     if kind == "DATE":
         return Constant(_day(text), "date")
@@ -100,6 +123,32 @@ def typed(text: str, kind: str) -> Constant:
     if kind == "TIMESTAMPTZ":
         return Constant(_instant(text, has_zone=True), "timestamptz")
     raise SubscriptionError("a constant of this type is not supported; expected text, date, timestamp or timestamptz")
+
+
+def _typed_number(constant: Constant, kind: str) -> Constant:
+    if constant.is_bare:
+        constant = number(constant.value.removeprefix("-"), is_negative=constant.value.startswith("-"))
+    # A column of whole numbers is rounded before it is compared with a double.
+    largest = _INTEGERS.get(kind, 2**53 - 1 if kind == "DOUBLE" else None)
+    if constant.kind != "number" or (kind in _INTEGERS and not isinstance(constant.value, int)):
+        raise SubscriptionError("this constant does not have this type exactly")
+    if largest is not None and abs(constant.value) > largest:
+        raise SubscriptionError("this number is too large for its type to be compared exactly")
+    return constant
+
+
+def elements(text: str) -> Iterator[Constant]:
+    """Yield the elements of a text such as `{a,b}`, as PostgreSQL reads it.
+
+    Raises:
+        SubscriptionError: they have escapes, are arrays or NULL, or there are none.
+    """
+    if not _ARRAY.fullmatch(text):
+        raise SubscriptionError("expected an array such as '{a,b}', with elements without escapes; write ARRAY['a', 'b']")
+    for quoted, plain in _ELEMENT.findall(text[1:-1]):
+        if plain.lower() == "null":
+            raise SubscriptionError("expected elements that are not NULL")
+        yield Constant(plain or quoted, "text", is_bare=True)
 
 
 def _day(text: str) -> str:
@@ -121,12 +170,17 @@ def _instant(text: str, *, has_zone: bool) -> str:
     return value.isoformat().replace("+00:00", "Z")
 
 
-def check_bare(constant: Constant) -> None:
+def check_bare(constant: Constant, *, is_cast: bool = False) -> None:
     """Raise an error if the meaning of a text in quotes depends on the type of the column.
+
+    Args:
+        is_cast: whether it is compared with `column::text`.
 
     Raises:
         SubscriptionError: it does.
     """
+    if is_cast and constant.kind == "text" and _AMBIGUOUS.fullmatch(constant.value):
+        raise SubscriptionError("this may be the text of a column of another type; write a column of texts without ::text")
     if not constant.is_bare:
         return
     if _AMBIGUOUS.fullmatch(constant.value):
