@@ -10,6 +10,7 @@ sqlglot parses them as PostgreSQL does; conditions.py translates the condition.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,8 +33,9 @@ from streamer.importing.sql.reading import Reader, identifier, place
 
 #: A file of statements begins with one, after comments. Possessive, since several comments also read as one.
 _STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+(?:SELECT|WITH)\b", re.I | re.S)
-_NAME: Final = re.compile(r"\s*(?:id|name):\s*(\S+)")
-_COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}.*")
+#: The id in a comment, without the kind of result that sqlc reads: `-- name: large orders :many`.
+_NAME: Final = re.compile(r"\s*(?:id|name):[^\S\n]*(\S[^\n]*?)(?:[^\S\n]+:[a-z]+)?[^\S\n]*(?:\n|$)")
+_COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}")
 _POSTGRES: Final = Dialect.get_or_raise("postgres")
 #: The parser recurses for each of these. Deeper rules would end in an error of Python.
 _MAX_DEPTH: Final = 24
@@ -63,7 +65,16 @@ def _lines(text: str) -> Iterator[Rule]:
     for rule in text_rules(text, _line, comment="--"):
         number = int(rule.place.removeprefix("line "))
         above = _COMMENT.fullmatch(lines[number - 2]) if number > 1 else None
-        yield rule if above is None else replace(rule, members={"id": above[1], **rule.members})
+        yield rule if above is None else replace(rule, members={"id": _id(above[1]), **rule.members})
+
+
+def _id(text: str) -> str:
+    """Return an id in a comment, which is in quotes as in JSON if a comment cannot contain it."""
+    try:
+        found = json.loads(text) if text.startswith('"') else text
+    except ValueError:
+        return text
+    return str(found)
 
 
 def _line(source: Any) -> Mapping[str, Any]:
@@ -97,7 +108,7 @@ def _statements(text: str) -> Iterator[Rule]:
 
 
 def _statement(number: int, tokens: list[Token], text: str) -> Rule:
-    names = [found[1] for comment in tokens[0].comments if (found := _NAME.match(comment))]
+    names = [_id(found[1]) for comment in tokens[0].comments if (found := _NAME.match(comment))]
     return Rule(f"statement {number}", lambda: _select(tokens, text), {"id": names[-1]} if names else {})
 
 
@@ -132,14 +143,15 @@ def _check_result(node: exp.Expr, reader: Reader) -> None:
 
 def _of_table(table: exp.Table, where: exp.Expr | None, text: str) -> Mapping[str, Any]:
     alias = table.args.get("alias")
-    others = [name for name, part in table.args.items() if part and name not in ("this", "db", "alias")]
+    others = [name for name, part in table.args.items() if part and name not in ("this", "db", "catalog", "alias")]
     if others or table.name == "*" or (alias is not None and alias.args.get("columns")):
         raise Reader(text).refusal(table, "expected a table such as orders, shop.orders or orders AS o")
     name = identifier(table.this)
     schema = identifier(table.args["db"]) if table.args.get("db") else None
     reader = Reader(text, name, schema) if alias is None else Reader(text, identifier(alias.this))
     parts = _parts(reader, where.this) if where is not None else subscription_parts(ALWAYS)
-    return {"collection": name if schema is None else f"{schema}.{name}", **parts}
+    names = [identifier(table.args[each]) for each in ("catalog", "db", "this") if table.args.get(each)]
+    return {"collection": ".".join(names), **parts}
 
 
 def _parts(reader: Reader, node: exp.Expr) -> Mapping[str, Any]:
