@@ -109,6 +109,9 @@ def _text(source: str | bytes) -> str:
 
 def _subscription(rule: Rule, members: dict[str, Any]) -> Subscription:
     """Return a rule as a subscription that an engine accepts."""
+    for name in ("filters", "cel", "pattern"):
+        if name in rule.members:
+            raise SubscriptionError("a condition stands next to the rule, which is one; write one of them", place=name)
     subscription = parse_subscription({**members, **rule.members, **rule.translate()})
     # An error of an engine would come later, without the place in the file.
     compile_subscription(subscription, programs=_PROGRAMS)

@@ -269,6 +269,18 @@ REFUSED = [
     ("a @> b", "column 1", "ARRAY"),
     ("(" * 24 + "a" + ")" * 24 + " = c[1]", "column 53", "part of a value"),
     ("(" * 25 + "a = 1" + ")" * 25, "column 25", "24 deep"),
+    ("a BETWEEN 1 2", "column 3", "AND"),
+    ("a BETWEEN 1 2 AND b", "column 3", "AND"),
+    ("a IN (1, , 2)", "column 8", "wrong at ','"),
+    ("a IN (, 1)", "column 6", "wrong at '('"),
+    ("COALESCE(a,) = 1", "column 11", "wrong at ','"),
+    ("p NOT IS TRUE", "column 3", "wrong at 'NOT'"),
+    ("a = ANY ARRAY['x']", "column 1", "brackets"),
+    ("a == 1", "column 3", "wrong at '=='"),
+    ("a <=> 1", "column 3", "wrong at '<=>'"),
+    ("a REGEXP 'x'", "column 3", "wrong at 'REGEXP'"),
+    ("desc = 'x'", "column 1", "quote it"),
+    ("orders.a = 1 AND orders IS NULL", "column 18", "orders.orders"),
     ("a IS JSON", "column 1", "not supported"),
     ("a->0 = 'x'", "column 1", "name of a member"),
     ("a->'b' = 'x'", "column 1", "->>"),
@@ -310,6 +322,8 @@ SELECT * FROM orders WHERE items.a = 1;
 SELECT * FROM orders AS o (b) WHERE b = 1;
 SELECT 1;
 DELETE FROM orders;
+SELECT * EXCEPT (a) FROM orders;
+SELECT a, FROM orders;
 """
 
 
@@ -324,8 +338,8 @@ def test_statements_have_ids_collections_and_places() -> None:
     }
     assert every == {"id": "all", "collection": "orders"}
     places = [error.place.partition(": ") for error in imported.refused]
-    assert [statement for statement, _, _ in places] == [f"statement {number}" for number in range(3, 13)]
-    lines = (7, 8, 9, 10, 11, 12, 13, 14, 15, 16)
+    assert [statement for statement, _, _ in places] == [f"statement {number}" for number in range(3, 15)]
+    lines = (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)
     assert [place.partition(",")[0] for _, _, place in places] == [f"line {line}" for line in lines]
 
 
@@ -369,6 +383,20 @@ def test_hostile_conditions_end_in_an_error(condition: str) -> None:
     with pytest.raises(streamer.SubscriptionError):
         import_rules("sql", condition)
     assert time.process_time() - begin < 3
+
+
+@pytest.mark.parametrize("text", ["a = 1 AND\nb = 2", "a = 1\n-- and\n  or b = 2", "(\na = 1\n)", "WHERE\na = 1", "NOT\na"])
+def test_no_line_of_a_condition_of_several_lines_is_a_rule(text: str) -> None:
+    imported = import_rules("sql", f"{text}\nc = 3", on_error="skip")
+    assert [each.to_dict()["filters"][0]["field"] for each in imported.subscriptions] == ["c"]
+    assert "several lines" in imported.refused[0].reason
+
+
+@pytest.mark.parametrize("name", ["filters", "cel", "pattern"])
+def test_a_condition_next_to_a_rule_is_an_error(name: str) -> None:
+    source = json.dumps({"id": "x", "rule": "a = 1", name: "b == 1"})
+    (error,) = import_rules("sql", source, on_error="skip").refused
+    assert (error.place, "next to the rule" in error.reason) == (f"line 1: {name}", True)
 
 
 @pytest.mark.parametrize("rule", ['"\ud800" = 1', "a = '\ud800'", "\ud800"])
@@ -452,6 +480,8 @@ def test_times_are_compared_as_times_whatever_their_form(
         ("a > (0)::numeric", {"filters": [{"field": "a", "op": ">", "value": 0}]}),
         ("a = -(5::bigint)", {"filters": [{"field": "a", "op": "==", "value": -5}]}),
         ("a = '-1'::integer", {"filters": [{"field": "a", "op": "==", "value": -1}]}),
+        ("o.order = 1", {"filters": [{"field": "order", "op": "==", "value": 1}]}),
+        ('"desc" = 1', {"filters": [{"field": "desc", "op": "==", "value": 1}]}),
         ('"topics"."visible" = TRUE', {"filters": [{"field": "visible", "op": "==", "value": True}]}),
         ("SELECT * FROM s.t WHERE s.t.a = 1 AND t.b = 2", {"collection": "s.t", "filters": [
             {"field": "a", "op": "==", "value": 1}, {"field": "b", "op": "==", "value": 2}]}),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
@@ -36,6 +36,8 @@ _STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+(?:SELECT|WITH)\b
 #: The id in a comment, without the kind of result that sqlc reads: `-- name: large orders :many`.
 _NAME: Final = re.compile(r"\s*(?:id|name):[^\S\n]*(\S[^\n]*?)(?:[^\S\n]+:[a-z]+)?[^\S\n]*(?:\n|$)")
 _COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}")
+_UNFINISHED: Final = re.compile(r"(?:(?:^|[\s)])(?:AND|OR|NOT|WHERE)|[(,])$", re.I)
+_CONTINUED: Final = re.compile(r"(?:AND|OR)\b|[),]", re.I)
 _POSTGRES: Final = Dialect.get_or_raise("postgres")
 #: The parser recurses for each of these. Deeper rules would end in an error of Python.
 _MAX_DEPTH: Final = 24
@@ -46,6 +48,10 @@ _MAX_BRACKETS: Final = 1000
 #: For a chain of them, such as `a[1][2]`, the time doubles and doubles again.
 _MAX_CHAINED: Final = 16
 _CHAINED: Final = (TokenType.R_BRACKET, TokenType.L_BRACKET)
+#: What the parser accepts after a comma, and signs of other databases.
+_NO_ELEMENT: Final = {TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.FROM, TokenType.WHERE, None}
+_NOT_IS: Final = (TokenType.NOT, TokenType.IS)
+_FOREIGN: Final = {TokenType.EQ: ("==",), TokenType.NULLSAFE_EQ: ("<=>",), TokenType.RLIKE: ("RLIKE", "REGEXP")}
 _PREFIXES: Final = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 _OPENING: Final = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING: Final = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -62,10 +68,28 @@ def rules(text: str) -> Iterator[Rule]:
 
 def _lines(text: str) -> Iterator[Rule]:
     lines = text.split("\n")
+    parts = _parts_of_lines(lines)
     for rule in text_rules(text, _line, comment="--"):
         number = int(rule.place.removeprefix("line "))
+        if number in parts:
+            rule = replace(rule, translate=_refuse_part)
         above = _COMMENT.fullmatch(lines[number - 2]) if number > 1 else None
         yield rule if above is None else replace(rule, members={"id": _id(above[1]), **rule.members})
+
+
+def _parts_of_lines(lines: Sequence[str]) -> set[int]:
+    """Return the numbers of lines that look like parts of one condition. Each alone would be another condition."""
+    rules = [(number, line.strip()) for number, line in enumerate(lines, start=1)]
+    rules = [(number, line) for number, line in rules if line and not line.startswith("--")]
+    found: set[int] = set()
+    for (number, line), (next_number, next_line) in pairwise(rules):
+        if _UNFINISHED.search(line) or _CONTINUED.match(next_line):
+            found |= {number, next_number}
+    return found
+
+
+def _refuse_part() -> Mapping[str, Any]:
+    raise SubscriptionError("this condition seems to have several lines; write it on one, or SELECT statements with ';'")
 
 
 def _id(text: str) -> str:
@@ -137,6 +161,7 @@ def _select(tokens: list[Token], text: str) -> Mapping[str, Any]:
 def _check_result(node: exp.Expr, reader: Reader) -> None:
     """Refuse a result that changes which rows are selected, as an aggregate does."""
     value = node.this if isinstance(node, exp.Alias) else node
+    reader.check_members(value)
     if not isinstance(value, (exp.Star, exp.Column, exp.Literal)):
         raise reader.refusal(node, "expected * or columns after SELECT; leave out functions and expressions")
 
@@ -173,6 +198,7 @@ def _tokens(source: str) -> list[Token]:
 def _parsed(tokens: list[Token], source: str, kind: type[exp.Expr] | None = None) -> exp.Expr:
     """Return the tree of a statement or a condition."""
     _check_size(tokens, source)
+    _check_signs(tokens, source)
     parser = _POSTGRES.parser()
     try:
         found = parser.parse(tokens, source) if kind is None else parser.parse_into(kind, tokens, source)
@@ -186,6 +212,10 @@ def _parsed(tokens: list[Token], source: str, kind: type[exp.Expr] | None = None
     if len(found) != 1 or found[0] is None:
         raise SubscriptionError("expected a condition of SQL, such as status = 'paid'")
     tree: exp.Expr = found[0]
+    between = [token for token in tokens if token.token_type is TokenType.BETWEEN]
+    ands = sum(token.token_type is TokenType.AND for token in tokens)
+    if between and ands < len(between) + sum(1 for _ in tree.find_all(exp.And)):
+        raise SubscriptionError("expected AND after BETWEEN", place=place(source, between[-1].start))
     return tree
 
 
@@ -207,6 +237,19 @@ def _check_size(tokens: list[Token], source: str) -> None:
         run = run + 1 if kind in _PREFIXES else 0
         if depth > _MAX_DEPTH or run > _MAX_DEPTH:
             raise SubscriptionError(f"this nests more than {_MAX_DEPTH} deep", place=place(source, token.start))
+
+
+def _check_signs(tokens: list[Token], source: str) -> None:
+    """Refuse what the parser accepts, and PostgreSQL does not."""
+    for before, token in pairwise([None, *tokens, None]):
+        kinds = tuple(each and each.token_type for each in (before, token))
+        is_stray = (kinds[0] is TokenType.COMMA and kinds[1] in _NO_ELEMENT) or (
+            kinds[1] is TokenType.COMMA and kinds[0] in (None, *_OPENING)
+        )
+        for each in (before, token):
+            if each and (is_stray or kinds == _NOT_IS or each.text.upper() in _FOREIGN.get(each.token_type, ())):
+                reason = f"this is not SQL of PostgreSQL: something is wrong at {each.text!r}"
+                raise SubscriptionError(reason, place=place(source, each.start))
 
 
 def _not_sql(error: ParseError, source: str) -> SubscriptionError:

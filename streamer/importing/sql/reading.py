@@ -81,10 +81,17 @@ _MEMBERS: Final = {
     "is_string",
     "quoted",
 }
-#: Names that are functions or columns of the system if they are not quoted.
-_RESERVED: Final = {"user", "session_user", "system_user", "current_role", "current_catalog", "current_schema", "tableoid"} | {
-    "ctid", "xmin", "xmax", "cmin", "cmax", "localtime", "localtimestamp",
-}  # fmt: skip
+#: Columns of the system.
+_SYSTEM: Final = {"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
+#: Names that PostgreSQL does not read as columns, unless they are quoted or after the name of a table.
+_RESERVED: Final = set(
+    """all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column
+    concurrently constraint create cross current_catalog current_role current_schema default deferrable desc distinct do else end
+    except false fetch for foreign freeze from full grant group having ilike in initially inner intersect into is isnull join
+    lateral leading left like limit localtime localtimestamp natural not notnull null offset on only or order outer overlaps
+    placing primary references returning right select session_user similar some symmetric system_user table tablesample then to
+    trailing true union unique user using variadic verbose when where window with""".split()
+)
 _MAX_NAME_BYTES: Final = 63
 _MAX_COALESCED: Final = 8
 
@@ -278,7 +285,9 @@ class Reader:
         if not isinstance(node.this, exp.Identifier):
             raise self.refusal(node, "expected the name of a column")
         name = identifier(node.this)
-        if not node.this.args.get("quoted") and name in _RESERVED:
+        if not node.this.args.get("quoted") and table is None and name == self._table:
+            raise self.refusal(node, f"{name} may be a whole row; write {name}.{name} if it is a column")
+        if not node.this.args.get("quoted") and (name in _SYSTEM or (table is None and name in _RESERVED)):
             raise self.refusal(node, f'{name} is not a column of the row; quote it if it is: "{name}"')
         if len(name.encode()) > _MAX_NAME_BYTES:
             raise self.refusal(node, f"a name of more than {_MAX_NAME_BYTES} bytes, which PostgreSQL cuts")
