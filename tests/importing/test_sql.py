@@ -368,6 +368,12 @@ def test_a_file_has_a_condition_a_line_with_ids_in_comments() -> None:
         "SELECT * FROM t WHERE a IN (" + ", 1" * 40_000 + ")",
         "a" + "[1]" * 5_000 + " = 1",
         "a" + "[1]" * 400 + " = 1",
+        f"a = '({',' * 250_000}' b",
+        f"a = '({',' * 250_000}'::text = b",
+        f"-- name: a{' ' * 250_000}b\na = 1 b",
+        f"-- name: a{' ' * 250_000}:\nSELECT 1",
+        f"a = ANY('{{{'a ' * 120_000}{{')",
+        f"a = '{' ' * 250_000}' = b",
         "/* note */\n" * 26 + "a = 1 b",
         f"COALESCE({', '.join(f'a{each}' for each in range(100))}, 0) IN ({', '.join(map(str, range(1_000)))})",
         f"COALESCE(a, b, c, d, e, f, 0) IN ({', '.join(map(str, range(14_000)))})",
@@ -382,7 +388,7 @@ def test_hostile_conditions_end_in_an_error(condition: str) -> None:
     begin = time.process_time()
     with pytest.raises(streamer.SubscriptionError):
         import_rules("sql", condition)
-    assert time.process_time() - begin < 3
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize("text", ["a = 1 AND\nb = 2", "a = 1\n-- and\n  or b = 2", "(\na = 1\n)", "WHERE\na = 1", "NOT\na"])

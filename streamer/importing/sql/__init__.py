@@ -33,8 +33,7 @@ from streamer.importing.sql.reading import Reader, identifier, place
 
 #: A file of statements begins with one, after comments. Possessive, since several comments also read as one.
 _STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+(?:SELECT|WITH)\b", re.I | re.S)
-#: The id in a comment, without the kind of result that sqlc reads: `-- name: large orders :many`.
-_NAME: Final = re.compile(r"\s*(?:id|name):[^\S\n]*(\S[^\n]*?)(?:[^\S\n]+:[a-z]+)?[^\S\n]*(?:\n|$)")
+_NAME: Final = re.compile(r"\s*(?:id|name):[^\S\n]*(\S[^\n]*)")
 _COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}")
 _UNFINISHED: Final = re.compile(r"(?:(?:^|[\s)])(?:AND|OR|NOT|WHERE)|[(,])$", re.I)
 _CONTINUED: Final = re.compile(r"(?:AND|OR)\b|[),]", re.I)
@@ -93,7 +92,11 @@ def _refuse_part() -> Mapping[str, Any]:
 
 
 def _id(text: str) -> str:
-    """Return an id in a comment, which is in quotes as in JSON if a comment cannot contain it."""
+    """Return the id in a comment, which is in quotes as in JSON if a comment cannot contain it."""
+    text = text.strip()
+    words, _, last = text.rpartition(" ")
+    # sqlc reads the kind of a result there: `-- name: large orders :many`.
+    text = words.strip() if words and re.fullmatch(":[a-z]+", last) else text
     try:
         found = json.loads(text) if text.startswith('"') else text
     except ValueError:
