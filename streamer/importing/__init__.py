@@ -8,11 +8,12 @@ imported.subscriptions  # [Subscription(id='sql-1', filters=[..])]
 ```
 
 A rule becomes the form that means exactly the same: filters, a pattern or CEL. A rule that no form expresses exactly is an error
-with its place and reason. Each language is one file of this package, over the conditions of conditions.py.
+with its place and reason. Each language is one file of this package, or a folder, over the conditions of conditions.py.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -103,13 +104,17 @@ def _text(source: str | bytes) -> str:
         text = source if isinstance(source, str) else source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SubscriptionError(f"expected text in UTF-8; byte {error.start} is not") from None
-    if "\0" in text:
-        raise SubscriptionError(f"expected text; character {text.index(chr(0))} is NUL")
+    if found := re.search("[\0\ud800-\udfff]", text):
+        what = "NUL" if found[0] == "\0" else "half of a surrogate pair"
+        raise SubscriptionError(f"expected text; character {found.start()} is {what}")
     return text
 
 
 def _subscription(rule: Rule, members: dict[str, Any]) -> Subscription:
     """Return a rule as a subscription that an engine accepts."""
+    for name in ("filters", "cel", "pattern"):
+        if name in rule.members:
+            raise SubscriptionError("a condition stands next to the rule, which is one; write one of them", place=name)
     subscription = parse_subscription({**members, **rule.members, **rule.translate()})
     # An error of an engine would come later, without the place in the file.
     compile_subscription(subscription, programs=_PROGRAMS)

@@ -110,7 +110,7 @@ def test_a_file_without_a_rule_is_an_error(run: Run) -> None:
         ("cel", [], ["row", "cel"]),
         ("eventbridge", [], ["pattern"]),
         ("eventbridge", ["--scalars"], ["row", "pattern"]),
-        ("sql", [], ["row", "cel"]),
+        ("sql", [], ["row", "cel"]),  # a collection is kept though the other has none
     ],
 )
 def test_exported_rules_come_back_the_same(run: Run, place: Path, to: str, options: list[str], ids: list[str]) -> None:
@@ -128,3 +128,22 @@ def test_exported_rules_come_back_the_same(run: Run, place: Path, to: str, optio
     else:
         back = run("import", to, "-", stdin=ran.stdout)
         assert [line["id"] for line in lines(back.stdout)] == ids
+
+
+@pytest.mark.parametrize(
+    ("text", "collection", "statements"),
+    [("it's; --\n/* x", "shop.orders", 4), ("tab\tand\r", "orders", 0), ("two\nlines", None, 0)],
+)
+def test_sql_keeps_ids_collections_and_texts(run: Run, place: Path, text: str, collection: str | None, statements: int) -> None:
+    """What SQL must quote comes back the same: as statements if all have a collection and texts are printable, or as lines."""
+    filters = [{"field": "a b", "op": "starts_with", "value": text}]
+    given = [
+        {"id": "large orders :x", "collection": 'db.Shop."orders"', "filters": filters},
+        {"id": '"q"', "collection": "Order s", "filters": filters},
+        {"id": " two\nlines", "collection": "shop.orders", "filters": filters},
+        {"id": "-- name: é", **({} if collection is None else {"collection": collection}), "filters": filters},
+    ]
+    (place / "mine.jsonl").write_text("\n".join(map(json.dumps, given)))
+    ran = run("export", "--to", "sql", "-s", "mine.jsonl")
+    assert (ran.returncode, ran.stdout.count(b"SELECT * FROM ")) == (0, statements), ran.stderr
+    assert lines(run("import", "sql", "-q", "-", stdin=ran.stdout).stdout) == given

@@ -188,11 +188,19 @@ class Conditions:
             self._compared("day", [f"DATE '{each}'" for each in DAYS]),
             self._compared("zoned", [f"TIMESTAMPTZ '{each}'" for each in ZONED]),
             self._compared("local", [f"TIMESTAMP '{each}'" for each in LOCAL]),
+            self._compared("local", [f"DATE '{each}'" for each in DAYS]),
+            self._compared("day", [f"TIMESTAMP '{each}'" for each in (*LOCAL, *DAYS)]),
         )))  # fmt: skip
 
     def _quantified(self) -> str:
         numbers = f"{self._pick(('= ANY', '<> ALL'))}(ARRAY[{self._pick(INTEGERS)}, {self._pick(('NULL', '2'))}])"
-        return f"{self._pick(('i', 'j'))} {numbers}"
+        texts, cast = """'{a,Ab}' | '{ab, "a b"}'::text[]""".split(" | "), ("'Ab'", "'ab'::varchar")
+        typed = ("(1)::numeric", "-(1::bigint)", "'-1'::int")
+        return str(self._pick((
+            f"{self._pick(('i', 'j'))} {numbers}", f"t {self._pick(('= ANY', '<> ALL', '= SOME'))}({self._pick(texts)})",
+            f"(u)::text {self._pick(('=', '<>', 'LIKE'))} {self._pick(cast)}",
+            f"{self._pick(('i', 'n'))} {self._pick(ORDERS)} {self._pick(typed)}",
+        )))  # fmt: skip
 
 
 class Expressions:

@@ -5,14 +5,16 @@
     -- name: paid
     SELECT * FROM shop.orders WHERE status = 'paid';        id "paid", collection "shop.orders"
 
-sqlglot parses them as PostgreSQL does; sql_conditions.py translates the condition.
+sqlglot parses them as PostgreSQL does; conditions.py translates the condition.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 from streamer.errors import SubscriptionError
@@ -26,20 +28,29 @@ with needed("rules in SQL need sqlglot", "import"):
     from sqlglot.errors import ParseError, SqlglotError
     from sqlglot.tokenizer_core import Token, TokenType
 
-from streamer.importing.sql_conditions import Translator
-from streamer.importing.sql_reading import Reader, identifier, place
+from streamer.importing.sql.conditions import Translator
+from streamer.importing.sql.reading import Reader, identifier, place
 
-#: A file of statements begins with one, after comments.
-_STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
-_NAME: Final = re.compile(r"\s*(?:id|name):\s*(\S+)")
-_COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}.*")
+#: A file of statements begins with one, after comments. Possessive, since several comments also read as one.
+_STATEMENTS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+(?:SELECT|WITH)\b", re.I | re.S)
+_NAME: Final = re.compile(r"\s*(?:id|name):[^\S\n]*(\S[^\n]*)")
+_COMMENT: Final = re.compile(rf"\s*--{_NAME.pattern}")
+_UNFINISHED: Final = re.compile(r"(?:(?:^|[\s)])(?:AND|OR|NOT|WHERE)|[(,])$", re.I)
+_CONTINUED: Final = re.compile(r"(?:AND|OR)\b|[),]", re.I)
 _POSTGRES: Final = Dialect.get_or_raise("postgres")
 #: The parser recurses for each of these. Deeper rules would end in an error of Python.
-_MAX_DEPTH: Final = 64
+_MAX_DEPTH: Final = 24
 _MAX_BYTES: Final = 1 << 18
 _MAX_TOKENS: Final = 30_000
 #: The parser copies all before each of these.
 _MAX_BRACKETS: Final = 1000
+#: For a chain of them, such as `a[1][2]`, the time doubles and doubles again.
+_MAX_CHAINED: Final = 16
+_CHAINED: Final = (TokenType.R_BRACKET, TokenType.L_BRACKET)
+#: What the parser accepts after a comma, and signs of other databases.
+_NO_ELEMENT: Final = {TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.FROM, TokenType.WHERE, None}
+_NOT_IS: Final = (TokenType.NOT, TokenType.IS)
+_FOREIGN: Final = {TokenType.EQ: ("==",), TokenType.NULLSAFE_EQ: ("<=>",), TokenType.RLIKE: ("RLIKE", "REGEXP")}
 _PREFIXES: Final = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 _OPENING: Final = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING: Final = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -56,15 +67,48 @@ def rules(text: str) -> Iterator[Rule]:
 
 def _lines(text: str) -> Iterator[Rule]:
     lines = text.split("\n")
+    parts = _parts_of_lines(lines)
     for rule in text_rules(text, _line, comment="--"):
         number = int(rule.place.removeprefix("line "))
+        if number in parts:
+            rule = replace(rule, translate=_refuse_part)
         above = _COMMENT.fullmatch(lines[number - 2]) if number > 1 else None
-        yield rule if above is None else replace(rule, members={"id": above[1], **rule.members})
+        yield rule if above is None else replace(rule, members={"id": _id(above[1]), **rule.members})
+
+
+def _parts_of_lines(lines: Sequence[str]) -> set[int]:
+    """Return the numbers of lines that look like parts of one condition. Each alone would be another condition."""
+    rules = [(number, line.strip()) for number, line in enumerate(lines, start=1)]
+    rules = [(number, line) for number, line in rules if line and not line.startswith("--")]
+    found: set[int] = set()
+    for (number, line), (next_number, next_line) in pairwise(rules):
+        if _UNFINISHED.search(line) or _CONTINUED.match(next_line):
+            found |= {number, next_number}
+    return found
+
+
+def _refuse_part() -> Mapping[str, Any]:
+    raise SubscriptionError("this condition seems to have several lines; write it on one, or SELECT statements with ';'")
+
+
+def _id(text: str) -> str:
+    """Return the id in a comment, which is in quotes as in JSON if a comment cannot contain it."""
+    text = text.strip()
+    words, _, last = text.rpartition(" ")
+    # sqlc reads the kind of a result there: `-- name: large orders :many`.
+    text = words.strip() if words and re.fullmatch(":[a-z]+", last) else text
+    try:
+        found = json.loads(text) if text.startswith('"') else text
+    except ValueError:
+        return text
+    return str(found)
 
 
 def _line(source: Any) -> Mapping[str, Any]:
     if not isinstance(source, str):
         raise SubscriptionError("expected a condition of SQL in a text")
+    if re.search("[\0\ud800-\udfff]", source):
+        raise SubscriptionError("expected text; this has NUL or half of a surrogate pair")
     if len(source) > _MAX_BYTES:
         raise SubscriptionError(f"a condition of more than {_MAX_BYTES} characters; write several")
     tokens = _tokens(source)
@@ -73,7 +117,9 @@ def _line(source: Any) -> Mapping[str, Any]:
     if tokens and tokens[0].token_type is TokenType.WHERE:
         tokens = tokens[1:]
     node = _parsed(tokens, source, exp.Condition)
-    return _parts(Reader(source), node)
+    # Without FROM, the table is the one that columns name.
+    tables = {identifier(each.args["table"]) for each in node.find_all(exp.Column) if each.args.get("table")}
+    return _parts(Reader(source, tables.pop() if len(tables) == 1 else None), node)
 
 
 def _statements(text: str) -> Iterator[Rule]:
@@ -89,7 +135,7 @@ def _statements(text: str) -> Iterator[Rule]:
 
 
 def _statement(number: int, tokens: list[Token], text: str) -> Rule:
-    names = [found[1] for comment in tokens[0].comments if (found := _NAME.match(comment))]
+    names = [_id(found[1]) for comment in tokens[0].comments if (found := _NAME.match(comment))]
     return Rule(f"statement {number}", lambda: _select(tokens, text), {"id": names[-1]} if names else {})
 
 
@@ -118,20 +164,22 @@ def _select(tokens: list[Token], text: str) -> Mapping[str, Any]:
 def _check_result(node: exp.Expr, reader: Reader) -> None:
     """Refuse a result that changes which rows are selected, as an aggregate does."""
     value = node.this if isinstance(node, exp.Alias) else node
+    reader.check_members(value)
     if not isinstance(value, (exp.Star, exp.Column, exp.Literal)):
         raise reader.refusal(node, "expected * or columns after SELECT; leave out functions and expressions")
 
 
 def _of_table(table: exp.Table, where: exp.Expr | None, text: str) -> Mapping[str, Any]:
     alias = table.args.get("alias")
-    others = [name for name, part in table.args.items() if part and name not in ("this", "db", "alias")]
+    others = [name for name, part in table.args.items() if part and name not in ("this", "db", "catalog", "alias")]
     if others or table.name == "*" or (alias is not None and alias.args.get("columns")):
         raise Reader(text).refusal(table, "expected a table such as orders, shop.orders or orders AS o")
     name = identifier(table.this)
-    reader = Reader(text, identifier(alias.this) if alias is not None else name)
-    schema = table.args.get("db")
+    schema = identifier(table.args["db"]) if table.args.get("db") else None
+    reader = Reader(text, name, schema) if alias is None else Reader(text, identifier(alias.this))
     parts = _parts(reader, where.this) if where is not None else subscription_parts(ALWAYS)
-    return {"collection": name if schema is None else f"{identifier(schema)}.{name}", **parts}
+    names = [identifier(table.args[each]) for each in ("catalog", "db", "this") if table.args.get(each)]
+    return {"collection": ".".join(names), **parts}
 
 
 def _parts(reader: Reader, node: exp.Expr) -> Mapping[str, Any]:
@@ -153,17 +201,24 @@ def _tokens(source: str) -> list[Token]:
 def _parsed(tokens: list[Token], source: str, kind: type[exp.Expr] | None = None) -> exp.Expr:
     """Return the tree of a statement or a condition."""
     _check_size(tokens, source)
+    _check_signs(tokens, source)
     parser = _POSTGRES.parser()
     try:
         found = parser.parse(tokens, source) if kind is None else parser.parse_into(kind, tokens, source)
     except ParseError as error:
         raise _not_sql(error, source) from None
-    except (SqlglotError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except RecursionError:
+        raise SubscriptionError("this condition nests too deep") from None
+    except (SqlglotError, ValueError, LookupError, TypeError, AttributeError):
         # Texts that are not SQL bring the parser to errors of Python.
         raise SubscriptionError("this is not a condition that sqlglot can parse") from None
     if len(found) != 1 or found[0] is None:
         raise SubscriptionError("expected a condition of SQL, such as status = 'paid'")
     tree: exp.Expr = found[0]
+    between = [token for token in tokens if token.token_type is TokenType.BETWEEN]
+    ands = sum(token.token_type is TokenType.AND for token in tokens)
+    if between and ands < len(between) + sum(1 for _ in tree.find_all(exp.And)):
+        raise SubscriptionError("expected AND after BETWEEN", place=place(source, between[-1].start))
     return tree
 
 
@@ -172,6 +227,12 @@ def _check_size(tokens: list[Token], source: str) -> None:
         raise SubscriptionError(f"a rule of more than {_MAX_TOKENS:,} words and signs; write several")
     if sum(token.token_type is TokenType.L_BRACKET for token in tokens) > _MAX_BRACKETS:
         raise SubscriptionError(f"a rule of more than {_MAX_BRACKETS:,} square brackets; write several")
+    chained = [one for one, other in pairwise(tokens) if (one.token_type, other.token_type) == _CHAINED]
+    if len(chained) > _MAX_CHAINED:
+        raise SubscriptionError(
+            "parts of values are not supported; write the condition in CEL, such as data.tags[0] == 'a'",
+            place=place(source, chained[0].start),
+        )
     depth = run = 0
     for token in tokens:
         kind = token.token_type
@@ -181,13 +242,29 @@ def _check_size(tokens: list[Token], source: str) -> None:
             raise SubscriptionError(f"this nests more than {_MAX_DEPTH} deep", place=place(source, token.start))
 
 
+def _check_signs(tokens: list[Token], source: str) -> None:
+    """Refuse what the parser accepts, and PostgreSQL does not."""
+    for before, token in pairwise([None, *tokens, None]):
+        kinds = tuple(each and each.token_type for each in (before, token))
+        is_stray = (kinds[0] is TokenType.COMMA and kinds[1] in _NO_ELEMENT) or (
+            kinds[1] is TokenType.COMMA and kinds[0] in (None, *_OPENING)
+        )
+        for each in (before, token):
+            if each and (is_stray or kinds == _NOT_IS or each.text.upper() in _FOREIGN.get(each.token_type, ())):
+                reason = f"this is not SQL of PostgreSQL: something is wrong at {each.text!r}"
+                raise SubscriptionError(reason, place=place(source, each.start))
+
+
 def _not_sql(error: ParseError, source: str) -> SubscriptionError:
     details = error.errors[0] if error.errors else {}
     line, column, word = (details.get(name) for name in ("line", "col", "highlight"))
     if not line or not column:
         return SubscriptionError("this is not a condition of SQL")
     column -= len(word or " ") - 1
-    return SubscriptionError(f"this is not SQL: something is wrong at {word!r}", place=_line_and_column(source, line, column))
+    is_quoted = source.split("\n")[line - 1][column - 2 : column - 1] == "`"
+    hint = "; names are in double quotes, not in back-ticks" if is_quoted else ""
+    reason = f"this is not SQL: something is wrong at {word!r}{hint}"
+    return SubscriptionError(reason, place=_line_and_column(source, line, column))
 
 
 def _line_and_column(source: str, line: int, column: int) -> str:

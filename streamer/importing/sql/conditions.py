@@ -16,11 +16,10 @@ from typing import Final, final
 from sqlglot import exp
 
 from streamer.errors import SubscriptionError
-from streamer.importing import sql_patterns as patterns
-from streamer.importing import sql_values as values
 from streamer.importing.conditions import ALWAYS, NEVER, Cel, Condition, Not, Path, Test, all_of, any_of
-from streamer.importing.sql_reading import VALUES, Coalesce, Column, Folded, Reader, Value, bare
-from streamer.importing.sql_values import NULL, Constant
+from streamer.importing.sql import patterns, values
+from streamer.importing.sql.reading import VALUES, Coalesce, Column, Folded, Reader, Value, bare
+from streamer.importing.sql.values import NULL, Constant
 from streamer.subscriptions.cel_text import present
 
 
@@ -43,6 +42,8 @@ _COMPARISONS: Final[dict[type, str]] = {exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<"
 _OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SWAPPED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MAX_UNKNOWN: Final = 8
+#: A subscription has at most 20,000 filters. A list after IN counts as one.
+_MAX_COMPARISONS: Final = 20_000
 
 
 @final
@@ -52,6 +53,7 @@ class Translator:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._depth = 0
+        self._comparisons = 0
 
     def condition(self, node: exp.Expr) -> Truth:
         """Return when a condition is true, and when it is false.
@@ -78,7 +80,7 @@ class Translator:
                 truth = self._same(self._reader.value(node.this), self._reader.value(node.expression))
                 return truth if isinstance(node, exp.NullSafeEQ) else truth.negated()
             case exp.In() if node.expressions:
-                return self._in(self._reader.value(node.this), node.expressions)
+                return self._in(self._reader.value(node.this), [self._reader.value(each) for each in node.expressions])
             case exp.Between():
                 value = self._reader.value(node.this)
                 low = self._compare(">=", value, self._reader.value(node.args["low"]))
@@ -126,8 +128,7 @@ class Translator:
     def _same(self, one: Value, other: Value) -> Truth:
         return _two(any_of(self._compare("==", one, other).true, all_of(_null(one), _null(other))))
 
-    def _in(self, value: Value, nodes: Sequence[exp.Expr]) -> Truth:
-        items = [self._reader.value(each) for each in nodes]
+    def _in(self, value: Value, items: Sequence[Value]) -> Truth:
         constants = [each for each in items if isinstance(each, Constant) and each.kind not in (*values.INSTANTS, "null")]
         if (
             not isinstance(value, Column)
@@ -142,15 +143,18 @@ class Translator:
         return Truth(Test(value.path, "in", wanted), NEVER if NULL in items else differs)
 
     def _quantified(self, node: exp.Expr, words: exp.Expr) -> Truth:
-        is_any = isinstance(words, exp.Any)
+        is_any = isinstance(words, exp.Any) or words.name.upper() == "SOME"
         if not is_any and not isinstance(words, exp.All) and words.name.upper() != "ALL":
             raise self._reader.refusal(words)
         if is_any is not isinstance(node, exp.EQ):
             raise self._reader.refusal(node, "only = ANY(..) and <> ALL(..) are supported")
-        inner = bare(words.expressions[0] if isinstance(words, exp.Anonymous) and len(words.expressions) == 1 else words.this)
+        inner = words.expressions[0] if isinstance(words, exp.Anonymous) and len(words.expressions) == 1 else words.this
+        if not isinstance(words, exp.Anonymous) and not isinstance(inner, exp.Paren):
+            raise self._reader.refusal(node, "expected brackets after ANY and ALL")
+        inner = bare(inner)
         value = self._reader.value(node.this)
-        if isinstance(inner, exp.Array) and inner.expressions:
-            truth = self._in(value, inner.expressions)
+        if items := self._reader.elements(inner):
+            truth = self._in(value, items)
             return truth if is_any else truth.negated()
         if not is_any or not isinstance(inner, exp.Column) or not isinstance(value, Constant):
             raise self._reader.refusal(node, "only = ANY(ARRAY[..]), <> ALL(ARRAY[..]) and constant = ANY(column) are supported")
@@ -159,12 +163,12 @@ class Translator:
         return Truth(has, all_of(Test(path, "type", ["list"]), Not(has), Not(Test(path, "has_element", None))))
 
     def _arrays(self, node: exp.Expr) -> Truth:
-        if not isinstance(node.expression, exp.Array) or not node.expression.expressions:
+        items = self._reader.elements(node.expression)
+        if not items:
             raise self._reader.refusal(
                 node, "only column @> ARRAY[..] and column && ARRAY[..] are supported, with constants in the list"
             )
         path = self._list(node.this)
-        items = [self._reader.value(each) for each in node.expression.expressions]
         if any(not isinstance(each, Constant) or each.value is None for each in items):
             raise self._reader.refusal(node, "expected constants in ARRAY[..], and no NULL")
         tests = [self._element(path, each) for each in items if isinstance(each, Constant)]
@@ -195,6 +199,8 @@ class Translator:
         if not isinstance(column, Column) or column.member:
             raise self._reader.refusal(node, "expected a column to the left; of a member of JSON, write the condition in CEL")
         self._reader.claim_kind(column, "text")
+        if column.is_cast and not any(map(str.isalpha, text)):
+            raise SubscriptionError("this may be a pattern for a column of another type; write a column of texts without ::text")
         if isinstance(value, Folded) and not isinstance(node, (exp.Like, exp.ILike)):
             raise self._reader.refusal(node, "lower() and upper() can only be compared, or be to the left of LIKE")
         found = self._pattern(node, value, column.path, text, escape)
@@ -221,6 +227,9 @@ class Translator:
 
     def _compare(self, op: str, one: Value, other: Value) -> Truth:
         """Return a comparison, with the constant on the right if there is one."""
+        self._comparisons += 1
+        if self._comparisons > _MAX_COMPARISONS:
+            raise SubscriptionError(f"more than {_MAX_COMPARISONS:,} comparisons; write several rules")
         if isinstance(one, Constant) and not isinstance(other, Constant):
             one, other, op = other, one, _SWAPPED[op]
         match one, other:
