@@ -291,6 +291,7 @@ ROWS: Final = (
                 "stat",
             ),
             Panel("Share of the store in use", _each(service.ROOM), "percentunit", service.ROOM.help, 12),
+            Panel("Servers of sources that answer", _each(service.UP), "bool_yes_no", service.UP.help),
             Panel("Lag in seconds", _each(service.LAG_SECONDS), "s", service.LAG_SECONDS.help),
             Panel(
                 "Lag in bytes, and the log of slots",

@@ -191,6 +191,14 @@ ALERTS: Final = (
         f"{_SERVICE} was started {{{{ $value }}}} times within an hour.",
     ),
     Alert(
+        "StreamerSourceIsDown",
+        f"{service.UP.sample} == 0",
+        "5m",
+        "critical",
+        "The server of a source does not answer",
+        f"{_SOURCE} has had no connection to its server for 5 minutes, so it reads nothing, and its lag is unknown.",
+    ),
+    Alert(
         "StreamerSourceIsLate",
         f"{service.LAG_SECONDS.sample} > 300",
         "5m",

@@ -21,6 +21,11 @@ UNMATCHED = Metric(
     "streamer_service_events_unmatched", "counter", _SOURCE, "Events that matched no subscription, including ignored ones."
 )
 REJECTED = Metric("streamer_service_events_rejected", "counter", _SOURCE, "Events that could not be read; they are dead letters.")
+UP = Metric(
+    *("streamer_service_source_up", "gauge", _SOURCE),
+    "1 if the server of a source answers, else 0; always 1 for a file.",
+    "min",
+)
 LAG_BYTES = Metric(
     *("streamer_service_source_lag_bytes", "gauge", _SOURCE),
     "Bytes that a source has not read yet; for PostgreSQL, bytes of the server's log that are not confirmed yet.",
@@ -102,5 +107,5 @@ STREAMED = Metric("streamer_service_stream_messages", "counter", (), "Messages t
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 #: Those of `streamer.service.metrics.Condition`, and of `streamer.service.api.metrics.ApiCounts`; `Counts` has the others.
-OF_CONDITION: Final = (READY, LAG_BYTES, LAG_MESSAGES, LAG_SECONDS, SLOT, ROOM)
+OF_CONDITION: Final = (READY, UP, LAG_BYTES, LAG_MESSAGES, LAG_SECONDS, SLOT, ROOM)
 OF_API: Final = (REQUESTS, CONNECTIONS, CLOSED, HELD, PAUSED, EXPIRING, EXPIRED, GATEWAYS, STREAMS, ENDED, STREAMED)

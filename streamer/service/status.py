@@ -38,6 +38,8 @@ from streamer.version import VERSION
 IDLE: Final = 10.0
 #: The seconds without a durable message after which a service with waiting messages counts as stalled.
 STALLED: Final = 30.0
+#: The seconds without an answer of a source's server after which the service is not ready; a server restarts faster.
+DOWN: Final = 30.0
 #: The most partitions of a source in a report.
 _MOST: Final = 1000
 #: The number of latest dead letters that are counted by their reason.
@@ -209,7 +211,15 @@ class Status:
         with suppress(ServiceError):
             room |= {(part,): share for part, share in self._store.used().items()}
         is_ready: dict[tuple[str, ...], float] = {(): float(self.trouble() is None)}
-        return [(names.READY, is_ready), *lags.items(), (names.LAG_SECONDS, seconds), (names.SLOT, slots), (names.ROOM, room)]
+        is_up = {(name,): float(not self._pipeline.down_for(name)) for name in self._pipeline.setup.feeds}
+        return [
+            (names.READY, is_ready),
+            (names.UP, is_up),
+            *lags.items(),
+            (names.LAG_SECONDS, seconds),
+            (names.SLOT, slots),
+            (names.ROOM, room),
+        ]
 
     def sinks(self) -> list[dict[str, Any]]:
         """Return the sinks, with their counts."""
@@ -257,7 +267,7 @@ class Status:
             return "store_gone"
         if not self._store.is_writable():
             return "store_not_writable"
-        if self._pipeline.absent:
+        if self._pipeline.absent or any(self._pipeline.down_for(name) >= DOWN for name in self._pipeline.setup.feeds):
             return "away"
         return "stalled" if self._is_stalled() else None
 

@@ -177,6 +177,10 @@ ALARMING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {STARTED: "1x10 2x10 3x10 4x20", "streamer_service_ready{}": "1x50"},
         {STARTED: "1x10 2x10 3x30", "streamer_service_ready{}": "1x50"},
     ),
+    "StreamerSourceIsDown": (
+        {f"streamer_service_source_up{OF_SOURCE}": "1x40 0x10"},
+        {f"streamer_service_source_up{OF_SOURCE}": "1x46 0x4"},
+    ),
     "StreamerSourceIsLate": (
         {f"streamer_service_source_lag_seconds{OF_SOURCE}": "0x20 0+60x30"},
         {f"streamer_service_source_lag_seconds{OF_SOURCE}": "0x46 301x4"},

@@ -16,20 +16,24 @@ from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamer import Config
+from streamer.config.schema.sources import KafkaSource
 from streamer.core.options import Options
 from streamer.metrics import service as names
 from streamer.metrics.names import Metric
 from streamer.service import queue, status
 from streamer.service.build import of_engine
+from streamer.service.console.pages import overview
 from streamer.service.observed import observer
 from streamer.service.observed.rates import Delays
 from streamer.service.protocols import Progress
-from streamer.service.sources import slot_lag
+from streamer.service.sources import kafka, slot_lag
+from streamer.service.sources.kafka import KafkaMessages
 from streamer.service.sources.stdin import StdinLines
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import SUBSCRIPTIONS, Make, event
 from tests.service.database import Database, configuration
 from tests.service.receiver import Receiver
+from tests.tools.mock_kafka import MockCluster
 from tests.tools.postgres import Cluster, missing
 
 pytestmark = pytest.mark.later_on_the_reference
@@ -107,6 +111,52 @@ def test_a_lag_that_cannot_be_measured_is_unknown_and_is_measured_again(
     until(source.progress)
     source.close()
     until(lambda: database.sql(f"SELECT count(*) {mine}{other}") == [(0,)])
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_a_database_that_goes_away_is_reported_and_is_read_again(
+    cluster: Cluster, database: Database, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    """It has answered at the start; the lag is unknown meanwhile, so another alert must be raised."""
+    monkeypatch.setattr(status, "DOWN", 0.5)
+    with running(tmp_path, **configuration(database, tmp_path)) as api:
+        admin = api.make_token(None, "admin")
+        until(lambda: lag(api, admin) == NO_LAG)
+        assert values(scraped(api, admin), names.UP) == {"orders": 1}
+        cluster.stop("immediate")
+        try:
+            until(lambda: values(scraped(api, admin), names.UP) == {"orders": 0})
+            told = api.ask("GET", "/v1/status", token=admin).json
+            assert told["sources"][0]["state"] == "away"
+            assert [each.what for each in overview.troubles(told) if "The server of orders" in each.what]
+            assert until(lambda: api.ask("GET", "/readyz", token="").json.get("reason")) == "away"
+        finally:
+            cluster.start()
+        # It is idle now: no event shows that it is back.
+        until(lambda: values(scraped(api, admin), names.UP) == {"orders": 1})
+        until(lambda: api.ask("GET", "/readyz", token="").status == 200)
+
+
+def test_brokers_that_go_away_are_reported_and_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "STATISTICS", 100)
+    brokers = MockCluster()
+    brokers.topic("orders")
+    section = {"type": "kafka", "brokers": brokers.address, "topics": "orders", "group": "g"}
+    source = KafkaMessages(KafkaSource(**section), max_bytes=1000)
+    positions: dict[str, str] = {}
+    source.open(positions, positions.__setitem__)
+    try:
+        until(source.progress)
+        assert source.down_since is None
+        brokers.down()
+        until(lambda: source.down_since)
+        assert source.progress() is None, "the last ends are old"
+        brokers.up()
+        # No message shows that they are back.
+        until(lambda: source.down_since is None and source.progress())
+    finally:
+        source.close()
+        brokers.close()
 
 
 def test_input_that_waits_counts_by_the_time_of_its_events(

@@ -90,6 +90,7 @@ class FileLines:
     """
 
     is_shared: Final = False
+    down_since: Final = None
 
     def __init__(self, path: Path, *, follow: bool, poll: float, max_bytes: int, is_json: bool = True) -> None:
         self._path = path
