@@ -29,6 +29,7 @@ from streamer.service.fitting import fitting, place_of
 from streamer.service.gateways import Gateways, sink_of
 from streamer.service.loading import Loading
 from streamer.service.metrics import Counts
+from streamer.service.observed.looks import Looks
 from streamer.service.pipeline import Pipeline
 from streamer.service.protocols import Busy, code_of
 from streamer.service.quotas import Quotas
@@ -154,8 +155,11 @@ class Service:
                     _LOGGER.warning("--enable %s: it was not disabled", name)
             self._parts.check_endpoints()
             opened.callback(self._close_parts)
-            counts = self.counts = Counts(store.dead_letters)
+            looks = Looks()
+            opened.callback(looks.close)
+            counts = self.counts = Counts(looks.of(store.dead_letters))
             spool = self._spool(store, counts)
+            counts.gauges = looks.of(spool.gauges)
             setup = self._parts.setup()
             gateways = self.gateways = Gateways(store, spool, setup.speaker, self.config)
             opened.callback(gateways.close)
@@ -164,7 +168,7 @@ class Service:
             self._open(pipeline.absent, store)
             registry = self._serve_metrics(opened, counts)
             status = Status(
-                self.engine, pipeline, store, counts, registry, lambda: self._loaded, self._ask_reload, self._check_text
+                self.engine, pipeline, store, counts, registry, looks, lambda: self._loaded, self._ask_reload, self._check_text
             )
             if self.config.metrics.enabled:
                 status.observer.start()
@@ -180,7 +184,8 @@ class Service:
             _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.database.name)
             self.has_started = True
             pipeline.start()
-            entrance.open(lambda: _handlers(self, store, status), registry, self.subscriptions, gateways)
+            handlers, expiring = lambda: _handlers(self, store, status), looks.of(self.subscriptions.expiring)
+            entrance.open(handlers, registry, self.subscriptions, gateways, expiring)
             self._watch(running)
             told = counts.totals()
             _LOGGER.info(

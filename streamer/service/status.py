@@ -21,6 +21,7 @@ from streamer.service.build import sinks_of, sources_of
 from streamer.service.metrics import Condition, Counts, Gauges, Values
 from streamer.service.observed.attempts import Attempt
 from streamer.service.observed.events import Events
+from streamer.service.observed.looks import Looks
 from streamer.service.observed.matches import MatchCounts
 from streamer.service.observed.observer import TICK, Observer
 from streamer.service.observed.rates import Lags, Rates
@@ -51,6 +52,7 @@ class Status:
     """The state of a pipeline and a store. Any thread may use it.
 
     Args:
+        looks: reads what a scrape and a probe need of the store.
         loaded: returns the current configuration.
         reload: reads it again.
         check: compares a text with it.
@@ -67,6 +69,7 @@ class Status:
         store: Store,
         counts: Counts,
         registry: CollectorRegistry,
+        looks: Looks,
         loaded: Callable[[], Loaded],
         reload: Callable[[], Reloaded],
         check: Callable[[bytes], dict[str, Any]],
@@ -74,6 +77,7 @@ class Status:
         self._engine, self._pipeline, self._store, self._counts, self._registry = engine, pipeline, store, counts, registry
         self._loaded, self._reload, self.check_config = loaded, reload, check
         self._rates, self._lags = Rates(), Lags()
+        self._used, self._trouble_of_store = looks.of(store.used), looks.of(self._look_at_store)
         registry.register(Condition(self.condition))
         self._started = time.time()
         self.replays = Replays(store, self.replay)
@@ -209,9 +213,11 @@ class Status:
                 slots[name,] = each.kept
         room: dict[tuple[str, ...], float] = {("spool",): self._pipeline.spool_used}
         with suppress(ServiceError):
-            room |= {(part,): share for part, share in self._store.used().items()}
+            room |= {(part,): share for part, share in self._used().items()}
         is_ready: dict[tuple[str, ...], float] = {(): float(self.trouble() is None)}
-        is_up = {(name,): float(not self._pipeline.down_for(name)) for name in self._pipeline.setup.feeds}
+        is_up: dict[tuple[str, ...], float] = {
+            (name,): float(not self._pipeline.down_for(name)) for name in self._pipeline.setup.feeds
+        }
         return [
             (names.READY, is_ready),
             (names.UP, is_up),
@@ -263,13 +269,21 @@ class Status:
         """Return why the service is not ready; None if it is, even without events."""
         if self._pipeline.failed is not None:
             return "pipeline_failed"
-        if self._store.gone() is not None:
-            return "store_gone"
-        if not self._store.is_writable():
-            return "store_not_writable"
+        try:
+            store = self._trouble_of_store()
+        except ServiceError:
+            store = "store_not_writable"
+        if store is not None:
+            return store
         if self._pipeline.absent or any(self._pipeline.down_for(name) >= DOWN for name in self._pipeline.setup.feeds):
             return "away"
         return "stalled" if self._is_stalled() else None
+
+    def _look_at_store(self) -> str | None:
+        """Return why the store cannot be used; None if it can."""
+        if self._store.gone() is not None:
+            return "store_gone"
+        return None if self._store.is_writable() else "store_not_writable"
 
     @property
     def events(self) -> Events:

@@ -18,17 +18,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from streamer import Config
 from streamer.config.schema.sources import KafkaSource
 from streamer.core.options import Options
+from streamer.errors import ServiceError
 from streamer.metrics import service as names
 from streamer.metrics.names import Metric
 from streamer.service import queue, status
 from streamer.service.build import of_engine
 from streamer.service.console.pages import overview
-from streamer.service.observed import observer
+from streamer.service.observed import looks, observer
 from streamer.service.observed.rates import Delays
 from streamer.service.protocols import Progress
 from streamer.service.sources import kafka, slot_lag
 from streamer.service.sources.kafka import KafkaMessages
 from streamer.service.sources.stdin import StdinLines
+from streamer.service.store.store import Store
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import SUBSCRIPTIONS, Make, event
 from tests.service.database import Database, configuration
@@ -157,6 +159,56 @@ def test_brokers_that_go_away_are_reported_and_are_read_again(monkeypatch: pytes
     finally:
         source.close()
         brokers.close()
+
+
+def test_a_store_that_does_not_answer_blocks_no_scrape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """It neither answers nor refuses; its values are missing once they are old, and no thread is left behind."""
+    monkeypatch.setattr(looks, "PATIENCE", 0.2)
+    answers, letters, is_writable = threading.Event(), Store.dead_letters, Store.is_writable
+    answers.set()
+    monkeypatch.setattr(Store, "dead_letters", lambda self: answers.wait(60) and letters(self))
+    monkeypatch.setattr(Store, "is_writable", lambda self: answers.wait(60) and is_writable(self))
+    with running(tmp_path, metrics={"enabled": True, "port": 0}) as api:
+        admin = api.make_token(None, "admin")
+        api.read(b"{")
+        assert values(scraped(api, admin), names.LETTERS) == {None: 1}
+        answers.clear()
+        try:
+            began = time.monotonic()
+            families = scraped(api, admin)
+            assert time.monotonic() - began < 5
+            assert values(families, names.LETTERS) == values(families, names.READY) == {None: 1}, "the last ones"
+            threads = threading.active_count()
+            monkeypatch.setattr(looks, "STALE", 0.1)
+            for _ in range(20):
+                families = scraped(api, admin)
+            assert values(families, names.READY) == {None: 0}
+            assert values(families, names.LETTERS) == values(families, names.EXPIRING) == {}
+            assert values(families, names.READ) == {"orders": 1}
+            assert api.ask("GET", "/readyz", token="").json["reason"] == "store_not_writable"
+            assert threading.active_count() < threads + 10
+        finally:
+            answers.set()
+        monkeypatch.setattr(looks, "STALE", 20.0)
+        until(lambda: values(scraped(api, admin), names.READY) == {None: 1})
+        assert values(scraped(api, admin), names.LETTERS) == {None: 1}
+
+
+def test_a_look_is_as_new_as_its_call_or_says_that_it_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "PATIENCE", 5.0)
+    found, seen = [0], looks.Looks()
+    read = seen.of(lambda: found[0])
+    for number in range(100):
+        found[0] = number
+        assert read() == number
+
+    def fail() -> int:
+        raise ServiceError("no disk")
+
+    with pytest.raises(ServiceError, match="no disk"):
+        seen.of(fail)()
+    assert read() == 99
+    seen.close()
 
 
 def test_input_that_waits_counts_by_the_time_of_its_events(
