@@ -59,7 +59,7 @@ PENDING = Metric("streamer_service_matches_pending", "gauge", (), "Matches that 
 LETTERS = Metric("streamer_service_dead_letters", "gauge", (), "Dead letters in the store.", "max")
 ROOM = Metric(
     *("streamer_service_store_used_ratio", "gauge", ("part",)),
-    "Share of the store's room that is in use: `dead_letters`, `spool` (of its fullest sink), `disk`.",
+    "Used share of the store's room: `dead_letters` (without tenants' gateways), `spool` (of its fullest sink), `disk`.",
     "max",
 )
 

@@ -23,7 +23,7 @@ from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ServiceError
 from streamer.service import checking, config_view, subscription_files
 from streamer.service.api_server import Entrance
-from streamer.service.build import of_engine, open_feed, open_sink, parts_of
+from streamer.service.build import of_engine, open_feed, open_sink, parts_of, sinks_of, sources_of
 from streamer.service.declined import Declined
 from streamer.service.fitting import fitting, place_of
 from streamer.service.gateways import Gateways, sink_of
@@ -160,6 +160,7 @@ class Service:
             counts = self.counts = Counts(looks.of(store.dead_letters))
             spool = self._spool(store, counts)
             counts.gauges = looks.of(spool.gauges)
+            counts.configured = lambda: (sources_of(self.config), sinks_of(self.config))
             setup = self._parts.setup()
             gateways = self.gateways = Gateways(store, spool, setup.speaker, self.config)
             opened.callback(gateways.close)

@@ -8,9 +8,11 @@ import re
 import threading
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,6 +32,7 @@ from streamer.service.protocols import Progress
 from streamer.service.sources import kafka, slot_lag
 from streamer.service.sources.kafka import KafkaMessages
 from streamer.service.sources.stdin import StdinLines
+from streamer.service.store.rows import DeadLetter
 from streamer.service.store.store import Store
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import SUBSCRIPTIONS, Make, event
@@ -97,20 +100,34 @@ def test_the_lag_of_a_slot_grows_while_its_sink_is_down_and_is_over_once_all_is_
         assert {message["data"]["event"]["data"]["id"] for message in receiver.messages} == {0, 1, 2, 3}
 
 
+def refused(*_: Any, **__: Any) -> Any:
+    raise psycopg.OperationalError("no route")
+
+
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_a_lag_that_cannot_be_measured_is_unknown_and_is_measured_again(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(slot_lag, "EVERY", 0.05)
     source = database.open()
-    assert until(source.progress).unit == "bytes"
+    before = until(source.progress)
+    assert before.unit == "bytes"
     # Its connection is an ordinary one, which is closed with the source.
     mine = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_current_wal_lsn%'"
     other = " AND pid != pg_backend_pid()"
     database.sql(f"SELECT pg_terminate_backend(pid) {mine}{other}")
     until(lambda: "its lag is not known now" in caplog.text)
-    until(source.progress)
+    database.sql("INSERT INTO orders VALUES (1, 1, '')")
+    until(lambda: (seen := source.progress()) and seen.end > before.end)
+    # One failure changes nothing yet; only after a while is the lag unknown.
+    caplog.clear()
+    monkeypatch.setattr(slot_lag, "Replication", refused)
+    database.sql(f"SELECT pg_terminate_backend(pid) {mine}{other}")
+    until(lambda: "its lag is not known now" in caplog.text)
+    assert source.progress() is not None
+    monkeypatch.setattr(slot_lag, "_STALE", 0.1)
+    until(lambda: source.progress() is None)
     source.close()
     until(lambda: database.sql(f"SELECT count(*) {mine}{other}") == [(0,)])
 
@@ -334,6 +351,22 @@ def test_the_room_of_the_store_is_measured(api: Api, monkeypatch: pytest.MonkeyP
     api.read(b"{" * 1000)
     letters = values(scraped(api, admin), names.ROOM)["dead_letters"]
     assert 1000 / 1024**3 < letters < 10_000 / 1024**3
+
+
+def test_dead_letters_that_may_be_forgotten_take_no_room(tmp_path: Path) -> None:
+    """They are forgotten at the limit, by design: their room is no problem."""
+    with closing(Store(tmp_path, dead_letter_bytes=10_000)) as store:
+        where = {"source": "s", "partition": "p", "stage": "deliver", "code": "503", "reason": "", "at": 1, "size": 1000}
+        for number, sink in enumerate(("gateway:acme/a", "hook", "gateway:acme/b")):
+            store.commit([], [DeadLetter(**where, position=number, sink=sink, record=b"x" * 1000)])  # type: ignore[arg-type]
+        assert store.used()["dead_letters"] == 0.1
+
+
+def test_counts_of_what_is_configured_begin_at_zero(api: Api) -> None:
+    """Else the first dead letter would be no increase."""
+    families = scraped(api, api.make_token(None, "admin"))
+    assert values(families, names.REJECTED) == values(families, names.READ) == {"orders": 0}
+    assert values(families, names.DEAD) == values(families, names.DELIVERED) == {"out": 0}
 
 
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
