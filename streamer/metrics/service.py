@@ -38,6 +38,11 @@ LAG_SECONDS = Metric(
     "The least time for which a source has been behind; 0 if it is not.",
     "max",
 )
+AGE = Metric(
+    *("streamer_service_source_event_age_seconds", "gauge", _SOURCE),
+    "How old the latest event was when it was read, by its own time, if it has one.",
+    "max",
+)
 SLOT = Metric(
     *("streamer_service_slot_bytes", "gauge", _SOURCE),
     "Bytes of its log that a server of PostgreSQL keeps for the replication slot of a source.",
@@ -107,5 +112,5 @@ STREAMED = Metric("streamer_service_stream_messages", "counter", (), "Messages t
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 #: Those of `streamer.service.metrics.Condition`, and of `streamer.service.api.metrics.ApiCounts`; `Counts` has the others.
-OF_CONDITION: Final = (READY, UP, LAG_BYTES, LAG_MESSAGES, LAG_SECONDS, SLOT, ROOM)
+OF_CONDITION: Final = (READY, UP, LAG_BYTES, LAG_MESSAGES, LAG_SECONDS, AGE, SLOT, ROOM)
 OF_API: Final = (REQUESTS, CONNECTIONS, CLOSED, HELD, PAUSED, EXPIRING, EXPIRED, GATEWAYS, STREAMS, ENDED, STREAMED)

@@ -23,7 +23,7 @@ from streamer.service.observed.attempts import Attempt
 from streamer.service.observed.events import Events
 from streamer.service.observed.looks import Looks
 from streamer.service.observed.matches import MatchCounts
-from streamer.service.observed.observer import TICK, Observer
+from streamer.service.observed.observer import Observer
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.pipeline import Pipeline
 from streamer.service.protocols import Progress
@@ -94,7 +94,7 @@ class Status:
         """Keep samples for rates and lags."""
         self._rates.add(now, self._counted())
         for name, feed in self._pipeline.setup.feeds.items():
-            self._lags.add(now, name, feed.source.progress())
+            self._lags.add(now, name, feed.source.progress(), feed.source)
 
     def _counted(self) -> dict[Hashable, float]:
         counted: dict[Hashable, float] = {}
@@ -188,13 +188,8 @@ class Status:
         return {"positions": progress.end - progress.read, "unit": progress.unit, "seconds": self._behind_for(name, progress)}
 
     def _behind_for(self, name: str, progress: Progress) -> float:
-        """Return the seconds for which a source has been behind at least, by the time of its events if that is longer."""
-        if progress.read >= progress.end:
-            return 0.0
-        now = time.monotonic()
-        seconds = self._lags.of(now, name, progress)
-        # An event that was read before has nothing to do with those that wait now.
-        return max(seconds, self._pipeline.delays.of(name, now - seconds - TICK))
+        """Return the seconds for which a source has been behind at least."""
+        return self._lags.of(time.monotonic(), name, progress)
 
     def condition(self) -> Values:
         """Return the values of the metrics of the service as a whole."""
@@ -215,6 +210,10 @@ class Status:
         with suppress(ServiceError):
             room |= {(part,): share for part, share in self._used().items()}
         is_ready: dict[tuple[str, ...], float] = {(): float(self.trouble() is None)}
+        delays = self._pipeline.delays
+        ages: dict[tuple[str, ...], float] = {
+            (name,): age for name in self._pipeline.setup.feeds if (age := delays.of(name)) is not None
+        }
         is_up: dict[tuple[str, ...], float] = {
             (name,): float(not self._pipeline.down_for(name)) for name in self._pipeline.setup.feeds
         }
@@ -223,6 +222,7 @@ class Status:
             (names.UP, is_up),
             *lags.items(),
             (names.LAG_SECONDS, seconds),
+            (names.AGE, ages),
             (names.SLOT, slots),
             (names.ROOM, room),
         ]
