@@ -149,6 +149,8 @@ class Service:
             entrance = Entrance(loading, dev=self._dev, sign_in=self._sign_in)
             opened.callback(entrance.close)
             entrance.prepared(self.config.api).take()
+            # Served while it loads, so that a long start does not look like the end of the process.
+            registry = self._serve_metrics(opened)
             store = loading.run(partial(self._open_store, opened, loading))
             for name in enable:
                 if not store.enable(name):
@@ -167,7 +169,7 @@ class Service:
             pipeline = Pipeline(self.engine, store, setup, counts, spool)
             pipeline.matches.limit(self.config.service.match_counts)
             self._open(pipeline.absent, store)
-            registry = self._serve_metrics(opened, counts)
+            registry.register(counts)
             status = Status(
                 self.engine, pipeline, store, counts, registry, looks, lambda: self._loaded, self._ask_reload, self._check_text
             )
@@ -297,14 +299,13 @@ class Service:
         self._parts.fill(spool)
         return spool
 
-    def _serve_metrics(self, opened: ExitStack, counts: Counts) -> CollectorRegistry:
-        """Put all metrics on a registry, and serve it if the configuration enables that."""
+    def _serve_metrics(self, opened: ExitStack) -> CollectorRegistry:
+        """Put the metrics of the engine on a registry, and serve it if the configuration enables that."""
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         metrics = self.config.metrics
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        registry.register(counts)
         labels = {"name": metrics.name, "collections": metrics.collections, "tenants": metrics.tenants}
         if not metrics.enabled:
             opened.enter_context(self.engine.metrics.register(registry, **labels))  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from streamer.core.options import Options
 from streamer.errors import ServiceError
 from streamer.metrics import service as names
 from streamer.metrics.names import Metric
-from streamer.service import queue, status
+from streamer.service import queue, status, subscription_files
 from streamer.service.build import of_engine
 from streamer.service.console.pages import overview
 from streamer.service.observed import looks, observer
@@ -257,15 +257,25 @@ def test_with_metrics_alone_a_lag_has_its_seconds(
     receiver.answer = lambda _: 503
     (tmp_path / "in.jsonl").write_bytes(b"".join(event(number, note="x" * 1000) + b"\n" for number in range(3000)))
     service = make(sinks={"hook": receiver.sink()}, delivery=SLOW, metrics={"enabled": True, "port": 0})
+    may_load, read = threading.Event(), subscription_files.read
+    monkeypatch.setattr(subscription_files, "read", lambda *given: may_load.wait(60) and read(*given))
     thread = threading.Thread(target=service.run)
     thread.start()
     url = until(lambda: re.search(r"metrics: (http://\S+)", caplog.text))[1]
 
-    def seconds() -> float:
+    def served() -> dict[str, Family]:
         with urllib.request.urlopen(url, timeout=10) as reply:
-            families = {family.name: family for family in text_string_to_metric_families(reply.read().decode())}
-        return values(families, names.LAG_SECONDS).get("orders", 0.0)
+            return {family.name: family for family in text_string_to_metric_families(reply.read().decode())}
 
+    def seconds() -> float:
+        return values(served(), names.LAG_SECONDS).get("orders", 0.0)
+
+    # While it loads, it is neither down nor unable to work.
+    families = served()
+    assert "streamer_build_info" in families
+    assert names.READY.name not in families
+    may_load.set()
+    until(lambda: names.READY.name in served())
     first = until(seconds)
     until(lambda: seconds() > first + 0.2)
     service.stop()
