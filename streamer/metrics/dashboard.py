@@ -291,7 +291,13 @@ ROWS: Final = (
                 "stat",
             ),
             Panel("Share of the store in use", _each(service.ROOM), "percentunit", service.ROOM.help, 12),
-            Panel("Lag in seconds", _each(service.LAG_SECONDS), "s", service.LAG_SECONDS.help),
+            Panel("Servers of sources that answer", _each(service.UP), "bool_yes_no", service.UP.help),
+            Panel(
+                "Lag in seconds, and the age of events",
+                (*_each(service.LAG_SECONDS, "lag"), *_each(service.AGE, "age")),
+                "s",
+                f"{service.LAG_SECONDS.help} {service.AGE.help}",
+            ),
             Panel(
                 "Lag in bytes, and the log of slots",
                 (*_each(service.LAG_BYTES, "lag"), *_each(service.SLOT, "slot")),

@@ -53,6 +53,11 @@ def rate(metric: Metric, *without: str) -> str:
     return f"sum without ({', '.join(without)}) ({each})" if without else each
 
 
+def _of_store(metric: Metric, chosen: str = "") -> str:
+    """Return a gauge of a store, which each of its processes reports, or the one that delivers now: one alert for all."""
+    return f"max without ({_PROCESS}) ({metric.sample}{chosen})"
+
+
 EVENTS_RATE: Final = "instance_engine:streamer_events:rate5m"
 REJECTED_SHARE: Final = "instance_engine:streamer_events_rejected:ratio_rate5m"
 MATCHES_PER_EVENT: Final = "instance_engine:streamer_matches_per_event:rate5m"
@@ -78,7 +83,10 @@ _WHO: Final = "Engine {{ $labels.engine }} at {{ $labels.instance }} of {{ $labe
 _WHERE: Final = f"{_WHO}, collection {{{{ $labels.collection }}}}"
 _SERVICE: Final = "The service at {{ $labels.instance }} of {{ $labels.job }}"
 _SOURCE: Final = "Source {{ $labels.source }} at {{ $labels.instance }} of {{ $labels.job }}"
-_SINK: Final = "Sink {{ $labels.sink }} at {{ $labels.instance }} of {{ $labels.job }}"
+_JOB: Final = "The service {{ $labels.job }}"
+_SINK_OF_JOB: Final = "Sink {{ $labels.sink }} of {{ $labels.job }}"
+#: The labels of a process, in which the processes of one store differ.
+_PROCESS: Final = "instance, pod"
 #: Not tenants' own gateways: their endpoints are not the operator's, and their streams keep messages that were delivered.
 _CONFIGURED: Final = '{sink!~"gateways:.*"}'
 
@@ -191,6 +199,23 @@ ALERTS: Final = (
         f"{_SERVICE} was started {{{{ $value }}}} times within an hour.",
     ),
     Alert(
+        "StreamerServiceRejectsEvents",
+        # The engine counts only records that the source and the decoder of the service have passed on to it.
+        f"{rate(service.REJECTED)} / {rate(service.READ)} > 0.01",
+        "10m",
+        "critical",
+        "More than 1 % of the records of a source cannot be read",
+        f"{_SOURCE}: {{{{ $value | humanizePercentage }}}} of its records cannot be read; they are dead letters.",
+    ),
+    Alert(
+        "StreamerSourceIsDown",
+        f"{service.UP.sample} == 0",
+        "5m",
+        "critical",
+        "The server of a source does not answer",
+        f"{_SOURCE} has had no connection to its server for 5 minutes, so it reads nothing, and its lag is unknown.",
+    ),
+    Alert(
         "StreamerSourceIsLate",
         f"{service.LAG_SECONDS.sample} > 300",
         "5m",
@@ -208,43 +233,47 @@ ALERTS: Final = (
     ),
     Alert(
         "StreamerSlotGrows",
-        f"{service.SLOT.sample} > 1e9 and delta({service.SLOT.sample}[30m]) > 0",
-        "30m",
+        # A range outlasts single scrapes without a value.
+        f"max_over_time({service.SLOT.sample}[5m]) > 10e9 and deriv({service.SLOT.sample}[10m]) > 0",
+        "5m",
         "critical",
         "A replication slot makes the server keep more and more of its log",
         f"{_SOURCE}: the server keeps {{{{ $value | humanize1024 }}}}B of its log for the slot.",
     ),
     Alert(
         "StreamerDeadLettersGrow",
-        f"delta({service.LETTERS.sample}[15m]) > 0",
+        # Not tenants' own gateways, whose letters are forgotten if there are too many.
+        f"increase({service.DEAD.sample}{_CONFIGURED}[15m]) > 0 or increase({service.REJECTED.sample}[15m]) > 0",
         "0m",
         "warning",
         "There are new dead letters",
-        f"{_SERVICE} has {{{{ $value | humanize }}}} more dead letters than 15 minutes ago.",
+        f"{_SERVICE} has {{{{ $value | humanize }}}} new dead letters of {{{{ $labels.sink }}}}{{{{ $labels.source }}}}.",
     ),
     Alert(
         "StreamerSpoolIsOld",
-        f"{service.OLDEST.sample}{_CONFIGURED} > 900",
+        f"{_of_store(service.OLDEST, _CONFIGURED)} > 900",
         "5m",
         "critical",
         "A message has waited in the spool for more than 15 minutes",
-        f"{_SINK}: its oldest message has waited for {{{{ $value | humanizeDuration }}}}.",
+        f"{_SINK_OF_JOB}: its oldest message has waited for {{{{ $value | humanizeDuration }}}}.",
     ),
     Alert(
         "StreamerBreakerIsOpen",
-        f"{service.BREAKER.sample} > 0",
+        f"{_of_store(service.BREAKER)} > 0",
         "10m",
         "critical",
         "An endpoint is down, or has disabled itself",
-        f"{_SINK} gets only probes, or nothing: the state of its breaker is {{{{ $value }}}}.",
+        f"{_SINK_OF_JOB} gets only probes, or nothing: the state of its breaker is {{{{ $value }}}}.",
     ),
     Alert(
         "StreamerKeysAreStuck",
-        f"{service.STUCK.sample} > 0 or {service.BLOCKED.sample}{_CONFIGURED} > 0",
-        "30m",
+        # A busy endpoint always has some keys that wait for a moment.
+        f"{_of_store(service.STUCK)} > 0"
+        f" or ({_of_store(service.BLOCKED, _CONFIGURED)} > 0 and {_of_store(service.OLDEST, _CONFIGURED)} > 1800)",
+        "5m",
         "warning",
         "Keys of a sink wait for another attempt",
-        f"{_SINK} has {{{{ $value }}}} keys or messages that have waited for half an hour.",
+        f"{_SINK_OF_JOB} has {{{{ $value }}}} keys that wait, one for half an hour, or messages without room.",
     ),
     Alert(
         "StreamerMatchesUnrouted",
@@ -256,19 +285,19 @@ ALERTS: Final = (
     ),
     Alert(
         "StreamerLeaseExpires",
-        f"{service.EXPIRING.sample} > 0 or increase({service.EXPIRED.sample}[15m]) > 0",
+        f"{_of_store(service.EXPIRING)} > 0 or max without ({_PROCESS}) (increase({service.EXPIRED.sample}[15m])) > 0",
         "0m",
         "warning",
         "Subscriptions were not renewed in time",
-        f"{_SERVICE}: {{{{ $value | humanize }}}} subscriptions have expired, or are about to.",
+        f"{_JOB}: {{{{ $value | humanize }}}} subscriptions have expired, or are about to.",
     ),
     Alert(
         "StreamerStoreIsNearlyFull",
-        f"{service.ROOM.sample} > 0.9",
+        f"{_of_store(service.ROOM)} > 0.9",
         "10m",
         "critical",
         "More than 90 % of a part of the store is in use",
-        f"{_SERVICE} uses {{{{ $value | humanizePercentage }}}} of its room for {{{{ $labels.part }}}}.",
+        f"{_JOB} uses {{{{ $value | humanizePercentage }}}} of its room for {{{{ $labels.part }}}}.",
     ),
 )
 

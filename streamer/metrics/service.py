@@ -21,6 +21,11 @@ UNMATCHED = Metric(
     "streamer_service_events_unmatched", "counter", _SOURCE, "Events that matched no subscription, including ignored ones."
 )
 REJECTED = Metric("streamer_service_events_rejected", "counter", _SOURCE, "Events that could not be read; they are dead letters.")
+UP = Metric(
+    *("streamer_service_source_up", "gauge", _SOURCE),
+    "1 if the server of a source answers, else 0; always 1 for a file.",
+    "min",
+)
 LAG_BYTES = Metric(
     *("streamer_service_source_lag_bytes", "gauge", _SOURCE),
     "Bytes that a source has not read yet; for PostgreSQL, bytes of the server's log that are not confirmed yet.",
@@ -31,6 +36,11 @@ LAG_MESSAGES = Metric(
 LAG_SECONDS = Metric(
     *("streamer_service_source_lag_seconds", "gauge", _SOURCE),
     "The least time for which a source has been behind; 0 if it is not.",
+    "max",
+)
+AGE = Metric(
+    *("streamer_service_source_event_age_seconds", "gauge", _SOURCE),
+    "How old the latest event was when it was read, by its own time, if it has one.",
     "max",
 )
 SLOT = Metric(
@@ -54,7 +64,7 @@ PENDING = Metric("streamer_service_matches_pending", "gauge", (), "Matches that 
 LETTERS = Metric("streamer_service_dead_letters", "gauge", (), "Dead letters in the store.", "max")
 ROOM = Metric(
     *("streamer_service_store_used_ratio", "gauge", ("part",)),
-    "Share of the store's room that is in use: `dead_letters`, `spool` (of its fullest sink), `disk`.",
+    "Used share of the store's room: `dead_letters` (without tenants' gateways), `spool` (of its fullest sink), `disk`.",
     "max",
 )
 
@@ -102,5 +112,5 @@ STREAMED = Metric("streamer_service_stream_messages", "counter", (), "Messages t
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 #: Those of `streamer.service.metrics.Condition`, and of `streamer.service.api.metrics.ApiCounts`; `Counts` has the others.
-OF_CONDITION: Final = (READY, LAG_BYTES, LAG_MESSAGES, LAG_SECONDS, SLOT, ROOM)
+OF_CONDITION: Final = (READY, UP, LAG_BYTES, LAG_MESSAGES, LAG_SECONDS, AGE, SLOT, ROOM)
 OF_API: Final = (REQUESTS, CONNECTIONS, CLOSED, HELD, PAUSED, EXPIRING, EXPIRED, GATEWAYS, STREAMS, ENDED, STREAMED)

@@ -36,6 +36,7 @@ class _Parts(NamedTuple):
     registry: CollectorRegistry
     subscriptions: Subscriptions
     gateways: Gateways
+    expiring: Callable[[], int]
 
 
 @final
@@ -96,13 +97,15 @@ class Entrance:
         registry: CollectorRegistry,
         subscriptions: Subscriptions,
         gateways: Gateways,
+        expiring: Callable[[], int],
     ) -> None:
         """Serve all routes.
 
         Args:
             handlers: creates the handlers, if there is an API, now or after a reload.
+            expiring: counts the subscriptions whose lease ends soon, for a scrape.
         """
-        self._parts = _Parts(handlers, registry, subscriptions, gateways)
+        self._parts = _Parts(handlers, registry, subscriptions, gateways, expiring)
         if self.app is not None:
             self._serve_all()
         self.is_open = True
@@ -121,7 +124,7 @@ class Entrance:
             opening()
         else:
             self.server.call(opening)
-        parts.registry.register(ApiCounts(self.app, parts.subscriptions, parts.gateways))
+        parts.registry.register(ApiCounts(self.app, parts.subscriptions, parts.gateways, parts.expiring))
 
     def close(self) -> None:
         """Finish the current requests within 2 s, and stop; a second call has no effect."""

@@ -54,12 +54,14 @@ class Counts(Collector):
     Attributes:
         refused: the latest record that could not be read, by source.
         gauges: returns the current numbers of the sinks that use the spool.
+        configured: returns the names of the sources and of the sinks, which have counts from the beginning.
     """
 
     def __init__(self, letters: Callable[[], int] = lambda: 0) -> None:
         self._lock = Lock()
         self._letters = letters
         self.gauges: Callable[[], Sequence[Gauges]] = tuple
+        self.configured: Callable[[], tuple[Iterable[str], Iterable[str]]] = lambda: ((), ())
         self._events: dict[str, tuple[int, int, int]] = {}  # read, matched, rejected
         self._matches = self._dropped = self._unrouted = 0
         self._delivered: Counter[str] = Counter()
@@ -123,9 +125,11 @@ class Counts(Collector):
     def _values(self) -> Values:
         seen: Sequence[Gauges] = _readable(self.gauges, ())
         letters = _readable(self._letters, None)
+        # Prometheus finds no increase of a counter that begins with 1.
+        sources, sinks = self.configured()
         with self._lock:
-            events = {(source,): counts for source, counts in self._events.items()}
-            delivered, dead = dict(self._delivered), dict(self._dead)
+            events = {(source,): (0, 0, 0) for source in sources} | {(source,): each for source, each in self._events.items()}
+            delivered, dead = dict.fromkeys(sinks, 0) | self._delivered, dict.fromkeys(sinks, 0) | self._dead
             matches, dropped, unrouted = self._matches, self._dropped, self._unrouted
         return [
             (names.READ, {labels: read for labels, (read, _, _) in events.items()}),

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Final, Literal, final
 
 from streamer.core.matches import Matches
@@ -585,12 +586,23 @@ class Pipeline:
         """Return the state of a source: idle after *idle* seconds without events, stalled after *stalled* seconds of waiting."""
         if feed in self._ended_feeds:
             return "ended"
-        if (found := self._setup.feeds.get(feed)) is not None and self.absent.has(f"sources.{feed}", found):
+        if self.down_for(feed):
             return "away"
         if self.stalled_for() >= stalled:
             return "stalled"
         since = self.idle_for(feed)
         return "idle" if since is None or since >= idle else "reading"
+
+    def down_for(self, feed: str) -> float:
+        """Return for how many seconds the server of a source has not answered; infinity if it has not since the start."""
+        found = self._setup.feeds.get(feed)
+        if found is None or feed in self._ended_feeds:
+            return 0.0
+        if self.absent.has(f"sources.{feed}", found):
+            return inf
+        since = found.source.down_since
+        # At the moment of its failure, too, it is above 0.
+        return 0.0 if since is None else max(time.monotonic() - since, 0.001)
 
     def idle_for(self, feed: str) -> float | None:
         """Return the seconds since the last batch of a source; None before its first one."""

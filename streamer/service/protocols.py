@@ -168,11 +168,15 @@ NO_OTHERS: Final = Others()
 
 
 class Source(Protocol):
-    """An input of records. One thread uses it; other threads may call `acknowledge`, `lost` and `progress`."""
+    """An input of records. One thread uses it; other threads may use `acknowledge`, `lost`, `progress` and `down_since`."""
 
     @property
     def is_shared(self) -> bool:
         """Whether other processes may read other partitions of it; each process begins its own partitions."""
+
+    @property
+    def down_since(self) -> float | None:
+        """Since when its server has not answered, by a monotonic clock; None while it answers, and before it is opened."""
 
     def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
         """Check whether it could be opened, without changing anything.

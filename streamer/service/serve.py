@@ -23,12 +23,13 @@ from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ServiceError
 from streamer.service import checking, config_view, subscription_files
 from streamer.service.api_server import Entrance
-from streamer.service.build import of_engine, open_feed, open_sink, parts_of
+from streamer.service.build import of_engine, open_feed, open_sink, parts_of, sinks_of, sources_of
 from streamer.service.declined import Declined
 from streamer.service.fitting import fitting, place_of
 from streamer.service.gateways import Gateways, sink_of
 from streamer.service.loading import Loading
 from streamer.service.metrics import Counts
+from streamer.service.observed.looks import Looks
 from streamer.service.pipeline import Pipeline
 from streamer.service.protocols import Busy, code_of
 from streamer.service.quotas import Quotas
@@ -148,23 +149,29 @@ class Service:
             entrance = Entrance(loading, dev=self._dev, sign_in=self._sign_in)
             opened.callback(entrance.close)
             entrance.prepared(self.config.api).take()
+            # Served while it loads, so that a long start does not look like the end of the process.
+            registry = self._serve_metrics(opened)
             store = loading.run(partial(self._open_store, opened, loading))
             for name in enable:
                 if not store.enable(name):
                     _LOGGER.warning("--enable %s: it was not disabled", name)
             self._parts.check_endpoints()
             opened.callback(self._close_parts)
-            counts = self.counts = Counts(store.dead_letters)
+            looks = Looks()
+            opened.callback(looks.close)
+            counts = self.counts = Counts(looks.of(store.dead_letters))
             spool = self._spool(store, counts)
+            counts.gauges = looks.of(spool.gauges)
+            counts.configured = lambda: (sources_of(self.config), sinks_of(self.config))
             setup = self._parts.setup()
             gateways = self.gateways = Gateways(store, spool, setup.speaker, self.config)
             opened.callback(gateways.close)
             pipeline = Pipeline(self.engine, store, setup, counts, spool)
             pipeline.matches.limit(self.config.service.match_counts)
             self._open(pipeline.absent, store)
-            registry = self._serve_metrics(opened, counts)
+            registry.register(counts)
             status = Status(
-                self.engine, pipeline, store, counts, registry, lambda: self._loaded, self._ask_reload, self._check_text
+                self.engine, pipeline, store, counts, registry, looks, lambda: self._loaded, self._ask_reload, self._check_text
             )
             if self.config.metrics.enabled:
                 status.observer.start()
@@ -179,7 +186,8 @@ class Service:
             store.database.follow(partial(self._follow, gateways, spool))
             self.has_started = True
             pipeline.start()
-            entrance.open(lambda: _handlers(self, store, status), registry, self.subscriptions, gateways)
+            handlers, expiring = lambda: _handlers(self, store, status), looks.of(self.subscriptions.expiring)
+            entrance.open(handlers, registry, self.subscriptions, gateways, expiring)
             # After this line, a client may count on every route.
             _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.database.name)
             self._watch(running)
@@ -292,14 +300,13 @@ class Service:
         self._parts.fill(spool)
         return spool
 
-    def _serve_metrics(self, opened: ExitStack, counts: Counts) -> CollectorRegistry:
-        """Put all metrics on a registry, and serve it if the configuration enables that."""
+    def _serve_metrics(self, opened: ExitStack) -> CollectorRegistry:
+        """Put the metrics of the engine on a registry, and serve it if the configuration enables that."""
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         metrics = self.config.metrics
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        registry.register(counts)
         labels = {"name": metrics.name, "collections": metrics.collections, "tenants": metrics.tenants}
         if not metrics.enabled:
             opened.enter_context(self.engine.metrics.register(registry, **labels))  # type: ignore[arg-type]

@@ -21,8 +21,9 @@ from streamer.service.build import sinks_of, sources_of
 from streamer.service.metrics import Condition, Counts, Gauges, Values
 from streamer.service.observed.attempts import Attempt
 from streamer.service.observed.events import Events
+from streamer.service.observed.looks import Looks
 from streamer.service.observed.matches import MatchCounts
-from streamer.service.observed.observer import TICK, Observer
+from streamer.service.observed.observer import Observer
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.pipeline import Pipeline
 from streamer.service.protocols import Progress
@@ -38,6 +39,8 @@ from streamer.version import VERSION
 IDLE: Final = 10.0
 #: The seconds without a durable message after which a service with waiting messages counts as stalled.
 STALLED: Final = 30.0
+#: The seconds without an answer of a source's server after which the service is not ready; a server restarts faster.
+DOWN: Final = 30.0
 #: The most partitions of a source in a report.
 _MOST: Final = 1000
 #: The number of latest dead letters that are counted by their reason.
@@ -49,6 +52,7 @@ class Status:
     """The state of a pipeline and a store. Any thread may use it.
 
     Args:
+        looks: reads what a scrape and a probe need of the store.
         loaded: returns the current configuration.
         reload: reads it again.
         check: compares a text with it.
@@ -65,6 +69,7 @@ class Status:
         store: Store,
         counts: Counts,
         registry: CollectorRegistry,
+        looks: Looks,
         loaded: Callable[[], Loaded],
         reload: Callable[[], Reloaded],
         check: Callable[[bytes], dict[str, Any]],
@@ -72,6 +77,7 @@ class Status:
         self._engine, self._pipeline, self._store, self._counts, self._registry = engine, pipeline, store, counts, registry
         self._loaded, self._reload, self.check_config = loaded, reload, check
         self._rates, self._lags = Rates(), Lags()
+        self._used, self._trouble_of_store = looks.of(store.used), looks.of(self._look_at_store)
         registry.register(Condition(self.condition))
         self._started = time.time()
         self.replays = Replays(store, self.replay)
@@ -88,7 +94,7 @@ class Status:
         """Keep samples for rates and lags."""
         self._rates.add(now, self._counted())
         for name, feed in self._pipeline.setup.feeds.items():
-            self._lags.add(now, name, feed.source.progress())
+            self._lags.add(now, name, feed.source.progress(), feed.source)
 
     def _counted(self) -> dict[Hashable, float]:
         counted: dict[Hashable, float] = {}
@@ -182,13 +188,8 @@ class Status:
         return {"positions": progress.end - progress.read, "unit": progress.unit, "seconds": self._behind_for(name, progress)}
 
     def _behind_for(self, name: str, progress: Progress) -> float:
-        """Return the seconds for which a source has been behind at least, by the time of its events if that is longer."""
-        if progress.read >= progress.end:
-            return 0.0
-        now = time.monotonic()
-        seconds = self._lags.of(now, name, progress)
-        # An event that was read before has nothing to do with those that wait now.
-        return max(seconds, self._pipeline.delays.of(name, now - seconds - TICK))
+        """Return the seconds for which a source has been behind at least."""
+        return self._lags.of(time.monotonic(), name, progress)
 
     def condition(self) -> Values:
         """Return the values of the metrics of the service as a whole."""
@@ -207,9 +208,24 @@ class Status:
                 slots[name,] = each.kept
         room: dict[tuple[str, ...], float] = {("spool",): self._pipeline.spool_used}
         with suppress(ServiceError):
-            room |= {(part,): share for part, share in self._store.used().items()}
+            room |= {(part,): share for part, share in self._used().items()}
         is_ready: dict[tuple[str, ...], float] = {(): float(self.trouble() is None)}
-        return [(names.READY, is_ready), *lags.items(), (names.LAG_SECONDS, seconds), (names.SLOT, slots), (names.ROOM, room)]
+        delays = self._pipeline.delays
+        ages: dict[tuple[str, ...], float] = {
+            (name,): age for name in self._pipeline.setup.feeds if (age := delays.of(name)) is not None
+        }
+        is_up: dict[tuple[str, ...], float] = {
+            (name,): float(not self._pipeline.down_for(name)) for name in self._pipeline.setup.feeds
+        }
+        return [
+            (names.READY, is_ready),
+            (names.UP, is_up),
+            *lags.items(),
+            (names.LAG_SECONDS, seconds),
+            (names.AGE, ages),
+            (names.SLOT, slots),
+            (names.ROOM, room),
+        ]
 
     def sinks(self) -> list[dict[str, Any]]:
         """Return the sinks, with their counts."""
@@ -253,13 +269,21 @@ class Status:
         """Return why the service is not ready; None if it is, even without events."""
         if self._pipeline.failed is not None:
             return "pipeline_failed"
-        if self._store.gone() is not None:
-            return "store_gone"
-        if not self._store.is_writable():
-            return "store_not_writable"
-        if self._pipeline.absent:
+        try:
+            store = self._trouble_of_store()
+        except ServiceError:
+            store = "store_not_writable"
+        if store is not None:
+            return store
+        if self._pipeline.absent or any(self._pipeline.down_for(name) >= DOWN for name in self._pipeline.setup.feeds):
             return "away"
         return "stalled" if self._is_stalled() else None
+
+    def _look_at_store(self) -> str | None:
+        """Return why the store cannot be used; None if it can."""
+        if self._store.gone() is not None:
+            return "store_gone"
+        return None if self._store.is_writable() else "store_not_writable"
 
     @property
     def events(self) -> Events:

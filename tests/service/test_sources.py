@@ -90,7 +90,7 @@ def test_it_goes_on_after_the_last_line_that_was_confirmed(place: Place) -> None
     assert {found[0] for found in (*first, *again)} == {first[0][0]}
 
 
-def test_a_file_tells_how_far_it_was_read_and_one_that_is_gone_does_not(place: Place) -> None:
+def test_a_file_tells_how_far_it_was_read_and_counts_with_the_one_that_takes_its_place(place: Place) -> None:
     assert place.source.progress() is None
     append(place.path, b"a\nb")
     place.read()
@@ -98,7 +98,13 @@ def test_a_file_tells_how_far_it_was_read_and_one_that_is_gone_does_not(place: P
     append(place.path, b"c\nd\n")
     assert place.source.progress() == Progress(3, 7, "bytes")
     os.rename(place.path, place.path.with_name("log.1"))
+    assert place.source.progress() == Progress(3, 7, "bytes"), "it is not read yet, wherever it is"
     append(place.path, b"e\n")
+    assert place.source.progress() == Progress(3, 9, "bytes")
+    while texts(place.read(1))[-1:] != [b"e"]:
+        pass
+    assert place.source.progress() == Progress(9, 9, "bytes"), "positions only grow"
+    place.source.close()
     assert place.source.progress() is None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -20,10 +20,14 @@ Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
 
 @final
 class ApiCounts(Collector):
-    """Collects the current counts of an API."""
+    """Collects the current counts of an API.
 
-    def __init__(self, app: App, subscriptions: Subscriptions, gateways: Gateways) -> None:
-        self._app, self._subscriptions, self._gateways = app, subscriptions, gateways
+    Args:
+        expiring: counts the subscriptions whose lease ends soon. Raises ServiceError.
+    """
+
+    def __init__(self, app: App, subscriptions: Subscriptions, gateways: Gateways, expiring: Callable[[], int]) -> None:
+        self._app, self._subscriptions, self._gateways, self._expiring = app, subscriptions, gateways, expiring
 
     def describe(self) -> Iterable[Family]:
         """Name the families, so that registering does not scrape."""
@@ -33,7 +37,7 @@ class ApiCounts(Collector):
         """Yield the current counts."""
         door, totals = self._app.door, self._subscriptions.totals()
         try:
-            expiring = {(): self._subscriptions.expiring()}
+            expiring = {(): self._expiring()}
         except ServiceError:
             expiring = {}
         values: dict[Metric, Mapping[Any, int]] = {

@@ -50,12 +50,18 @@ class Lags:
 
     def __init__(self) -> None:
         self._ends: dict[str, deque[tuple[float, int]]] = {}
+        self._of: dict[str, object] = {}
 
-    def add(self, now: float, source: str, progress: Progress | None) -> None:
-        """Keep the current end of a source; if the source begins again, its earlier samples are dropped."""
+    def add(self, now: float, source: str, progress: Progress | None, of: object = None) -> None:
+        """Keep the current end of a source; if the source begins again, its earlier samples are dropped.
+
+        Args:
+            of: the object that reads the source; after a reload, another one may read something else under this name.
+        """
         ends = self._ends.setdefault(source, deque(maxlen=MOST_ENDS))
-        if progress is None or (ends and progress.end < ends[-1][1]):
+        if progress is None or (ends and progress.end < ends[-1][1]) or self._of.get(source) is not of:
             ends.clear()
+        self._of[source] = of
         if progress is not None:
             ends.append((now, progress.end))
 
@@ -87,11 +93,7 @@ class Delays:
             return
         self._found[source] = now, None if at is None else max(time.time() - at / 10**9, 0.0)
 
-    def of(self, source: str, since: float) -> float:
-        """Return how old the latest event was, in seconds; 0 if it has no time, or was read before *since*.
-
-        Args:
-            since: in seconds of a monotonic clock.
-        """
-        at, delay = self._found.get(source, (0.0, None))
-        return 0.0 if delay is None or at < since else round(delay, 3)
+    def of(self, source: str) -> float | None:
+        """Return how old the latest event was, in seconds; None if it has no time."""
+        _, delay = self._found.get(source, (0.0, None))
+        return None if delay is None else round(delay, 3)

@@ -90,6 +90,7 @@ class FileLines:
     """
 
     is_shared: Final = False
+    down_since: Final = None
 
     def __init__(self, path: Path, *, follow: bool, poll: float, max_bytes: int, is_json: bool = True) -> None:
         self._path = path
@@ -100,6 +101,7 @@ class FileLines:
         self._reading: deque[_Reading] = deque()
         self._gone: deque[str] = deque()
         self._is_waiting = False
+        self._passed = 0  # the bytes of files that were read to their ends
 
     def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
         """See `Source`."""
@@ -169,14 +171,25 @@ class FileLines:
         """See `Source`."""
 
     def progress(self) -> Progress | None:
-        """See `Source`. Returns None for a file that was rotated away or truncated. A compressed file counts its own bytes."""
+        """See `Source`. A rotated file counts with the one in its place; a compressed one counts its own bytes."""
+        readings = tuple(self._reading)
+        if not readings:
+            return None
         try:
-            reading, found = self._reading[0], os.stat(self._path)
-        except (IndexError, OSError):
-            return None
-        if reading.inode != found.st_ino or reading.is_ended:
-            return None
-        return Progress(reading.offset, max(found.st_size, reading.offset), "bytes")
+            path = os.stat(self._path)
+        except OSError:
+            path = None  # it is missing for a moment of a rotation
+        read = end = self._passed
+        try:
+            for each in readings:
+                is_cut = each.is_ended and path is not None and each.inode == path.st_ino
+                size = each.offset if is_cut else os.fstat(each.file).st_size
+                read, end = read + each.offset, end + max(size, each.offset)
+        except OSError:
+            return None  # it was closed
+        if self._follow and path is not None and path.st_ino not in {each.inode for each in readings if not each.is_ended}:
+            end += path.st_size
+        return Progress(read, end, "bytes")
 
     def lost(self, partition: str) -> None:
         """See `Source`."""
@@ -197,6 +210,7 @@ class FileLines:
         if self._follow:
             os.close(reading.file)
             self._reading.popleft()
+            self._passed += reading.offset
             return Batch(reading.partition, records, end, None, is_last=True)
         reading.is_over = True
         return Batch(reading.partition, records, end, confirm) if records else None

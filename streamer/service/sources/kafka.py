@@ -99,6 +99,7 @@ class KafkaMessages:
         self._failed: Exception | None = None
         self._polling: threading.Thread | None = None
         self._down_since: float | None = None
+        self.down_since: float | None = None  # no broker answers since then
         self._untold: str | None = None  # why the group refused the last offsets
         # Waiting for longer would exceed the poll interval, and the group would consider this process dead.
         self._patience = min(DRAIN, float(section.options.get("max.poll.interval.ms", 300_000)) / 2000)
@@ -227,6 +228,8 @@ class KafkaMessages:
     def progress(self) -> Progress | None:
         """See `Source`. Uses the client's last statistics: a query would wait for the polling thread, and block all of Python."""
         read = end = 0
+        if self.down_since is not None:
+            return None
         with self._changed:
             for each in self._ours.values():
                 passed, its_end = self._ends.get((each.topic, each.number), (-1, -1))
@@ -237,20 +240,29 @@ class KafkaMessages:
             return Progress(read, end, "messages") if self._ours else None
 
     def _told(self, statistics: str) -> None:
-        """Store the place up to which the client has passed all messages on, and the end, of partitions.
+        """Store whether a broker answers; of partitions, the place up to which all messages were passed on, and the end.
 
         The polling thread calls it. Offsets of markers of transactions are passed without a message. Messages of a transaction
         that is open cannot be read yet, so the end is before them.
         """
+        found = json.loads(statistics)
+        # Brokers that a client does not need have no connection; it always needs the one of its group.
+        self._hear(any(broker.get("state") == "UP" for broker in found.get("brokers", {}).values()))
         self._ends = {
             (name, int(number)): (
                 partition.get("next_offset", -1) if not partition.get("fetchq_cnt") else -1,
                 # With isolation.level: read_uncommitted brokers do not report it.
                 stable if (stable := partition.get("ls_offset", -1)) >= 0 else partition.get("hi_offset", -1),
             )
-            for name, topic in json.loads(statistics).get("topics", {}).items()
+            for name, topic in found.get("topics", {}).items()
             for number, partition in topic.get("partitions", {}).items()
         }
+
+    def _hear(self, is_up: bool) -> None:
+        if is_up:
+            self.down_since = None
+        elif self.down_since is None:
+            self.down_since = time.monotonic()
 
     def lost(self, partition: str) -> None:
         """See `Source`. If the group does not revoke the partition, `_look` begins it again, because a process must read it."""
@@ -397,6 +409,8 @@ class KafkaMessages:
 
     def _heard(self, error: KafkaError) -> None:
         # The client returns other errors in place of a message, too, or reconnects.
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._hear(False)
         if meaning(error) is Meaning.REFUSING:
             self._fail(ServiceError(kafka.said(error)))
         elif self._down_since is None and error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):

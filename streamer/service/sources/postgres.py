@@ -47,6 +47,8 @@ from streamer.service.unavailable import delay
 _TELL: Final = 1.0
 #: The seconds that a server needs to notice that a connection was closed.
 _CLOSING: Final = 0.1
+#: A new stream that is quiet for this many seconds works.
+_QUIET: Final = 2.0
 #: The slot or its log is gone; the publication does not exist in the log that is read; a file of the log is gone.
 _NOT_READY, _UNDEFINED, _NO_FILE = "55000", "42704", "58P01"
 #: Missing privileges, a missing plugin, or a feature that this server lacks: waiting does not help.
@@ -88,6 +90,8 @@ class PostgresChanges:
         self._lost_because: str | None = None
         self._failures = 0
         self._retry_at = 0.0
+        self.down_since: float | None = None  # the server has answered nothing since then
+        self._streams_since = 0.0
         self._transaction: int | None = None
         self._index = self._skip = 0
         self._closing = threading.Event()
@@ -227,7 +231,7 @@ class PostgresChanges:
         most = self._section.status_interval.total_seconds()
         self._interval = min(most, server.sender_timeout / 3) if server.sender_timeout else most
         self._transaction = None
-        self._stream = stream
+        self._stream, self._streams_since = stream, time.monotonic()
         if self._failures:
             _LOGGER.info("slot %s is read again, from %s", self._slot, lsn_text(self._place.end))
 
@@ -292,6 +296,7 @@ class PostgresChanges:
             if self._snapshot is not None:
                 if (batch := next(self._snapshot, None)) is None:
                     self._snapshot = None
+                self.down_since = None
                 return batch
             if self._stream is None:
                 if (left := self._retry_at - time.monotonic()) > 0:
@@ -302,6 +307,9 @@ class PostgresChanges:
             received = self._stream.receive(CHUNK)
             if not received and self._stream.wait(wait):
                 received = self._stream.receive(CHUNK)
+            # A server that has nothing to send is quiet; one that cannot decode its log ends the stream soon after its begin.
+            if self.down_since is not None and (received or time.monotonic() - self._streams_since >= _QUIET):
+                self.down_since = None
             return self._taken(received)
         except (psycopg.Error, _InUseError) as error:
             self._lose_connection(error)
@@ -407,6 +415,8 @@ class PostgresChanges:
                 self._lost_because = f"the publication was made after the changes that come next: {reason}"
             elif error.sqlstate in _LASTING:
                 raise ServiceError(reason) from None
+        if self.down_since is None:
+            self.down_since = time.monotonic()
         wait = delay(self._failures)
         self._failures += 1
         self._retry_at = time.monotonic() + wait

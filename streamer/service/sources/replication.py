@@ -35,6 +35,14 @@ _SETTINGS: Final = {
     "timezone": "UTC",
 }
 _CONNECT_TIMEOUT: Final = 10
+#: A server that is cut off without a closed connection counts as lost after 30 seconds: idle, and with data that it never got.
+_SILENT: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
 #: The timeout of a ping to a server that answered a moment ago, in seconds: the least that libpq allows.
 _PING_TIMEOUT: Final = 2
 #: 2000-01-01, which PostgreSQL counts microseconds from, in seconds since the epoch.
@@ -116,6 +124,7 @@ def connect(dsn: SecretValue, *, replication: bool) -> psycopg.Connection[Any]:
     options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     given = {
         "connect_timeout": _CONNECT_TIMEOUT,
+        **_SILENT,
         "fallback_application_name": "streamer",
         **parts,
         "client_encoding": "UTF8",

@@ -51,7 +51,7 @@ class SlotLag:
         self._thread.start()
 
     def progress(self) -> Progress | None:
-        """Return the confirmed place and the end of the log a few seconds ago; None if the server does not answer."""
+        """Return the confirmed place and the end of the log a few seconds ago; None if the server is silent for long."""
         found = self._found
         return None if found is None or time.monotonic() - found[0] > _STALE else found[1]
 
@@ -70,7 +70,7 @@ class SlotLag:
                 self._found = self._queried(connection)
                 self._is_told = False
             except (psycopg.Error, ServiceError) as error:
-                self._found = None
+                # The last result is reported until it is too old: one lost connection must not reset an alert.
                 self._tell(error)
                 if connection is not None:
                     connection.close()

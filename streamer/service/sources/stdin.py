@@ -30,6 +30,7 @@ class StdinLines:
     """JSON lines of standard input, plain, gzip or zstd. Each run is a partition of its own."""
 
     is_shared: Final = False
+    down_since: Final = None
 
     def __init__(self, *, max_bytes: int, is_json: bool = True) -> None:
         self._lines = Lines(max_bytes)

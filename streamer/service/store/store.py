@@ -56,8 +56,8 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 _FORGOTTEN: Final = 16
 #: While there is no room, dead letters are measured again at this interval, in seconds.
 _LOOK: Final = 1.0
-#: The dead letters of a shared store are measured for a metric at most once in this interval, in seconds.
-_LOOK_AT_SHARED: Final = 60.0
+#: Dead letters of others, and those that may be forgotten, are measured for a metric at most once in this interval, in seconds.
+_LOOK_AT_OTHERS: Final = 60.0
 
 
 @final
@@ -78,7 +78,7 @@ class Store:
         self.database = opened(place)
         self.dead_letter_bytes = dead_letter_bytes
         self._looked, self._counted = -inf, 0
-        self._shared_at = -inf
+        self._others_at, self._forgettable = -inf, 0
         self._is_told = False
         self._generations: dict[tuple[str, str], int] = {}
         self._lanes: dict[str, Lane] = {}
@@ -492,13 +492,19 @@ class Store:
     # For the modules that build on the store
 
     def used(self) -> dict[str, float]:
-        """Return the used share of the room for dead letters, and of a disk of this machine. Raises ServiceError."""
-        if self.database.is_shared and time.monotonic() - self._shared_at >= _LOOK_AT_SHARED:
-            # Other processes delete letters, too.
-            self._shared_at = time.monotonic()
-            ((room, self._counted),) = self.database.rows(ROOM)
-            self._dead = int(room)
-        found = {"dead_letters": self._dead / self.dead_letter_bytes}
+        """Return the used share of the room for dead letters, and of a disk of this machine. Raises ServiceError.
+
+        Letters of tenants' own gateways are not counted: they are forgotten when others need the room.
+        """
+        if time.monotonic() - self._others_at >= _LOOK_AT_OTHERS:
+            self._others_at = time.monotonic()
+            if self.database.is_shared:
+                # Other processes delete letters, too.
+                ((room, self._counted),) = self.database.rows(ROOM)
+                self._dead = int(room)
+            with closing(self.database.reader()) as reader:
+                self._forgettable = sum(int(size) for _, size in reader.rows(OF_SINKS))
+        found = {"dead_letters": max(self._dead - self._forgettable, 0) / self.dead_letter_bytes}
         disk = self.database.disk_used()
         return found if disk is None else found | {"disk": disk}
 

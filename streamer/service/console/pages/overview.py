@@ -134,6 +134,12 @@ def _of_sinks(status: Mapping[str, Any]) -> Iterator[Trouble]:
 
 def _of_sources(status: Mapping[str, Any]) -> Iterator[Trouble]:
     for source in status["sources"]:
+        if source["state"] == "away":
+            yield Trouble(
+                kind="bad",
+                what=f"The server of {plain(source['name'], 60)} does not answer, so it reads no events.",
+                advice="Check the server, its address and the password. The service connects again by itself, without loss.",
+            )
         lag = source["lag"]
         if lag is not None and lag["positions"] and lag["seconds"] >= _BEHIND:
             amount = size(lag["positions"]) if lag["unit"] == "bytes" else f"{number(lag['positions'])} {lag['unit']}"
