@@ -134,7 +134,7 @@ def test_subscriptions_have_versions_in_the_order_of_their_commits(make: Make) -
         )
     assert [row.version for row in tables[0].page("t", "").rows] == [1, 3, 2, 4]
     assert tables[1].counts() == {"t": (Amount(4, 0, 4 * len('{"id": "a0"}')), 0)}
-    assert [text for _, text in tables[0].active(but="files1")] == [b'{"id": "a0"}', b'{"id": "b0"}']
+    assert [text for _, _, text in tables[0].active(but="files1")] == [b'{"id": "a0"}', b'{"id": "b0"}']
     for table in tables:
         table.close()
 

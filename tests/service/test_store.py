@@ -101,7 +101,7 @@ def test_what_came_from_files_is_replaced_by_what_they_say_now(tmp_path: Path) -
     assert table.hold("files", [one, two]) == 2
     assert table.hold("files", [one, two]) == 0
     assert table.hold("files", [other]) == 2
-    assert table.active() == [("t", other.text)]
+    assert table.active() == [("t", other.id, other.text)]
     table.close()
     store.close()
 
