@@ -26,6 +26,8 @@ from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
 
+__all__ = ["KINDS", "Imported", "import_rules"]
+
 #: The languages, with the rules that each file contains. The module of this package with that name has the function `rules`.
 KINDS: Final = {
     "cesql": "CloudEvents SQL expressions, one a line",
