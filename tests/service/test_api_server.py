@@ -503,7 +503,8 @@ def test_what_was_answered_is_there_after_kill_9(tmp_path: Path, backend: str, m
         (tmp_path / "log").write_bytes(b"")
         with open(tmp_path / "log", "ab") as log:
             process = subprocess.Popen(command, cwd=tmp_path, stderr=log)
-        told = until(lambda: [line for line in (tmp_path / "log").read_text().splitlines() if " api: http" in line])
+        until(lambda: " started: " in (tmp_path / "log").read_text())
+        told = [line for line in (tmp_path / "log").read_text().splitlines() if " api: http" in line]
         return process, int(told[0].rpartition(":")[2])
 
     for number in range(4):
