@@ -11,6 +11,7 @@ import click
 
 from streamer.cli.setup import CONFIG, DEFAULT_TENANT, SUBSCRIPTIONS, set_up
 from streamer.errors import SubscriptionError
+from streamer.subscriptions.parse import named
 from streamer.subscriptions.subscription import Subscription
 from streamer.terminal import EXIT_CODES, SOME_BAD, json_text, note, printable, show
 
@@ -99,7 +100,7 @@ def command(
             translated.append((subscription, text))
         except SubscriptionError as error:
             refused += 1
-            note(str(error) if error.subscription_id is not None else f"subscription {subscription.id!r}: {error}")
+            note(str(named(error, subscription.id)))
     if skip or not refused:
         for rule in _sql(translated) if language == "sql" else [text for _, text in translated]:
             show(rule)

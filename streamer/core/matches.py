@@ -100,13 +100,15 @@ _JSON: Final = JSONEncoder(ensure_ascii=False).encode
 def json_line(match: Match, row: int | None = None) -> str:
     """Return a match as a JSON line, with the *row* of its event, as the native core writes it
     (`crates/streamer-py/src/messages.rs`)."""
-    # It imports the parsers, which take longer than the rest of the package.
-    from streamer.subscriptions.text import labels_text
-
     where = "" if row is None else f'"row":{row},'
     names = f'"subscription_id":{_JSON(match.subscription_id)},"gateway_id":{_JSON(match.gateway_id)}'
     how = f'"transition":{_JSON(match.transition)},"certain":{_JSON(match.certain)}'
-    labels = "null" if match.labels is None else labels_text(match.labels)
+    labels = "null"
+    if match.labels is not None:
+        # It imports the parsers, which take longer than the rest of the package.
+        from streamer.subscriptions.text import labels_text
+
+        labels = labels_text(match.labels)
     return f'{{{where}{names},{how},"labels":{labels}}}\n'
 
 
