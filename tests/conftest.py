@@ -31,6 +31,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 pytest.register_assert_rewrite("tests.conformance.runner")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the workers of `-n auto`: more than processors, because many tests wait for servers."""
+    return (os.cpu_count() or 1) + 2
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--case", metavar="NAME", help="run the cases of the table with NAME in their file::name alone")
 

@@ -18,7 +18,7 @@ from tests.tools.hooks import hooks
 
 FIELDS = 12
 #: So many of a kind are ruled out together, and some more.
-COUNT, EVENTS = 1_300, 6
+COUNT, EVENTS = 1_300, 3
 NAMES = [f"v{n}" for n in range(8)]
 COUNTRIES = ["DE", "FR", "IT", "US"]
 DAYS = [f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 29)]

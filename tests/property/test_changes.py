@@ -169,14 +169,14 @@ def test_both_backends_read_a_record_alike(name: str, whole_rows: str | None, mo
     layout = {"preset": name, "whole_rows": whole_rows}
     native, reference = (engine_of(backend, monkeypatch, layout=layout) for backend in ("native", "reference"))
     good, kinds = 0, set()
-    for number in range(1_000):
+    for number in range(300):
         record = RECORDS[name] if number == 0 else mutated(rng, RECORDS[name], rng.choice((0.01, 0.03, 0.06)))
         text = json.dumps(record)
         found = answers(native, text)
         assert found == answers(reference, text), text
         good += isinstance(found[1], list) and len(found[1]) > 3
         kinds.add(found[0])
-    assert good > 200
+    assert good > 60
     assert len(kinds) >= 3, kinds
 
 
@@ -192,7 +192,7 @@ def test_an_engine_with_the_format_matches_as_one_with_the_decoder(name: str, en
     of_format.add_many(without)
     of_events.add_many(without)
     compared = 0
-    for _ in range(300):
+    for _ in range(100):
         record = mutated(rng, RECORDS[name])
         if name == "wal2json" and record.get("action") != "I":
             record["action"] = "I"
@@ -212,7 +212,7 @@ def test_an_engine_with_the_format_matches_as_one_with_the_decoder(name: str, en
         ]
         assert found[1] == sorted(expected), record
         compared += bool(expected)
-    assert compared > 50
+    assert compared > 15
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -220,7 +220,7 @@ def test_each_way_of_matching_has_the_same_answers(name: str, engine: Callable[.
     e = engine(format=name)
     e.add_many(SUBSCRIPTIONS)
     rng = Random(f"ways {name}")
-    records = [RECORDS[name], *(mutated(rng, RECORDS[name]) for _ in range(60))]
+    records = [RECORDS[name], *(mutated(rng, RECORDS[name]) for _ in range(25))]
     texts = [json.dumps(record).encode() for record in records]
     lines = {result.line: result for result in e.match_jsonl(b"\n".join(texts))}
     for number, (text, batch) in enumerate(zip(texts, e.match_batch(texts), strict=True), 1):

@@ -151,14 +151,14 @@ def test_both_backends_read_the_same_envelope(members: dict[str, Any], monkeypat
     rng = Random(f"envelope {members}")
     layout = EventLayout.from_dict(members)
     matched = 0
-    for _ in range(4):
+    for _ in range(2):
         conditions = {f"{at}{'t' if at % 3 == 0 else ''}": conditions_of(rng) for at in range(60)}
         events = [json.dumps(event(rng)).encode() for _ in range(60)]
         native, reference = both(conditions, layout, events, monkeypatch)
         for each, one, other in zip(events, native, reference, strict=True):
             assert one == other, (each, {name: conditions[name] for name in {pair[0] for pair in {*one} ^ {*other}}})
         matched += sum(len(found) for found in native if isinstance(found, list))
-    assert matched > 100
+    assert matched > 50
 
 
 @pytest.mark.parametrize("members", LAYOUTS, ids=json.dumps)
@@ -203,7 +203,7 @@ def test_a_shipped_filter_keeps_every_event_that_matches(monkeypatch: pytest.Mon
     monkeypatch.setattr(_backend, "BACKEND", "native")
     rng = Random("shipped")
     stopped = 0
-    for members in LAYOUTS * 40:
+    for members in LAYOUTS * 12:
         engine = Engine(layout=EventLayout.from_dict(members), default_tenant="t")
         for at in range(3):
             with suppress(SubscriptionError):
@@ -216,4 +216,4 @@ def test_a_shipped_filter_keeps_every_event_that_matches(monkeypatch: pytest.Mon
                     assert guard.ask(each) is not Answer.NO, (each, list(engine))
                 else:
                     stopped += guard.ask(each) is Answer.NO
-    assert stopped > 500
+    assert stopped > 150
