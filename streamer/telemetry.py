@@ -2,7 +2,7 @@
 
 Each event whose matching has begun is counted once: as matched, unmatched, ignored or rejected. The number of events is the sum
 of the four, never a separate counter, so it is always consistent, also while events are matched. The native core counts in its
-own memory (`crates/streamer-core/src/engine/telemetry.rs`).
+own memory (`crates/streamer-core/src/engine/state/telemetry.rs`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The rooms of the package stand in one order, and each imports only what stands below it."""
+"""The rooms of the package stand in one order, and each imports only what stands below it; so do the native engine's folders."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,9 @@ ORDER = (
     {"locks", "_backend"},
     {"_native", "errors", "extras", "files", "late", "living", "sizes", "version"},
 )
+#: The folders of the native engine, in the same way. The files next to them use all.
+ENGINE = PACKAGE.parent / "crates/streamer-core/src/engine"
+ENGINE_ORDER = ({"matching", "write", "file"}, {"state"}, {"index"}, {"verify"})
 FLOOR = {room: len(ORDER) - number for number, rooms in enumerate(ORDER) for room in rooms}
 
 
@@ -73,3 +77,18 @@ def test_a_file_imports_only_what_stands_below_its_room(name: str) -> None:
     here = room(name)
     above = {other for other in imported(MODULES[name]) if room(other) != here and FLOOR[room(other)] >= FLOOR[here]}
     assert above == set()
+
+
+def test_every_folder_of_the_native_engine_has_its_place() -> None:
+    assert {path.name for path in ENGINE.iterdir() if path.is_dir()} == set().union(*ENGINE_ORDER)
+
+
+@pytest.mark.parametrize(
+    ("number", "folder"), [(number, folder) for number, row in enumerate(ENGINE_ORDER) for folder in sorted(row)]
+)
+def test_a_folder_of_the_native_engine_imports_only_what_stands_below_it(number: int, folder: str) -> None:
+    below = set().union(*ENGINE_ORDER[number + 1 :])
+    code = "".join(
+        re.sub("//.*", "", path.read_text().split("#[cfg(test)]\nmod tests")[0]) for path in (ENGINE / folder).rglob("*.rs")
+    )
+    assert set(re.findall(r"crate::engine::(\w+|\{)", code)) <= below | {folder}

@@ -4,9 +4,8 @@ use super::events::{Choices, event};
 use super::flattening::WATCHED;
 use super::subscriptions::subscription;
 use std::sync::{Arc, LazyLock};
-use streamer_core::engine::{
-    Addition, Engine, Options as EngineOptions, ReadSubscription, Scratch, Selection, SnapshotFault, mapped,
-};
+use streamer_core::engine::file::mapped;
+use streamer_core::engine::{Addition, Engine, Options as EngineOptions, ReadSubscription, Scratch, Selection, SnapshotFault};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each type of the index has the code to write and to read it next to its definition, in the same order. The order of
-//! all types, and the conditions between them, are in `engine/image.rs`.
+//! all types, and the conditions between them, are in `engine/file/image.rs`.
 
 use crate::map::{Array, Bytes, Text};
 use bytemuck::{AnyBitPattern, NoUninit};

@@ -22,8 +22,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use streamer_core::cel::{Cache, Error, Verdict, compile, remarks};
-use streamer_core::engine::mapped;
-use streamer_core::engine::telemetry;
+use streamer_core::engine::file::mapped;
+use streamer_core::engine::state::telemetry;
 use streamer_core::engine::{
     CostClass, Engine, Matched, Options, PartitionName, Phase1, ReadSubscription, Select, Selection, SnapshotFault, WriteMode,
     identity, is_suspect, lint, plan, selective,

@@ -55,8 +55,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     memory::begin();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IMAGES", streamer_core::engine::IMAGES)?;
-    module.add("LATENCY_BOUNDS", streamer_core::engine::telemetry::BOUNDS.to_vec())?;
-    module.add("SIZE_BOUNDS", streamer_core::engine::telemetry::SIZES.to_vec())?;
+    module.add("LATENCY_BOUNDS", streamer_core::engine::state::telemetry::BOUNDS.to_vec())?;
+    module.add("SIZE_BOUNDS", streamer_core::engine::state::telemetry::SIZES.to_vec())?;
     module.add_class::<core::Core>()?;
     module.add_class::<draft::Draft>()?;
     module.add_class::<matcher::Matcher>()?;

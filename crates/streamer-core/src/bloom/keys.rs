@@ -34,8 +34,8 @@
 //! Cost: a look at each distinct clause of a store, and one comparison for each clause of a conjunction.
 
 use crate::bloom::kinds::{KeyProbe, of_atom, rank, write_quoted};
-use crate::engine::encoded::AtomView;
-use crate::engine::store::Store;
+use crate::engine::verify::encoded::AtomView;
+use crate::engine::verify::store::Store;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use std::cmp::Ordering;
 

@@ -16,7 +16,7 @@
 use crate::automaton::cidr::parse_address;
 use crate::automaton::folding::fold;
 use crate::automaton::ranges::NumberCut;
-use crate::engine::encoded::AtomView;
+use crate::engine::verify::encoded::AtomView;
 use crate::subscriptions::normal_form::Cidr;
 use crate::subscriptions::topics::{TopicDialect, TopicWord, words};
 use crate::value::{Number, ScalarRef, Seed, repr};

@@ -21,16 +21,16 @@
 
 use crate::automaton::ranges::NumberCut;
 use crate::bloom::keys::{Access, KeyScope};
-use crate::engine::buckets::{Bucket, EQUALITIES, Index, NO_BUCKET, Next, Probe, Target};
-use crate::engine::build::{Depth, rebuilt};
-use crate::engine::checks::{Check, CheckRecord as Candidate, UNNAMED, Wanted, next_check};
-use crate::engine::encoded::AtomView;
-use crate::engine::matchers::{Matcher, Recipe};
-use crate::engine::partitions::Partition;
-use crate::engine::registry::Records;
-use crate::engine::segment::Segment;
-use crate::engine::store::{Store, flags};
-use crate::engine::version::Version;
+use crate::engine::index::buckets::{Bucket, EQUALITIES, Index, NO_BUCKET, Next, Probe, Target};
+use crate::engine::index::build::{Depth, rebuilt};
+use crate::engine::index::segment::Segment;
+use crate::engine::state::engine_version::Version;
+use crate::engine::state::partitions::Partition;
+use crate::engine::state::registry::Records;
+use crate::engine::verify::check_records::{Check, CheckRecord as Candidate, UNNAMED, Wanted, next_check};
+use crate::engine::verify::encoded::AtomView;
+use crate::engine::verify::matchers::{Matcher, Recipe};
+use crate::engine::verify::store::{Store, flags};
 use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Range};
 use crate::subscriptions::topics::TopicPattern;

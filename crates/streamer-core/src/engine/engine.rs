@@ -18,13 +18,13 @@
 //! Rejected: locks around segments (a reader would wait for a build); a version for each partition (a replace across two could
 //! be seen half done).
 
-use crate::engine::changes::{Changes, Selection, WriteMode};
-use crate::engine::draft::Draft;
-use crate::engine::merging::Signal;
-use crate::engine::options::Options;
-use crate::engine::record::HeldRecord;
-use crate::engine::state::EngineState;
-use crate::engine::write::New;
+use crate::engine::state::engine_state::EngineState;
+use crate::engine::state::options::Options;
+use crate::engine::state::record::HeldRecord;
+use crate::engine::write::changes::{Changes, Selection, WriteMode};
+use crate::engine::write::commit::New;
+use crate::engine::write::draft::Draft;
+use crate::engine::write::merging::Signal;
 use crate::error::SubscriptionError;
 use crate::fork;
 use std::ops::Deref;

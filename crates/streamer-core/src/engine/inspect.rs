@@ -1,13 +1,13 @@
 //! Reports on an engine: ids, sizes, partitions and errors.
 
 use crate::cel::Reason;
-use crate::engine::changes::Selection;
 use crate::engine::dump;
-use crate::engine::failures::FailingSubscription;
-use crate::engine::name::PartitionName;
-use crate::engine::record::{Held, HeldRecord};
-use crate::engine::segment::Segment;
-use crate::engine::state::EngineState;
+use crate::engine::index::segment::Segment;
+use crate::engine::state::engine_state::EngineState;
+use crate::engine::state::name::PartitionName;
+use crate::engine::state::record::{Held, HeldRecord};
+use crate::engine::verify::failures::FailingSubscription;
+use crate::engine::write::changes::Selection;
 use crate::heap::block;
 use crate::watch;
 use hashbrown::HashTable;
@@ -143,7 +143,7 @@ impl EngineState {
         held
     }
 
-    /// The name and the share of each partition that has one, see [`Share::counts`](crate::engine::shares::Share::counts).
+    /// The name and the share of each partition that has one, see [`Share::counts`](crate::engine::state::shares::Share::counts).
     pub fn shares(&self) -> Vec<(Arc<PartitionName>, [u64; 3])> {
         let mut found = Vec::new();
         self.version.load().partitions.for_each(|partition| {

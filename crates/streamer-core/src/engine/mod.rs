@@ -1,101 +1,60 @@
 //! Event bytes to matches: the index, its segments and partitions, and the engine that owns them.
+//!
+//! ```text
+//!   matching/   events to matches      ─┐
+//!   write/      changes to versions    ─┼─► state/  versions, records ─► index/  segments ─► verify/  conditions, values
+//!   file/       snapshots, images      ─┘
+//! ```
+//!
+//! A folder imports only folders to its right (`tests/unit/test_rooms.py` checks this). The three on the left do not import
+//! one another, but call one another's methods of [`EngineState`]: a match opens a section of a file, for example. The files
+//! next to this one use all folders: `engine.rs` is the engine, `inspect.rs` and `dump.rs` report on it.
 
-mod access;
-mod addition;
-mod atoms;
-pub mod buckets;
-pub mod build;
-mod cells;
-mod changes;
-mod checks;
-mod choosing;
-mod consistency;
-mod draft;
 mod dump;
-pub mod encoded;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 mod engine;
-mod event;
-mod external_cel;
-mod failures;
-mod flattening;
-mod gathering;
-mod group;
-mod guards;
-mod image;
+pub mod file;
+pub mod index;
 mod inspect;
-mod lint;
 #[cfg(test)]
 mod live_tests;
-pub mod mapped;
-mod matchers;
 mod matching;
-mod merging;
-mod name;
-mod options;
-mod output;
-pub mod partitions;
-pub mod paths;
 #[cfg(test)]
 mod phase1_tests;
-mod plan;
-mod prefetching;
-mod programs;
-mod record;
-pub mod registry;
-mod scratch;
-mod search;
-mod section;
-pub mod segment;
-mod selective;
-pub mod shares;
-mod slices;
-mod state;
-pub mod store;
-pub mod telemetry;
+pub mod state;
 #[cfg(test)]
 mod tests;
-mod texts;
-mod tombstones;
-mod transition;
-mod unknown;
-pub mod values;
-mod verification;
-mod verifications;
-mod verify;
-mod version;
-mod wide;
+pub mod verify;
 mod write;
-mod writer;
 
-pub use access::{CostClass, access_of};
-pub use addition::{Addition, Host, Item};
-pub use build::Depth;
-pub use changes::{Changes, Selection, WriteMode};
-pub use draft::Draft;
 pub use engine::Engine;
-pub use event::{Event, Identity, Located};
-pub use external_cel::{ExternalCel, Side};
-pub use failures::{CelError, FailingSubscription};
-pub use gathering::Gathered;
-pub use group::Group;
-pub use guards::FilterState;
-pub use image::KIND as IMAGES;
+pub use file::gathering::Gathered;
+pub use file::image::KIND as IMAGES;
+pub use index::access::{CostClass, access_of};
+pub use index::build::Depth;
+pub use index::output::{Matched, Stays};
+pub use index::plan::{Plan, plan};
+pub use index::selective::{Select, Selective, selective};
 pub use inspect::PartitionSizes;
-pub use lint::{Finding, identity, is_suspect, lint};
-pub use merging::MANY;
-pub use name::PartitionName;
-pub use options::{Options, Phase1, ReleaseGil};
-pub use output::{Matched, Stays};
-pub use plan::{Plan, plan};
-pub use prefetching::PREFETCHED;
-pub use record::{HeldRecord, Record};
-pub use scratch::Scratch;
-pub use section::{ReadSubscription, SnapshotFault};
-pub use selective::{Select, Selective, selective};
-pub use state::EngineState;
-pub use store::flags;
-pub use telemetry::{Counters, Telemetry};
-pub use transition::{Change, Outcome, Transition};
-pub use version::{Pin, Version};
-pub use writer::Reentered;
+pub use matching::batch_prefetch::PREFETCHED;
+pub use matching::group::Group;
+pub use matching::scratch::Scratch;
+pub use state::addition::{Addition, Host, Item};
+pub use state::engine_state::EngineState;
+pub use state::engine_version::{Pin, Version};
+pub use state::event::{Event, Identity, Located};
+pub use state::external_cel::{ExternalCel, Side};
+pub use state::name::PartitionName;
+pub use state::options::{Options, Phase1, ReleaseGil};
+pub use state::record::{HeldRecord, Record};
+pub use state::snapshot_sections::{ReadSubscription, SnapshotFault};
+pub use state::telemetry::{Counters, Telemetry};
+pub use state::writer::Reentered;
+pub use verify::failures::{CelError, FailingSubscription};
+pub use verify::lint::{Finding, identity, is_suspect, lint};
+pub use verify::store::flags;
+pub use verify::transition::{Change, Outcome, Transition};
+pub use write::changes::{Changes, Selection, WriteMode};
+pub use write::draft::Draft;
+pub use write::guards::FilterState;
+pub use write::merging::MANY;

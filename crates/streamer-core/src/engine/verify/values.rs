@@ -1,0 +1,469 @@
+//! The values of one event at the paths that the index asks for, each read, parsed and hashed once.
+//!
+//! A value takes some hundred bytes here. Where a path has thousands, as in a long list, only the place of each is kept, and a part
+//! of its hash: most are compared with a hash and never looked at again. What is looked at is read anew.
+//!
+//! ```text
+//!   position 0 .. 2^31     SeenValue: kind, scalar, hash, leaf
+//!   position 2^31 ..       OneOfMany: place, half a hash          12 bytes
+//! ```
+
+use crate::automaton::literals;
+use crate::engine::verify::element_choice::ChoiceScratch;
+use crate::engine::verify::encoded::FastHash;
+use crate::engine::verify::whole_subscriptions::differ;
+use crate::flatten::{Flat, Leaf, LeafPlace, PathId, Position};
+use crate::json;
+use crate::subscriptions::normal_form::Mode;
+use crate::value::{Kind, ScalarRef, Seed, Value};
+use crate::watch::spend;
+use hashbrown::HashTable;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A value that was read.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenValue<'f> {
+    /// The kind of value.
+    pub kind: Kind,
+    /// The scalar it is; None for lists, objects and numbers beyond float64.
+    pub scalar: Option<ScalarRef<'f>>,
+    /// The scalar's hash under the engine's seed.
+    pub hash: u64,
+    /// Its leaf in the event.
+    pub leaf: Leaf<'f>,
+}
+
+/// A value at a path that has thousands.
+#[derive(Clone, Copy, Debug)]
+struct OneOfMany {
+    /// Where it stands, or its number in [`Values::apart`] if its text is not in the event.
+    place: LeafPlace,
+    hash: u32,
+}
+
+/// The position of the first of these.
+const MANY: usize = 1 << 31;
+/// So many are read as any.
+const FEW_VALUES: usize = 1 << 12;
+/// The elements of a list whose text is shorter are as few.
+const LONG_LIST: usize = 1 << 13;
+/// So many of them are remembered, to leave out those that repeat one.
+const REMEMBERED: usize = 1 << 14;
+
+/// All of these. They are never copied to make room for more.
+#[derive(Debug, Default)]
+struct Many {
+    chunks: Vec<Vec<OneOfMany>>,
+    length: usize,
+}
+
+const CHUNK: usize = 1 << 12;
+
+impl Many {
+    fn push(&mut self, one: OneOfMany) {
+        if self.length.is_multiple_of(CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        self.chunks[self.length / CHUNK].push(one);
+        self.length += 1;
+    }
+
+    #[inline]
+    fn get(&self, number: usize) -> OneOfMany {
+        self.chunks[number / CHUNK][number % CHUNK]
+    }
+
+    /// The one of a number that may be of none.
+    fn find(&self, number: u32) -> Option<OneOfMany> {
+        (number as usize).lt(&self.length).then(|| self.get(number as usize))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ValuesAt {
+    stamp: u64,
+    start: u32,
+    end: u32,
+    /// The fewest names that lead to an array around one of them; `u32::MAX` if none lies in an array.
+    names_to_array: u32,
+}
+
+/// Buffers that are kept between events to save allocations.
+#[derive(Debug, Default)]
+pub struct ValuesScratch {
+    seen: Vec<SeenValue<'static>>,
+    asked: Vec<ValuesAt>,
+    stamp: u64,
+    present: Vec<PathId>,
+    literals: literals::SeenLiterals,
+    choice: ChoiceScratch,
+}
+
+/// The values of one event. See the head of this file.
+#[derive(Debug)]
+pub struct Values<'f> {
+    flat: &'f Flat<'f>,
+    seed: &'f Seed,
+    seen: Vec<SeenValue<'f>>,
+    many: Many,
+    apart: Vec<Leaf<'f>>,
+    asked: Vec<ValuesAt>,
+    stamp: u64,
+    present: Vec<PathId>,
+    present_is_known: bool,
+    /// Made for the first one that is read.
+    trees: Option<HashMap<usize, Option<Rc<Value>>>>,
+    sizes: HashMap<usize, Option<u32>, FastHash>,
+    /// Scratch of automata over texts.
+    pub(super) literals: literals::SeenLiterals,
+    /// Scratch of patterns over arrays.
+    pub(super) choice: ChoiceScratch,
+}
+
+impl<'f> SeenValue<'f> {
+    fn new(leaf: Leaf<'f>, seed: &Seed) -> SeenValue<'f> {
+        let scalar = leaf.scalar();
+        SeenValue { kind: leaf.kind(), scalar, hash: scalar.map_or(0, |scalar| scalar.hash(seed)), leaf }
+    }
+}
+
+impl<'f> Values<'f> {
+    /// Begin with an event; give the scratch back with [`Values::end`].
+    pub fn begin(flat: &'f Flat<'f>, seed: &'f Seed, scratch: &mut ValuesScratch) -> Values<'f> {
+        let mut asked = std::mem::take(&mut scratch.asked);
+        if asked.len() < flat.paths() * Mode::ALL.len() {
+            asked.resize(flat.paths() * Mode::ALL.len(), ValuesAt::default());
+        }
+        scratch.stamp += 1;
+        Values {
+            flat,
+            seed,
+            seen: recycle(std::mem::take(&mut scratch.seen)),
+            many: Many::default(),
+            apart: Vec::new(),
+            asked,
+            stamp: scratch.stamp,
+            present: std::mem::take(&mut scratch.present),
+            present_is_known: false,
+            trees: None,
+            sizes: HashMap::default(),
+            literals: std::mem::take(&mut scratch.literals),
+            choice: std::mem::take(&mut scratch.choice),
+        }
+    }
+
+    /// Give the scratch back.
+    pub fn end(self, scratch: &mut ValuesScratch) {
+        scratch.seen = recycle(self.seen);
+        scratch.asked = self.asked;
+        scratch.present = self.present;
+        scratch.literals = self.literals;
+        scratch.choice = self.choice;
+    }
+
+    /// The seed of the scalars' hashes.
+    pub fn seed(&self) -> &'f Seed {
+        self.seed
+    }
+
+    /// The event.
+    pub fn flat(&self) -> &'f Flat<'f> {
+        self.flat
+    }
+
+    /// The values at a path, as positions for [`Values::get`]: at most one as a scalar, any number of leaves or elements.
+    #[inline]
+    pub fn at(&mut self, path: PathId, mode: Mode) -> Range<usize> {
+        let asked = self.asked[place(path, mode)];
+        if asked.stamp == self.stamp { asked.start as usize..asked.end as usize } else { self.read(path, mode) }
+    }
+
+    /// The fewest names that lead to an array around a leaf at a path; `u32::MAX` if none lies in an array.
+    #[inline]
+    pub fn names_to_array(&mut self, path: PathId) -> u32 {
+        self.at(path, Mode::AnyLeaf);
+        self.asked[place(path, Mode::AnyLeaf)].names_to_array
+    }
+
+    fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
+        let (flat, seed) = (self.flat, self.seed);
+        // Check this first, since it reads other paths.
+        let is_changed = mode == Mode::Changed && self.has_changed(path);
+        let start = self.seen.len();
+        let seen = |leaf| SeenValue::new(leaf, seed);
+        let mut at = None;
+        match mode {
+            Mode::Scalar => self.seen.extend(flat.value(path).map(seen)),
+            Mode::AnyLeaf => match flat.may_have_many_leaves() {
+                true => at = self.read_many(|visit| flat.leaves(path).for_each(visit)),
+                false => self.seen.extend(flat.leaves(path).map(seen)),
+            },
+            Mode::Element | Mode::Member => match flat.value(path) {
+                Some(leaf) if leaf.raw().len() < LONG_LIST => {
+                    read_elements(leaf, mode == Mode::Member, &mut self.seen, seed, seen);
+                }
+                Some(list) => {
+                    let is_member = mode == Mode::Member;
+                    let mut is_whole = true;
+                    at = self.read_many(|visit| is_whole = list.for_each_element(is_member, visit));
+                    if !is_whole {
+                        self.seen.truncate(start);
+                        at = None;
+                    }
+                }
+                None => {}
+            },
+            Mode::Changed => {
+                if is_changed {
+                    self.seen.push(seen(flat.yes()));
+                }
+            }
+        }
+        let at = at.unwrap_or(start..self.seen.len());
+        let mut names_to_array = u32::MAX;
+        if mode == Mode::AnyLeaf {
+            let names = |at| flat.names_to_array(self.array_position(at));
+            names_to_array = at.clone().map(names).min().unwrap_or(u32::MAX);
+        }
+        self.asked[place(path, mode)] =
+            ValuesAt { stamp: self.stamp, start: at.start as u32, end: at.end as u32, names_to_array };
+        at
+    }
+
+    /// Read what *each* visits: leaves of one path, or elements of one list. Of thousands only the places are kept, which
+    /// are returned; None if they are fewer, which are then behind those that were read before.
+    #[cold]
+    fn read_many(&mut self, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
+        let (flat, seed) = (self.flat, self.seed);
+        let Values { seen, many, apart, .. } = self;
+        let (first, start) = (seen.len(), many.length);
+        let mut remembered = Vec::new();
+        let mut count = 0;
+        each(&mut |leaf| {
+            count += 1;
+            let value = SeenValue::new(leaf, seed);
+            if !remembered.is_empty() {
+                return add_to_many(flat, seed, many, apart, &mut remembered, &value);
+            }
+            seen.push(value);
+            if seen.len() - first == FEW_VALUES {
+                remembered.resize(REMEMBERED, u32::MAX);
+                seen.drain(first..).for_each(|value| add_to_many(flat, seed, many, apart, &mut remembered, &value));
+            }
+        });
+        spend(count / 16);
+        (!remembered.is_empty()).then(|| MANY + start..MANY + many.length)
+    }
+
+    /// The leaf of one of many.
+    #[cold]
+    fn leaf(&self, position: usize) -> Leaf<'f> {
+        leaf_of(self.flat, &self.apart, self.many.get(position - MANY).place)
+    }
+
+    /// Whether the document and the one before differ at a path in the mode [`Mode::Changed`].
+    fn has_changed(&mut self, path: PathId) -> bool {
+        let Some(before) = self.flat.before_of(path) else { return false };
+        let (before, now) = (self.at(before, Mode::Scalar), self.at(path, Mode::Scalar));
+        differ(before, now, self)
+    }
+
+    /// A value by its position.
+    #[inline]
+    pub fn get(&self, position: usize) -> SeenValue<'f> {
+        match self.seen.get(position) {
+            Some(seen) => *seen,
+            None => SeenValue::new(self.leaf(position), self.seed),
+        }
+    }
+
+    /// Whether a value, by its position, may be the scalar of a hash. If not, it is another one.
+    #[inline]
+    pub fn may_be(&self, position: usize, hash: u64) -> bool {
+        match self.seen.get(position) {
+            Some(seen) => seen.hash == hash,
+            None => self.many.get(position - MANY).hash == hash as u32,
+        }
+    }
+
+    /// In which element a value lies, by its position.
+    fn array_position(&self, position: usize) -> Position {
+        match self.seen.get(position) {
+            Some(seen) => seen.leaf.position(),
+            None => self.many.get(position - MANY).place.position(),
+        }
+    }
+
+    /// A list or an object by its position, as a tree; None if it is neither, or lazily read and malformed.
+    pub fn tree(&mut self, position: usize) -> Option<&Value> {
+        self.tree_of(position).as_deref()
+    }
+
+    /// The result of [`Values::tree`], to keep while another one is read.
+    pub fn shared_tree(&mut self, position: usize) -> Option<Rc<Value>> {
+        self.tree_of(position).clone()
+    }
+
+    fn tree_of(&mut self, position: usize) -> &Option<Rc<Value>> {
+        let seen = self.get(position);
+        let read = || {
+            let options = json::ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
+            matches!(seen.kind, Kind::List | Kind::Map)
+                .then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok().map(Rc::new))?
+        };
+        self.trees.get_or_insert_default().entry(position).or_insert_with(read)
+    }
+
+    /// How many characters, elements or members a value has; None if it has no size, or is lazily read and malformed.
+    pub fn size(&mut self, position: usize) -> Option<u32> {
+        if let Some(known) = self.sizes.get(&position) {
+            return *known;
+        }
+        let SeenValue { kind, scalar, leaf, .. } = self.get(position);
+        let size = match (kind, scalar) {
+            (Kind::String, Some(ScalarRef::String(text))) => {
+                spend(text.len() >> 10);
+                Some(text.chars().count())
+            }
+            (Kind::List, _) => {
+                let mut count = 0;
+                leaf.for_each_element(false, |_| count += 1).then_some(count)
+            }
+            // Names may repeat.
+            (Kind::Map, _) => {
+                self.tree(position).and_then(|tree| if let Value::Map(members) = tree { Some(members.len()) } else { None })
+            }
+            _ => None,
+        };
+        let size = size.and_then(|size| u32::try_from(size).ok());
+        self.sizes.insert(position, size);
+        size
+    }
+
+    /// Find the paths at which there is anything, for [`Values::present`].
+    pub fn find_present(&mut self) {
+        if !self.present_is_known {
+            self.present_is_known = true;
+            self.present.clear();
+            let present = &mut self.present;
+            self.flat.present(|path| present.push(path));
+        }
+    }
+
+    /// The paths at which there is anything.
+    pub fn present(&self) -> &[PathId] {
+        &self.present
+    }
+}
+
+/// The index of the values at a path in a mode.
+#[inline]
+fn place(path: PathId, mode: Mode) -> usize {
+    path.0 as usize * Mode::ALL.len() + mode as usize
+}
+
+/// Add the place of a value, unless an equal one of the same list was added lately.
+fn add_to_many<'f>(
+    flat: &'f Flat<'f>,
+    seed: &Seed,
+    many: &mut Many,
+    apart: &mut Vec<Leaf<'f>>,
+    remembered: &mut [u32],
+    value: &SeenValue<'f>,
+) {
+    let leaf = value.leaf;
+    let hash = if value.scalar.is_some() { value.hash } else { seed.hash_bytes(leaf.raw().as_bytes()) } as u32;
+    let place = leaf.place().unwrap_or_else(|| {
+        apart.push(leaf);
+        LeafPlace::apart(apart.len() as u32 - 1)
+    });
+    if place.may_be_left_out() {
+        let latest = &mut remembered[hash as usize % REMEMBERED];
+        if let Some(other) = many.find(*latest).filter(|other| other.hash == hash) {
+            let other = leaf_of(flat, apart, other.place);
+            let is_same = other.kind() == value.kind && other.raw() == leaf.raw();
+            if is_same && flat.array(other.position()) == flat.array(leaf.position()) {
+                return;
+            }
+        }
+        *latest = many.length as u32;
+    }
+    many.push(OneOfMany { place, hash });
+}
+
+fn leaf_of<'f>(flat: &'f Flat<'f>, apart: &[Leaf<'f>], place: LeafPlace) -> Leaf<'f> {
+    place.as_apart().map_or_else(|| flat.leaf(place), |number| apart[number])
+}
+
+/// Append the elements of a list to *all*; if there are many, equal ones only once.
+fn read_elements<'f>(
+    list: Leaf<'f>,
+    names: bool,
+    all: &mut Vec<SeenValue<'f>>,
+    seed: &Seed,
+    read: impl Fn(Leaf<'f>) -> SeenValue<'f>,
+) {
+    let start = all.len();
+    let (mut known, mut count, mut last) = (KnownElements::default(), 0, None);
+    let is_whole = list.for_each_element(names, |element| {
+        count += 1;
+        // As it was written just before.
+        let written = Some((element.kind(), element.raw()));
+        if written == last {
+            return;
+        }
+        last = written;
+        let element = read(element);
+        if known.is_new(&element, &all[start..], seed) {
+            all.push(element);
+        }
+    });
+    if !is_whole {
+        all.truncate(start);
+    }
+    spend(count / 16);
+}
+
+/// The elements of a list that were seen: of thousands that are equal one is looked for.
+#[derive(Default)]
+struct KnownElements(HashTable<(u64, u32)>);
+
+/// A list with fewer elements is not deduplicated.
+const FEW_ELEMENTS: usize = 32;
+
+impl KnownElements {
+    /// Whether *element* equals none of those before, which are *others*.
+    fn is_new(&mut self, element: &SeenValue<'_>, others: &[SeenValue<'_>], seed: &Seed) -> bool {
+        if others.len() < FEW_ELEMENTS {
+            return true;
+        }
+        let hash = |one: &SeenValue<'_>| match one.scalar {
+            Some(_) => one.hash,
+            None => seed.hash_bytes(one.leaf.raw().as_bytes()),
+        };
+        let is_same = |other: &SeenValue<'_>| match (element.scalar, other.scalar) {
+            (None, None) => element.leaf.raw() == other.leaf.raw(),
+            (one, other) => one == other,
+        };
+        if self.0.is_empty() {
+            for (at, other) in (0..).zip(others) {
+                self.0.insert_unique(hash(other), (hash(other), at), |(hash, _)| *hash);
+            }
+        }
+        let wanted = hash(element);
+        let is_new = self.0.find(wanted, |(_, at)| is_same(&others[*at as usize])).is_none();
+        if is_new {
+            self.0.insert_unique(wanted, (wanted, others.len() as u32), |(hash, _)| *hash);
+        }
+        is_new
+    }
+}
+
+/// The allocation of an emptied vector, for values that borrow from something else.
+fn recycle<'b>(mut values: Vec<SeenValue<'_>>) -> Vec<SeenValue<'b>> {
+    values.clear();
+    // Collecting in place keeps the allocation; the closure is never called.
+    values.into_iter().map_while(|_| None).collect()
+}
