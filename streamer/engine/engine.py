@@ -448,7 +448,6 @@ class Engine:
         event: EventSource,
         tenant: str | None = None,
         collection: str | None = None,
-        *,
         sorted: bool = False,  # noqa: A002
     ) -> list[str]:
         """Return the ids of the subscriptions that match an event. Raises EventError.
