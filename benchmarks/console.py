@@ -37,7 +37,7 @@ from benchmarks.records import Record, machine
 from benchmarks.streams import until
 from streamer import Config
 from streamer.config.loader import Loaded
-from streamer.service.serve import Service
+from streamer.service.run.serve import Service
 
 #: Milliseconds that the first page may take, and any page of the service's processor.
 FIRST, EACH = 300, 50

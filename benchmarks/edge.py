@@ -41,9 +41,9 @@ from streamer import Matches
 from streamer.automaton import Quamina, TopicMatcher
 from streamer.core.options import Options
 from streamer.model import TopicDialect
-from streamer.service.formats import Place
-from streamer.service.messages import Shape, Speaker
-from streamer.service.routing import Routes
+from streamer.service.connectors.formats import Place
+from streamer.service.delivery.messages import Shape, Speaker
+from streamer.service.delivery.routing import Routes
 
 SIZES = (1, 1_000, 100_000)
 EVENTS = 2_000

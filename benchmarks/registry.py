@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from streamer.config.schema.encoded import Format
 from streamer.events import connect
-from streamer.service.formats import decoder
-from streamer.service.registry import Messages, Schema
+from streamer.service.connectors.formats import decoder
+from streamer.service.connectors.registry import Messages, Schema
 
 RECORDS: Final = 2000
 ROUNDS: Final = 15

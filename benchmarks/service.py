@@ -49,21 +49,21 @@ from streamer import cdc
 from streamer.config.secret import SecretValue
 from streamer.core.options import Options
 from streamer.events.layout import EventLayout
-from streamer.service.build import open_feed
-from streamer.service.formats import Place
-from streamer.service.guard import Guard
-from streamer.service.messages import Shape, Speaker
-from streamer.service.metrics import Counts
-from streamer.service.pipeline import Feed, Pipeline, Setup
-from streamer.service.protocols import Sink, Source
-from streamer.service.routing import Routes
-from streamer.service.sinks.file import FileAppender
-from streamer.service.sinks.signing import signature
-from streamer.service.sinks.webhook import Webhook
-from streamer.service.sources.file import FileLines
-from streamer.service.spool import Spool, Terms
+from streamer.service.connectors.file.sink import FileAppender
+from streamer.service.connectors.file.source import FileLines
+from streamer.service.connectors.formats import Place
+from streamer.service.connectors.protocols import Sink, Source
+from streamer.service.connectors.webhook.endpoint import Webhook
+from streamer.service.connectors.webhook.guard import Guard
+from streamer.service.connectors.webhook.signing import signature
+from streamer.service.delivery.messages import Shape, Speaker
+from streamer.service.delivery.metrics import Counts
+from streamer.service.delivery.pipeline import Feed, Pipeline, Setup
+from streamer.service.delivery.routing import Routes
+from streamer.service.delivery.spool import Spool, Terms
+from streamer.service.run.build import open_feed
+from streamer.service.store.ids import inside
 from streamer.service.store.store import Store
-from streamer.service.tenants import inside
 
 if TYPE_CHECKING:
     import psycopg
@@ -253,9 +253,9 @@ def measure_kafka(work: Work, address: str) -> Iterator[str]:
 
     from streamer.config.schema.sinks import KafkaSink
     from streamer.config.schema.sources import KafkaSource
-    from streamer.service.kafka import Cluster
-    from streamer.service.sinks.kafka import KafkaTopic
-    from streamer.service.sources.kafka import KafkaMessages
+    from streamer.service.connectors.kafka.brokers import Cluster
+    from streamer.service.connectors.kafka.sink import KafkaTopic
+    from streamer.service.connectors.kafka.source import KafkaMessages
 
     admin, engine = AdminClient({"bootstrap.servers": address}), engine_of(work)
     # Names that were not there: what is deleted takes its time to go.
@@ -314,7 +314,7 @@ def measure_postgres(work: Work, variable: str) -> str:
 
     from streamer.config.schema.sources import PostgresSource
     from streamer.config.secret import SecretValue
-    from streamer.service.sources.postgres import PostgresChanges
+    from streamer.service.connectors.postgres.source import PostgresChanges
 
     dsn = SecretValue("env", variable)
     name = "streamer_benchmark"

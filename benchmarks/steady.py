@@ -36,7 +36,7 @@ from benchmarks.service import receive
 from benchmarks.streams import MOST_ADDED, until
 from streamer import Config
 from streamer.config.loader import Loaded
-from streamer.service.serve import Service
+from streamer.service.run.serve import Service
 
 #: How much larger the memory may be in the last quarter than in the second.
 FLAT = 1.1

@@ -33,7 +33,7 @@ from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
 from streamer import Config
 from streamer.config.loader import Loaded
-from streamer.service.serve import Service
+from streamer.service.run.serve import Service
 
 #: Messages a second, at least.
 GOAL = 5_000
@@ -164,7 +164,7 @@ def measure(work: Work, seconds_timed: float) -> str:
         reading = None
         try:
             until(lambda: service.api_port is not None)
-            from streamer.service.gateways import Settings
+            from streamer.service.tenants.gateways import Settings
 
             for number in range(work.gateways):
                 service.gateways.put("default", f"g{number}", Settings(), None, lambda _: None)

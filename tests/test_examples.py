@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streamer import Engine, Match
 from streamer.config.loader import load
-from streamer.service.build import parts_of
-from streamer.service.serve import Service
+from streamer.service.run.build import parts_of
+from streamer.service.run.serve import Service
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MakeEngine = Callable[..., Engine]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamer.config.loader import Loaded
     from streamer.config.schema.config import Config
     from streamer.config.schema.service import SharedStore
-    from streamer.service.serve import Service
+    from streamer.service.run.serve import Service
     from streamer.service.store.rows import DeadLetter
     from streamer.service.store.store import Store
 
@@ -67,7 +67,7 @@ def serve(
     try:
         service.run(enable, is_process=True)
     except Exception as error:
-        from streamer.service.protocols import code_of
+        from streamer.service.connectors.protocols import code_of
 
         log_end(error)
         sys.exit(code_of(error, is_start=not service.has_started))
@@ -75,7 +75,7 @@ def serve(
 
 def _check(read: _Read, *, dev: bool) -> None:
     """Print all errors that would prevent a service from starting, and end with the exit code."""
-    from streamer.service import checking
+    from streamer.service.run import checking
 
     set_up_logging("warning")
     try:
@@ -95,7 +95,7 @@ def _check(read: _Read, *, dev: bool) -> None:
 
 def end(error: Exception) -> NoReturn:
     """Print an error, and end the program with the code of its kind."""
-    from streamer.service.protocols import code_of
+    from streamer.service.connectors.protocols import code_of
 
     note(f"streamer: {error}")
     sys.exit(code_of(error, is_start=True))
@@ -280,7 +280,7 @@ def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | 
 
 def _service(read: _Read, *, dev: bool = False) -> Service:
     """Make the service, or print the errors and end."""
-    from streamer.service.serve import Service
+    from streamer.service.run.serve import Service
 
     set_up_logging("warning")
 
@@ -306,7 +306,7 @@ def _tell_sign_in(address: str) -> None:
 
 def place(config: str | None, data_dir: Path | None) -> Path | SharedStore:
     """Return the location of the store."""
-    from streamer.service.fitting import place_of
+    from streamer.service.run.fitting import place_of
 
     return data_dir if data_dir is not None else place_of(read_config(config))
 

@@ -99,7 +99,7 @@ class Selection:
 
 
 class Encoder(Protocol):
-    """Writes the messages of hits, byte for byte as `streamer.service.messages` does, without a Python object for a match."""
+    """Writes the messages of hits, byte for byte as `streamer.service.delivery.messages`, without a Python object for a match."""
 
     def attributes(self, event: bytes, key: str | None) -> bytes | None:
         """Return the attributes that all messages of the event share; None if Python must write them.

@@ -111,6 +111,7 @@ ENDED = Metric(
 STREAMED = Metric("streamer_service_stream_messages", "counter", (), "Messages that were sent to streams.")
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-#: Those of `streamer.service.metrics.Condition`, and of `streamer.service.api.metrics.ApiCounts`; `Counts` has the others.
+#: The metrics of `streamer.service.delivery.metrics.Condition`, and of `streamer.service.api.metrics.ApiCounts`. `Counts` has the
+#: others.
 OF_CONDITION: Final = (READY, UP, LAG_BYTES, LAG_MESSAGES, LAG_SECONDS, AGE, SLOT, ROOM)
 OF_API: Final = (REQUESTS, CONNECTIONS, CLOSED, HELD, PAUSED, EXPIRING, EXPIRED, GATEWAYS, STREAMS, ENDED, STREAMED)

@@ -12,7 +12,7 @@ import pytest
 from streamer import cdc
 from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventCode, EventError
-from streamer.service.formats import Decoder, decoder
+from streamer.service.connectors.formats import Decoder, decoder
 
 FORMATS = [name for name in get_args(SourceFormat) if name != "json"]
 CANAL = {"type": "INSERT", "database": "d", "table": "t", "sqlType": {"n": 3}}

@@ -14,7 +14,7 @@ from streamer import cdc
 from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventError
 from streamer.events.literal_json import Number, number, written
-from streamer.service.formats import Decoder, decoder
+from streamer.service.connectors.formats import Decoder, decoder
 
 BIG, BIGGER = "12345678901234567890123", "12345678901234567890124"
 #: Numbers of which a float64 says less than their text.

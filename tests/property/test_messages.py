@@ -17,10 +17,10 @@ from streamer.errors import EventError
 from streamer.events.layout import Constant, EventLayout
 from streamer.native.core import NativeCore
 from streamer.reference.core import ReferenceCore
-from streamer.service.formats import Place
-from streamer.service.messages import Shape, Speaker, Way
-from streamer.service.routing import Routes
-from streamer.service.tenants import inside
+from streamer.service.connectors.formats import Place
+from streamer.service.delivery.messages import Shape, Speaker, Way
+from streamer.service.delivery.routing import Routes
+from streamer.service.store.ids import inside
 
 SEEDS = 4
 SETS = 12

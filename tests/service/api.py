@@ -16,7 +16,7 @@ from typing import Any
 from streamer import Config
 from streamer.config.loader import Loaded
 from streamer.service.api import tokens
-from streamer.service.serve import Service
+from streamer.service.run.serve import Service
 from tests.service.conftest import event, so_far
 
 

@@ -12,7 +12,7 @@ import pytest
 from streamer import Config
 from streamer.config.loader import Loaded
 from streamer.service import faults
-from streamer.service.serve import Service
+from streamer.service.run.serve import Service
 from tests.service.chromium import chromium, window  # noqa: F401  # fixtures
 from tests.service.database import cluster, database  # noqa: F401  # fixtures
 from tests.service.receiver import Receiver

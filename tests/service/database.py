@@ -12,9 +12,9 @@ import pytest
 
 from streamer.config.schema.sources import PostgresSource
 from streamer.config.secret import SecretValue
-from streamer.service.protocols import Batch
-from streamer.service.sources.postgres import PostgresChanges
-from streamer.service.sources.replication import lsn
+from streamer.service.connectors.postgres.replication import lsn
+from streamer.service.connectors.postgres.source import PostgresChanges
+from streamer.service.connectors.protocols import Batch
 from tests.tools.postgres import Cluster
 
 ORDERS = "CREATE TABLE orders (id int PRIMARY KEY, amount int, note text)"

@@ -14,12 +14,12 @@ import pytest
 from streamer import Engine
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.declined import Declined
-from streamer.service.quotas import Quotas
+from streamer.service.store.ids import claimed
 from streamer.service.store.sqlite import Sqlite
 from streamer.service.store.store import Store
-from streamer.service.subscriptions import Subscriptions
-from streamer.service.tenants import claimed
+from streamer.service.tenants.declined import Declined
+from streamer.service.tenants.quotas import Quotas
+from streamer.service.tenants.subscriptions import Subscriptions
 from tests.service.api import BIG, LINES, Api, order, running, until
 from tests.service.receiver import Receiver
 
@@ -709,7 +709,7 @@ def test_sources_and_sinks_tell_what_they_do(api: Api) -> None:
 def test_idle_is_ready_and_stalled_is_not(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.ask("GET", "/healthz", token="").json == {"status": "alive"}
     assert api.ask("GET", "/readyz", token="").json == {"status": "ready"}
-    monkeypatch.setattr("streamer.service.status.STALLED", 0.05)
+    monkeypatch.setattr("streamer.service.api.status.STALLED", 0.05)
     gate = threading.Event()
     faults.arm("sink.written", lambda: (gate.wait(30), None)[1])
     api.ask("PUT", ONE, BIG)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from streamer.service.connectors.protocols import Outcome
 from streamer.service.observed import attempts as ring
 from streamer.service.observed.attempts import Attempts
-from streamer.service.protocols import Outcome
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.receiver import Receiver
 from tests.service.test_gateways import rules

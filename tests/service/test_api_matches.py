@@ -13,7 +13,7 @@ import pytest
 import streamer
 from streamer.service.observed import matches as counting
 from streamer.service.observed.matches import MINUTE, MINUTES, MatchCounts
-from streamer.service.tenants import inside
+from streamer.service.store.ids import inside
 from tests.service.api import BIG, Api, order, running
 
 pytestmark = pytest.mark.later_on_the_reference

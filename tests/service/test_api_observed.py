@@ -12,9 +12,9 @@ from prometheus_client import Metric
 
 import streamer
 from streamer.service.api import explain
+from streamer.service.connectors.protocols import Progress
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.observed.series import MOST, POINTS, Series, quantile
-from streamer.service.protocols import Progress
 from tests.service.api import BIG, LINES, Api, order, running, until
 
 pytestmark = pytest.mark.later_on_the_reference

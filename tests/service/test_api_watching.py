@@ -13,10 +13,10 @@ from urllib.parse import quote
 import pytest
 
 from streamer.core.options import Options
+from streamer.service.connectors.protocols import Outcome
 from streamer.service.observed import events as ring
 from streamer.service.observed.attempts import Attempts
 from streamer.service.observed.events import Events
-from streamer.service.protocols import Outcome
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.receiver import Receiver
 from tests.service.test_gateways import rules

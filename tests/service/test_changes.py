@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from streamer import Engine
-from streamer.service import expiry
 from streamer.service.api import tokens
-from streamer.service.quotas import Quotas
 from streamer.service.store import changes
+from streamer.service.store.ids import claimed
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Stored, Table
-from streamer.service.subscriptions import MOST_VERSION, Subscriptions
-from streamer.service.tenants import claimed
+from streamer.service.tenants import expiry
+from streamer.service.tenants.quotas import Quotas
+from streamer.service.tenants.subscriptions import MOST_VERSION, Subscriptions
 from tests.service.api import BIG, LINES, Api, running, until
 
 ONE = "/v1/subscriptions/big"

@@ -381,7 +381,7 @@ def test_each_kind_of_fault_has_its_exit_code(
 
 def test_a_service_that_crashes_ends_with_the_code_of_what_may_pass(start: Start, place: Path) -> None:  # noqa: F811
     code = (
-        "import sys; from streamer.service.pipeline import Pipeline; from streamer.cli.main import main\n"
+        "import sys; from streamer.service.delivery.pipeline import Pipeline; from streamer.cli.main import main\n"
         "def broken(*_): raise ZeroDivisionError('a defect')\n"
         "Pipeline._matched = broken; sys.argv = ['streamer', 'serve', '-c', 'streamer.yaml']; main()"
     )

@@ -23,17 +23,20 @@ from streamer.core.options import Options
 from streamer.errors import ServiceError
 from streamer.metrics import service as names
 from streamer.metrics.names import Metric
-from streamer.service import queue, status, subscription_files
-from streamer.service.build import of_engine
+from streamer.service.api import status
+from streamer.service.connectors.kafka import source as source_of_kafka
+from streamer.service.connectors.kafka.source import KafkaMessages
+from streamer.service.connectors.postgres import slot_lag
+from streamer.service.connectors.protocols import Progress
+from streamer.service.connectors.stdio.source import StdinLines
 from streamer.service.console.pages import overview
+from streamer.service.delivery import queue
 from streamer.service.observed import looks, observer
 from streamer.service.observed.rates import Delays, Lags
-from streamer.service.protocols import Progress
-from streamer.service.sources import kafka, slot_lag
-from streamer.service.sources.kafka import KafkaMessages
-from streamer.service.sources.stdin import StdinLines
+from streamer.service.run.build import of_engine
 from streamer.service.store.rows import DeadLetter
 from streamer.service.store.store import Store
+from streamer.service.tenants import subscription_files
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import SUBSCRIPTIONS, Make, event
 from tests.service.database import Database, configuration
@@ -156,7 +159,7 @@ def test_a_database_that_goes_away_is_reported_and_is_read_again(
 
 
 def test_brokers_that_go_away_are_reported_and_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "STATISTICS", 100)
+    monkeypatch.setattr(source_of_kafka, "STATISTICS", 100)
     brokers = MockCluster()
     brokers.topic("orders")
     section = {"type": "kafka", "brokers": brokers.address, "topics": "orders", "group": "g"}

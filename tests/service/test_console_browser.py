@@ -13,7 +13,7 @@ import pytest
 from streamer.service.console.pages import VIEWS
 from streamer.service.observed import observer
 from streamer.service.observed.matches import MINUTE, _Minute
-from streamer.service.tenants import inside
+from streamer.service.store.ids import inside
 from tests.service.api import BIG, LINES, Api, order, running, until
 from tests.service.chromium import Window
 from tests.service.receiver import Receiver

@@ -14,11 +14,11 @@ import pytest
 from streamer.config.schema.sources import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.errors import EventCode, EventError, ServiceError
-from streamer.service import queue
-from streamer.service.formats import decoder, taken
-from streamer.service.pipeline import Feed, Pipeline
-from streamer.service.protocols import Batch, Refused
-from streamer.service.queue import Part, Waiting
+from streamer.service.connectors.formats import decoder, taken
+from streamer.service.connectors.protocols import Batch, Refused
+from streamer.service.delivery import queue
+from streamer.service.delivery.pipeline import Feed, Pipeline
+from streamer.service.delivery.queue import Part, Waiting
 from streamer.service.store.opened import look
 from streamer.service.store.rows import Confirmed, DeadLetter, dead_letter
 from streamer.service.store.store import Store
@@ -99,7 +99,7 @@ def test_a_key_takes_room_of_dead_letters(tmp_path: Path) -> None:
 def test_a_message_of_wal2json_is_decoded_when_it_is_replayed() -> None:
     """The source decodes its messages itself, and a letter has the message as the plugin wrote it."""
     pytest.importorskip("psycopg")
-    from streamer.service.sources.postgres import PostgresChanges
+    from streamer.service.connectors.postgres.source import PostgresChanges
 
     source = PostgresChanges(PostgresSource(type="postgres", dsn=SecretValue("env", "DSN"), slot="s", plugin="wal2json"))
     record = json.dumps(WAL2JSON).replace('{"action": ', '{"action":').encode()

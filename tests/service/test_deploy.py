@@ -19,8 +19,8 @@ from streamer.config.schema.config import Config
 from streamer.config.schema.sinks import KafkaSink
 from streamer.config.schema.sources import KafkaSource, PostgresSource
 from streamer.engine.engine import Engine
-from streamer.service.fitting import fitting
-from streamer.service.serve import DRAIN
+from streamer.service.run.fitting import fitting
+from streamer.service.run.serve import DRAIN
 from streamer.terminal import LOST, USAGE
 
 ROOT = Path(__file__).parents[2]

@@ -11,16 +11,16 @@ import pytest
 import streamer
 from streamer.core.options import Options
 from streamer.errors import ServiceError
-from streamer.service.messages import Shape, Speaker
-from streamer.service.metrics import Counts
-from streamer.service.pipeline import Feed, Pipeline, Setup
-from streamer.service.protocols import Batch
-from streamer.service.queue import Part
-from streamer.service.routing import Routes
-from streamer.service.sources.stdin import StdinLines
-from streamer.service.spool import Spool
+from streamer.service.connectors.protocols import Batch
+from streamer.service.connectors.stdio.source import StdinLines
+from streamer.service.delivery.messages import Shape, Speaker
+from streamer.service.delivery.metrics import Counts
+from streamer.service.delivery.pipeline import Feed, Pipeline, Setup
+from streamer.service.delivery.queue import Part
+from streamer.service.delivery.routing import Routes
+from streamer.service.delivery.spool import Spool
+from streamer.service.store.ids import inside
 from streamer.service.store.store import Store
-from streamer.service.tenants import inside
 from tests.service.conftest import event
 
 # What they test is the same on each core; on the reference it runs with what takes long.

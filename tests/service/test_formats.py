@@ -16,8 +16,8 @@ from streamer.config.schema.encoded import SourceFormat
 from streamer.core.options import Options
 from streamer.errors import EventError
 from streamer.events.reading import IgnoredEvent
-from streamer.service.formats import decoder
-from streamer.service.messages import EventParts
+from streamer.service.connectors.formats import decoder
+from streamer.service.delivery.messages import EventParts
 
 COLUMN = {"name": "id", "type": "integer", "value": 1}
 STAMP = {"$timestamp": {"t": 1, "i": 1}}

@@ -17,7 +17,7 @@ import pytest
 from streamer import Config
 from streamer.config.loader import Loaded
 from streamer.service import faults
-from streamer.service.serve import Service
+from streamer.service.run.serve import Service
 from streamer.service.store.opened import look
 from streamer.service.store.rows import DeadLetter
 from streamer.service.store.store import Store
@@ -145,7 +145,7 @@ def billing_of(api: Api, name: str, **headers: str) -> Any:
 def test_what_cannot_be_a_gateway_is_refused_with_its_place_and_without_what_it_hides(
     tmp_path: Path, members: dict[str, Any], place: str
 ) -> None:
-    from streamer.service.gateways import GatewayError, read
+    from streamer.service.tenants.gateways import GatewayError, read
 
     with pytest.raises(GatewayError) as caught:
         read(members, Config())

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from streamer.service.guard import Forbidden, Found, Guard, is_public, resolve
+from streamer.service.connectors.webhook.guard import Forbidden, Found, Guard, is_public, resolve
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8"]
 #: Python 3.11 calls the first row global.

@@ -19,13 +19,13 @@ from streamer.config.schema.sinks import KafkaSink
 from streamer.config.schema.sources import KafkaSource
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.formats import decoder, taken
-from streamer.service.messages import key_of
-from streamer.service.protocols import Away, Batch, Lost, Progress, Refused
-from streamer.service.serve import Service
-from streamer.service.sinks.kafka import KafkaTopic
-from streamer.service.sources import kafka as source_of_kafka
-from streamer.service.sources.kafka import KafkaMessages
+from streamer.service.connectors.cloudevents import key_of
+from streamer.service.connectors.formats import decoder, taken
+from streamer.service.connectors.kafka import source as source_of_kafka
+from streamer.service.connectors.kafka.sink import KafkaTopic
+from streamer.service.connectors.kafka.source import KafkaMessages
+from streamer.service.connectors.protocols import Away, Batch, Lost, Progress, Refused
+from streamer.service.run.serve import Service
 from streamer.service.store.opened import look
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines, so_far
 from tests.tools.mock_kafka import PRODUCE, MockCluster
@@ -358,7 +358,7 @@ def test_what_is_not_there_is_named(topic: Topic) -> None:
 
 def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER", "_FIRST_ANSWER"):
-        monkeypatch.setattr(f"streamer.service.kafka.{name}", 0.3)
+        monkeypatch.setattr(f"streamer.service.connectors.kafka.brokers.{name}", 0.3)
     section = {"type": "kafka", "brokers": "127.0.0.1:1", "topic": "orders"}
     with pytest.raises(Away, match=r"no broker answers at 127\.0\.0\.1:1: .*Connection refused"):
         KafkaTopic(KafkaSink(**section)).check()

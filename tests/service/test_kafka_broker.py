@@ -32,9 +32,9 @@ from streamer import Config
 from streamer.config.schema.sinks import KafkaSink
 from streamer.config.schema.sources import KafkaSource
 from streamer.errors import ServiceError
-from streamer.service.sinks.kafka import KafkaTopic
-from streamer.service.sources import kafka as source_of_kafka
-from streamer.service.sources.kafka import KafkaMessages
+from streamer.service.connectors.kafka import source as source_of_kafka
+from streamer.service.connectors.kafka.sink import KafkaTopic
+from streamer.service.connectors.kafka.source import KafkaMessages
 from tests.service.api import until
 from tests.service.conftest import SUBSCRIPTIONS, event
 from tests.service.receiver import Receiver, Request

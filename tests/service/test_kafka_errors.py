@@ -16,11 +16,11 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from streamer.config.schema.sinks import KafkaSink
 from streamer.config.schema.sources import KafkaSource
 from streamer.errors import ServiceError
-from streamer.service import kafka
-from streamer.service.kafka_errors import MEANINGS, Meaning, meaning
-from streamer.service.protocols import Away
-from streamer.service.sinks.kafka import KafkaTopic
-from streamer.service.sources.kafka import KafkaMessages
+from streamer.service.connectors.kafka import brokers
+from streamer.service.connectors.kafka.errors import MEANINGS, Meaning, meaning
+from streamer.service.connectors.kafka.sink import KafkaTopic
+from streamer.service.connectors.kafka.source import KafkaMessages
+from streamer.service.connectors.protocols import Away
 from tests.service.test_kafka import QUICK, Topic, message, numbers, order, read
 from tests.tools.mock_kafka import FETCH, LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, PRODUCE, MockCluster
 
@@ -53,7 +53,7 @@ def topic(cluster: MockCluster, request: pytest.FixtureRequest) -> Iterator[Topi
 
 @pytest.fixture(autouse=True)
 def _soon(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kafka, "SOON", 0.01)
+    monkeypatch.setattr(brokers, "SOON", 0.01)
     yield
     for request in (FETCH, LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, PRODUCE):
         cluster.clear(request)
@@ -84,7 +84,7 @@ def outcome(work: Any) -> str:
 
 def test_brokers_that_are_asked_may_answer_any_code(topic: Topic, cluster: MockCluster) -> None:
     """Those that pass are waited for, whether the client asks again by itself or not."""
-    asked = kafka.Cluster(KafkaSource(type="kafka", brokers=cluster.address, topics=topic.name))  # type: ignore[arg-type]
+    asked = brokers.Cluster(KafkaSource(type="kafka", brokers=cluster.address, topics=topic.name))  # type: ignore[arg-type]
     group = Consumer({"bootstrap.servers": cluster.address, "group.id": topic.name, **AT_ONCE, "log_level": 0})
     place = (topic.name, 0)
     for code in OF_BROKERS:
@@ -95,7 +95,7 @@ def test_brokers_that_are_asked_may_answer_any_code(topic: Topic, cluster: MockC
         if code in (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.ILLEGAL_GENERATION):
             continue
         cluster.answer(OFFSET_FETCH, code)
-        found = outcome(lambda: kafka.committed(group, [TopicPartition(*place)]))
+        found = outcome(lambda: brokers.committed(group, [TopicPartition(*place)]))
         assert found == ("good" if expected != ("error",) else "error"), CODES[code]
         cluster.clear(OFFSET_FETCH)
     group.close()
@@ -103,7 +103,7 @@ def test_brokers_that_are_asked_may_answer_any_code(topic: Topic, cluster: MockC
 
 def test_a_partition_of_which_the_coordinator_says_nothing_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken for one that the group has nothing of, it would be read from `start`."""
-    monkeypatch.setattr(kafka, "ANSWER", 0.2)
+    monkeypatch.setattr(brokers, "ANSWER", 0.2)
     asked = TopicPartition("t", 0)
 
     def answered(*codes: int) -> Any:
@@ -111,9 +111,9 @@ def test_a_partition_of_which_the_coordinator_says_nothing_is_asked_for_again(mo
         return SimpleNamespace(committed=lambda _, timeout: [answers.pop(0) if len(answers) > 1 else answers[0]])
 
     passing, refusing = KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.TOPIC_AUTHORIZATION_FAILED
-    assert [each.offset for each in kafka.committed(answered(passing, passing, 0), [asked])] == [5]
-    assert outcome(lambda: kafka.committed(answered(passing), [asked])) == "away"
-    assert outcome(lambda: kafka.committed(answered(passing, refusing), [asked])) == "error"
+    assert [each.offset for each in brokers.committed(answered(passing, passing, 0), [asked])] == [5]
+    assert outcome(lambda: brokers.committed(answered(passing), [asked])) == "away"
+    assert outcome(lambda: brokers.committed(answered(passing, refusing), [asked])) == "error"
 
 
 def test_any_code_may_come_in_place_of_a_message(caplog: pytest.LogCaptureFixture) -> None:
@@ -222,7 +222,7 @@ def test_a_place_that_is_gone_while_it_is_read_is_skipped_where_it_may_be(topic:
 
 
 def test_a_leader_that_moved_is_asked_by_its_old_epoch_and_then_by_its_new_one(topic: Topic, cluster: MockCluster) -> None:
-    asked = kafka.Cluster(KafkaSource(type="kafka", brokers=cluster.address, topics=topic.name))  # type: ignore[arg-type]
+    asked = brokers.Cluster(KafkaSource(type="kafka", brokers=cluster.address, topics=topic.name))  # type: ignore[arg-type]
     places = [(topic.name, number) for number in range(3)]
     topic.count(0, 7)
     cluster.lead(topic.name, 0, 1)

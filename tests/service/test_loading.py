@@ -16,9 +16,9 @@ import pytest
 
 from streamer import Engine
 from streamer.service.api import tokens
+from streamer.service.store.ids import claimed
 from streamer.service.store.store import Store
-from streamer.service.subscriptions import Subscriptions
-from streamer.service.tenants import claimed
+from streamer.service.tenants.subscriptions import Subscriptions
 from tests.cli.conftest import place  # noqa: F401  # fixture
 from tests.service.api import Reply, until
 from tests.service.conftest import event, so_far

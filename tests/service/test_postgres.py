@@ -21,11 +21,11 @@ from streamer.config.schema.sources import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.protocols import Batch, Lost, Others, Refused
-from streamer.service.serve import Service
-from streamer.service.sources.postgres import PostgresChanges
-from streamer.service.sources.replication import lsn
-from streamer.service.sources.slot import Place
+from streamer.service.connectors.postgres.replication import lsn
+from streamer.service.connectors.postgres.slot import Place
+from streamer.service.connectors.postgres.source import PostgresChanges
+from streamer.service.connectors.protocols import Batch, Lost, Others, Refused
+from streamer.service.run.serve import Service
 from tests.service.api import running, until
 from tests.service.conftest import lines, so_far
 from tests.service.database import ORDERS, PUBLICATION, SUBSCRIPTION, Database, configuration, drop

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.service.sources import replication
+from streamer.service.connectors.postgres import replication
 from tests.service.api import until
 from tests.service.conftest import so_far
 from tests.service.database import Database, configuration

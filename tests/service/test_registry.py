@@ -16,10 +16,10 @@ import pytest
 
 from streamer.config.schema.encoded import Format
 from streamer.errors import EventError, ServiceError
-from streamer.service import registry
-from streamer.service.formats import Decoder, decoder
-from streamer.service.protocols import Away
-from streamer.service.registry import Messages
+from streamer.service.connectors import registry
+from streamer.service.connectors.formats import Decoder, decoder
+from streamer.service.connectors.protocols import Away
+from streamer.service.connectors.registry import Messages
 from tests.cdc.test_avro import DECIMAL, columns, encoded, named, unscaled
 from tests.tools.registries import Stub
 

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamer.config.schema.encoded import Format
 from streamer.errors import EventError, ServiceError
-from streamer.service.formats import Decoder, decoder
-from streamer.service.registry import Messages
+from streamer.service.connectors.formats import Decoder, decoder
+from streamer.service.connectors.registry import Messages
 from streamer.service.store.opened import look
 from tests.cdc.test_avro import encoded
 from tests.service.conftest import Make

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from streamer.errors import ServiceError
-from streamer.service.serve import Service
+from streamer.service.run.serve import Service
 from streamer.service.store.opened import look
 from tests.service.conftest import Make, so_far
 from tests.service.test_kafka import QUICK, Topic, cluster, topic  # noqa: F401  # fixtures

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamer.quiet import KEYS, Quiet
-from streamer.service.rejected import Rejected
+from streamer.service.delivery.rejected import Rejected
 from streamer.service.store.rows import DeadLetter, dead_letter
 from streamer.service.store.store import Store
 from tests.service.conftest import Make, event

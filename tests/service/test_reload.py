@@ -16,9 +16,11 @@ import pytest
 
 from streamer import Config
 from streamer.errors import ServiceError
-from streamer.service import faults, reload
-from streamer.service.build import Parts, parts_of
-from streamer.service.sources.file import FileLines
+from streamer.service import faults
+from streamer.service.api.config_view import Reloaded
+from streamer.service.connectors.file.source import FileLines
+from streamer.service.run import reload
+from streamer.service.run.build import Parts, parts_of
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import event, lines
 from tests.service.receiver import Receiver
@@ -287,7 +289,7 @@ def test_a_reload_at_the_moment_the_last_source_ends_reads_the_next_one(tmp_path
     """Where the end came in between, all that followed was read, and never delivered."""
     (tmp_path / "in.jsonl").write_bytes(order(1) + b"\n")
     once = {"type": "file", "path": str(tmp_path / "in.jsonl"), "follow": False}
-    told: list[reload.Reloaded] = []
+    told: list[Reloaded] = []
     has_ended, begun = threading.Event(), threading.Event()
 
     def wait_for_a_reload() -> None:

@@ -19,9 +19,9 @@ from mmh3 import mmh3_x64_128_digest
 from streamer import BulkConfigError, Config
 from streamer.config.loader import Loaded
 from streamer.service import faults
-from streamer.service.fitting import fitting
-from streamer.service.metrics import Counts
-from streamer.service.queue import Part, Waiting
+from streamer.service.delivery.metrics import Counts
+from streamer.service.delivery.queue import Part, Waiting
+from streamer.service.run.fitting import fitting
 from streamer.service.store.opened import look
 from tests.service.api import until
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
@@ -67,7 +67,7 @@ def test_a_whole_file_may_be_compressed_and_is_read_on_where_it_was_confirmed(
     make: Make, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One part of the file at most waits for delivery, so the first commit has one part.
-    monkeypatch.setattr("streamer.service.queue.MOST_BYTES", 1)
+    monkeypatch.setattr("streamer.service.delivery.queue.MOST_BYTES", 1)
     compress = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress, "plain": bytes}[kind]
     text = b"\n".join(event(number, pad="x" * 500) for number in range(3000)) + b"\n"
     (tmp_path / "in.jsonl").write_bytes(compress(text))

@@ -18,12 +18,12 @@ import pytest
 
 from streamer import Engine
 from streamer.errors import ServiceError
-from streamer.service.fitting import place_of
-from streamer.service.gateways import sink_of
+from streamer.service.run.fitting import place_of
+from streamer.service.store.ids import Written
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
-from streamer.service.subscriptions import MOST_VERSION
-from streamer.service.tenants import Written
+from streamer.service.tenants.gateways import sink_of
+from streamer.service.tenants.subscriptions import MOST_VERSION
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.receiver import Receiver, Request
 from tests.service.test_gateways import rules

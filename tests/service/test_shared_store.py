@@ -19,17 +19,17 @@ from streamer.config.schema.service import SharedStore
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.gateways import sink_of
-from streamer.service.protocols import Away
+from streamer.service.connectors.protocols import Away
 from streamer.service.store import postgres
 from streamer.service.store.database import Fenced
 from streamer.service.store.gateways import GatewayTable, StoredGateway
+from streamer.service.store.ids import written
 from streamer.service.store.opened import inspected, look, opened
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.schema import POSTGRES
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Amount, Stored, Table
-from streamer.service.tenants import written
+from streamer.service.tenants.gateways import sink_of
 from tests.tools.cutting import Cutting, How, hang_up
 from tests.tools.postgres import Cluster, missing
 

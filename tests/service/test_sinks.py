@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamer.errors import ServiceError
-from streamer.service.sinks.file import FileAppender
+from streamer.service.connectors.file.sink import FileAppender
 
 
 @pytest.fixture

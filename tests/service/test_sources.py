@@ -13,9 +13,9 @@ from hypothesis import strategies
 
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.protocols import EndOfSource, Progress, Refused
-from streamer.service.sources.file import FileLines
-from streamer.service.sources.lines import Lines
+from streamer.service.connectors.file.source import FileLines
+from streamer.service.connectors.lines import Lines
+from streamer.service.connectors.protocols import EndOfSource, Progress, Refused
 
 
 class Place:

@@ -17,10 +17,10 @@ from typing import Any, Literal
 import pytest
 
 from streamer.service import faults
-from streamer.service.metrics import Counts
-from streamer.service.protocols import Outcome
-from streamer.service.spool import Spool, Terms, delivery
-from streamer.service.spool.delivery import Owner
+from streamer.service.connectors.protocols import Outcome
+from streamer.service.delivery.metrics import Counts
+from streamer.service.delivery.spool import Spool, Terms, delivery
+from streamer.service.delivery.spool.delivery import Owner
 from streamer.service.store.opened import look
 from streamer.service.store.rows import NEVER, DeadLetter, Spooled
 from streamer.service.store.store import Store

@@ -16,11 +16,11 @@ import pytest
 from streamer.errors import ServiceError
 from streamer.service.store import rows, schema, sqlite
 from streamer.service.store.database import Fenced
+from streamer.service.store.ids import written
 from streamer.service.store.opened import look
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
-from streamer.service.tenants import written
 
 
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamer.service.tenants import inside, stored, written
+from streamer.service.store.ids import inside, stored, written
 from streamer.subscriptions.parse import parse_subscription
 
 MOST = 65_536
@@ -44,7 +44,7 @@ def test_the_text_for_the_engine_differs_in_tenant_and_id_alone(
     made.add_many([held])
     # What the API has written is the same to a service that starts again.
     assert made.apply([told.held]).unchanged == (inside("acme", asked.id),)
-    monkeypatch.setattr("streamer.service.tenants.written", unexpected)
+    monkeypatch.setattr("streamer.service.store.ids.written", unexpected)
     if is_cheap:
         assert stored("acme", told.id, text.encode(), MOST) == held
     else:

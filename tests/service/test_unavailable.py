@@ -17,11 +17,11 @@ from streamer import Config
 from streamer.config.loader import Loaded
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
-from streamer.service import unavailable
-from streamer.service.protocols import Away
-from streamer.service.serve import Service
-from streamer.service.sinks.file import FileAppender
-from streamer.service.sources import replication
+from streamer.service.connectors import unavailable
+from streamer.service.connectors.file.sink import FileAppender
+from streamer.service.connectors.postgres import replication
+from streamer.service.connectors.protocols import Away
+from streamer.service.run.serve import Service
 from tests.service.api import BIG, order, running, until
 from tests.service.conftest import so_far
 from tests.service.database import ORDERS, PUBLICATION, SUBSCRIPTION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from streamer.service.queue import MOST_BYTES, Part, Waiting
+from streamer.service.delivery.queue import MOST_BYTES, Part, Waiting
 from streamer.service.store.rows import Confirmed
 
 

@@ -21,14 +21,14 @@ from standardwebhooks.webhooks import Webhook as Verifier
 
 from streamer.config.secret import SecretValue
 from streamer.errors import ConfigError, ServiceError
-from streamer.service import guard
-from streamer.service.guard import Found, Guard
+from streamer.service.connectors.protocols import Outcome
+from streamer.service.connectors.webhook import endpoint as webhook
+from streamer.service.connectors.webhook import guard
+from streamer.service.connectors.webhook.endpoint import Webhook, _seconds
+from streamer.service.connectors.webhook.guard import Found, Guard
+from streamer.service.connectors.webhook.signing import signing_key
+from streamer.service.delivery.spool.attempting import Attempting
 from streamer.service.observed.attempts import Attempts
-from streamer.service.protocols import Outcome
-from streamer.service.sinks import webhook
-from streamer.service.sinks.signing import signing_key
-from streamer.service.sinks.webhook import Webhook, _seconds
-from streamer.service.spool.attempting import Attempting
 from tests.service.receiver import Receiver
 
 SECRETS = ["whsec_" + base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2)]

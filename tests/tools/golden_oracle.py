@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from streamer import cdc
-from streamer.service.formats import decoder
+from streamer.service.connectors.formats import decoder
 from tests.tools.golden_columns import Configuration
 from tests.tools.golden_conditions import Condition, Unreadable, columns_of, compares_before, write
 from tests.tools.golden_debezium import Observed

@@ -14,7 +14,7 @@ from typing import Final
 
 from streamer import cdc
 from streamer.config.secret import SecretValue
-from streamer.service.sources.replication import Data, Replication
+from streamer.service.connectors.postgres.replication import Data, Replication
 from tests.tools.postgres import Cluster
 
 FILE: Final = Path(__file__).parents[1] / "cdc" / "pgoutput.jsonl"

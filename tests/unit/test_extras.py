@@ -28,7 +28,7 @@ ENGINE = "import streamer; engine = streamer.Engine(); engine.add({'id': 'a'})\n
 PORTABLE = "engine.add({'id': 'b', 'cel': 'true', 'cel_evaluator': 'portable'})"
 POSTGRES = """
 from streamer.config.schema.sources import PostgresSource
-from streamer.service.sources import made
+from streamer.service.connectors.sources import made
 made(PostgresSource(type="postgres", dsn={"env": "PG"}), 1)
 """
 BLOOM = "portable Bloom filters need pybloom-live"

@@ -1,5 +1,5 @@
 //! Matches as text: lines of JSON, byte for byte as `streamer/reference/core.py` writes them, and messages, CloudEvents in
-//! structured JSON, byte for byte as `streamer/service/messages.py` writes them.
+//! structured JSON, byte for byte as `streamer/service/delivery/messages.py` writes them.
 //!
 //! ```text
 //!   {"specversion":"1.0","id":"  32 digits  ","source":…,"type":"  streamer.match.enter  ","subject":  "s1"

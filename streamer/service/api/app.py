@@ -45,7 +45,7 @@ from streamer.service.api.route import Route
 from streamer.service.api.routes import Found, find
 from streamer.service.api.streams import Stream, Streams, Wanted
 from streamer.service.api.tokens import DEV, Token, Tokens
-from streamer.service.loading import Loading
+from streamer.service.tenants.loading import Loading
 
 if TYPE_CHECKING:
     from streamer.service.api.handlers import Handlers

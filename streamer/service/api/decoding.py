@@ -16,7 +16,7 @@ from streamer.events.literal_json import parsed, written
 from streamer.events.reading import IgnoredEvent
 from streamer.service.api.calls import Answer, Call, Param, answer
 from streamer.service.api.problems import Problem
-from streamer.service.formats import decoder, no_change_of
+from streamer.service.connectors.formats import decoder, no_change_of
 
 FORMATS: Final[tuple[SourceFormat, ...]] = get_args(SourceFormat)
 FORMAT: Final = Param(
@@ -169,5 +169,5 @@ def _json(value: str | None) -> bytes:
 @cache
 def examples() -> list[dict[str, str]]:
     """Return example records: `format`, `name`, `record`, and for `json` also the preset `layout`."""
-    told = tomllib.loads(files("streamer.service").joinpath("examples.toml").read_text("utf-8"))
+    told = tomllib.loads(files("streamer.service.api").joinpath("examples.toml").read_text("utf-8"))
     return list(told["example"])

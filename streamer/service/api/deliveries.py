@@ -12,10 +12,10 @@ from typing import Any, Final, final
 from streamer.service.api.calls import Answer, Call, answer, members_of
 from streamer.service.api.problems import Problem, refuse_unknown
 from streamer.service.api.routes_delivered import CHOSEN
-from streamer.service.gateways import Gateways, sink_of
+from streamer.service.api.status import Status
+from streamer.service.delivery.replays import Replay
 from streamer.service.observed.attempts import Attempt
-from streamer.service.replays import Replay
-from streamer.service.status import Status
+from streamer.service.tenants.gateways import Gateways, sink_of
 
 #: The most numbers in one replay.
 MOST_NUMBERS: Final = 1000

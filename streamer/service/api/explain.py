@@ -28,11 +28,11 @@ from streamer.model import is_unicode
 from streamer.service.api.calls import LINES, Answer, Call, answer, members_as_sent
 from streamer.service.api.decoding import Records
 from streamer.service.api.problems import Problem, members, refuse_elsewhere, refuse_unknown
-from streamer.service.declined import Declined
 from streamer.service.observed.events import MOST, Events, Seen
+from streamer.service.store.ids import Written, claimed, inside, named, outside, written
 from streamer.service.store.rows import time_of
-from streamer.service.subscriptions import Subscriptions
-from streamer.service.tenants import Written, claimed, inside, named, outside, written
+from streamer.service.tenants.declined import Declined
+from streamer.service.tenants.subscriptions import Subscriptions
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import EVERY, Subscription
 

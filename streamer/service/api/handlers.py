@@ -12,7 +12,6 @@ from typing import Any, Final, final
 from streamer.core.options import Options
 from streamer.engine.engine import Engine
 from streamer.errors import SubscriptionError
-from streamer.service import gateways
 from streamer.service.api import openapi
 from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, answer, members_of, number, tags
 from streamer.service.api.decoding import Decoding
@@ -23,16 +22,17 @@ from streamer.service.api.live_events import Watching
 from streamer.service.api.observed import Observed
 from streamer.service.api.problems import Problem, members
 from streamer.service.api.routes_delivered import CHOSEN
+from streamer.service.api.status import Status
 from streamer.service.api.streams import Wanted
-from streamer.service.declined import Condition, Declined, Versioned
-from streamer.service.status import Status
 from streamer.service.store.changes import Entry
 from streamer.service.store.gateways import StoredGateway
+from streamer.service.store.ids import Written, claimed
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import PAGE, PAGE_BYTES, Stored
-from streamer.service.subscriptions import MOST_VERSION, Result, Subscriptions
-from streamer.service.tenants import Written, claimed
+from streamer.service.tenants import gateways
+from streamer.service.tenants.declined import Condition, Declined, Versioned
+from streamer.service.tenants.subscriptions import MOST_VERSION, Result, Subscriptions
 from streamer.subscriptions.parse import parse_subscription
 
 #: The most rows that one page examines, if a filter accepts few of them.

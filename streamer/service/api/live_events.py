@@ -7,15 +7,15 @@ from typing import Any, Final, final
 from streamer.service.api.calls import EVENTS, Answer, Call, answer, number
 from streamer.service.api.live import Watched, hits_of, shown
 from streamer.service.api.problems import Problem, refuse_elsewhere
-from streamer.service.declined import Declined
-from streamer.service.gateways import Gateways, sink_of
-from streamer.service.messages import message_of
+from streamer.service.api.status import Status
+from streamer.service.delivery.messages import message_of
 from streamer.service.observed.events import Hit, Seen
 from streamer.service.observed.matches import MINUTE
-from streamer.service.status import Status
+from streamer.service.store.ids import inside
 from streamer.service.store.rows import time_of
-from streamer.service.subscriptions import Subscriptions
-from streamer.service.tenants import inside
+from streamer.service.tenants.declined import Declined
+from streamer.service.tenants.gateways import Gateways, sink_of
+from streamer.service.tenants.subscriptions import Subscriptions
 
 #: The most attempts in the report of a message.
 _ATTEMPTS: Final = 10

@@ -12,8 +12,8 @@ from streamer.errors import ServiceError
 from streamer.metrics import service as names
 from streamer.metrics.names import Metric
 from streamer.service.api.app import App
-from streamer.service.gateways import Gateways
-from streamer.service.subscriptions import Subscriptions
+from streamer.service.tenants.gateways import Gateways
+from streamer.service.tenants.subscriptions import Subscriptions
 
 Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from streamer.service.api.calls import Answer, Call, answer
-from streamer.service.status import Status
+from streamer.service.api.status import Status
 
 
 @final

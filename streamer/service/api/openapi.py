@@ -14,8 +14,8 @@ from streamer.service.api.routes import ROUTES
 from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.schema import BOOL, COUNT, MAYBE, NEXT, TEXT, TIME, TRANSITION, list_of, object_of, ref
 from streamer.service.api.schemas_observed import OBSERVED, OF_SINKS, OF_SOURCES
-from streamer.service.gateways import MOST_BATCH, MOST_SECRETS, MOST_URL
-from streamer.service.tenants import MOST_ID
+from streamer.service.store.ids import MOST_ID
+from streamer.service.tenants.gateways import MOST_BATCH, MOST_SECRETS, MOST_URL
 from streamer.subscriptions.schema import subscription_schema
 from streamer.version import VERSION
 

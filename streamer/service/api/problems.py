@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
 from streamer.errors import BulkSubscriptionError, CelError, EventError, ServiceError, SubscriptionError
-from streamer.service.declined import Declined
-from streamer.service.gateways import GatewayError, meant
-from streamer.service.shards import Shard
+from streamer.service.tenants.declined import Declined
+from streamer.service.tenants.gateways import GatewayError, meant
+from streamer.service.tenants.shards import Shard
 
 MEDIA_TYPE: Final = "application/problem+json"
 

@@ -23,7 +23,7 @@ from streamer.errors import ServiceError
 from streamer.quiet import Quiet
 from streamer.service.api.app import App
 from streamer.service.api.connections import maker
-from streamer.service.protocols import Busy
+from streamer.service.connectors.protocols import Busy
 
 #: How long requests in progress may take once the service ends, in seconds.
 _DRAIN: Final = 2.0

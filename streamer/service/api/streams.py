@@ -40,7 +40,7 @@ from streamer.config.schema.api import Api
 from streamer.errors import ServiceError
 from streamer.service.api.problems import Problem
 from streamer.service.api.tokens import Token, Tokens
-from streamer.service.spool import History
+from streamer.service.delivery.spool import History
 from streamer.service.store.gateways import Pages
 from streamer.service.store.rows import Spooled
 from streamer.service.store.store import Store

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from streamer.locks import Lock
-from streamer.service.protocols import Outcome
+from streamer.service.connectors.protocols import Outcome
 from streamer.service.store.rows import milliseconds, time_of
 
 #: The most attempts of a sink, and the most sinks; the sinks without attempts for the longest time are dropped first.

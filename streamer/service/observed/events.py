@@ -26,9 +26,9 @@ from streamer.core.options import Options
 from streamer.errors import EventError
 from streamer.events.reading import IgnoredEvent
 from streamer.locks import Lock
-from streamer.service.protocols import Position
+from streamer.service.connectors.protocols import Position
+from streamer.service.store.ids import outside
 from streamer.service.store.rows import milliseconds
-from streamer.service.tenants import outside
 from streamer.subscriptions.subscription import EVERY
 
 #: The events that are kept in a second, and at once after a quiet time.

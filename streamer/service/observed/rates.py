@@ -11,7 +11,7 @@ from typing import Final, final
 from streamer.core.options import Options
 from streamer.errors import EventError
 from streamer.events.reading import IgnoredEvent
-from streamer.service.protocols import Progress
+from streamer.service.connectors.protocols import Progress
 
 #: The seconds that a rate covers.
 MINUTE: Final = 60.0

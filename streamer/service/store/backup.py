@@ -32,7 +32,7 @@ from typing import Final, final
 from streamer.config.schema.service import DATABASE, LOCK, SharedStore
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.protocols import Busy, Lost, failed
+from streamer.service.connectors.protocols import Busy, Lost, failed
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.sqlite import APPLICATION, kind_of, lock, reporting, upgrade, version_of
 
@@ -173,7 +173,7 @@ def _server(section: SharedStore) -> str:
     with driver():
         from psycopg.conninfo import make_conninfo
 
-        from streamer.service.sources.replication import parameters
+        from streamer.service.connectors.postgres.replication import parameters
     hidden = ("password", "sslpassword", "oauth_client_secret")
     shown = {name: value for name, value in parameters(section.dsn).items() if name not in hidden}
     return shlex.quote(make_conninfo("", **shown))

@@ -24,8 +24,8 @@ from psycopg.pq import PipelineStatus
 from streamer.config.schema.service import SharedStore
 from streamer.errors import ServiceError
 from streamer.locks import Lock
-from streamer.service.protocols import Away, Lost
-from streamer.service.sources.replication import connect, is_away, said
+from streamer.service.connectors.postgres.replication import connect, is_away, said
+from streamer.service.connectors.protocols import Away, Lost
 from streamer.service.store.database import Execute, Inspected, T
 from streamer.service.store.positions import POSITIONS
 from streamer.service.store.schema import POSTGRES

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, final
 
-from streamer.service.protocols import Position
+from streamer.service.connectors.protocols import Position
 
 #: The bytes that are kept of an undeliverable record. A longer one can be shown but not replayed.
 MOST_KEPT: Final = 1024 * 1024

@@ -27,7 +27,7 @@ from typing import Any, Final, final
 from streamer.config.schema.service import DATABASE, LOCK
 from streamer.errors import ServiceError
 from streamer.locks import Lock
-from streamer.service.protocols import Busy, Lost, Passing, failed
+from streamer.service.connectors.protocols import Busy, Lost, Passing, failed
 from streamer.service.store.database import Execute, Inspected, T
 from streamer.service.store.positions import POSITIONS
 from streamer.service.store.schema import UPGRADES

@@ -22,7 +22,7 @@ from typing import Final, final
 
 from streamer.config.schema.service import SharedStore
 from streamer.service import faults
-from streamer.service.protocols import Wrong
+from streamer.service.connectors.protocols import Wrong
 from streamer.service.store import lanes, positions
 from streamer.service.store.database import Execute, Fenced
 from streamer.service.store.lanes import HELD, OLDEST_OF, WAITING, WAITING_OF, lanes_of, range_of, runs, waiting_of

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from streamer.service.store import changes
 from streamer.service.store.changes import Change, Entry
 from streamer.service.store.database import Execute, Moved, Reader
+from streamer.service.store.ids import Written
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
-from streamer.service.tenants import Written
 
 Key: TypeAlias = tuple[str, str]
 """A tenant, and an id that it knows."""

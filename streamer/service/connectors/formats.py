@@ -1,0 +1,227 @@
+"""Decode the records of a source: records in, events and their keys out.
+
+A `json` record is an event, which `matching.format` describes. Each other format has a decoder in `streamer.cdc`, which makes
+events of the layout `cdc.LAYOUT`. A record may contain several events, or none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
+
+from streamer import cdc
+from streamer.cdc.debezium import TOMBSTONE
+from streamer.cdc.envelopes import envelopes
+from streamer.cdc.messages import no_change
+from streamer.config.schema.encoded import SourceFormat
+from streamer.errors import EventError
+from streamer.events.layout import IGNORE
+from streamer.events.literal_json import is_nothing, parsed, too_deep, written
+from streamer.model import is_unicode
+from streamer.service.connectors.protocols import Batch, Position, Refused
+from streamer.service.connectors.registry import Messages
+
+#: An event's text, and its key if the record has one.
+Decoded: TypeAlias = tuple[bytes, str | None]
+
+
+class Decoder(Protocol):
+    """Decodes the records of one source, in their order."""
+
+    def __call__(self, record: bytes, key: bytes | str | None = None, /) -> list[Decoded]:
+        """Return the events of a record; *key* is the record's own, for example the key of a Kafka message. Raises EventError."""
+
+
+@final
+class Place(NamedTuple):
+    """The place of an event in its source.
+
+    Attributes:
+        record: the index of its record in the batch.
+        position: the position of the record in its partition.
+        part: the index of the event in its record; -1 for the record itself.
+        key: the key that the record has for it; None if it has none.
+    """
+
+    record: int
+    position: Position
+    part: int
+    key: str | None
+
+
+@final
+@dataclass(slots=True)
+class Taken:
+    """The events of a batch. The place of an event is computed on demand.
+
+    Attributes:
+        texts: the texts of the events.
+        refused: the places of records that could not be decoded, with the reason.
+    """
+
+    batch: Batch
+    texts: list[bytes]
+    refused: list[tuple[Place, EventError]] = field(default_factory=list)
+    _places: list[tuple[int, int, str | None]] | None = None
+
+    def place(self, at: int) -> Place:
+        """Return the place of an event."""
+        record, index, key = (at, 0, _key_of(self.batch, at)) if self._places is None else self._places[at]
+        return Place(record, self.batch.positions(record), index, key)
+
+
+def taken(decode: Decoder | None, batch: Batch) -> Taken:
+    """Return the events of a batch; *decode* is None if each record is an event."""
+    records = batch.records
+    if decode is None and Refused not in set(map(type, records)):
+        return Taken(batch, cast("list[bytes]", records))
+    texts: list[bytes] = []
+    places: list[tuple[int, int, str | None]] = []
+    refused: list[tuple[Place, EventError]] = []
+    for number, record in enumerate(records):
+        try:
+            if isinstance(record, Refused):
+                raise record.error
+            key = None if batch.keys is None else batch.keys[number]
+            events: list[Decoded] = [(record, text_of(key))] if decode is None else decode(record, key)
+        except EventError as error:
+            refused.append((Place(number, batch.positions(number), -1, None), error))
+            continue
+        for index, (text, own) in enumerate(events):
+            texts.append(text)
+            places.append((number, index, own))
+    return Taken(batch, texts, refused, places)
+
+
+def _key_of(batch: Batch, record: int) -> str | None:
+    return None if batch.keys is None else text_of(batch.keys[record])
+
+
+def decoder(
+    name: SourceFormat, *, most: int | None = None, messages: Messages | None = None, envelope: bool = False
+) -> Decoder | None:
+    """Return the decoder for the records of one source; None if each record is an event.
+
+    Args:
+        most: the most events that one record may have; None for any number.
+        messages: decodes records with schemas first, before the decoder of the format; None if all records are JSON.
+        envelope: whether each event gets the rest of its record as its `envelope`.
+    """
+    decoders: dict[str, _Keyed] = {
+        "canal": lambda record, _: cdc.canal.read(record, most=most),
+        "cloudevents": lambda record, _: cdc.cloudevents.read(record, most=most),
+        "debezium": cdc.debezium.read,
+        "debezium_unwrapped": cdc.debezium.read_unwrapped,
+        "dynamodb": lambda record, _: cdc.dynamodb.read(record, most=most),
+        "mongodb": lambda record, _: cdc.mongodb.read(record),
+    }
+    if name == "wal2json":
+        return wal2json(messages=messages, envelope=envelope)
+    if name == "json":
+        return None if messages is None else _encoded(messages)
+    return _made(decoders[name], name, messages, envelope)
+
+
+def wal2json(
+    columns: Mapping[str, Iterable[str]] | None = None, messages: Messages | None = None, *, envelope: bool = False
+) -> Decoder:
+    """Return the decoder for wal2json; *columns* are the columns of the tables that are known in advance."""
+    read = cdc.wal2json.Decoder(columns).read
+    return _made(lambda record, _: read(record), "wal2json", messages, envelope)
+
+
+#: Decodes a record, with its own key if it has one, to events with their keys.
+_Keyed: TypeAlias = Callable[[Any, Any], list[cdc.Keyed]]
+
+
+def _made(keyed: _Keyed, name: str, messages: Messages | None = None, envelope: bool = False) -> Decoder:
+    if envelope:
+        keyed = _with_envelope(keyed, name)
+
+    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+        if is_nothing(record):
+            # A tombstone: the engine ignores it under every layout.
+            return [(record, text_of(key))]
+        try:
+            if messages is None:
+                return [(written(event).encode(), _key(parts) or text_of(key)) for event, parts in keyed(record, key)]
+            own = messages.key(key)
+            return [
+                (written(event).encode(), _key(parts) or _key_of_value(own))
+                for event, parts in keyed(messages.value(record), own)
+            ]
+        except RecursionError:
+            # A value that could be read may still be too deep to be compared, or written.
+            raise too_deep(record, name) from None
+
+    return decoded
+
+
+def _with_envelope(keyed: _Keyed, name: str) -> _Keyed:
+    """Return a function that adds to each event the envelope of its record; one that is no change has none."""
+
+    def read(record: Any, key: Any) -> list[cdc.Keyed]:
+        value = parsed(record, name)
+        found = keyed(value, key)
+        if found and found[0][0].get("type") == IGNORE:
+            return found
+        with_them = zip(found, envelopes(name, value, len(found)), strict=True)
+        return [(event | {"envelope": envelope}, parts) for (event, parts), envelope in with_them]
+
+    return read
+
+
+def _encoded(messages: Messages) -> Decoder:
+    """Return the decoder for records that are events with schemas."""
+
+    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+        own = _key_of_value(messages.key(key))
+        value = messages.plain(record)
+        try:
+            return [(value if isinstance(value, bytes) else written(value).encode(), own)]
+        except RecursionError:
+            raise too_deep(record, "json") from None
+
+    return decoded
+
+
+#: The first bytes of an event that a decoder makes of a record that is not a change.
+_NO_CHANGE: Final = written(no_change(""))[:-2].encode()
+
+
+def no_change_of(event: bytes) -> str | None:
+    """Return a description of the record if a decoder did not make a change of it; None if the event is a change."""
+    if is_nothing(event):
+        return TOMBSTONE
+    return str(json.loads(event)["ignored"]) if event.startswith(_NO_CHANGE) else None
+
+
+def text_of(key: bytes | str | None) -> str | None:
+    """Return a record's own key as text, in hex if its bytes are not text; None for an empty one."""
+    if isinstance(key, str):
+        return key or None
+    try:
+        return key.decode() if key else None
+    except UnicodeDecodeError:
+        return key.hex() if key else None
+
+
+def _key_of_value(key: Any) -> str | None:
+    """Return a key as text: one that was decoded by a schema is written like the key of a row."""
+    if key is None or isinstance(key, bytes | str):
+        return text_of(key)
+    return _key(list(key.values()) if isinstance(key, Mapping) else [key])
+
+
+def _key(parts: Any) -> str | None:
+    """Return a key as text: the value of one column, or a JSON array of the values of several columns in order."""
+    if not isinstance(parts, Sequence) or not parts or any(part is None for part in parts):
+        return None
+    one = parts[0] if len(parts) == 1 else None
+    if type(one) is int:
+        return str(one)
+    key = one if isinstance(one, str) else written(one if isinstance(one, int | float) else list(parts))
+    # A key with half of a surrogate pair is left out, because it is not valid Unicode.
+    return key if is_unicode(key) else None

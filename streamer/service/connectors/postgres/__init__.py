@@ -1,0 +1,1 @@
+"""Changes of tables of PostgreSQL: a source that reads a replication slot."""

@@ -1,0 +1,1 @@
+"""Standard input as a source, and standard output as a sink."""

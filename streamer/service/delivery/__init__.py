@@ -1,0 +1,1 @@
+"""The path of an event, from read to acknowledge: matched, routed, written or spooled."""

@@ -1,0 +1,1 @@
+"""What a tenant owns: subscriptions, gateways, quotas, and the shard that serves them."""
