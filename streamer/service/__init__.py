@@ -1,15 +1,19 @@
 """Events in, matches out, without losses: the service behind `streamer serve` (docs/service.md).
 
 ```
-sources/ ──► formats ──► the engine ──► messages ──► sinks/
-    ▲                                                  │ durable
-    └───────────── acknowledged ◄── store/ ◄───────────┘
-                                       └──► the spool ──► endpoints
+connectors/*/source ──► formats ──► the engine ──► messages ──► connectors/*/sink
+     ▲                                                             │ durable
+     └──────────────── acknowledged ◄── store/ ◄───────────────────┘
+                                          └──► the spool ──► endpoints
 ```
 
-- `protocols`: the protocols of sources and sinks.
-- `pipeline`: from read to acknowledge, on one screen.
-- `spool`: messages that wait for endpoints, which may be slow or down.
-- `serve`: a configuration, its signals and its reloads around a pipeline.
-- `store`: subscriptions, positions, the spool and dead letters.
+Each folder owns one subject, and imports only those after it:
+
+- `run`: a configuration, its signals and its reloads around a pipeline.
+- `console`, `api`: pages for a browser, and the HTTP API that they use.
+- `tenants`: subscriptions, gateways, quotas.
+- `delivery`: the pipeline, from read to acknowledge, and the spool: messages that wait for endpoints, which may be slow or down.
+- `observed`: samples that a service keeps of itself.
+- `store`: positions, subscriptions, the spool and dead letters.
+- `connectors`: sources and sinks, one folder for each kind, and their protocols.
 """

@@ -1,4 +1,4 @@
-"""The rooms of the package stand in one order, and each imports only what stands below it; so do the native engine's folders."""
+"""The rooms of a package stand in one order, and each imports only what stands below it; so do the native engine's folders."""
 
 from __future__ import annotations
 
@@ -13,38 +13,66 @@ PACKAGE = Path(__file__).resolve().parents[2] / "streamer"
 if not (PACKAGE.parent / "ARCHITECTURE.md").exists():
     pytest.skip("these tests read the checkout", allow_module_level=True)
 
-#: From the top to the ground; what shares a line shares a floor, and does not import one another.
-ORDER = (
-    {"__main__"},
-    {"spark"},
-    {"cli"},
-    {"service"},
-    {"streamer"},  # `streamer/__init__.py`: what users import
-    {"engine"},
-    {"automaton"},
-    {"native", "reference"},
-    {"config"},
-    {"metrics"},
-    {"core"},
-    {"bloom"},
-    {"logs"},
-    {"importing", "terminal"},
-    {"subscriptions"},
-    {"cel_eval", "cdc"},
-    {"events"},
-    {"model", "quiet", "telemetry"},
-    {"locks", "_backend"},
-    {"_native", "errors", "extras", "files", "late", "living", "sizes", "version"},
-)
+#: The rooms of each package from the top to the ground. Rooms of one line share a floor, and do not import one another. The files
+#: and folders of a package are its rooms; the package's name stands for its `__init__.py`.
+ORDER: dict[str, tuple[set[str], ...]] = {
+    "streamer": (
+        {"__main__"},
+        {"spark"},
+        {"cli"},
+        {"service"},
+        {"streamer"},  # `streamer/__init__.py`: what users import
+        {"engine"},
+        {"automaton"},
+        {"native", "reference"},
+        {"config"},
+        {"metrics"},
+        {"core"},
+        {"bloom"},
+        {"logs"},
+        {"importing", "terminal"},
+        {"subscriptions"},
+        {"cel_eval", "cdc"},
+        {"events"},
+        {"model", "quiet", "telemetry"},
+        {"locks", "_backend"},
+        {"_native", "errors", "extras", "files", "late", "living", "sizes", "version"},
+    ),
+    "streamer.service": (
+        {"run"},
+        {"console"},
+        {"api"},
+        {"tenants"},
+        {"delivery"},
+        {"observed"},
+        {"store"},
+        {"connectors"},
+        {"faults"},
+        {"service"},
+    ),
+    "streamer.service.connectors": (
+        {"sinks", "sources"},
+        {"file", "kafka", "postgres", "stdio", "webhook"},  # no connector knows another one
+        {"formats"},
+        {"lines", "registry", "unavailable"},
+        {"cloudevents", "protocols", "trust"},
+        {"connectors"},
+    ),
+}
+FLOORS = {
+    package: {room: len(order) - number for number, rooms in enumerate(order) for room in rooms}
+    for package, order in ORDER.items()
+}
 #: The folders of the native engine, in the same way. The files next to them use all.
 ENGINE = PACKAGE.parent / "crates/streamer-core/src/engine"
 ENGINE_ORDER = ({"matching", "write", "file"}, {"state"}, {"index"}, {"verify"})
-FLOOR = {room: len(ORDER) - number for number, rooms in enumerate(ORDER) for room in rooms}
 
 
-def room(module: str) -> str:
-    """Return the room that a module stands in."""
-    return module.split(".")[1] if "." in module else "streamer"
+def room(module: str, package: str) -> str | None:
+    """Return the room of a package that a module stands in; None if it is outside of the package."""
+    if module == package:
+        return package.rpartition(".")[2]
+    return module.removeprefix(f"{package}.").partition(".")[0] if module.startswith(f"{package}.") else None
 
 
 def module(path: Path) -> str:
@@ -67,16 +95,19 @@ def imported(path: Path) -> Iterator[str]:
                 yield name if name in MODULES or name == "streamer._native" else node.module
 
 
-def test_every_room_has_its_place() -> None:
-    rooms = {room(name) for name in MODULES} | {"_native"}
-    assert rooms == set(FLOOR), "a new room needs a place in ORDER; one that is gone leaves it"
+@pytest.mark.parametrize("package", ORDER)
+def test_every_room_has_its_place(package: str) -> None:
+    rooms = {room(name, package) for name in [*MODULES, "streamer._native"]} - {None}
+    assert rooms == set(FLOORS[package]), "a new room needs a place in ORDER; one that is gone leaves it"
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_file_imports_only_what_stands_below_its_room(name: str) -> None:
-    here = room(name)
-    above = {other for other in imported(MODULES[name]) if room(other) != here and FLOOR[room(other)] >= FLOOR[here]}
-    assert above == set()
+    others = set(imported(MODULES[name]))
+    for package, floors in FLOORS.items():
+        if (here := room(name, package)) is not None:
+            rooms = {other: there for other in others if (there := room(other, package)) is not None and there != here}
+            assert {other for other, there in rooms.items() if floors[there] >= floors[here]} == set()
 
 
 def test_every_folder_of_the_native_engine_has_its_place() -> None:
