@@ -251,8 +251,7 @@ def measure_kafka(work: Work, address: str) -> Iterator[str]:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    from streamer.config.schema.sinks import KafkaSink
-    from streamer.config.schema.sources import KafkaSource
+    from streamer.config.schema.connectors.kafka import KafkaSink, KafkaSource
     from streamer.service.connectors.kafka.brokers import Cluster
     from streamer.service.connectors.kafka.sink import KafkaTopic
     from streamer.service.connectors.kafka.source import KafkaMessages
@@ -312,7 +311,7 @@ def measure_postgres(work: Work, variable: str) -> str:
     """Read the changes of a table; return a row of the report. Raises WrongMatches."""
     import psycopg
 
-    from streamer.config.schema.sources import PostgresSource
+    from streamer.config.schema.connectors.postgres import PostgresSource
     from streamer.config.secret import SecretValue
     from streamer.service.connectors.postgres.source import PostgresChanges
 

@@ -82,7 +82,7 @@ def restore(file: Path, config: str | None, data_dir: Path | None, report: Plain
 
 def _note_slots(config: str | None, data_dir: Path | None) -> None:
     """Print which sources would drop their slots at the next start, because these are ahead of a restored store."""
-    from streamer.config.schema.sources import PostgresSource
+    from streamer.config.schema.connectors.postgres import PostgresSource
 
     if config is None and data_dir is not None:
         return

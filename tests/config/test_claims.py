@@ -15,9 +15,9 @@ import pytest
 from streamer import BulkConfigError, Config
 from streamer.config.loader import kinds_of
 from streamer.config.schema.claims import OWNS, READS, Claim, File, Files, KafkaTopics, Placed, Port, conflicts
+from streamer.config.schema.connectors.file import FileSink, FileSource
 from streamer.config.schema.service import Service
-from streamer.config.schema.sinks import FileSink, Sink
-from streamer.config.schema.sources import FileSource
+from streamer.config.schema.sinks import Sink
 from streamer.config.schema.values import File as Path_
 
 KINDS = [kind for name in ("sources", "sinks") for kind in kinds_of(Config.model_fields[name]).values()]

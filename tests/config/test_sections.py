@@ -8,10 +8,11 @@ import pytest
 
 from streamer import BulkConfigError, Config
 from streamer.config.loader import fields_of, show_place
+from streamer.config.schema.connectors.file import FileSink, FileSource
+from streamer.config.schema.connectors.kafka import KafkaSource
+from streamer.config.schema.connectors.stdio import StdinSource
 from streamer.config.schema.encoded import Format, Registry
 from streamer.config.schema.service import Route
-from streamer.config.schema.sinks import FileSink
-from streamer.config.schema.sources import FileSource, KafkaSource, StdinSource
 from streamer.config.secret import SecretValue
 from streamer.config.show import show, table
 from streamer.engine.reload import changes, check

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.service.connectors.postgres.replication import lsn
 from streamer.service.connectors.postgres.source import PostgresChanges

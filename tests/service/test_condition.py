@@ -18,7 +18,7 @@ from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamer import Config
-from streamer.config.schema.sources import KafkaSource
+from streamer.config.schema.connectors.kafka import KafkaSource
 from streamer.core.options import Options
 from streamer.errors import ServiceError
 from streamer.metrics import service as names

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.service.connectors.formats import decoder, taken

@@ -16,8 +16,8 @@ import yaml
 from streamer.cdc import LAYOUT
 from streamer.config import loader
 from streamer.config.schema.config import Config
-from streamer.config.schema.sinks import KafkaSink
-from streamer.config.schema.sources import KafkaSource, PostgresSource
+from streamer.config.schema.connectors.kafka import KafkaSink, KafkaSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.engine.engine import Engine
 from streamer.service.run.fitting import fitting
 from streamer.service.run.serve import DRAIN

@@ -15,8 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from streamer import Config
 from streamer.config.loader import Loaded
-from streamer.config.schema.sinks import KafkaSink
-from streamer.config.schema.sources import KafkaSource
+from streamer.config.schema.connectors.kafka import KafkaSink, KafkaSource
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.connectors.cloudevents import key_of

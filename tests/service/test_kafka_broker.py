@@ -29,8 +29,7 @@ from confluent_kafka.admin import (
 
 from benchmarks import service as benchmark
 from streamer import Config
-from streamer.config.schema.sinks import KafkaSink
-from streamer.config.schema.sources import KafkaSource
+from streamer.config.schema.connectors.kafka import KafkaSink, KafkaSource
 from streamer.errors import ServiceError
 from streamer.service.connectors.kafka import source as source_of_kafka
 from streamer.service.connectors.kafka.sink import KafkaTopic

@@ -13,8 +13,7 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from streamer.config.schema.sinks import KafkaSink
-from streamer.config.schema.sources import KafkaSource
+from streamer.config.schema.connectors.kafka import KafkaSink, KafkaSource
 from streamer.errors import ServiceError
 from streamer.service.connectors.kafka import brokers
 from streamer.service.connectors.kafka.errors import MEANINGS, Meaning, meaning

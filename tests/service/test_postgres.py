@@ -17,7 +17,7 @@ import pytest
 
 from streamer import Config
 from streamer.config.loader import Loaded
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults

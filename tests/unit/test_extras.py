@@ -27,7 +27,7 @@ sys.meta_path.insert(0, Absent())
 ENGINE = "import streamer; engine = streamer.Engine(); engine.add({'id': 'a'})\n"
 PORTABLE = "engine.add({'id': 'b', 'cel': 'true', 'cel_evaluator': 'portable'})"
 POSTGRES = """
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.service.connectors.sources import made
 made(PostgresSource(type="postgres", dsn={"env": "PG"}), 1)
 """

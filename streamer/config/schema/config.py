@@ -16,10 +16,9 @@ from pydantic import (
 from streamer.config.schema.api import Api
 from streamer.config.schema.claims import READS, Claim, conflicts
 from streamer.config.schema.claims import File as OneFile
+from streamer.config.schema.connectors import AnySink, AnySource
 from streamer.config.schema.matching import MICROSECOND, Matching
 from streamer.config.schema.service import Delivery, Route, Service, Shard, SharedStore
-from streamer.config.schema.sinks import AnySink
-from streamer.config.schema.sources import AnySource
 from streamer.config.schema.values import Files, Name, Section, as_list, as_names, wrong_inside
 from streamer.config.schema.watching import Logging, Metrics
 from streamer.config.yaml import shown

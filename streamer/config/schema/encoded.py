@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from streamer.config.schema.claims import Claim
-from streamer.config.schema.sinks import checked_url
+from streamer.config.schema.urls import checked_url
 from streamer.config.schema.values import File, Section, wrong_inside
 from streamer.config.secret import Secret
 

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from streamer.config.schema.claims import OWNS, READS, Claim, Files
 from streamer.config.schema.claims import File as OneFile
-from streamer.config.schema.sinks import Networks, Ports
+from streamer.config.schema.urls import Networks, Ports
 from streamer.config.schema.values import Bool, File, Section, number
 from streamer.config.secret import Secret
 from streamer.config.units import Duration, Size

@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.config.schema.config import Config
-from streamer.config.schema.sinks import FileSink, KafkaSink, Sink, StdoutSink, WebhookSink
+from streamer.config.schema.connectors.file import FileSink
+from streamer.config.schema.connectors.kafka import KafkaSink
+from streamer.config.schema.connectors.stdio import StdoutSink
+from streamer.config.schema.connectors.webhook import WebhookSink
+from streamer.config.schema.sinks import Sink
 from streamer.errors import ServiceError
 from streamer.extras import needed
 from streamer.service.connectors import protocols

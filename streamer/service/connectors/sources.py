@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 
 from streamer.config.schema.config import Config
-from streamer.config.schema.sources import FileSource, KafkaSource, PostgresSource, Source, StdinSource
+from streamer.config.schema.connectors.file import FileSource
+from streamer.config.schema.connectors.kafka import KafkaSource
+from streamer.config.schema.connectors.postgres import PostgresSource
+from streamer.config.schema.connectors.stdio import StdinSource
+from streamer.config.schema.sources import Source
 from streamer.errors import ServiceError
 from streamer.extras import needed
 from streamer.service.connectors import protocols

@@ -16,10 +16,11 @@ from typing import Final, final
 from streamer import cdc
 from streamer.config.schema.api import Api
 from streamer.config.schema.config import Config
+from streamer.config.schema.connectors.kafka import KafkaSource
 from streamer.config.schema.service import Delivery
 from streamer.config.schema.service import Service as ServiceSection
 from streamer.config.schema.sinks import Sink
-from streamer.config.schema.sources import KafkaSource, Source
+from streamer.config.schema.sources import Source
 from streamer.config.schema.watching import Metrics
 from streamer.core.options import Options
 from streamer.engine.batch import AT_ONCE

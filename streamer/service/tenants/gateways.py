@@ -27,7 +27,7 @@ from urllib.parse import quote
 from pydantic_core import PydanticCustomError
 
 from streamer.config.schema.config import Config
-from streamer.config.schema.sinks import checked_url
+from streamer.config.schema.urls import checked_url
 from streamer.errors import ConfigError
 from streamer.locks import Lock
 from streamer.model import is_unicode

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
-from streamer.config.schema.kafka import OF_CLIENTS, OF_CONSUMERS, OF_PRODUCERS, Kafka
+from streamer.config.schema.connectors.kafka import OF_CLIENTS, OF_CONSUMERS, OF_PRODUCERS, Kafka
 from streamer.errors import ConfigError, ServiceError
 from streamer.service.connectors.kafka.errors import Meaning, meaning
 from streamer.service.connectors.protocols import Away

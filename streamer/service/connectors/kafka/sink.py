@@ -20,7 +20,7 @@ from typing import Any, Final, final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
-from streamer.config.schema.sinks import KafkaSink
+from streamer.config.schema.connectors.kafka import KafkaSink
 from streamer.errors import ServiceError
 from streamer.service.connectors.cloudevents import id_of, key_of
 from streamer.service.connectors.kafka import brokers

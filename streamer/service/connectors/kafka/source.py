@@ -37,7 +37,7 @@ from typing import Any, Final, final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streamer.cdc import cloudevents
-from streamer.config.schema.sources import KafkaSource
+from streamer.config.schema.connectors.kafka import KafkaSource
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq, sql
 
 from streamer.cdc.pgoutput import Column, Table, converter, named_converter
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.errors import EventError
 from streamer.service.connectors.lines import KEPT
 from streamer.service.connectors.protocols import Batch, Record, Refused

@@ -8,7 +8,7 @@ from typing import Protocol, final
 
 from streamer import cdc
 from streamer.cdc.pgoutput import Begin, Change, Commit
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.errors import EventCode, EventError
 from streamer.service.connectors import formats
 from streamer.service.connectors.postgres.replication import Replication, lsn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, final
 
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.errors import ServiceError
 from streamer.service.connectors.postgres.replication import Replication, lsn, lsn_text
 

@@ -16,7 +16,7 @@ from typing import Final, final
 
 import psycopg
 
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.errors import ServiceError
 from streamer.service.connectors.postgres.replication import Replication, lsn, said
 from streamer.service.connectors.protocols import Progress

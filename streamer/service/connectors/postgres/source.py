@@ -31,7 +31,7 @@ import psycopg
 from psycopg import sql
 
 from streamer.cdc.pgoutput import Begin, Commit
-from streamer.config.schema.sources import PostgresSource
+from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.errors import EventError, ServiceError
 from streamer.service import faults
 from streamer.service.connectors import formats, protocols

@@ -48,7 +48,7 @@ class Webhook:
     """Posts messages to one URL. One event loop uses it; any thread may close it.
 
     Args:
-        url: accepted by `streamer.config.schema.sinks.WebhookSink`.
+        url: accepted by `streamer.config.schema.connectors.webhook.WebhookSink`.
         secrets: to sign requests with; several during a rotation, empty for no signature.
         timeout: the limit of an attempt, in seconds.
         connect_timeout: the limit of its connection, in seconds.

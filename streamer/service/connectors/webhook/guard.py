@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final, TypeAlias, final
 
+from streamer.config.schema.connectors.webhook import WebhookSink
 from streamer.config.schema.service import Gateways
-from streamer.config.schema.sinks import WebhookSink, refused
+from streamer.config.schema.urls import refused
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

@@ -1,8 +1,10 @@
-"""Settings that Kafka sources and sinks share: brokers, the client's identity, and further options of the client."""
+"""The sections of Kafka: a source, a sink, and what both share: brokers, the client's identity, further options of the client."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, final
 
@@ -15,8 +17,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from streamer.config.schema.claims import ADDS, OWNS, READS, Claim, KafkaTopics, Named
+from streamer.config.schema.encoded import Format, FormatOrName, SourceFormat
+from streamer.config.schema.sinks import Sink
+from streamer.config.schema.sources import Source
 from streamer.config.schema.values import Bool, File, Section, as_list, as_names, wrong_inside
 from streamer.config.secret import Secret
+from streamer.config.units import Duration
 from streamer.config.yaml import shown
 
 
@@ -134,3 +141,61 @@ class Kafka(Section):
         if wrong:
             raise wrong_inside(wrong)
         return self
+
+
+@final
+class KafkaSource(Kafka, Source):
+    """Messages of topics of Kafka, shared with other processes of one consumer group (docs/service.md)."""
+
+    type: Literal["kafka"]
+    """The kind of source."""
+    topics: Topics
+    """Names of topics, or patterns that begin with `^`, such as `^shop\\..*`; one, or a list."""
+    format: FormatOrName = Field(default_factory=Format)
+    envelope: Bool = False
+    """Whether events of a decoder have the rest of their record as `envelope`, for conditions and receivers (docs/sources.md)."""
+    group: Annotated[str, Field(min_length=1, max_length=249)] = "streamer"
+    """The consumer group: processes of one group share the partitions."""
+    start: Literal["earliest", "latest"] = "earliest"
+    """The start in a topic without a position in the store or the group: at its beginning, or with messages from now on."""
+    on_lost: Literal["fail", "skip"] = "fail"
+    """If unread messages are lost, for example after retention or when a topic is recreated: end; or continue with the remaining
+    ones."""
+
+    ALLOWED = OF_CONSUMERS
+
+    @property
+    def record_format(self) -> SourceFormat:
+        """See `Source`."""
+        return self.format.name
+
+    @property
+    def has_envelope(self) -> bool:
+        """See `Source`."""
+        return self.envelope
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Source`."""
+        brokers, of_one = frozenset(self.brokers), "{} is of this group; name the topics of both in one"
+        yield from self.reads("ca", "certificate", "key")
+        yield Claim(("group",), OWNS, Named("group", self.group, brokers), of_one)
+        yield Claim(("topics",), READS, KafkaTopics(brokers, self.topics), "{} reads this topic")
+
+
+@final
+class KafkaSink(Kafka, Sink):
+    """A topic of Kafka. A message counts as delivered when all replicas in sync have it."""
+
+    type: Literal["kafka"]
+    """The kind of sink."""
+    topic: Annotated[str, AfterValidator(checked_topic)]
+    """The topic; you create it."""
+    timeout: Duration = timedelta(minutes=5)
+    """How long brokers may take to confirm a message, retries included. Then the service ends, without loss."""
+
+    ALLOWED = OF_PRODUCERS
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Sink`."""
+        yield from self.reads("ca", "certificate", "key")
+        yield Claim(("topic",), ADDS, KafkaTopics(frozenset(self.brokers), (self.topic,)), "{} writes this topic")
