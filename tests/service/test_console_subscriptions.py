@@ -165,6 +165,7 @@ def test_a_value_comes_back_from_the_form_as_it_was_written(value: str, kind: st
         '{"filters": [1]}',
         '{"filters": []}',
         '{"filters": [{"field": 1, "op": "==", "value": 1}]}',
+        '{"filters": [{"field": "a", "op": "==", "value": 1, "root": ""}]}',
         "[" * 100_000,
         '{"a": NaN}',
     ],
@@ -183,7 +184,12 @@ def test_the_form_and_the_text_follow_each_other() -> None:
     assert more.fields.rows == (drafts.Row(),)
     row = {"field.0": "a", "op.0": "in", "type.0": "json", "value.0": "[1, 2]"}
     filled = drafts.taken(typed(more, **row))
-    assert json.loads(filled.text)["filters"] == [{"field": "a", "op": "in", "value": [1, 2]}]
+    condition = {"field": "a", "op": "in", "value": [1, 2]}
+    assert json.loads(filled.text)["filters"] == [condition]
+    for root in ("envelope", "data"):
+        rooted = drafts.taken(typed(filled, **{"root.0": root}))
+        assert json.loads(rooted.text)["filters"] == [condition | {"root": root}]
+        assert drafts.taken(typed(drafts.shown(rooted.text), **{"root.0": ""})).text == filled.text
     assert json.loads(filled.text)["cel"] == "1 ==\n1"
     gone = drafts.taken(typed(filled, do="remove.0"))
     assert "filters" not in json.loads(gone.text)
@@ -217,6 +223,7 @@ def test_a_form_is_saved_and_an_error_is_shown_where_it_is(browser: Browser) -> 
     form = typed(draft, **{"value.0": "9007199254740993"})
     wrong = send(browser, 200, **form | {"do": "try", "op.0": "near", "cel": "1 +"}, etag=tag(browser))
     assert 'aria-invalid="true"' in wrong
+    assert 'name="root.0" aria-invalid="true"' in send(browser, 200, **form | {"do": "try", "root.0": "near"}, etag=tag(browser))
     assert re.search(r"<mark>.*near.*</mark>", wrong)
     assert "is saved" in send(browser, 303, **form | {"do": "save"}, etag=tag(browser))
     assert b"9007199254740993" in browser.api.ask("GET", "/v1/subscriptions/big").body
@@ -356,5 +363,5 @@ def test_what_somebody_wrote_into_each_part_drives_no_page(browser: Browser) -> 
             assert "<script>alert" not in page
             assert "54439" not in page
     plain = typed(drafts.shown('{"filters": [{"field": "a", "op": "==", "value": 1}]}'))
-    everywhere = dict.fromkeys(("field.0", "op.0", "type.0", "value.0", *drafts.TEXTS, "pattern"), bad)
+    everywhere = dict.fromkeys(("root.0", "field.0", "op.0", "type.0", "value.0", *drafts.TEXTS, "pattern"), bad)
     assert "<script>alert" not in send(browser, 200, **plain | everywhere, do="try")

@@ -30,6 +30,8 @@ TYPES: Final[Mapping[str, str]] = {
     "null": "null",
     "json": "JSON, as a list",
 }
+#: What a filter's field is in, with the names in the form: the value of `root`, empty without this member.
+ROOTS: Final[Mapping[str, str]] = {"": "document", "envelope": "envelope"}
 #: Members that are texts.
 TEXTS: Final = ("collection", "gateway_id", "topic", "cel")
 #: The most rows of a form; more of them can be edited in the text.
@@ -57,6 +59,7 @@ class Row(NamedTuple):
     op: str = "=="
     type: str = "text"
     value: str = ""
+    root: str = ""
 
 
 class Fields(NamedTuple):
@@ -157,24 +160,29 @@ def _is_plain(value: str, keep: str = "") -> bool:
 
 
 def _row(given: Any) -> Row:
-    if not isinstance(given, dict) or given.keys() != {"field", "op", "value"}:
-        raise Unfit("The form can only show filters of field, op and value: edit these in the JSON.")
-    field, op, value = given["field"], given["op"], given["value"]
-    if type(field) is not str or type(op) is not str or not field or not (_is_plain(field) and _is_plain(op)):
-        raise Unfit("The form cannot show the field or op of a filter: edit it in the JSON.")
+    if not isinstance(given, dict) or given.keys() - {"root"} != {"field", "op", "value"}:
+        raise Unfit("The form can only show filters of field, op, value and root: edit these in the JSON.")
+    for name in ("field", "op", "root"):
+        if name in given and (type(given[name]) is not str or not given[name] or not _is_plain(given[name])):
+            raise Unfit(f"The form cannot show the {name} of a filter: edit it in the JSON.")
+    return Row(given["field"], given["op"], *_shown(given["value"]), given.get("root", ""))
+
+
+def _shown(value: Any) -> tuple[str, str]:
+    """Return the type of a value, and its text in a form."""
     match value:
         case Number():
-            return Row(field, op, "number", value)
+            return "number", value
         case str() if _is_plain(value):
-            return Row(field, op, "text", value)
+            return "text", value
         case bool():
-            return Row(field, op, "boolean", _scalar(value))
+            return "boolean", _scalar(value)
         case None:
-            return Row(field, op, "null", "")
-    return Row(field, op, "json", neat(value, 1 << 60))
+            return "null", ""
+    return "json", neat(value, 1 << 60)
 
 
-def _value(row: Row, place: str) -> Any:
+def _value(row: Row) -> Any:
     """Return the value of a row. Raises ValueError."""
     given = row.value.strip()
     match row.type:
@@ -224,7 +232,7 @@ def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:
         if not row.field and not row.value:
             continue  # an added row that is still empty
         try:
-            rows.append({"field": row.field, "op": row.op, "value": _value(row, f"filters[{at}]")})
+            rows.append({"field": row.field, "op": row.op, "value": _value(row)} | ({"root": row.root} if row.root else {}))
         except ValueError as error:
             wrong.append({"place": f"filters[{at}].value", "reason": str(error)})
     if rows:

@@ -158,7 +158,7 @@ def _form(name: str, draft: Draft, held: Any = None, **values: Any) -> Shown:
     told |= {**values, "wrong": drafts.pointed(draft, values.get("wrong", ()))}
     # The fields of the form with errors, by the API's names of their places.
     places = {each.get("place") for each in told["wrong"]}
-    told |= {"operators": drafts.OPERATORS, "types": drafts.TYPES, "places": places}
+    told |= {"operators": drafts.OPERATORS, "types": drafts.TYPES, "roots": drafts.ROOTS, "places": places}
     return Shown("subscription.html", {"name": name, "draft": draft, "held": held, **told}, status)
 
 
