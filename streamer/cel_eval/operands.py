@@ -30,7 +30,7 @@ _TOKEN: Final = re.compile(rf"{_RAW}|{_TRIPLE}|{_SINGLE}|`[^`\n\r]+`|//[^\n\r]*|
 #: A path from a document, outside of strings and comments; the name of a method is not part of it.
 _NAME: Final = r"\s*\.\s*(?:[_a-zA-Z]\w*|`[^`\n\r]+`)(?!\w|\s*\()" + r"|\s*\[\s*(?:'[^'\\\n\r]*'|\"[^\"\\\n\r]*\")\s*\]"
 _PATH: Final = re.compile(
-    rf"{_RAW}|{_TRIPLE}|{_SINGLE}|//[^\n\r]*|(?<![.\w])(?P<root>data|before)(?P<names>(?:{_NAME})+)|[\w`]+", re.ASCII
+    rf"{_RAW}|{_TRIPLE}|{_SINGLE}|//[^\n\r]*|(?<![.\w])(?P<root>data|before|envelope)(?P<names>(?:{_NAME})+)|[\w`]+", re.ASCII
 )
 _NAMED: Final = re.compile(r"""\.\s*([_a-zA-Z]\w*)|`([^`]+)`|'([^']*)'|"([^"]*)\"""", re.ASCII)
 

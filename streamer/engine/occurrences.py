@@ -5,8 +5,8 @@ subscriptions ─► their paths, as a tree for each collection ─► events cr
                                                                          └─► some names that they have: suggestions
 ```
 
-The tree of documents is walked only by member names, as filters and CEL do (semantics.md 3.1). The tree of whole events is walked
-through arrays, as patterns do (5.4). A branch that has occurred is removed, so later events cost less.
+The trees of documents and of envelopes are walked only by member names, as filters and CEL do (semantics.md 3.1). The tree of whole
+events is walked through arrays, as patterns do (5.4). A branch that has occurred is removed, so later events cost less.
 
 Invariant: a path is in its tree and not marked as seen only if no event had it. The number of other stored names affects only
 suggestions.
@@ -113,28 +113,55 @@ class _Node:
 
 @final
 @dataclass(slots=True)
+class _Part:
+    """The fields in a part of events that subscriptions use, and the fields that events have.
+
+    Attributes:
+        fields: their paths.
+        values: the values that events have at these paths.
+        names: some names in events, as one object that has them all.
+    """
+
+    fields: _Node = field(default_factory=_Node)
+    values: Values = field(default_factory=Values)
+    names: dict[str, Any] = field(default_factory=dict)
+
+    def ask(self, path: Steps) -> None:
+        self.fields.ask(path)
+        self.values.ask(path)
+
+    def lack(self, path: Pointer, document: Any, within: int = 0) -> None:
+        """Mark a field as one that events have, whose value this event does not carry. A path of *within* names is no field."""
+        if len(path) > within and path[-1] != REST:
+            self.fields.cross_out_unknown(path)
+        there, placeholder = resolve(document, path)
+        if there and placeholder is not None:
+            # It may be of another kind than the value.
+            self.values.forget(path)
+
+
+@final
+@dataclass(slots=True)
 class _Asked:
-    """The fields that subscriptions to one collection, or to every collection, use, and the fields that its events have.
+    """What subscriptions to one collection, or to every collection, use, and what its events have.
 
     Attributes:
         events: number of events.
-        documents: paths of filters and CEL, in `data` and `before` alike.
-        whole: paths of patterns.
-        document_values: the values that events have at the paths of filters and CEL.
-        whole_values: the values that events have at the paths of patterns.
         types: the types of the events.
-        some_documents: names in documents, as one object that has them all; a list is stored as a list.
-        some_whole: names in events, with those in lists as if they were in an object.
+        documents: `data` and `before` alike, for filters and CEL; a list is stored as a list.
+        envelope: the record without its documents, for the same.
+        whole: events for patterns, with the names in lists as if they were in an object.
     """
 
     events: int = 0
-    documents: _Node = field(default_factory=_Node)
-    whole: _Node = field(default_factory=_Node)
-    document_values: Values = field(default_factory=Values)
-    whole_values: Values = field(default_factory=Values)
     types: set[str] = field(default_factory=set)
-    some_documents: dict[str, Any] = field(default_factory=dict)
-    some_whole: dict[str, Any] = field(default_factory=dict)
+    documents: _Part = field(default_factory=_Part)
+    envelope: _Part = field(default_factory=_Part)
+    whole: _Part = field(default_factory=_Part)
+
+    def part(self, root: str | None) -> _Part:
+        """Return the part that paths with a root are in; None is the whole event."""
+        return self.whole if root is None else self.envelope if root == "envelope" else self.documents
 
 
 @final
@@ -159,8 +186,7 @@ class Occurrences:
         for _, members in each_held(engine):
             asked = self._asked.setdefault(_collection(members), _Asked())
             for _, root, path in _paths(members):
-                (asked.whole if root is None else asked.documents).ask(path)
-                (asked.whole_values if root is None else asked.document_values).ask(path)
+                asked.part(root).ask(path)
 
     def see(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
         """Examine one event. Raises EventError."""
@@ -187,33 +213,27 @@ class Occurrences:
             asked.types.add(event.type)
         documents = [each for each in (event.data, event.before) if each is not None]
         for document in documents:
-            asked.document_values.see(document, through_lists=False)
-        asked.whole_values.see(event.raw, through_lists=True)
-        if asked.documents.pending:
+            self._see_part(asked.documents, document, through_lists=False)
+        if event.envelope is not None:
+            self._see_part(asked.envelope, event.envelope, through_lists=False)
+        self._see_part(asked.whole, event.raw, through_lists=True)
+        # A name in one document counts as a field of the other, too.
+        for node in filter(None, map(asked.whole.fields.at, self.places)):
             for document in documents:
-                asked.documents.cross_out(document, through_lists=False)
-                self._keep_names(asked.some_documents, document, through_lists=False)
-        if asked.whole.pending:
-            asked.whole.cross_out(event.raw, through_lists=True)
-            self._keep_names(asked.some_whole, event.raw, through_lists=True)
-            # A name in one document counts as a field of the other, too.
-            for node in filter(None, map(asked.whole.at, self.places)):
-                for document in documents:
-                    node.cross_out(document, through_lists=True)
+                node.cross_out(document, through_lists=True)
         for pointer in event.unknown:
-            # If a document is unknown as a whole, it is unknown which fields exist, and what it says is no value.
             for at, side in ((event.data_at, event.data), (event.before_at, event.before)):
-                if at is not None and pointer == at and side is not None:
-                    asked.document_values.forget(())
-                    asked.whole_values.forget(pointer)
-                elif at is not None and pointer[: len(at)] == at and len(pointer) > len(at) and pointer[-1] != REST:
-                    path = pointer[len(at) :]
-                    asked.documents.cross_out_unknown(path)
-                    asked.whole.cross_out_unknown(pointer)
-                    if resolve(side, path)[0]:
-                        # It is a placeholder, which may be of another kind than the value.
-                        asked.document_values.forget(path)
-                        asked.whole_values.forget(pointer)
+                if at is not None and pointer[: len(at)] == at:
+                    asked.documents.lack(pointer[len(at) :], side)
+                    asked.whole.lack(pointer, event.raw, within=len(at))
+        for pointer in event.envelope_unknown:
+            asked.envelope.lack(pointer[len(event.envelope_at or ()) :], event.envelope)
+
+    def _see_part(self, part: _Part, value: Any, *, through_lists: bool) -> None:
+        part.values.see(value, through_lists=through_lists)
+        if part.fields.pending:
+            part.fields.cross_out(value, through_lists=through_lists)
+            self._keep_names(part.names, value, through_lists=through_lists)
 
     def _keep_names(self, kept: dict[str, Any], value: Any, *, through_lists: bool) -> None:
         """Store the names in a value, outer ones first; the work is bounded."""
@@ -260,7 +280,8 @@ class Occurrences:
         is_debezium = self._options.layout.format == "debezium"
         read: frozenset[Steps] | None = None
         for place, root, path in _paths(members):
-            if not (asked.whole if root is None else asked.documents).lacks(path):
+            part = asked.part(root)
+            if not part.fields.lacks(path):
                 continue
             if place == "cel":
                 if read is None:
@@ -268,7 +289,7 @@ class Occurrences:
                 if (root or "", *path) not in read:
                     continue
             shown = cel_path(*(_rooted(path) if root is None else (root, path)))
-            instead = _in_text(root, path, asked, is_debezium=is_debezium) or suggestions.of_field(name, root, path)
+            instead = _in_text(root, path, part.values, is_debezium=is_debezium) or suggestions.of_field(name, root, path)
             yield f"{place}: {_cut(shown)} is in none of {events}{instead}"
         for place, shown, in_cel, needed, values in self._kinds(held, members, asked):
             if (reason := mismatch(_cut(shown), in_cel, needed, values, is_debezium=is_debezium)) is not None:
@@ -276,20 +297,23 @@ class Occurrences:
 
     def _kinds(self, held: Held, members: Mapping[str, Any], asked: _Asked) -> Iterator[_Condition]:
         """Yield the conditions that need one kind of value."""
-        documents, whole = asked.document_values, asked.whole_values
-        for index, given in _filters(members):
+
+        def values(root: str, path: Steps) -> Values:
+            return asked.part(root).values.ask(path)
+
+        for index, (root, path, given) in enumerate(_filters(members)):
             if (needed := value_kinds.of_filter(given)) is not None:
-                shown = cel_path("data", path := parse_path(given["field"]))
-                yield f"filters[{index}]", shown, shown, needed, documents.ask(path)
+                shown = cel_path(root, path)
+                yield f"filters[{index}]", shown, shown, needed, values(root, path)
         source = members.get("cel", "")
-        if len(source) <= self._source_left and any(documents.ask(tuple(path)).kind for _, *path in likely_paths(source)):
+        if len(source) <= self._source_left and any(values(root, tuple(path)).kind for root, *path in likely_paths(source)):
             self._source_left -= len(source)
             compiled = self._engine._compile(parse_subscription(held))
-            for root, path, needed in value_kinds.of_expression(compiled, self._options.limits, documents):
+            for root, path, needed in value_kinds.of_expression(compiled, self._options.limits, values):
                 shown = cel_path(root, path)
-                yield "cel", shown, shown, needed, documents.ask(path)
+                yield "cel", shown, shown, needed, values(root, path)
         for path, needed in value_kinds.of_pattern(*_pattern(members)):
-            yield "pattern", cel_path(*_rooted(path)), self._in_cel(path), needed, whole.ask(path)
+            yield "pattern", cel_path(*_rooted(path)), self._in_cel(path), needed, asked.whole.values.ask(path)
 
     def _in_cel(self, path: Steps) -> str | None:
         """Return a path of a pattern as CEL writes it; None outside of the documents."""
@@ -329,10 +353,10 @@ class _Suggestions:
 
     def of_field(self, collection: str | None, root: str | None, path: Steps) -> str:
         """Return the end of a sentence about a missing field: the name that events have instead, or the reason for none."""
-        asked = self._seen._asked[collection]
+        names = self._seen._asked[collection].part(root).names
         if root is None:
-            return self._looked_up((collection, root, path), lambda: _near_field(path, asked.some_whole, self._seen.places))
-        return self._looked_up((collection, root, path), lambda: _instead(root, path, asked.some_documents))
+            return self._looked_up((collection, root, path), lambda: _near_field(path, names, self._seen.places))
+        return self._looked_up((collection, root, path), lambda: _instead(root, path, names))
 
     def _looked_up(self, key: tuple[str | None, str | None, Steps], look: Callable[[], str]) -> str:
         if key not in self._found:
@@ -372,13 +396,12 @@ def _instead(root: str, path: Steps, kept: Mapping[str, Any]) -> str:
     return "" if near is None else f"; {cel_path(root, near)} is"
 
 
-def _in_text(root: str | None, path: Steps, asked: _Asked, *, is_debezium: bool) -> str | None:
+def _in_text(root: str | None, path: Steps, values: Values, *, is_debezium: bool) -> str | None:
     """Return the end of a sentence about a missing path that leads into a text with JSON."""
 
     def shown(steps: Steps) -> str:
         return _cut(cel_path(*(_rooted(steps) if root is None else (root, steps))))
 
-    values = asked.whole_values if root is None else asked.document_values
     return value_kinds.inside_text(shown, path, values, is_debezium=is_debezium)
 
 
@@ -399,18 +422,18 @@ def _collection(members: Mapping[str, Any]) -> str | None:
 
 
 def _paths(members: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Steps]]:
-    """Yield the place, the document (None is the whole event) and the path of each field that a subscription uses."""
-    for index, given in _filters(members):
-        yield f"filters[{index}].field", "data", parse_path(given["field"])
+    """Yield the place, the root (None is the whole event) and the path of each field that a subscription uses."""
+    for index, (root, path, _) in enumerate(_filters(members)):
+        yield f"filters[{index}].field", root, path
     for root, *names in sorted(likely_paths(members.get("cel", ""))):
         yield "cel", root, tuple(names)
     for path in dict.fromkeys(path for path, _, _ in fields_of_pattern(*_pattern(members))):
         yield "pattern", None, path
 
 
-def _filters(members: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield each filter on the document, and its position. The envelope is not examined, neither for filters nor for CEL."""
-    return ((at, given) for at, given in enumerate(members.get("filters", ())) if given.get("root", "data") == "data")
+def _filters(members: Mapping[str, Any]) -> Iterator[tuple[str, Steps, Mapping[str, Any]]]:
+    """Yield the root and the path of the field of each filter, and the filter."""
+    return ((given.get("root", "data"), parse_path(given["field"]), given) for given in members.get("filters", ()))
 
 
 def _pattern(members: Mapping[str, Any]) -> tuple[Mapping[str, Any], Dialect]:

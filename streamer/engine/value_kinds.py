@@ -61,6 +61,8 @@ _KINDS: Final[Mapping[frozenset[atoms.Kind], Kind]] = {
     frozenset({atoms.Kind.NUMBER}): "number",
     frozenset({atoms.Kind.STRING}): "text",
 }
+#: The roots of paths of filters and CEL.
+_ROOTS: Final = (Root.DATA, Root.BEFORE, Root.ENVELOPE)
 #: The operators of filters that compare a value with the field's value.
 _COMPARE: Final = frozenset(("==", "in", "<", "<=", ">", ">=", "changed_to", "changed_from"))
 _OF_TEXT: Final = frozenset(("starts_with", "ends_with", "matches"))
@@ -171,8 +173,13 @@ def _of_matcher(given: Any) -> Any:
     return "" if name in _OF_TEXT_IN_PATTERNS and isinstance(operand, str) else None
 
 
-def of_expression(compiled: CompiledSubscription, limits: Limits, documents: Values) -> Iterator[tuple[str, Steps, Needed]]:
+def of_expression(
+    compiled: CompiledSubscription, limits: Limits, values: Callable[[str, Steps], Values]
+) -> Iterator[tuple[str, Steps, Needed]]:
     """Yield what prevents an expression from being true, if events have values of other kinds in each of its alternatives.
+
+    Args:
+        values: returns the values at a path, by its root.
 
     Yields:
         root and path of a value, the kind that it must be of, and a literal.
@@ -181,9 +188,9 @@ def of_expression(compiled: CompiledSubscription, limits: Limits, documents: Val
     for alternative in possible(compiled, normal_form(compiled, limits), limits)[0]:
         for clause in sorted(alternative, key=_place):
             kind = _KINDS.get(kinds_of(clause))
-            if kind is None or clause.mode is not Mode.VALUE or clause.path.root not in (Root.DATA, Root.BEFORE):
+            if kind is None or clause.mode is not Mode.VALUE or clause.path.root not in _ROOTS:
                 continue
-            if documents.ask(clause.path.names).kind not in (None, kind):
+            if values(*_place(clause)).kind not in (None, kind):
                 found[clause] = kind, next(filter(None, map(_literal, clause.atoms)), None)
                 break
         else:
@@ -285,7 +292,7 @@ def inside_text(shown: Callable[[Steps], str], path: Steps, root: Values, *, is_
         if node.kind == "text" and node.has_json is None:
             node.has_json = _is_object(node.first)
         if node.kind == "text" and node.has_json:
-            setting = "; streamer.cdc.debezium reads it if the message has its schema" if is_debezium else ""
+            setting = "; it is read as JSON if the record has its schema" if is_debezium else ""
             return f": {shown(path[:depth])} is text, with JSON in it{setting}"
     return None
 

@@ -36,6 +36,10 @@ def field(name: str, value: int | str = 1) -> list[dict[str, Any]]:
     return [{"field": name, "op": "==", "value": value}]
 
 
+def in_envelope(name: str, value: int | str) -> list[dict[str, Any]]:
+    return [{"field": name, "root": "envelope", "op": "==", "value": value}]
+
+
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
@@ -44,9 +48,24 @@ def field(name: str, value: int | str = 1) -> list[dict[str, Any]]:
         ({"filters": field("country")}, ["filters[0].field: data.country is in none of 2 events; data.user.country is"]),
         ({"filters": field("/user/user-name", "x")}, []),
         ({"filters": field("zzzz")}, ["filters[0].field: data.zzzz is in none of 2 events"]),
-        # The envelope is not examined, and its fields are none of the document.
-        ({"filters": [{"field": "zzzz", "root": "envelope", "op": "==", "value": 1}]}, []),
-        ({"filters": [{"field": "amount", "root": "envelope", "op": "==", "value": "x"}]}, []),
+        # The envelope has fields of its own.
+        ({"filters": in_envelope("topic", "x"), "cel": "envelope.type == 'x'"}, []),
+        ({"filters": in_envelope("amount", 3)}, ["filters[0].field: envelope.amount is in none of 2 events"]),
+        (
+            {"filters": [*field("topik"), *in_envelope("topik", "x")]},
+            [
+                "filters[0].field: data.topik is in none of 2 events",
+                "filters[1].field: envelope.topik is in none of 2 events; envelope.topic is",
+            ],
+        ),
+        (
+            {"filters": in_envelope("topic", 5), "cel": "envelope.tipe == 'x' && envelope.topic > 5"},
+            [
+                "cel: envelope.tipe is in none of 2 events; envelope.type is",
+                "filters[0]: this condition needs a number, and envelope.topic is text in the events, such as \"orders.new\"",
+                "cel: this condition needs a number, and envelope.topic is text in the events, such as \"orders.new\"",
+            ],
+        ),
         # A path of a filter or of CEL names members only.
         (
             {"filters": field("items.sku")},
@@ -104,8 +123,9 @@ def test_without_events_nothing_is_missing(engine: MakeEngine) -> None:
 
 
 def test_a_value_that_the_source_did_not_carry_is_a_field(engine: MakeEngine) -> None:
-    event = {"data": {"a": 1}, "unknown": ["/data/text", "/data/user/name"]}
+    event = {"data": {"a": 1}, "topic": "x", "unknown": ["/data/text", "/data/user/name", "/more", "/topic"]}
     asked = [*field("text"), *field("text.below"), *field("user"), *field("user.name"), *field("user.zzzz")]
+    asked += [*in_envelope("more", 1), *in_envelope("topic", 1)]
     assert missing(engine, [event], filters=asked) == ["filters[4].field: data.user.zzzz is in none of 1 event"]
     # Of a document that was not carried at all no field is known.
     event = {"type": "update", "unknown": ["/data"]}
@@ -214,7 +234,7 @@ def test_names_are_kept_up_to_a_number_over_all_collections(engine: MakeEngine, 
     for n in range(200):
         seen.see({"collection": f"c{n}", "data": {f"{n} {m}": [{"a": 1}] * 3 for m in range(40)}})
     assert seen._names_left == 0
-    kept = sum(len(asked.some_documents) for asked in seen._asked.values()) + len(seen._collections)
+    kept = sum(len(asked.documents.names) for asked in seen._asked.values()) + len(seen._collections)
     assert kept <= 500
     # What occurs is told exactly all the same.
     assert len(list(seen.findings())) == 20
@@ -309,7 +329,7 @@ def comparison(name: str, op: str, value: Any) -> dict[str, Any]:
             comparison("j.k", "==", "v"),
             [
                 "filters[0].field: data.j.k is in none of 1 event: data.j is text, with JSON in it; "
-                "streamer.cdc.debezium reads it if the message has its schema"
+                "it is read as JSON if the record has its schema"
             ],
         ),
         (
