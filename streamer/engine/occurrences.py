@@ -5,7 +5,7 @@ subscriptions ─► their paths, as a tree for each collection ─► events cr
                                                                          └─► some names that they have: suggestions
 ```
 
-The trees of documents and of envelopes are walked only by member names, as filters and CEL do (semantics.md 3.1). The tree of whole
+The trees of documents and envelopes are walked only by member names, as filters and CEL do (semantics.md 3.1). The tree of whole
 events is walked through arrays, as patterns do (5.4). A branch that has occurred is removed, so later events cost less.
 
 Invariant: a path is in its tree and not marked as seen only if no event had it. The number of other stored names affects only

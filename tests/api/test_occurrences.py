@@ -62,8 +62,8 @@ def in_envelope(name: str, value: int | str) -> list[dict[str, Any]]:
             {"filters": in_envelope("topic", 5), "cel": "envelope.tipe == 'x' && envelope.topic > 5"},
             [
                 "cel: envelope.tipe is in none of 2 events; envelope.type is",
-                "filters[0]: this condition needs a number, and envelope.topic is text in the events, such as \"orders.new\"",
-                "cel: this condition needs a number, and envelope.topic is text in the events, such as \"orders.new\"",
+                'filters[0]: this condition needs a number, and envelope.topic is text in the events, such as "orders.new"',
+                'cel: this condition needs a number, and envelope.topic is text in the events, such as "orders.new"',
             ],
         ),
         # A path of a filter or of CEL names members only.
