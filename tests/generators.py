@@ -355,7 +355,10 @@ RECORDS: dict[str, list[Any]] = {
 
 #: Members of records that show what else they carry.
 OF_FORMATS: dict[str, list[Any]] = {
-    "source": [{"connector": "postgresql"}, {"connector": "mysql"}, {"connector": "yugabytedb"}],
+    "source": [
+        *({"connector": name} for name in ("postgresql", "mysql", "yugabytedb", "sqlserver", "spanner")),
+        {"connector": "spanner", "value_capture_type": "NEW_ROW"},
+    ],
     "primary_key_columns": [["a"], ["a", "b"], []],
     "columns": [[{"name": "a"}, {"name": "zz"}], [{"name": "b"}], []],
     "errors": [["Error 401: Unauthorized"]],

@@ -1,9 +1,9 @@
 """Canal's flat messages of MySQL (`flatMessage=true`).
 
 A message has several rows, whose values are all text. `sqlType` marks numbers, by the constants of java.sql.Types, and
-`mysqlType` marks JSON. `old` has only the changed columns: the row before the change is the row with these values put in. With
-binlog_row_image=MINIMAL, a row has only its key and the changed columns, and `old` is empty. Such an update is `partial`: every
-column that it lacks is unknown.
+`mysqlType` marks JSON and years. `old` has only the changed columns: the row before the change is the row with these values
+put in. With binlog_row_image=MINIMAL, a row has only its key and the changed columns, and `old` is empty. Such an update is
+`partial`: every column that it lacks is unknown.
 https://github.com/alibaba/canal/wiki
 """
 
@@ -120,7 +120,9 @@ def _row(given: Any, types: Mapping[str, Any], columns: Mapping[str, Any], place
 def _value(value: Any, sql_type: Any, column: Any, place: str, name: str) -> Any:
     if column == "json" and isinstance(value, str):
         return parsed(value, _WHAT, place + encode_pointer((name,)))
-    if not isinstance(value, str) or not isinstance(sql_type, int) or sql_type not in NUMBERS:
+    # The sqlType of a year is that of text.
+    is_year = isinstance(column, str) and column.startswith("year")
+    if not isinstance(value, str) or not isinstance(sql_type, int) or not (sql_type in NUMBERS or is_year):
         return value
     try:
         return number(value)

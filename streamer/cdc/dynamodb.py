@@ -75,6 +75,9 @@ def _change(record: Mapping[str, Any], at: str) -> ChangeEvent:
     if kind == "delete":
         # With KEYS_ONLY, the image of the item is missing or empty. An image includes the key.
         return change(kind, collection, before={**(keys or {}), **(old or {})} or None, ts=ts, event_id=event_id)
+    if not new and keys:
+        # The item is unknown, except its key.
+        return change(kind, collection, data=keys, before=old or None, ts=ts, event_id=event_id) | {"partial": True}
     if not new:
         return without_document(kind, collection, before=old or None, ts=ts, event_id=event_id)
     return change(kind, collection, data=new, before=old or None, ts=ts, event_id=event_id)

@@ -50,6 +50,10 @@ def read(message: Message) -> list[Keyed]:
     ts, event_id = _milliseconds(members), _token(members)
     if kind == "delete":
         event = change(kind, collection, before=key if before is None else before, ts=ts, event_id=event_id)
+    elif new is None and key is not None and "_id" in key:
+        # The document is unknown, except its `_id`, which never changes. The rest of the key is a shard key, which may.
+        known = {"_id": key["_id"]}
+        event = change(kind, collection, data=known, before=before, ts=ts, event_id=event_id) | {"partial": True}
     elif new is None:
         event = without_document(kind, collection, before=before, ts=ts, event_id=event_id)
     else:

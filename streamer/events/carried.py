@@ -13,7 +13,9 @@ from streamer.events import connect
 from streamer.model import REST, BeyondFloat64, Pointer
 
 #: Connectors of Debezium that write whole rows, so that a null in one is a null.
-WHOLE: Final = frozenset(("db2", "mariadb", "mongodb", "mysql", "oracle", "sqlserver"))
+WHOLE: Final = frozenset(("db2", "mariadb", "mongodb", "mysql", "oracle"))
+#: Those that write null for a column that a change did not set, and an object for one that it did.
+_CELLS: Final = frozenset(("cassandra", "scylla", "yugabytedb"))
 #: Debezium's replacements for a missing value, in a column that may not be null; also zero, false and the empty text.
 BLANKS: Final = frozenset(
     (
@@ -29,7 +31,7 @@ _MOST_KEY_COLUMNS: Final = 16
 
 
 #: The formats whose changes say by the member `partial` that they may lack columns.
-PARTIAL: Final = ("canal", "wal2json", "cdc")
+PARTIAL: Final = ("canal", "dynamodb", "mongodb", "wal2json", "cdc")
 
 
 class Record(NamedTuple):
@@ -71,12 +73,24 @@ def is_blank(value: Any) -> bool:
 
 def _debezium_delete(record: Record) -> Iterator[Pointer]:
     """Yield columns that PostgreSQL sends only with REPLICA IDENTITY FULL. Debezium fills the missing columns."""
-    if record.before is None or record.before_at is None or _connector(record, record.before_at) in WHOLE:
+    # Cassandra has the key of a deleted row in `after`.
+    side, at, row = "before", record.before_at, record.before
+    if row is None:
+        side, at, row = "after", record.data_at, record.data
+    if row is None or at is None:
         return
-    row = connect.columns_of(record.raw.get("schema")).get("before")
-    defaults, columns = connect.defaults_of(row), connect.columns_of(row)
+    connector = _source(record, at).get("connector")
+    if isinstance(connector, str) and connector in WHOLE:
+        return
+    if side == "after":
+        yield (*at, REST)
+    if connector == "sqlserver":
+        yield from _nulls(at, row)
+        return
+    schema = connect.columns_of(record.raw.get("schema")).get(side)
+    defaults, columns = connect.defaults_of(schema), connect.columns_of(schema)
     filled_in = []
-    for name, value in record.before.items():
+    for name, value in row.items():
         # The value was read as the schema types it; its default is as it is written.
         is_default = name in defaults and (
             equals(value, defaults[name]) or equals(value, connect.plain(connect.typed(defaults[name], columns[name])))
@@ -84,23 +98,43 @@ def _debezium_delete(record: Record) -> Iterator[Pointer]:
         if is_blank(value) or is_default:
             filled_in.append(name)
     # With an index as replica identity, its columns are there, and those of the primary key are not.
-    is_other = any(name not in KEYS and name not in filled_in for name in record.before)
-    yield from ((*record.before_at, name) for name in filled_in if is_other or name not in KEYS)
+    is_other = any(name not in KEYS and name not in filled_in for name in row)
+    yield from ((*at, name) for name in filled_in if is_other or name not in KEYS)
 
 
 def _debezium_write(record: Record) -> Iterator[Pointer]:
-    """Yield the columns that YugabyteDB did not change: it writes `{"value": …, "set": true}` for the others."""
-    if record.data is not None and record.data_at is not None and _connector(record, record.data_at) == "yugabytedb":
-        yield from ((*record.data_at, name) for name, value in record.data.items() if value is None)
+    """Yield the columns that are null although they may have a value."""
+    for side, at, row in (("after", record.data_at, record.data), ("before", record.before_at, record.before)):
+        if at is not None and row is not None and _may_be_unset(_source(record, at), side, record.type):
+            yield from _nulls(at, row)
 
 
-def _connector(record: Record, document_at: Pointer) -> Any:
+def _may_be_unset(source: Mapping[str, Any], side: str, kind: str | None) -> bool:
+    """Return whether a null in a row may be a value that the connector does not have."""
+    match source.get("connector"):
+        case "sqlserver":
+            # SQL Server logs no large value from before an update.
+            return kind == "update" and side == "before"
+        case "spanner":
+            # A change stream has the columns that were changed, unless it captures whole rows.
+            captured = source.get("value_capture_type")
+            has_all = side == "after" and isinstance(captured, str) and captured.startswith("NEW_ROW")
+            return kind == "update" and not has_all
+        case connector:
+            return isinstance(connector, str) and connector in _CELLS
+
+
+def _nulls(at: Pointer, row: Mapping[str, Any]) -> Iterator[Pointer]:
+    return ((*at, name) for name, value in row.items() if value is None)
+
+
+def _source(record: Record, document_at: Pointer) -> Mapping[str, Any]:
+    """Return the `source` of a record of Debezium, next to its documents; empty without one."""
     root: Any = record.raw
     if len(document_at) == 2:
         root = root.get(document_at[0])
     source = root.get("source") if isinstance(root, Mapping) else None
-    connector = source.get("connector") if isinstance(source, Mapping) else None
-    return connector if isinstance(connector, str) else None
+    return source if isinstance(source, Mapping) else {}
 
 
 def _dms_delete(record: Record) -> Iterator[Pointer]:
@@ -109,7 +143,7 @@ def _dms_delete(record: Record) -> Iterator[Pointer]:
         if record.is_whole:
             return
         if record.data is not None and record.data_at is not None:
-            yield from ((*record.data_at, name) for name, value in record.data.items() if value is None)
+            yield from _nulls(record.data_at, record.data)
             yield (*record.data_at, REST)
         return
     written = {name for name, value in (record.data or {}).items() if value is not None}
@@ -117,7 +151,7 @@ def _dms_delete(record: Record) -> Iterator[Pointer]:
         yield record.data_at
     # An image with more than the key has the whole row.
     if not record.is_whole and not any(value is not None and name not in written for name, value in record.before.items()):
-        yield from ((*record.before_at, name) for name, value in record.before.items() if value is None)
+        yield from _nulls(record.before_at, record.before)
 
 
 def _maxwell_update(record: Record) -> Iterator[Pointer]:

@@ -33,7 +33,7 @@ _LARGEST_SCALE: Final = 20_000
 #: Up to this scale a decimal is written with all of its zeros.
 _PLAIN_SCALE: Final = 100
 #: The nesting limit, more than any database value needs.
-_DEEPEST: Final = 64
+DEEPEST: Final = 64
 #: Converts a value other than null to a value of an event.
 Conversion: TypeAlias = Callable[[Any], Any]
 
@@ -74,7 +74,7 @@ def defaults_of(schema: Any) -> dict[str, Any]:
 
 def typed(value: Any, schema: Mapping[str, Any], depth: int = 0, keep: Callable[[Any], bool] | None = None) -> Any:
     """Return a value converted by its schema; see `row`."""
-    if value is None or depth > _DEEPEST:
+    if value is None or depth > DEEPEST:
         return value
     if keep is not None:
         is_scaled = isinstance(value, Mapping) and schema.get("name") == SCALED
@@ -155,9 +155,9 @@ def _json(value: Any) -> Any:
 
 
 def _is_deep(value: Any) -> bool:
-    """Return whether a value has more than `_DEEPEST` levels."""
+    """Return whether a value has more than `DEEPEST` levels."""
     level = [value]
-    for _ in range(_DEEPEST + 1):
+    for _ in range(DEEPEST + 1):
         level = [each for outer in level if isinstance(outer, list | dict) for each in _inside(outer)]
         if not level:
             return False

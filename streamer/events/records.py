@@ -5,7 +5,7 @@ A layout names the peculiarities of its source (semantics.md sections 1 and 8).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -55,13 +55,23 @@ def typed(row: Mapping[str, Any], schema: Any, name: str, layout: EventLayout) -
     kind = columns.get(name) or (columns.get("after") if name == "before" else None)
     says = _placeholders(layout).says
     made = connect.row(row, kind, says)
-    # A decimal without a fixed scale has it in each value, with or without a schema.
-    return connect.plain(
-        {
-            name: connect.typed(value, _SCALED, keep=says) if isinstance(row[name], Mapping) else value
-            for name, value in made.items()
-        }
-    )
+    return connect.plain({name: _scaled(value, row[name], says) for name, value in made.items()})
+
+
+def _scaled(value: Any, written: Any, keep: Callable[[Any], bool], depth: int = 0) -> Any:
+    """Return a value that was read by a schema, or without one, with its decimals that have no fixed scale as numbers.
+
+    Such a decimal has its scale in the value. Recursive, as deep as a schema may be.
+    """
+    if depth > connect.DEEPEST:
+        return value
+    if isinstance(value, Mapping) and isinstance(written, Mapping):
+        if written.keys() == {"scale", "value"}:
+            return connect.typed(value, _SCALED, keep=keep) if value == written else value
+        return {name: _scaled(member, written[name], keep, depth + 1) for name, member in value.items()}
+    if isinstance(value, list) and isinstance(written, list):
+        return [_scaled(each, was, keep, depth + 1) for each, was in zip(value, written, strict=True)]
+    return value
 
 
 _SCALED: Final = {"name": connect.SCALED}

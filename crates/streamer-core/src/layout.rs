@@ -181,7 +181,7 @@ impl Format {
 
     /// Whether a change may say by its member `partial` that it lacks columns.
     pub(crate) fn may_be_partial(self) -> bool {
-        matches!(self, Format::Canal | Format::Wal2json | Format::Cdc)
+        self.has_changes() || self == Format::Cdc
     }
 
     /// Whether a record has change events in it, which are what the layout describes.

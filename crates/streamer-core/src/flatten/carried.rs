@@ -47,7 +47,11 @@ impl NotCarried {
 }
 
 /// Connectors of Debezium that write whole rows, so that a null in one is a null.
-const WHOLE: [&str; 6] = ["db2", "mariadb", "mongodb", "mysql", "oracle", "sqlserver"];
+const WHOLE: [&str; 5] = ["db2", "mariadb", "mongodb", "mysql", "oracle"];
+/// Those that write null for a column that a change did not set, and an object for one that it did.
+const CELLS: [&str; 3] = ["cassandra", "scylla", "yugabytedb"];
+/// All in whose inserts and updates a null may be a value that they do not have.
+const MAY_BE_UNSET: [&str; 5] = ["cassandra", "scylla", "yugabytedb", "spanner", "sqlserver"];
 /// The values that Debezium writes for a value that it does not have, in a column that may not be null.
 const BLANKS: [&str; 15] = [
     "",
@@ -91,7 +95,7 @@ pub(super) fn find(
             not_carried.rest_of_data = !not_carried.data;
             not_carried.rest_of_before = event.before().is_some();
         }
-        (Format::Debezium, Some(EventType::Delete)) => event.debezium_delete(unknown)?,
+        (Format::Debezium, Some(EventType::Delete)) => not_carried.rest_of_data = event.debezium_delete(unknown)?,
         (Format::Dms, Some(EventType::Delete)) => not_carried = event.dms_delete(is_whole, unknown)?,
         (Format::Maxwell, Some(EventType::Delete)) if !lacks_data() => {
             not_carried.rest_of_data = !event.maxwell_is_whole(None)?;
@@ -105,7 +109,7 @@ pub(super) fn find(
             not_carried.rest_of_before = !is_whole && is_completed;
         }
         (Format::Supabase, Some(_)) => not_carried.data = event.supabase(unknown)?,
-        (Format::Debezium, Some(_)) => event.yugabyte(unknown)?,
+        (Format::Debezium, Some(event_type)) => event.debezium_write(event_type, unknown)?,
         _ => {}
     }
     not_carried.data |= format.has_rows() && is_write(resolved.event_type) && lacks_data();
@@ -184,15 +188,21 @@ impl<'r> Record<'r> {
     }
 
     /// PostgreSQL sends only the key of a deleted row, unless the table has REPLICA IDENTITY FULL. Debezium fills in
-    /// the rest.
-    fn debezium_delete(&self, unknown: &mut Vec<Pointer>) -> Result<(), EventError> {
-        let Some((entry, place)) = self.before() else { return Ok(()) };
+    /// the rest. Return whether every member that `after` lacks is unknown: there, Cassandra has the key.
+    fn debezium_delete(&self, unknown: &mut Vec<Pointer>) -> Result<bool, EventError> {
+        let side = if self.before().is_some() { "before" } else { "after" };
+        let Some((entry, place)) = self.before().or_else(|| self.data()) else { return Ok(false) };
         let event = self.whole()?;
-        let root = root_of(&event, &place.pointer);
-        if connector(root).is_some_and(|name| WHOLE.contains(&name)) {
-            return Ok(());
+        let source = root_of(&event, &place.pointer).get("source");
+        let connector = source.and_then(connector);
+        if connector.is_some_and(|name| WHOLE.contains(&name)) {
+            return Ok(false);
         }
-        let defaults = defaults(&event, &self.trie.unavailable);
+        if connector == Some("sqlserver") {
+            self.nulls(entry, &place.pointer, unknown)?;
+            return Ok(side == "after");
+        }
+        let defaults = defaults(&event, side, &self.trie.unavailable);
         let is_default = |name: &str, value: &Value| {
             let default = defaults.get(name);
             default.is_some_and(|defaults| defaults.iter().any(|default| default.equals(value) == Some(true)))
@@ -203,7 +213,7 @@ impl<'r> Record<'r> {
         let is_other = row.iter().any(|column| !is_key(&column.0) && !may_be_filled_in(&column));
         let filled_in = row.iter().filter(may_be_filled_in).filter(|(name, _)| is_other || !is_key(name));
         unknown.extend(filled_in.map(|(name, _)| below(&place.pointer, name)));
-        Ok(())
+        Ok(side == "after")
     }
 
     /// Whether the change says that its document may lack columns.
@@ -213,19 +223,37 @@ impl<'r> Record<'r> {
         partial.is_some_and(|member| self.text[member.value..member.to] == *b"true")
     }
 
-    /// YugabyteDB's connector writes a column as `{"value": …, "set": true}`, and null for one that was not changed.
-    fn yugabyte(&self, unknown: &mut Vec<Pointer>) -> Result<(), EventError> {
-        let Some((entry, place)) = self.data() else { return Ok(()) };
-        if memmem::find(self.text, b"\"yugabytedb\"").is_none() {
+    /// Some connectors write null for a column whose value they do not have.
+    fn debezium_write(&self, event_type: EventType, unknown: &mut Vec<Pointer>) -> Result<(), EventError> {
+        if !self.names_connector(&MAY_BE_UNSET) {
             return Ok(());
         }
         let event = self.whole()?;
-        if connector(root_of(&event, &place.pointer)) != Some("yugabytedb") {
-            return Ok(());
+        for (side, document) in [("after", self.data()), ("before", self.before())] {
+            let Some((entry, place)) = document else { continue };
+            let Some(source) = root_of(&event, &place.pointer).get("source") else { continue };
+            if may_be_unset(source, side, event_type) {
+                self.nulls(entry, &place.pointer, unknown)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Whether a member `connector` may have one of these values; a search in place of a parse.
+    fn names_connector(&self, names: &[&str]) -> bool {
+        const NAME: &[u8] = b"\"connector\"";
+        memmem::find_iter(self.text, NAME).any(|at| {
+            let at = space(self.text, space(self.text, at + NAME.len()) + 1);
+            let value = self.text[at.min(self.text.len())..].strip_prefix(b"\"");
+            value.is_some_and(|value| names.iter().any(|name| value.starts_with(name.as_bytes())))
+        })
+    }
+
+    /// Add the columns of a row that are null.
+    fn nulls(&self, entry: &Entry, place: &Pointer, unknown: &mut Vec<Pointer>) -> Result<(), EventError> {
         let row = self.row(entry)?;
         let nulls = row.iter().filter(|(_, value)| value.kind() == Kind::Null);
-        unknown.extend(nulls.map(|(name, _)| below(&place.pointer, name)));
+        unknown.extend(nulls.map(|(name, _)| below(place, name)));
         Ok(())
     }
 
@@ -252,8 +280,7 @@ impl<'r> Record<'r> {
         // An image that has more than the key is of the whole row.
         let is_whole = is_whole || image.iter().any(|(name, value)| value.kind() != Kind::Null && !is_written(name));
         if !is_whole {
-            let nulls = image.iter().filter(|(_, value)| value.kind() == Kind::Null);
-            unknown.extend(nulls.map(|(name, _)| below(&place.pointer, name)));
+            self.nulls(entry, &place.pointer, unknown)?;
         }
         Ok(NotCarried::default())
     }
@@ -323,18 +350,33 @@ fn root_of<'v>(event: &'v Value, document: &Pointer) -> &'v Value {
     }
 }
 
-fn connector(root: &Value) -> Option<&str> {
-    root.get("source")?.get("connector")?.as_str()
+fn connector(source: &Value) -> Option<&str> {
+    source.get("connector")?.as_str()
 }
 
-/// The defaults of columns, from the schema next to the payload, as they are written and as they are read.
-fn defaults<'v>(event: &'v Value, unavailable: &Unavailable) -> HashMap<&'v str, Vec<Cow<'v, Value>>> {
+/// Whether a null in a row of an insert or update may be a value that the connector does not have.
+fn may_be_unset(source: &Value, side: &str, event_type: EventType) -> bool {
+    let is_update = event_type == EventType::Update;
+    match connector(source) {
+        // SQL Server logs no large value from before an update.
+        Some("sqlserver") => is_update && side == "before",
+        // A change stream has the columns that were changed, unless it captures whole rows.
+        Some("spanner") => {
+            let captured = source.get("value_capture_type").and_then(Value::as_str);
+            is_update && !(side == "after" && captured.is_some_and(|captured| captured.starts_with("NEW_ROW")))
+        }
+        name => name.is_some_and(|name| CELLS.contains(&name)),
+    }
+}
+
+/// The defaults of columns of a *side*, from the schema next to the payload, as they are written and as they are read.
+fn defaults<'v>(event: &'v Value, side: &str, unavailable: &Unavailable) -> HashMap<&'v str, Vec<Cow<'v, Value>>> {
     let fields = |of: Option<&'v Value>| match of.and_then(|of| of.get("fields")) {
         Some(Value::List(fields)) => &fields[..],
         _ => &[],
     };
-    let is_before = |field: &&Value| field.get("field").and_then(Value::as_str) == Some("before");
-    let columns = fields(fields(event.get("schema")).iter().rev().find(is_before));
+    let is_of_side = |field: &&Value| field.get("field").and_then(Value::as_str) == Some(side);
+    let columns = fields(fields(event.get("schema")).iter().rev().find(is_of_side));
     let both = |column: &'v Value| {
         let read = typed::default_of(column, unavailable).map(Cow::Owned);
         let written = Cow::Borrowed(column.get("default")?);

@@ -385,7 +385,11 @@ impl<'r> PartReader<'r> {
                 });
             }
         };
-        ns.map(Some).map_err(|reason| self.error(EventCode::BadTimestamp, reason.into(), found))
+        match ns {
+            // Cassandra's connector may write microseconds.
+            Err(_) if self.trie.layout.format == Some(Format::Debezium) => Ok(None),
+            ns => ns.map(Some).map_err(|reason| self.error(EventCode::BadTimestamp, reason.into(), found)),
+        }
     }
 
     /// Which place of a document counts.

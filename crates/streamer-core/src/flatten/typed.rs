@@ -21,6 +21,7 @@ use crate::json::{self, ParseOptions, skip};
 use crate::value::Value;
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// How the values of a column are read.
 #[derive(Debug, PartialEq)]
@@ -237,20 +238,43 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Add the pieces of columns of a row that are decimals with their scales, which need no schema. The pieces from
-    /// *first* on are those of the row's other columns.
+    /// Add the pieces of decimals in a row that have their scales, which need no schema. The pieces from *first* on
+    /// are those of values that a schema types.
     pub(super) fn scaled(&mut self, first: usize, at: usize, end: usize) {
         if memchr::memmem::find(&self.text[at..end], b"scale").is_none() {
             return;
         }
-        let others = first..self.pieces.len();
+        let typed = first..self.pieces.len();
         for member in Members::at(self.text, at).map_while(Result::ok) {
-            let others = &self.pieces[others.clone()];
-            let next = others.partition_point(|(start, _, _)| *start < member.value);
-            let is_known = others.get(next).is_some_and(|(start, _, _)| *start < member.to);
-            if peek(self.text, member.value) == b'{' && !is_known {
-                self.value(member.value, member.to, &Type::VariableDecimal);
+            self.add_scaled(&typed, member.value, member.to, 0);
+        }
+    }
+
+    /// Recursive, at most [`DEEPEST`] deep.
+    fn add_scaled(&mut self, typed: &Range<usize>, at: usize, end: usize, depth: usize) {
+        if depth >= DEEPEST {
+            return;
+        }
+        match peek(self.text, at) {
+            b'{' => {
+                let members: Vec<_> = Members::at(self.text, at).map_while(Result::ok).collect();
+                let has = |name: &[u8]| members.iter().any(|member| &*member.name == name);
+                if has(b"scale") && has(b"value") && members.iter().all(|member| matches!(&*member.name, b"scale" | b"value")) {
+                    let pieces = &self.pieces[typed.clone()];
+                    let next = pieces.partition_point(|(start, _, _)| *start < at);
+                    if pieces.get(next).is_none_or(|(start, _, _)| *start >= end) {
+                        self.value(at, end, &Type::VariableDecimal);
+                    }
+                    return;
+                }
+                members.iter().for_each(|member| self.add_scaled(typed, member.value, member.to, depth + 1));
             }
+            b'[' => {
+                for (at, end) in elements(self.text, at) {
+                    self.add_scaled(typed, at, end, depth + 1);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Canal's flat messages of MySQL (`flatMessage=true`): several rows in one, whose values are all text.
 //!
-//! `sqlType` marks numbers, by the constants of java.sql.Types, and `mysqlType` marks JSON. `old` has only the changed
-//! columns: the row before the change is the row with these values put in. With binlog_row_image=MINIMAL, a row has only
+//! `sqlType` marks numbers, by the constants of java.sql.Types, and `mysqlType` marks JSON and years. `old` has only the
+//! changed columns: the row before the change is the row with these values put in. With binlog_row_image=MINIMAL, a row has only
 //! its key and the changed columns, and `old` is empty: such an update is `partial`.
 
 use super::changes::{Change, Changes, Row, by_name, is_moved, merged};
@@ -145,11 +145,19 @@ fn types_of<'t>(record: &Object<'t>) -> Result<Types<'t>, EventError> {
     // Of several with one name the last counts.
     let types: HashMap<Cow<'t, str>, Json<'t>> = types.into_iter().collect();
     let columns: HashMap<Cow<'t, str>, Json<'t>> = columns.into_iter().collect();
-    let number = |value: Json<'t>| value.integer().filter(|kind| NUMBERS.contains(kind));
+    // The sqlType of a year is that of text.
+    let is_year = |name: &str| columns.get(name).and_then(|kind| kind.string()).is_some_and(|kind| kind.starts_with("year"));
+    let number = |name: &str, value: Json<'t>| value.integer().filter(|kind| NUMBERS.contains(kind) || is_year(name));
     let is_json = |value: Json<'t>| value.string().is_some_and(|kind| kind == "json");
     Ok(Types {
         names,
-        numbers: types.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect(),
+        numbers: types
+            .into_iter()
+            .filter_map(|(name, value)| {
+                let kind = number(&name, value)?;
+                Some((name, kind))
+            })
+            .collect(),
         json: columns.into_iter().filter(|(_, value)| is_json(*value)).map(|(name, _)| name).collect(),
     })
 }

@@ -79,9 +79,14 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
     if let Some(old) = &old {
         change.row("before", old);
     }
-    match new.filter(|new| !new.is_empty()) {
-        Some(new) => change.row("data", &new),
-        None => change.unknown_document("/data"),
+    match (new.filter(|new| !new.is_empty()), keys.filter(|keys| !keys.is_empty())) {
+        (Some(new), _) => change.row("data", &new),
+        (None, Some(keys)) => {
+            // The item is unknown, except its key.
+            change.row("data", &keys);
+            change.value("partial", "true");
+        }
+        (None, None) => change.unknown_document("/data"),
     }
     changes.push(change)
 }

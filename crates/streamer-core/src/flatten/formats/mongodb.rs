@@ -45,14 +45,20 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         change.string("id", &id);
     }
     change.envelope(record, &LEFT);
+    // A document that is unknown has its `_id`, which never changes. The rest of the key is a shard key, which may.
+    let id = key.as_ref().and_then(|key| Object::of(Json(key)).get("_id").map(|Json(id)| format!("{{\"_id\":{id}}}")));
     let before = if kind == "delete" { before.or(key) } else { before };
     if let Some(before) = before {
         change.value("before", &before);
     }
-    match new {
+    match (new, id) {
         _ if kind == "delete" => {}
-        Some(new) => change.value("data", &new),
-        None => change.unknown_document("/data"),
+        (Some(new), _) => change.value("data", &new),
+        (None, Some(id)) => {
+            change.value("data", &id);
+            change.value("partial", "true");
+        }
+        (None, None) => change.unknown_document("/data"),
     }
     changes.push(change)
 }
