@@ -67,14 +67,10 @@ class Way:
     one: Make | None
 
 
-_WHOLE: Final = "The index looks up scalars. A list or an object is compared as a whole."
 _EACH: Final = "The result depends on all elements, but the index looks up each element by itself."
 _COMPUTED: Final = "The result is computed from the field's value, but the index contains only the value itself."
 #: Ways whose cost grows with the subscriptions, and why.
 KNOWN: Final[Mapping[str, str]] = {
-    "filter `==`, list": _WHOLE,
-    "filter `==`, object": _WHOLE,
-    "CEL `==` of a list": _WHOLE,
     "CEL `exists` of two variables": "The index finds names of an object and elements of a list, but not a name with its value.",
     "CEL `all`": _EACH,
     "CEL `filter`": _EACH,
@@ -113,6 +109,11 @@ def pattern(**members: Any) -> Members:
     return {"pattern": {"data": members}}
 
 
+def pairs(number: int) -> list[list[int]]:
+    """Return coordinates that differ from those of other numbers, but have the same few elements."""
+    return [[int(bit), 1] for bit in f"{number:b}".removeprefix("-")] + [[number < 0, 0]]
+
+
 def _filters() -> Iterator[Way]:
     def way(name: str, make: Make, none: Make, one: Make | None) -> Way:
         return Way(f"filter {name}", make, none, one)
@@ -123,6 +124,10 @@ def _filters() -> Iterator[Way]:
     yield way("`==`, number", lambda i: filters(("a", "==", i)), number, data(a=7))
     yield way("`==`, list", lambda i: filters(("tags", "==", [i, 2])), numbers, data(tags=[7, 2]))
     yield way("`==`, object", lambda i: filters(("a", "==", {"k": i})), data(a={"k": -1}), data(a={"k": 7}))
+    yield way("`==`, list of lists", lambda i: filters(("a", "==", pairs(i))), data(a=pairs(-1)), data(a=pairs(MATCHED)))
+    yield way(
+        "`changed_to`, list", lambda i: filters(("a", "changed_to", [i])), changed({"a": 1}, {"a": [-1]}), changed({}, {"a": [7]})
+    )
     yield way("`!=`, fields of their own", lambda i: filters((f"f{i}", "!=", 7)), data(f7=7), data(f7=8))
     yield way("`in`", lambda i: filters(("a", "in", [f"t{i}", f"u{i}"])), text, data(a="u7"))
     yield way("`not in`, fields of their own", lambda i: filters((f"f{i}", "not in", [7, 9])), data(f7=7), data(f7=8))
@@ -252,6 +257,23 @@ def _cel() -> Iterator[Way]:
     )
     yield way("a ternary", lambda i: f"data.b ? data.a == 't{i}' : data.a == 'u{i}'", data(a="x", b=True), data(a="t7", b=True))
     yield way("`==` of a list", lambda i: f"data.tags == ['t{i}', 'u']", tags, data(tags=["t7", "u"]))
+    yield way(
+        "`==` of an object", lambda i: f"data.a == {{'k': {i}, 'l': 1}}", data(a={"k": -1, "l": 1}), data(a={"l": 1, "k": 7})
+    )
+    yield way("`in` lists", lambda i: f"data.tags in [['t{i}'], ['u', 't{i}']]", data(tags=["u", "x"]), data(tags=["u", "t7"]))
+    yield way(
+        "a list `in` a list of the event", lambda i: f"['t{i}'] in data.tags", data(tags=[["x"], []]), data(tags=[[], ["t7"]])
+    )
+    yield way(
+        "`contains`, object",
+        lambda i: f"data.lines.contains({{'sku': 's{i}', 'qty': 1}})",
+        data(lines=[{"sku": "x", "qty": 1}, {"sku": "s7", "qty": 2}]),
+        data(lines=[{"sku": "x", "qty": 1}, {"sku": "s7", "qty": 1}]),
+    )
+    yield way(
+        "`exists`, `==` of a list", lambda i: f"data.tags.exists(t, t == ['t{i}'])", data(tags=[["x"]]), data(tags=[["t7"]])
+    )
+    yield way("`==` of a list before", lambda i: f"before.a == [{i}]", changed({"a": [-1]}, {}), changed({"a": [7]}, {}))
     yield way("an index of a list", lambda i: f"data.tags[0] == 't{i}'", tags, data(tags=["t7"]))
     yield way("a time", lambda i: f"timestamp(data.t) < timestamp({i})", data(t=9**9), lambda n: {"data": {"t": n - 2}})
     yield way("`==` of two fields", lambda i: f"data.a == data.b && data.c == {i}", data(a=1, b=1, c=-1), data(a=1, b=1, c=7))

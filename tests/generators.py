@@ -169,6 +169,8 @@ CEL = [
     "!data.a.all(x, x != 'abc')",
     "data.a.contains('abc') && data.a != before.a",
     "data.a != before.a || data.b == 1",
+    "data.a == [1.0, 'abc'] || data.b in [[], {'d': 1}, ['abc', 1]]",
+    "[1] in data.c || data.a.contains({'d': 1}) || before.a == {'d': 1.0}",
     "data.a > 1 && data.a < 10.0",
     "type == 'insert'",
     "collection.startsWith('c')",
@@ -266,7 +268,7 @@ def agreeing_filter(rng: random.Random) -> Json:
     if rng.random() < 0.6:
         made["field"] = rng.choice("ab")
         if made["op"] in ("==", "<=", ">=", "contains", "changed_to", "changed_from"):
-            made["value"] = rng.choice(COMMON[:-2])
+            made["value"] = rng.choice(COMMON[:-2] if made["op"] in ("<=", ">=", "contains") else COMMON)
         elif made["op"] == "in":
             made["value"] = rng.sample(COMMON[:-2], 4)
     return made

@@ -4,16 +4,17 @@ Every finding is proven from the normal form: if a subscription is reported as n
 The converse is false: some contradictions, for example between two regular expressions, are not detected.
 
 The reference has no index. `found_by` returns the conditions that the native core's index would use, so that `lint` reports the
-same subscriptions as slow on both backends. The native core decides more of some expressions: indexes into lists, times.
+same subscriptions as slow on both backends. The native core decides more of some expressions: indexes into lists, times, objects.
 
 Cost: quadratic in the conditions on one path.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from streamer.cel_eval import constant_verdict
 from streamer.core.estimate import Found, Rest, Sought
@@ -29,7 +30,9 @@ from streamer.subscriptions.atoms import (
     Kind,
     Mode,
     Not,
+    Path,
     Range,
+    Root,
     Size,
 )
 from streamer.subscriptions.compile import CompiledSubscription
@@ -90,7 +93,8 @@ def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
     changed = [(f"{each.path} changed", ("yes",)) for each in compiled.filters if each.op.name == "changed"]
     # A pattern with too many alternatives is evaluated as a whole.
     is_cut = compiled.pattern is not None and distribute(compiled.pattern.root, limits.max_conjunctions) is None
-    is_evaluated = is_cut or not is_exact or any(map(_compares_trees, compiled.filters))
+    is_evaluated = is_cut or not is_exact or any(map(_excludes_tree, compiled.filters))
+    trees = dict(_trees(compiled.filters))
     found: list[Found] = []
     for conjunction in form.conjunctions:
         has_choice = any(residual.part == "pattern" for residual in conjunction.residuals)
@@ -100,17 +104,26 @@ def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
                 rest: Rest = "choice" if has_choice else "nothing"
                 if is_evaluated or any(_is_part(atom) for clause in clauses for atom in clause.atoms):
                     rest = "evaluation"
-                found.append((rest, [*changed, *_conditions(clauses)]))
+                found.append((rest, [*changed, *_conditions(clauses, trees)]))
     return found
 
 
-def _compares_trees(condition: CompiledFilter) -> bool:
-    # An empty list or object is exact: all comparisons with one are the same condition, which is checked once.
+def _excludes_tree(condition: CompiledFilter) -> bool:
+    """Return whether a filter excludes a list or an object, which an index does not look up."""
+    # An empty one is exact: all comparisons with one are the same condition, which is checked once.
     return (
         isinstance(condition.value, list | dict)
         and bool(condition.value)
-        and condition.op.name in ("==", "!=", "changed_to", "changed_from")
+        and condition.op.name in ("!=", "changed_to", "changed_from")
     )
+
+
+def _trees(filters: Iterable[CompiledFilter]) -> Iterator[tuple[str, str]]:
+    """Yield the places of whole lists and objects that filters require, each with the value in words."""
+    for each in filters:
+        if isinstance(each.value, list | dict) and each.op.name in ("==", "changed_to", "changed_from"):
+            root = Root.BEFORE if each.op.name == "changed_from" else each.path.root
+            yield _place(Path(root, each.path.names), Mode.VALUE), json.dumps(each.value, sort_keys=True)
 
 
 def _is_part(atom: Atom) -> bool:
@@ -118,13 +131,19 @@ def _is_part(atom: Atom) -> bool:
     return isinstance(atom, Not) and not all(isinstance(each, Equal) for each in atom.atoms)
 
 
-def _conditions(clauses: Iterable[Clause]) -> Iterator[tuple[str, Sequence[Sought]]]:
+def _place(path: Path, mode: Mode) -> str:
+    return f"{path} {mode.value}"
+
+
+def _conditions(clauses: Iterable[Clause], trees: Mapping[str, str]) -> Iterator[tuple[str, Sequence[Sought]]]:
     for clause in clauses:
+        place = _place(clause.path, clause.mode)
         # A clause that matches a missing value does not reduce the candidates.
         if not any(
             isinstance(atom, Absent) or (isinstance(atom, IsKind) and Kind.MISSING in atom.kinds) for atom in clause.atoms
         ):
-            yield f"{clause.path} {clause.mode.value}", tuple(map(_sought, clause.atoms))
+            # A clause has only the kind of a list or an object.
+            yield place, (trees[place],) if place in trees else tuple(map(_sought, clause.atoms))
 
 
 def _sought(atom: Atom) -> Sought:

@@ -227,7 +227,7 @@ class _Lowering:
         if found is None:
             self.is_exact = False
             return self._value_of(node)
-        self.is_exact = self.is_exact and not _says_more(node, found)
+        self.is_exact = self.is_exact and not _says_more(node, found, wanted)
         return found
 
     def _any_element(self, base: Node, steps: Sequence[Step], step: Macro, wanted: bool) -> Alternatives | None:
@@ -478,9 +478,12 @@ def _of_element(path: Path, clause: Clause) -> Clause:
     return Clause(Path(path.root, (*path.names, *clause.path.names)), mode, clause.atoms)
 
 
-def _says_more(node: Node, found: Alternatives) -> bool:
-    """Return whether a condition means more than its clauses, which have only the kind of a list or of a negated text."""
+def _says_more(node: Node, found: Alternatives, wanted: bool) -> bool:
+    """Return whether a condition means more than an index decides: a list that differs from a constant, or a negated text."""
     match node:
+        case Operation(rest=[(op, _, right)]) if wanted is (op != "!="):
+            # The clauses have only the kind of a list, but an index looks up the whole list.
+            return False
         case Operation(rest=[(op, _, right)]):
             compared = [_constant(node.first), _constant(right)]
             if op == "in":

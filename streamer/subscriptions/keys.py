@@ -23,7 +23,8 @@ conjunction has no such clause, the whole subscription is *unkeyed*: it may matc
 | `net4-8` `-16` `-24` `-32`, `net6-16` … `-64` `-128` | CIDR | its first bits | its own, if it is an address |
 
 An event is probed only for the kinds that a partition's keys use at a path. Conditions that exclude few events have no keys:
-negations, `exists`, regexps, orderings of strings and booleans, and very short texts.
+negations, `exists`, regexps, orderings of strings and booleans, and very short texts. Nor has equality with a list or an object,
+whose key would be its whole text.
 
 Invariant (the Bloom contract, semantics.md 9.1): an event that a keyed subscription matches, certainly or not, contains
 one of its keys, or has an unknown at a keyed path. Keys are made from the value, never from its spelling. Otherwise `1` and

@@ -470,6 +470,10 @@ F = "filters"
         ("answered", lambda n: {"cel": f"data.tags.exists(t, t.startsWith('t{n}-') || t == 't{n}')"}),
         ("answered", lambda n: {"pattern": {"data": {"a": [{"anything-but": ["x", f"q{n}"]}]}}}),
         ("answered", lambda n: {"topic": f"*.t{n}.#"}),
+        ("answered", lambda n: {"cel": f"data.tags == ['t{n}'] || data.tags in [['u', {n}], []]"}),
+        ("answered", lambda n: {F: [Filter("tags", "==", [n])]}),
+        ("verified", lambda n: {F: [Filter("a", "==", {"k": n})], "cel": f"data.b + {n} == data.c"}),
+        ("verified", lambda n: {F: [Filter("a", "changed_to", {"k": n})]}),
         ("verified", lambda n: {"cel": f"data.lines.exists(l, l.sku == 's{n}' && l.qty > 1)"}),
         ("verified", lambda n: {"cel": f"data.tags.exists_one(t, t == 't{n}')"}),
         ("verified", lambda n: {F: [Filter("user", "==", n), Filter("country", "==", "DE")], "cel": "data.a > data.b"}),
@@ -482,8 +486,8 @@ F = "filters"
         ("evaluated", lambda n: {"types": ["insert"], "cel": f"data.a + {n} == data.b"}),
         ("evaluated", lambda n: {"cel": f"data.map.exists(k, v, v == {n})"}),
         ("evaluated", lambda n: {"cel": f"data.tags.all(t, t == 't{n}')"}),
-        ("evaluated", lambda n: {"cel": f"data.tags == ['t{n}']"}),
-        ("evaluated", lambda n: {F: [Filter("tags", "==", [n])]}),
+        ("evaluated", lambda n: {"cel": f"data.tags != ['t{n}']"}),
+        ("evaluated", lambda n: {F: [Filter("tags", "!=", [n])]}),
     ],
 )
 def test_lint_estimates_what_many_of_a_kind_cost(engine: MakeEngine, cost: str, make: Callable[[int], dict[str, Any]]) -> None:

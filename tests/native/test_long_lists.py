@@ -49,6 +49,7 @@ def condition(rng: random.Random) -> dict[str, Any]:
             {"pattern": {"data": {"a": {"x": x, "y": y}}}},
             {"pattern": {"data": {"a": one, "n": [1]}}},
             {"filters": [{"field": "a", "op": "contains", "value": value}]},
+            {"cel": f"data.a.contains({json.dumps(rng.choice([{'x': rng.randrange(100), 'y': 1}, [rng.randrange(100)], []]))})"},
             {"cel": f"data.a.exists(e, e == {json.dumps(value)})"},
             {"cel": f"data.a.exists(e, e.startsWith('{text[:4]}') && e.endsWith('7'))"},
             {"cel": f"data.a.exists(e, e > {number}) && data.n == 1"},
@@ -95,7 +96,7 @@ def test_long_lists_match_as_in_the_reference(pair: tuple[Engine, Engine], part:
         native, reference = ([(m.subscription_id, m.transition, m.certain) for m in each.match(text).sorted()] for each in pair)
         assert native == reference
         matched += len(native)
-    assert matched > 10
+    assert matched > 5
 
 
 def test_a_list_within_elements_that_repeat_is_read_as_in_the_reference(pair: tuple[Engine, Engine]) -> None:

@@ -15,6 +15,7 @@ pub mod refused;
 pub mod regexps;
 pub mod table;
 pub mod topics;
+pub mod trees;
 pub mod wildcards;
 
 #[cfg(test)]

@@ -20,6 +20,7 @@
 //!   three characters within a text; `contains`      yes       no         up to 62 probes a text
 //!   of an element of a list or a name of an object  yes       as above
 //!   whether a value changed; sizes                  no        no         most updates carry some of them
+//!   equality with a list or an object               no        no         the index hashes an event's value, up to all of its text
 //! ```
 //!
 //! A filter that is shipped has all of them ([`KeyScope::Shipping`]). A filter of the engine itself

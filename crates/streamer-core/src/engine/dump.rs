@@ -432,6 +432,7 @@ impl Matcher {
             Matcher::Regexps(_) => "regexps",
             Matcher::Nets(_) => "nets",
             Matcher::Topics(_) => "topic patterns",
+            Matcher::Trees(_) => "equal lists and objects",
             Matcher::Kinds(_) => "kinds of value",
             Matcher::AnythingBut(_) => "anything but",
             Matcher::Slices(_) => "many values at once",

@@ -210,6 +210,18 @@ fn kinds(dice: &mut Dice) -> Kinds {
     *dice.pick(&all)
 }
 
+/// A list or an object, often one that `json_value` makes, too.
+fn tree(dice: &mut Dice) -> Value {
+    let value = |dice: &mut Dice| match dice.chance(80) {
+        true => Value::Scalar(scalar(dice)),
+        false => (*dice.pick(&[Value::List(Vec::new()), Value::List(vec![Value::Scalar(Scalar::Null)])])).clone(),
+    };
+    match dice.below(4) {
+        0 => Value::Map(vec![("d".into(), value(dice))]),
+        _ => Value::List((0..dice.below(3)).map(|_| value(dice)).collect()),
+    }
+}
+
 fn atom(dice: &mut Dice, topic: bool) -> Atom {
     if topic {
         let words = (0..dice.below(4))
@@ -247,8 +259,8 @@ fn atom(dice: &mut Dice, topic: bool) -> Atom {
             Cidr::V4(0x0a01_0203, 32),
             Cidr::V6(0, 0),
         ])),
-        18 => Atom::Element(Arc::new(Value::Scalar(scalar(dice)))),
-        19 => Atom::EqualTree(Arc::new(Value::List(vec![Value::Scalar(scalar(dice))]))),
+        18 => Atom::Element(Arc::new(if dice.chance(50) { Value::Scalar(scalar(dice)) } else { tree(dice) })),
+        19 => Atom::EqualTree(Arc::new(tree(dice))),
         20 => Atom::Kinds(kinds(dice)),
         21 => Atom::Kinds(Kinds::MISSING.or(if dice.chance(30) { Kinds::of(Kind::Number) } else { Kinds::NONE })),
         22 => Atom::Other { kinds: kinds(dice), none_of: (0..1 + dice.below(3)).map(|_| Atom::Equal(scalar(dice))).collect() },
@@ -276,9 +288,9 @@ fn clause(dice: &mut Dice, leaf: bool) -> Clause {
     let many = if dice.chance(3) { 12 } else { count };
     if mode == Mode::Scalar && dice.chance(10) {
         // As filters and CEL have it.
-        let value = scalar(dice);
-        let text = if let Scalar::String(text) = &value { Some(Atom::Substring(text.clone())) } else { None };
-        let element = Atom::Element(Arc::new(Value::Scalar(value)));
+        let value = if dice.chance(70) { Value::Scalar(scalar(dice)) } else { tree(dice) };
+        let text = value.as_str().map(|text| Atom::Substring(text.into()));
+        let element = Atom::Element(Arc::new(value));
         return Clause { path, mode, atoms: [element].into_iter().chain(text).collect() };
     }
     Clause { path, mode, atoms: (0..many).map(|_| atom(dice, topic)).collect() }

@@ -9,7 +9,7 @@ use crate::subscriptions::topics::TopicWord;
 pub enum CostClass {
     /// By an equality: one lookup.
     Keyed,
-    /// By a range, a prefix, a literal and the like: one query of an automaton.
+    /// By a range, a prefix, a literal, a whole list and the like: one query of an automaton.
     Indexed,
     /// By no value: it has only negations, `exists` and similar, and may be about any event. `streamer/core/estimate.py` estimates
     /// its cost.
@@ -37,7 +37,9 @@ fn class_of(clause: &Clause) -> CostClass {
         Atom::Wildcard(pieces) if pieces.iter().all(|piece| piece.is_empty()) => CostClass::Unindexed,
         Atom::Topic(pattern) if !pattern.words.iter().any(|word| matches!(word, TopicWord::Word(_))) => CostClass::Unindexed,
         Atom::Element(value) if value.as_scalar().is_some() => CostClass::Keyed,
-        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) => CostClass::Unindexed,
+        // The elements of a list in a list are looked up only if they are scalars.
+        Atom::Element(_) if clause.mode != Mode::Scalar => CostClass::Unindexed,
+        Atom::Kinds(_) | Atom::Other { .. } => CostClass::Unindexed,
         _ => CostClass::Indexed,
     };
     clause.atoms.iter().map(class).max().unwrap_or(CostClass::Keyed)

@@ -14,7 +14,8 @@
 //!
 //! An event's value is looked up once, in a dictionary of all values that the segment's equalities name at that path,
 //! and is a number from then on. The dictionary has its transition from the first bucket; the equalities of all other
-//! buckets are in one hash table by bucket and number. Other atoms are in value automata of their bucket and path.
+//! buckets are in one hash table by bucket and number. Other atoms are in value automata of their bucket and path, also the
+//! equalities with lists and objects.
 //!
 //! Invariant: an event that satisfies a conjunction reaches it, once if each path along the way has one value.
 //! Subscriptions that may be reached more than once are returned in a list of their own (`several`). Every subscription

@@ -352,6 +352,8 @@ impl<'s> Builder<'s> {
         match (self.elements[path as usize], equal.into_iter().next()) {
             (NO_PATH, _) => (path, atom),
             (elements, Some(equal @ EncodedAtom { view: AtomView::Equal(_), .. })) => (elements, equal),
+            // A list or an object is no leaf.
+            (elements, Some(equal)) if self.store.mode(elements) == Mode::Element => (elements, equal),
             _ => (path, atom),
         }
     }
@@ -394,7 +396,8 @@ impl<'s> Builder<'s> {
         // The first of a key that is found twice is the one that says less.
         found.dedup_by_key(|(key, _)| *key);
         // Of one value one equality holds, and a text has no elements.
-        let others = found.iter().filter(|(key, _)| keys.all[*key as usize].class != Class::Equal).count();
+        let is_equal = |key: u32| matches!(keys.all[key as usize].class, Class::Equal | Class::Tree);
+        let others = found.iter().filter(|(key, _)| !is_equal(*key)).count();
         let is_one_place = found.iter().all(|(key, _)| keys.all[*key as usize].path == clause.path);
         let disjoint = if is_one_place { others == 0 } else { is_text_or_element(self.store, clause) };
         for &(key, exact) in &found {
@@ -811,7 +814,8 @@ fn cost(keys: &FilingKeys<'_>, key: &FilingKey<'_>, all: u64) -> u64 {
         AtomView::Other(..) => all + 1,
         // What is not filed among the elements is about a list in a list, and few events have those.
         AtomView::Element(equal) if equal.into_iter().all(|atom| matches!(atom.view, AtomView::Equal(_))) => 64 + PENALTY * count,
-        AtomView::Kinds(_) | AtomView::EqualTree(_) | AtomView::Element(_) => all,
+        AtomView::EqualTree(_) => 8 + PENALTY * count,
+        AtomView::Kinds(_) | AtomView::Element(_) => all,
         AtomView::Size(least, most) => {
             let (from, to) = size_cuts(least, most);
             range(from, to)

@@ -8,9 +8,10 @@ use crate::automaton::ranges::NumberCut;
 use crate::automaton::topics;
 use crate::bloom::answer::Answer;
 use crate::engine::index::buckets::{ANSWER, Brief, CANDIDATE, EQUALITIES, Index, NamedValue, Next, Probe, value_hash};
+use crate::engine::verify::atoms::atom_holds;
 use crate::engine::verify::check_records::{Check, CheckRecord, UNNAMED, Wanted, is_other, next_check};
 use crate::engine::verify::clauses;
-use crate::engine::verify::encoded::FastHash;
+use crate::engine::verify::encoded::{AtomView, FastHash};
 use crate::engine::verify::matchers::Matcher;
 use crate::engine::verify::paths::{MANY_PATHS, Positions};
 use crate::engine::verify::slices::Slices;
@@ -313,6 +314,12 @@ impl Search<'_, '_, '_> {
                 if let Some(size) = self.values.size(at) {
                     answers.query_number(Number::from_u64(size.into()), answer);
                     others.query_number(Number::from_u64(size.into()), hits);
+                }
+            }
+            (Matcher::Trees(trees), None) if trees.has(seen.kind) => {
+                if let Some(hash) = self.values.tree_hash(at) {
+                    let equals = |tree: &_| atom_holds(&AtomView::EqualTree(tree), self.values, at);
+                    hits.extend(trees.find(hash, equals));
                 }
             }
             (Matcher::AnythingBut(sets), scalar) => {

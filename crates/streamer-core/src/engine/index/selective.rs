@@ -62,7 +62,7 @@ fn one(conjunction: &Conjunction, form: &NormalForm, is_exact: bool) -> Selectiv
     let verify = form.verify.as_deref();
     let is_changed = || clauses.iter().any(|clause| clause.mode == Mode::Changed);
     let is_evaluated = !is_exact
-        || clauses.iter().flat_map(|clause| &clause.atoms).any(is_part)
+        || clauses.iter().any(|clause| clause.atoms.iter().any(|atom| is_part(clause.mode, atom)))
         || verify
             .is_some_and(|verify| verify.is_cut || !verify.compared.is_empty() || (!verify.changed.is_empty() && !is_changed()));
     let rest = match verify {
@@ -72,39 +72,45 @@ fn one(conjunction: &Conjunction, form: &NormalForm, is_exact: bool) -> Selectiv
     };
     // A clause that matches a missing value narrows no event down.
     let missing = |clause: &&Clause| clause.atoms.iter().any(|atom| atom.kinds().has(Kind::Missing));
-    let conditions = clauses
-        .iter()
-        .filter(|clause| !missing(clause))
-        .map(|clause| (format!("{} {:?}", clause.path, clause.mode), clause.atoms.iter().map(select).collect()));
+    let conditions = clauses.iter().filter(|clause| !missing(clause)).map(|clause| {
+        (format!("{} {:?}", clause.path, clause.mode), clause.atoms.iter().map(|atom| select(clause.mode, atom)).collect())
+    });
     Selective { conditions: conditions.collect(), rest }
 }
 
 /// Whether an index decides only a part of an atom.
-fn is_part(atom: &Atom) -> bool {
+fn is_part(mode: Mode, atom: &Atom) -> bool {
     match atom {
-        // All subscriptions to an empty one want the same value, which is compared once.
-        Atom::EqualTree(value) => match &**value {
-            Value::List(items) => !items.is_empty(),
-            Value::Map(members) => !members.is_empty(),
-            _ => true,
-        },
-        Atom::Element(value) => value.as_scalar().is_none(),
+        Atom::Element(_) => is_any_element(mode, atom),
         Atom::Other { none_of, .. } => {
-            let is_whole = |atom: &Atom| matches!(atom, Atom::Equal(_)) || (matches!(atom, Atom::EqualTree(_)) && !is_part(atom));
+            // All subscriptions that exclude an empty one exclude the same value, which is compared once.
+            let is_empty = |value: &Value| match value {
+                Value::List(items) => items.is_empty(),
+                Value::Map(members) => members.is_empty(),
+                _ => false,
+            };
+            let is_whole = |atom: &Atom| match atom {
+                Atom::EqualTree(value) => is_empty(value),
+                atom => matches!(atom, Atom::Equal(_)),
+            };
             !none_of.iter().all(is_whole)
         }
         _ => false,
     }
 }
 
-fn select(atom: &Atom) -> Select {
+/// Whether an atom is about an element that the index does not look up: a list or an object in a list in a list.
+fn is_any_element(mode: Mode, atom: &Atom) -> bool {
+    matches!(atom, Atom::Element(value) if value.as_scalar().is_none() && mode != Mode::Scalar)
+}
+
+fn select(mode: Mode, atom: &Atom) -> Select {
     let is_any = match atom {
-        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) => true,
+        Atom::Kinds(_) | Atom::Other { .. } => true,
         Atom::Prefix(text) | Atom::Suffix(text) | Atom::Substring(text) => text.is_empty(),
         Atom::Wildcard(pieces) => pieces.iter().all(|piece| piece.is_empty()),
         Atom::Topic(pattern) => !pattern.words.iter().any(|word| matches!(word, TopicWord::Word(_))),
-        Atom::Element(value) => value.as_scalar().is_none(),
-        _ => false,
+        atom => is_any_element(mode, atom),
     };
     match atom {
         _ if is_any => Select::Any,

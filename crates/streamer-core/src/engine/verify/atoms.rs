@@ -17,7 +17,7 @@ const A_UNIT: usize = 1 << 10;
 
 /// Whether an atom is true for a present value.
 #[inline]
-pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+pub(in crate::engine) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
     let seen = values.get(at);
     match (atom, seen.scalar) {
         (AtomView::Equal(operand), Some(scalar)) => *operand == scalar,

@@ -17,6 +17,7 @@ use crate::automaton::literals;
 use crate::automaton::ranges::{CutRange, NumberCut, Ranges};
 use crate::automaton::regexps::Regexps;
 use crate::automaton::topics::Topics;
+use crate::automaton::trees::Trees;
 use crate::automaton::wildcards::Wildcards;
 use crate::cel::Times;
 use crate::engine::verify::encoded::{AtomView, EncodedClauses};
@@ -48,6 +49,7 @@ pub(in crate::engine) enum Class {
     Regexp,
     Cidr,
     Topic,
+    Tree,
     Other,
     Kinds,
     /// Whole conjunctions, checked together; it has no atoms.
@@ -86,7 +88,8 @@ pub(in crate::engine) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
         }
         AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => Class::Missing,
         AtomView::Kinds(_) => Class::Kinds,
-        AtomView::EqualTree(_) | AtomView::Element(_) => return (Class::Kinds, false),
+        AtomView::EqualTree(_) => Class::Tree,
+        AtomView::Element(_) => return (Class::Kinds, false),
     };
     (class, true)
 }
@@ -95,7 +98,6 @@ pub(in crate::engine) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
 fn kinds_of(view: &AtomView<'_>) -> Kinds {
     match view {
         AtomView::Kinds(kinds) | AtomView::Other(kinds, _) => *kinds,
-        AtomView::EqualTree(tree) => Kinds::of(tree.kind()),
         AtomView::Element(_) => Kinds::of(Kind::List),
         _ => Kinds::PRESENT,
     }
@@ -131,6 +133,7 @@ pub(in crate::engine) enum Matcher {
     Nets(Nets),
     /// One for each dialect in use.
     Topics(Box<[Topics]>),
+    Trees(Trees),
     Kinds(Box<[(Kinds, Box<[u32]>)]>),
     AnythingBut(Box<[(Kinds, AnythingBut)]>),
     /// Conditions on several paths.
@@ -269,6 +272,7 @@ impl Matcher {
             Matcher::Suffixes(suffixes) => suffixes.bytes(),
             Matcher::Wildcards(wildcards) => wildcards.bytes(),
             Matcher::Topics(topics) => topics.iter().map(Topics::bytes).sum(),
+            Matcher::Trees(trees) => trees.bytes(),
             Matcher::AnythingBut(sets) => sets.iter().map(|(_, sets)| sets.bytes()).sum(),
             Matcher::Slices(slices) => slices.bytes(),
             _ => 0,
@@ -380,6 +384,14 @@ fn of_texts<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Ma
                 patterns.peek().is_some().then(|| Topics::new(dialect, patterns, seed.clone()))
             });
             Matcher::Topics(topics.collect())
+        }
+        Class::Tree => {
+            let trees = next.iter().filter_map(
+                |(view, next)| {
+                    if let EqualTree(tree) = view { Some((Arc::clone(tree), *next)) } else { None }
+                },
+            );
+            Matcher::Trees(Trees::new(trees, &seed))
         }
         Class::Other => {
             let mut by_kinds: Vec<(crate::value::Kinds, Vec<ScalarSet>)> = Vec::new();

@@ -357,7 +357,8 @@ impl StoreBuilder {
             clauses.clear();
             for clause in &conjunction.clauses {
                 begin_clause(self.path(&clause.path, clause.mode), clause.atoms.len(), &mut words)?;
-                let is_filed_there = |atom: &Atom| matches!(atom, Atom::Element(value) if value.as_scalar().is_some());
+                let is_any = clause.mode == Mode::Scalar;
+                let is_filed_there = |atom: &Atom| matches!(atom, Atom::Element(value) if is_any || value.as_scalar().is_some());
                 if let Some(elements) = element_mode(clause.mode).filter(|_| clause.atoms.iter().any(is_filed_there)) {
                     self.path(&clause.path, elements);
                 }

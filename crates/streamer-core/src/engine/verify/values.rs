@@ -9,6 +9,7 @@
 //! ```
 
 use crate::automaton::literals;
+use crate::automaton::trees::hash_of_text;
 use crate::engine::verify::element_choice::ChoiceScratch;
 use crate::engine::verify::encoded::FastHash;
 use crate::engine::verify::whole_subscriptions::differ;
@@ -29,7 +30,7 @@ pub struct SeenValue<'f> {
     pub kind: Kind,
     /// The scalar it is; None for lists, objects and numbers beyond float64.
     pub scalar: Option<ScalarRef<'f>>,
-    /// The scalar's hash under the engine's seed.
+    /// The scalar's hash under the engine's seed; of a list or an object 0 until [`Values::tree_hash`] has read it.
     pub hash: u64,
     /// Its leaf in the event.
     pub leaf: Leaf<'f>,
@@ -314,6 +315,21 @@ impl<'f> Values<'f> {
                 .then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok().map(Rc::new))?
         };
         self.trees.get_or_insert_default().entry(position).or_insert_with(read)
+    }
+
+    /// The hash of a list or an object by its position, see [`trees`](crate::automaton::trees); None if it is lazily read and
+    /// malformed.
+    pub fn tree_hash(&mut self, position: usize) -> Option<u64> {
+        let SeenValue { hash, leaf, .. } = self.get(position);
+        if hash != 0 {
+            return Some(hash);
+        }
+        let hash = hash_of_text(leaf.raw(), self.seed)?;
+        // Of one of thousands it is read again by each segment.
+        if let Some(seen) = self.seen.get_mut(position) {
+            seen.hash = hash;
+        }
+        Some(hash)
     }
 
     /// How many characters, elements or members a value has; None if it has no size, or is lazily read and malformed.
