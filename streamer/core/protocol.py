@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from streamer.core.matches import LineResult, Matches
     from streamer.core.plan import Plan
     from streamer.core.snapshot import Head
+    from streamer.subscriptions.compile import CompiledSubscription
     from streamer.telemetry import PartitionCounts, PartitionSize, Telemetry
 
 OnBare: TypeAlias = Callable[[EventSource], None]
@@ -226,6 +227,9 @@ class Core(Protocol):
 
     def get(self, subscription_id: str) -> Subscription | None:
         """Return a subscription as the user wrote it, or None."""
+
+    def compiled(self, subscription_id: str) -> CompiledSubscription | None:
+        """Return a subscription with its parts parsed, or None."""
 
     def select(self, selection: Selection) -> list[Subscription]:
         """Return the selected subscriptions of one version, in order of adding."""

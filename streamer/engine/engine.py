@@ -20,7 +20,7 @@ from streamer.cel_eval.errors import WORST, CelErrors, ErrorLog
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
-from streamer.core.protocol import Changes, Core, Mode, OnBare, Selection, Source
+from streamer.core.protocol import Changes, Core, Held, Mode, OnBare, Selection, Source
 from streamer.engine.arguments import OnError, check_positive, selection, several, skips
 from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, apply_good, apply_lines, match_lines, write, write_lines
 from streamer.engine.bloom import Bloom
@@ -645,12 +645,12 @@ class Engine:
             EventError: the event cannot be read.
             UnknownSubscriptionError: the engine does not have the id.
         """
-        subscription = self.get(subscription_id)
-        if subscription is None:
+        compiled = self._compiled(subscription_id)
+        if compiled is None:
             raise UnknownSubscriptionError(subscription_id)
         with NO_FORK:
             from streamer.engine.explain import explain
-        return explain(self._compile(subscription), event, self._options, tenant, collection)
+        return explain(compiled, event, self._options, tenant, collection)
 
     def near_misses(
         self,
@@ -791,11 +791,14 @@ class Engine:
 
         return serve(self, port, addr, registry=registry, name=name, collections=collections, tenants=tenants)
 
-    def _compile(self, subscription: Subscription) -> CompiledSubscription:
+    def _compiled(self, subscription_id: str) -> CompiledSubscription | None:
+        return self._core.compiled(subscription_id) if is_text(subscription_id) else None
+
+    def _compile(self, held: Held) -> CompiledSubscription:
         with NO_FORK:
             from streamer.subscriptions.compile import compile_subscription
         return compile_subscription(
-            subscription,
+            held,
             default_tenant=self._options.default_tenant,
             topic_dialect=self._options.topic_dialect,
             limits=self._options.limits,

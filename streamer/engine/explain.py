@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
-from typing import Any, final
+from functools import cached_property
+from typing import Any, Final, final
 
+from streamer.cel_eval import Program
 from streamer.core.options import Options
 from streamer.engine.explain_text import as_json, write
 from streamer.engine.hints import hint, parts_of
 from streamer.errors import SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Transition, Verdict
-from streamer.reference.conditions import Condition, conditions, evaluate, size_of
+from streamer.reference.conditions import Condition, Part, conditions, size_of
 from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
-from streamer.reference.searches import REFUSED
 from streamer.reference.transition import Outcome, find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.to_cel import subscription_to_cel
 
 #: The other conditions are the same on both sides.
 _OF_THE_DOCUMENT = ("filter", "pattern", "cel")
+#: What a change costs at least: a record may have very many.
+_UNITS_A_CHANGE: Final = 5
 
 
 @final
@@ -98,43 +100,128 @@ def explain(
             note=note_of_ignored(ignored),
         )
     with EFFORT.bounded():
-        change, outcome = deciding(compiled, changes, options)
-        explanation = _explain(compiled, change, options)
-        if outcome is None or len(changes) == 1:
+        judgement, united = deciding(compiled, changes, options)
+        explanation = _explain(judgement, options)
+        if united is None:
             return explanation
-        return replace(explanation, transition=outcome.transition, certain=outcome.certain)
+        return replace(explanation, transition=united.transition, certain=united.certain)
 
 
-def deciding(compiled: CompiledSubscription, changes: Sequence[Event], options: Options) -> tuple[Event, Outcome | None]:
-    """Return the change of a record that decides about a subscription, and the match for the record, if there is one.
+@final
+class Judgement:
+    """The result of a subscription for one event. Its conditions are evaluated once on each document.
+
+    Attributes:
+        compiled: the subscription.
+        event: the event.
+        outcome: the match, if there is one.
+        verdict: the verdict of all conditions.
+        note: a reason other than the conditions, if there is one.
+    """
+
+    def __init__(self, compiled: CompiledSubscription, event: Event, options: Options) -> None:
+        self.compiled, self.event, self._options = compiled, event, options
+        self._rows: dict[bool, list[tuple[Condition, Part]]] = {}
+        self.outcome: Outcome | None = None
+        self.verdict, self.note = Verdict.UNKNOWN, TOO_COSTLY
+        with suppress(TooCostlyError):
+            # Parsing the subscription has cost as much.
+            EFFORT.spend(_UNITS_A_CHANGE + size_of(compiled))
+            outcome, verdict = self._find_outcome(compiled), self._judge(event)
+            self.outcome, self.verdict = outcome, verdict
+            self.note = self._note()
+
+    @cached_property
+    def old(self) -> Event | None:
+        """The event before an update, if that decides the transition."""
+        layout = self._options.layout
+        return None if mentions_before(self.compiled, layout) else old_side(self.event, layout)
+
+    @property
+    def rows(self) -> list[tuple[Condition, Part]]:
+        """The conditions with their results for the event."""
+        return self._rows_of(self.event)
+
+    @property
+    def rows_before(self) -> list[tuple[Condition, Part]]:
+        """The conditions with their results for `old`."""
+        return [] if self.old is None else self._rows_of(self.old)
+
+    def _rows_of(self, event: Event) -> list[tuple[Condition, Part]]:
+        is_old = event is not self.event
+        if is_old not in self._rows:
+            self._rows[is_old] = conditions(self.compiled, event, budget=self._options.limits.cel_budget)
+        return self._rows[is_old]
+
+    def _judge(self, event: Event) -> Verdict:
+        rows = self._rows_of(event)
+        verdict = Verdict.all([condition.verdict for condition, _ in rows])
+        if verdict is not Verdict.FALSE and any(condition.reason == TOO_COSTLY for condition, _ in rows):
+            raise TooCostlyError
+        return verdict
+
+    def _find_outcome(self, compiled: CompiledSubscription) -> Outcome | None:
+        return find_outcome(compiled, self.event, self._options.layout, self._options.soft_delete, self._judge)
+
+    def _note(self) -> str | None:
+        verdict, matched, subscription = self.verdict, self.outcome is not None, self.compiled.subscription
+        if verdict is Verdict.TRUE and not matched:
+            return f"the document is flagged as deleted by {self._options.soft_delete!r}"
+        if verdict is Verdict.UNKNOWN and not matched and subscription.on_unknown == "skip":
+            return "the event does not carry enough to decide, and the subscription skips what is not certain"
+        if verdict is not Verdict.TRUE and matched and verdict is not Verdict.UNKNOWN:
+            return "the document matched before, and the subscription has transitions"
+        if not matched and self._would_leave():
+            return "the document matched before the update: `transitions: true` would report a leave"
+        return None
+
+    def _would_leave(self) -> bool:
+        """Return whether the subscription would have got a leave if it had `transitions`."""
+        subscription = self.compiled.subscription
+        if subscription.transitions or self.event.type != "update":
+            return False
+        try:
+            outcome = self._find_outcome(replace(self.compiled, subscription=replace(subscription, transitions=True)))
+        except TooCostlyError:
+            return False
+        return outcome is not None and outcome.transition == "leave"
+
+
+def deciding(compiled: CompiledSubscription, changes: Sequence[Event], options: Options) -> tuple[Judgement, Outcome | None]:
+    """Return the judgement of the change of a record that decides about a subscription, and the match of several changes.
 
     It is the first that matches for certain, else the first that matches, else the first of all.
     """
-    if len(changes) == 1:
-        return changes[0], None
-    found = [(change, outcome) for change in changes if (outcome := decide(compiled, change, options)[0]) is not None]
-    if not found:
-        return changes[0], None
-    united = reduce(or_, (outcome for _, outcome in found))
-    return next((change for change, outcome in found if outcome.certain), found[0][0]), united
+    first, *others = changes
+    chosen = Judgement(compiled, first, options)
+    united = chosen.outcome
+    for change in others:
+        judged = Judgement(compiled, change, options)
+        if judged.outcome is None:
+            continue
+        united = judged.outcome if united is None else united | judged.outcome
+        if chosen.outcome is None or (judged.outcome.certain and not chosen.outcome.certain):
+            chosen = judged
+    return chosen, united if others else None
 
 
-def _explain(compiled: CompiledSubscription, read: Event, options: Options) -> Explanation:
+def _explain(judged: Judgement, options: Options) -> Explanation:
     budget = options.limits.cel_budget
-    outcome, verdict, note = decide(compiled, read, options)
-    is_decided = note != TOO_COSTLY
-    old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)
-    before = [] if old is None else [row for row in _conditions(compiled, old, budget) if row.kind in _OF_THE_DOCUMENT]
+    outcome = judged.outcome
+
+    def detailed(rows: Sequence[tuple[Condition, Part]], event: Event | None) -> tuple[Condition, ...]:
+        return () if event is None else tuple(_detailed(condition, part, event, budget) for condition, part in rows)
+
     return Explanation(
-        subscription_id=compiled.subscription.id,
+        subscription_id=judged.compiled.id,
         matched=outcome is not None,
         transition=outcome.transition if outcome is not None else None,
-        certain=outcome.certain if outcome is not None else is_decided,
-        verdict=verdict,
-        conditions=tuple(_conditions(compiled, read, budget)),
-        before=tuple(before),
-        note=note,
-        cel=_cel(compiled, options),
+        certain=outcome.certain if outcome is not None else judged.note != TOO_COSTLY,
+        verdict=judged.verdict,
+        conditions=detailed(judged.rows, judged.event),
+        before=detailed([row for row in judged.rows_before if row[0].kind in _OF_THE_DOCUMENT], judged.old),
+        note=judged.note,
+        cel=_cel(judged.compiled, options),
     )
 
 
@@ -142,42 +229,12 @@ def note_of_ignored(ignored: IgnoredEvent) -> str:
     return f"the event is ignored ({ignored.reason.value}): it matches nobody"
 
 
-def decide(compiled: CompiledSubscription, event: Event, options: Options) -> tuple[Outcome | None, Verdict, str | None]:
-    """Return the match of a subscription, if there is one; the verdict of all its conditions; and another reason, if there is
-    one."""
-    budget = options.limits.cel_budget
-    REFUSED.begin()
-    try:
-        # Parsing the subscription has cost as much.
-        EFFORT.spend(size_of(compiled))
-        outcome = find_outcome(compiled, event, options.layout, options.soft_delete, budget=budget)
-        verdict = evaluate(compiled, event, budget=budget)
-    except TooCostlyError:
-        return None, Verdict.UNKNOWN, TOO_COSTLY
-    note = _note(compiled, verdict, outcome is not None, options)
-    if outcome is None and note is None and _would_leave(compiled, event, options):
-        note = "the document matched before the update: `transitions: true` would report a leave"
-    return outcome, verdict, note
-
-
-def _conditions(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[Condition]:
-    """Yield each condition with details: the operands that decided it, and a hint at the probable intention."""
-    for condition in conditions(compiled, event, budget=budget):
-        if condition.kind == "cel" and compiled.cel is not None:
-            condition = replace(condition, parts=parts_of(compiled.cel, condition.verdict, event, budget))
-        yield replace(condition, hint=hint(condition, compiled, event))
-
-
-def _would_leave(compiled: CompiledSubscription, event: Event, options: Options) -> bool:
-    """Return whether the subscription would have got a leave if it had `transitions`."""
-    if compiled.subscription.transitions or event.type != "update":
-        return False
-    asking = replace(compiled, subscription=replace(compiled.subscription, transitions=True))
-    try:
-        outcome = find_outcome(asking, event, options.layout, options.soft_delete, budget=options.limits.cel_budget)
-    except TooCostlyError:
-        return False
-    return outcome is not None and outcome.transition == "leave"
+def _detailed(condition: Condition, part: Part, event: Event, budget: int) -> Condition:
+    """Return a condition with details: the operands that decided it, and a hint at the probable intention."""
+    if isinstance(part, Program):
+        condition = replace(condition, parts=parts_of(part, condition.verdict, event, budget))
+    found = hint(condition, part, event)
+    return condition if found is None else replace(condition, hint=found)
 
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
@@ -189,13 +246,3 @@ def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
         )
     except (SubscriptionError, TooCostlyError):
         return None
-
-
-def _note(compiled: CompiledSubscription, verdict: Verdict, matched: bool, options: Options) -> str | None:
-    if verdict is Verdict.TRUE and not matched:
-        return f"the document is flagged as deleted by {options.soft_delete!r}"
-    if verdict is Verdict.UNKNOWN and not matched and compiled.subscription.on_unknown == "skip":
-        return "the event does not carry enough to decide, and the subscription skips what is not certain"
-    if verdict is not Verdict.TRUE and matched and verdict is not Verdict.UNKNOWN:
-        return "the document matched before, and the subscription has transitions"
-    return None

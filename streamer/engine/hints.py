@@ -14,15 +14,18 @@ from typing import Any, Final
 from streamer.cel_eval import Program
 from streamer.cel_eval.operands import operands
 from streamer.model import Event, Verdict
-from streamer.reference.conditions import Condition, Values, condition_of_cel
+from streamer.reference.conditions import Condition, Part, Values, condition_of_cel
+from streamer.reference.effort import EFFORT, TooCostlyError
 from streamer.reference.filters import MISSING
 from streamer.subscriptions.cel_text import cel_path
-from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.patterns import Field
 
 #: The most fields of an event that are compared with a missing field, and the longest path among them, in characters.
 MAX_FIELDS: Final = 1_000
 MAX_FIELD: Final = 200
+#: What it costs to compare a field.
+UNITS_A_FIELD: Final = 10
 #: The most operands that are evaluated at each level, and the most levels.
 MAX_OPERANDS: Final = 20
 MAX_LEVELS: Final = 3
@@ -45,30 +48,22 @@ def parts_of(program: Program, whole: Verdict, event: Event, budget: int, level:
     return tuple(replace(part, decided=not agreeing and part.verdict is whole) for part in found)
 
 
-def hint(condition: Condition, compiled: CompiledSubscription, event: Event) -> str | None:
+def hint(condition: Condition, part: Part, event: Event) -> str | None:
     """Return the probable meaning of a condition that found no value, or a list; None without a hint."""
-    match condition.kind:
-        case "filter":
-            (given,) = [each for each in compiled.filters if each.place == condition.place]
-            if condition.verdict is Verdict.TRUE:
-                return None
-            seen, root, names = condition.seen, given.path.root.value, given.path.names
-            if isinstance(seen, list) and given.op.name in ("==", "in") and not isinstance(given.value, Mapping):
+    match part:
+        case CompiledFilter() if condition.verdict is not Verdict.TRUE:
+            seen, root, names = condition.seen, part.path.root.value, part.path.names
+            if isinstance(seen, list) and part.op.name in ("==", "in") and not isinstance(part.value, Mapping):
                 return f"{cel_path(root, names)} is a list; `contains` or a pattern asks for its elements"
             missing = seen is MISSING or (isinstance(seen, Values) and all(value is MISSING for value in seen.values()))
             return _of_missing(root, names, event) if missing else None
-        case "pattern" if condition.seen is MISSING and compiled.pattern is not None and condition.verdict is not Verdict.TRUE:
-            path = next((p.path for p in compiled.pattern.root.fields if isinstance(p, Field) and _is_at(p, condition)), None)
-            near = None if path is None else nearest(path, event.raw)
-            return None if path is None or near is None else f"there is no {_dotted(path)}; the event has {_dotted(near)}"
-        case "cel" if compiled.cel is not None and not condition.parts:
-            return _hint_of_cel(compiled.cel, event)
+        case Field() if condition.seen is MISSING and condition.verdict is not Verdict.TRUE:
+            near = nearest(part.path, event.raw)
+            return None if near is None else f"there is no {_dotted(part.path)}; the event has {_dotted(near)}"
+        case Program() if not condition.parts:
+            return _hint_of_cel(part, event)
         case _:
             return None
-
-
-def _is_at(field: Field, condition: Condition) -> bool:
-    return condition.text.startswith(f"{cel_path(field.path[0], field.path[1:])}:") or condition.place.endswith(field.path[-1])
 
 
 #: The variables of CEL that are documents.
@@ -104,11 +99,18 @@ def _of_missing(root: str, names: Path, event: Event) -> str | None:
 
 
 def nearest(names: Path, document: Any) -> Path | None:
-    """Return the path in a document that is most similar to a missing one: the same name elsewhere, or a similar spelling."""
+    """Return the path in a document that is most similar to a missing one: the same name elsewhere, or a similar spelling.
+
+    It is None if there is none, or if finding it would be too costly.
+    """
     wanted = ".".join(names)
-    if len(wanted) > MAX_FIELD:
+    if len(wanted) > MAX_FIELD or EFFORT.is_spent:
         return None
     fields = {".".join(path): path for path in islice(_fields(document), MAX_FIELDS) if path != names[: len(path)]}
+    try:
+        EFFORT.spend(UNITS_A_FIELD * len(fields))
+    except TooCostlyError:
+        return None
     same = [path for path in fields.values() if path[-1].casefold() == names[-1].casefold()]
     if same:
         return min(same, key=len)

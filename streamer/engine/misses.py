@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -20,18 +21,16 @@ from streamer.cel_eval import Program
 from streamer.cel_eval.operands import compared, operands
 from streamer.core.options import Options
 from streamer.core.protocol import Selection
-from streamer.engine.explain import deciding
+from streamer.engine.explain import Judgement, deciding
 from streamer.engine.explain_text import on_one_line, outcome_of, row_as_json
 from streamer.engine.hints import hint
 from streamer.errors import UnknownSubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Verdict
 from streamer.reference import effort
-from streamer.reference.conditions import Condition, condition_of_cel, conditions, size_of
+from streamer.reference.conditions import Condition, Part, condition_of_cel
 from streamer.reference.effort import EFFORT, TooCostlyError
-from streamer.reference.searches import REFUSED
-from streamer.reference.transition import find_outcome
-from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.matchers import Equal
 from streamer.subscriptions.patterns import Field
 from streamer.subscriptions.subscription import EVERY
@@ -130,30 +129,28 @@ def near_misses(
 
 def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscriptions: int, held: Iterator[str]) -> NearMisses:
     options = engine._options
-    found: list[NearMiss] = []
-    examined = 0
+    found: list[tuple[NearMiss, Part, Event]] = []
+    examined, is_complete = 0, False
     for subscription_id in islice(held, max_subscriptions):
-        subscription = engine.get(subscription_id)
-        if subscription is None:
+        compiled = engine._compiled(subscription_id)
+        if compiled is None:
             examined += 1
             continue  # another thread has removed it
-        compiled = engine._compile(subscription)
-        try:
-            EFFORT.spend(size_of(compiled))
-            read, _ = deciding(compiled, changes, options)
-            rows = list(judged(compiled, read, options))
-            failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
-            if not EFFORT.is_spent and len(failed) == 1 and not _matches(compiled, read, options):
-                condition, program = failed[0]
-                near = _distance(condition, compiled, program, read, options)
-                found.append(NearMiss(subscription_id, hinted(condition, program, compiled, read), len(rows) - 1, near))
-                found = sorted(found, key=lambda miss: miss.distance)[:n]
-        except TooCostlyError:
-            pass
+        judged, _ = deciding(compiled, changes, options)
+        rows = list(operands_of(judged, options))
+        failed = [row for row in rows if row[0].verdict in FAILS]
+        if not EFFORT.is_spent and len(failed) == 1 and judged.outcome is None:
+            condition, part = failed[0]
+            near = _distance(condition, part, judged.event, options)
+            found.append((NearMiss(subscription_id, condition, len(rows) - 1, near), part, judged.event))
+            found = sorted(found, key=lambda each: each[0].distance)[:n]
         if EFFORT.is_spent:
-            return NearMisses(found, examined, complete=False)
+            break
         examined += 1
-    return NearMisses(found, examined, complete=next(held, None) is None)
+    else:
+        is_complete = next(held, None) is None
+    nearest = [replace(miss, condition=hinted(miss.condition, part, event)) for miss, part, event in found]
+    return NearMisses(nearest, examined, complete=is_complete)
 
 
 def _ids(engine: Engine, changes: Sequence[Event]) -> Iterator[str]:
@@ -168,23 +165,20 @@ def _ids(engine: Engine, changes: Sequence[Event]) -> Iterator[str]:
         yield from engine._core.ids(Selection(tenant=tenant, collection=collection))
 
 
-def judged(compiled: CompiledSubscription, event: Event, options: Options) -> Iterator[tuple[Condition, Program | None]]:
-    """Yield each condition with its result for an event, and its program if it is a condition in CEL."""
-    budget = options.limits.cel_budget
-    for condition in conditions(compiled, event, budget=budget):
-        if condition.kind != "cel" or compiled.cel is None:
-            yield condition, None
-            continue
-        programs = _conjuncts(compiled.cel)
-        if len(programs) == 1:
-            yield condition, compiled.cel
+def operands_of(judged: Judgement, options: Options) -> Iterator[tuple[Condition, Part]]:
+    """Yield each condition of a judgement, and each operand of an expression's `&&` as a condition."""
+    for condition, part in judged.rows:
+        programs = _conjuncts(part) if isinstance(part, Program) else ()
+        if len(programs) < 2:
+            yield condition, part
         else:
-            yield from ((condition_of_cel(program, event, budget), program) for program in programs)
+            budget = options.limits.cel_budget
+            yield from ((condition_of_cel(program, judged.event, budget), program) for program in programs)
 
 
-def hinted(condition: Condition, program: Program | None, compiled: CompiledSubscription, event: Event) -> Condition:
-    """Return a condition of `judged` with a hint at the probable intention, unless it is one in CEL."""
-    return replace(condition, hint=hint(condition, compiled, event)) if program is None else condition
+def hinted(condition: Condition, part: Part, event: Event) -> Condition:
+    """Return a condition with a hint at the probable intention, unless it is one in CEL."""
+    return condition if isinstance(part, Program) else replace(condition, hint=hint(condition, part, event))
 
 
 @lru_cache(maxsize=256)
@@ -193,28 +187,21 @@ def _conjuncts(program: Program) -> Sequence[Program]:
     return joined[1] if joined is not None and joined[0] == "&&" else (program,)
 
 
-def _matches(compiled: CompiledSubscription, event: Event, options: Options) -> bool:
-    REFUSED.begin()
-    return find_outcome(compiled, event, options.layout, options.soft_delete, budget=options.limits.cel_budget) is not None
-
-
 # How near
 
 
-def _distance(
-    condition: Condition, compiled: CompiledSubscription, program: Program | None, event: Event, options: Options
-) -> float:
-    if program is not None:
-        sides = compared(program, event, int(min(options.limits.cel_budget, EFFORT.left)))
-        return _FAR if sides is None else _apart(*sides)
-    if condition.kind == "filter":
-        (given,) = [each for each in compiled.filters if each.place == condition.place]
-        return _apart(condition.seen, given.value)
-    if condition.kind == "pattern" and compiled.pattern is not None and isinstance(condition.seen, list):
-        fields = [part for part in compiled.pattern.root.fields if isinstance(part, Field)]
-        here = [part for part in fields if condition.place.endswith(part.path[-1])]
-        values = [each.value for part in here for each in part.matchers if isinstance(each, Equal)]
-        return min((_apart(seen, values) for seen in condition.seen[:_VALUES]), default=_FAR)
+def _distance(condition: Condition, part: Part, event: Event, options: Options) -> float:
+    """Return the distance of a condition; also `_FAR` if it would be too costly."""
+    with suppress(TooCostlyError):
+        match part:
+            case Program():
+                sides = compared(part, event, int(min(options.limits.cel_budget, max(EFFORT.left, 0))))
+                return _FAR if sides is None else _apart(*sides)
+            case CompiledFilter():
+                return _apart(condition.seen, part.value)
+            case Field() if isinstance(condition.seen, list):
+                values = list(islice((each.value for each in part.matchers if isinstance(each, Equal)), _VALUES))
+                return min((_apart(seen, values) for seen in condition.seen[:_VALUES]), default=_FAR)
     return _FAR
 
 
@@ -228,7 +215,9 @@ def _apart(seen: Any, wanted: Any) -> float:
         size = abs(seen) + abs(wanted)
         return float(min(abs(seen - wanted) / size, _FAR)) if size else 0.0
     if isinstance(seen, str) and isinstance(wanted, str):
-        return _FAR - SequenceMatcher(None, seen[:_CHARACTERS], wanted[:_CHARACTERS]).ratio()
+        one, other = seen[:_CHARACTERS], wanted[:_CHARACTERS]
+        EFFORT.spend(5 + len(one) * len(other) // 20)
+        return _FAR - SequenceMatcher(None, one, other).ratio()
     return _FAR
 
 
@@ -296,11 +285,10 @@ class Survey:
 
     def __init__(self, engine: Engine, subscription_id: str) -> None:
         """Start a survey of a subscription. Raises UnknownSubscriptionError."""
-        subscription = engine.get(subscription_id)
-        if subscription is None:
+        compiled = engine._compiled(subscription_id)
+        if compiled is None:
             raise UnknownSubscriptionError(subscription_id)
-        self._options = engine._options
-        self._compiled = engine._compile(subscription)
+        self._options, self._compiled = engine._options, compiled
         self._rows: dict[tuple[str, str], Row] = {}
         self.id = subscription_id
         self.nearest: list[Nearest] = []
@@ -324,18 +312,13 @@ class Survey:
             self._see(number, deciding(self._compiled, changes, self._options)[0])
             self._left = max(min(self._left, EFFORT.left), 0)
 
-    def _see(self, number: int, read: Event) -> None:
-        compiled, options = self._compiled, self._options
-        rows = list(judged(compiled, read, options))
-        try:
-            is_match = _matches(compiled, read, options)
-        except TooCostlyError:
-            is_match = False
-        failed = [(condition, program) for condition, program in rows if condition.verdict in FAILS]
+    def _see(self, number: int, judged: Judgement) -> None:
+        rows = list(operands_of(judged, self._options))
+        failed = [row for row in rows if row[0].verdict in FAILS]
         for condition, _ in rows:
             row = self._rows.setdefault((condition.place, condition.text), Row(condition))
             row.verdicts[condition.verdict] += 1
-        if is_match:
+        if judged.outcome is not None:
             self.matched += 1
             return
         if EFFORT.is_spent:
@@ -345,7 +328,7 @@ class Survey:
             only = failed[0][0]
             self._rows[only.place, only.text].alone += 1
         if failed:
-            distances = [_distance(condition, compiled, program, read, options) for condition, program in failed]
+            distances = [_distance(condition, part, judged.event, self._options) for condition, part in failed]
             near = Nearest(number, [f"{on_one_line(each.text)}: {outcome_of(each)}" for each, _ in failed], sum(distances))
             self.nearest = sorted([*self.nearest, near], key=lambda each: (len(each.failed), each.distance))[: self.SHOWN]
 

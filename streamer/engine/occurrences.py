@@ -37,7 +37,6 @@ from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import REST, Dialect, Event, Pointer
 from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.filters import parse_path
-from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import EVERY
 
 if TYPE_CHECKING:
@@ -308,7 +307,7 @@ class Occurrences:
         source = members.get("cel", "")
         if len(source) <= self._source_left and any(values(root, tuple(path)).kind for root, *path in likely_paths(source)):
             self._source_left -= len(source)
-            compiled = self._engine._compile(parse_subscription(held))
+            compiled = self._engine._compile(held)
             for root, path, needed in value_kinds.of_expression(compiled, self._options.limits, values):
                 shown = cel_path(root, path)
                 yield "cel", shown, shown, needed, values(root, path)
@@ -325,7 +324,7 @@ class Occurrences:
 
     def _fields(self, held: Held) -> frozenset[Steps]:
         """Return the paths that the expression of a subscription reads."""
-        program = self._engine._compile(parse_subscription(held)).cel
+        program = self._engine._compile(held).cel
         return frozenset() if program is None else program.fields
 
 

@@ -399,6 +399,11 @@ class NativeCore(_native.Core):
         held = self.source(subscription_id)
         return None if held is None else _subscription(held)
 
+    def compiled(self, subscription_id: str) -> CompiledSubscription | None:
+        # A cache of these objects would need many times the memory of the core.
+        held = self.source(subscription_id)
+        return None if held is None else self._host.compile(held)
+
     def select(self, selection: Selection) -> list[Subscription]:
         return [_subscription(held) for _, held in self.sources(*_criteria(selection))]
 

@@ -29,9 +29,14 @@ from streamer.subscriptions.subscription import EVERY
 CEL_BUDGET = Limits().cel_budget
 #: The most values that the text of a condition shows.
 SHOWN_VALUES: Final = 1_000
+#: The most steps of a path for which the text of a filter is its CEL.
+SHOWN_STEPS: Final = 32
 #: The variables of CEL that are documents.
 _DOCUMENTS = ("data", "before", "envelope")
 _SPENT = "the choice of array elements for its pattern takes more than its budget"
+
+Part: TypeAlias = CompiledFilter | Field | AnyOf | Program | None
+"""The part of a subscription that a condition shows; None for tenant, collection, types, topic, and a pattern as a whole."""
 
 OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
 """Takes the subscription's id, the reason and the reason in words."""
@@ -88,38 +93,42 @@ def evaluate(
     return Verdict.all(verdicts)
 
 
-def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CEL_BUDGET) -> list[Condition]:
+def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CEL_BUDGET) -> list[tuple[Condition, Part]]:
     """Return each condition of a subscription with its result for an event, in the order of the subscription's members."""
     REFUSED.begin()
-    found = [
-        Condition("tenant", f"tenant {compiled.tenant!r}", "tenant", event.tenant, _of_tenant(compiled, event)),
-    ]
+    found: list[tuple[Condition, Part]] = [(each, None) for each in _conditions_of_parts(compiled, event)]
+    found += [(_condition_of_filter(each, event), each) for each in compiled.filters]
+    if compiled.pattern is not None:
+        found += _pattern_conditions(compiled.pattern, event)
+    if compiled.cel is not None:
+        found.append((condition_of_cel(compiled.cel, event, budget), compiled.cel))
+    return found
+
+
+def _conditions_of_parts(compiled: CompiledSubscription, event: Event) -> Iterator[Condition]:
+    yield Condition("tenant", f"tenant {compiled.tenant!r}", "tenant", event.tenant, _of_tenant(compiled, event))
     if compiled.collection is not None:
         verdict = _of_collection(compiled, event)
         text = f"collection {compiled.collection!r}"
-        found.append(Condition("collection", text, "collection", _or_missing(event.collection), verdict))
+        yield Condition("collection", text, "collection", _or_missing(event.collection), verdict)
     if compiled.types is not None:
         text = " or ".join(sorted(compiled.types))
-        found.append(Condition("types", text, "types", _or_missing(event.type), _of_types(compiled, event)))
+        yield Condition("types", text, "types", _or_missing(event.type), _of_types(compiled, event))
     if compiled.topic is not None:
         text, verdict = str(compiled.topic), _of_topic(compiled, event)
-        found.append(Condition("topic", text, "topic", _or_missing(event.topic), verdict, _why_refused()))
-    for condition in compiled.filters:
-        try:
-            verdict, seen = evaluate_filter(condition, event)
-            reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
-        except TooCostlyError:
-            seen = read_field(condition.path.root.value, condition.path.names, event).value
-            verdict, reason = Verdict.UNKNOWN, TOO_COSTLY
-        text = _text_of(condition)
-        if condition.op.mentions_before:
-            text, seen = _change(condition), _both(condition, event)
-        found.append(Condition("filter", text, condition.place, seen, verdict, reason))
-    if compiled.pattern is not None:
-        found.extend(_pattern_conditions(compiled.pattern, event))
-    if compiled.cel is not None:
-        found.append(condition_of_cel(compiled.cel, event, budget))
-    return found
+        yield Condition("topic", text, "topic", _or_missing(event.topic), verdict, _why_refused())
+
+
+def _condition_of_filter(condition: CompiledFilter, event: Event) -> Condition:
+    try:
+        verdict, seen = evaluate_filter(condition, event)
+        reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
+    except TooCostlyError:
+        seen = read_field(condition.path.root.value, condition.path.names, event).value
+        verdict, reason = Verdict.UNKNOWN, TOO_COSTLY
+    if condition.op.mentions_before:
+        seen = _both(condition, event)
+    return Condition("filter", _text_of(condition), condition.place, seen, verdict, reason)
 
 
 def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
@@ -179,8 +188,8 @@ def _of_topic(compiled: CompiledSubscription, event: Event) -> Verdict:
 # Conditions for explain()
 
 
-def _change(condition: CompiledFilter) -> str:
-    """Return a short text for a filter that compares two documents, whose CEL is long."""
+def _in_short(condition: CompiledFilter) -> str:
+    """Return a short text for a filter whose CEL is long."""
     what = "" if condition.value is None else f" {cel_literal(condition.value)}"
     return f"{cel_path('data', condition.path.names)} {condition.op.name.replace('_', ' ')}{what}"
 
@@ -234,10 +243,13 @@ def size_of(compiled: CompiledSubscription) -> int:
 
 def _text_of(condition: CompiledFilter) -> str:
     """Return a filter as text, with only the first values of a long list."""
-    value = condition.value
-    if not isinstance(value, list) or len(value) <= SHOWN_VALUES:
-        return condition.to_cel()
-    return f"{replace(condition, value=value[:SHOWN_VALUES]).to_cel()} {_more(len(value))}"
+    value, more = condition.value, ""
+    if isinstance(value, list) and len(value) > SHOWN_VALUES:
+        more = f" {_more(len(value))}"
+        condition = replace(condition, value=value[:SHOWN_VALUES])
+    # CEL repeats each step of a path for every step below it.
+    is_long = condition.op.mentions_before or len(condition.path.names) > SHOWN_STEPS
+    return f"{_in_short(condition) if is_long else condition.to_cel()}{more}"
 
 
 def _in_words(matchers: Sequence[Matcher]) -> str:
@@ -262,11 +274,11 @@ def _place(root: str, path: tuple[str, ...]) -> str:
     return str(place)
 
 
-def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
+def _pattern_conditions(pattern: Pattern, event: Event) -> list[tuple[Condition, Part]]:
     """Return a condition for each field and `$or` of a pattern, or one for the whole if only the choice of elements fails."""
-    found = []
-    for part in pattern.root.fields:
-        verdict, reason = _verdict_of(replace(pattern, root=AllOf((part,))), event)
+    found: list[tuple[Condition, Part]] = []
+    for part, alone in zip(pattern.root.fields, _parts_of(pattern), strict=True):
+        verdict, reason = _verdict_of(alone, event)
         if isinstance(part, Field):
             place = _place("pattern", part.path)
             seen: Any = _leaves_at(part.path, event)
@@ -275,21 +287,35 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
             paths = sorted({field.path for field in fields_of(AllOf((part,)))})
             seen = Values((_place("", path), _leaves_at(path, event)) for path in paths)
             place, text = "pattern.$or", f"any of {len(part.alternatives)} alternatives"
-        found.append(Condition("pattern", text, place, seen, verdict, reason))
+        found.append((Condition("pattern", text, place, seen, verdict, reason), part))
+    apart = Verdict.all([condition.verdict for condition, _ in found])
+    if len(found) == 1 or apart is Verdict.FALSE or any(condition.reason == TOO_COSTLY for condition, _ in found):
+        return found
     whole, reason = _verdict_of(pattern, event)
-    if reason == TOO_COSTLY and all(condition.reason != TOO_COSTLY for condition in found):
-        found.append(Condition("pattern", "all fields together", "pattern", Values(), whole, reason))
-    elif reason != TOO_COSTLY and whole is not Verdict.all([condition.verdict for condition in found]):
+    if whole is not Verdict.ERROR and reason != TOO_COSTLY:
         known = "" if whole is Verdict.FALSE else ", as far as is known"
         reason = f"each part holds, but not in the same elements of the arrays{known}"
-        found.append(Condition("pattern", "all fields together", "pattern", Values(), whole, reason))
+    if whole is not apart or reason == TOO_COSTLY:
+        found.append((Condition("pattern", "all fields together", "pattern", Values(), whole, reason), None))
     return found
+
+
+def _parts_of(pattern: Pattern) -> list[Pattern]:
+    """Return a pattern for each field and `$or`, always the same ones, so that what their evaluation needs is made once."""
+    if len(pattern.root.fields) == 1:
+        return [pattern]
+    kept = vars(pattern)
+    if "parts" not in kept:
+        kept["parts"] = [replace(pattern, root=AllOf((part,))) for part in pattern.root.fields]
+    parts: list[Pattern] = kept["parts"]
+    return parts
 
 
 def _verdict_of(pattern: Pattern, event: Event) -> tuple[Verdict, str | None]:
     """Return the verdict of a pattern, and the reason if the leaves do not show it."""
     try:
-        return evaluate_pattern(pattern, event.raw, event.unknown), _why_refused()
+        verdict = evaluate_pattern(pattern, event.raw, event.unknown)
+        return verdict, _SPENT if verdict is Verdict.ERROR else _why_refused()
     except TooCostlyError:
         return Verdict.UNKNOWN, TOO_COSTLY
 

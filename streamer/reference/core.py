@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
@@ -38,6 +39,7 @@ from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, E
 from streamer.events.reading import EventSource, IgnoredEvent, as_before, check_names, is_bare
 from streamer.locks import TRIES, Lock
 from streamer.model import Event, Match
+from streamer.reference.conditions import evaluate
 from streamer.reference.dump import dump
 from streamer.reference.lint import examine
 from streamer.reference.plan import plan_of
@@ -318,6 +320,10 @@ class ReferenceCore:
         entry = self._version.entries.get(subscription_id)
         return None if entry is None else entry.compiled.subscription
 
+    def compiled(self, subscription_id: str) -> CompiledSubscription | None:
+        entry = self._version.entries.get(subscription_id)
+        return None if entry is None else entry.compiled
+
     def select(self, selection: Selection) -> list[Subscription]:
         return [entry.compiled.subscription for entry in selected(self._version, selection)]
 
@@ -469,9 +475,8 @@ class ReferenceCore:
             candidates = matches = 0
             for entry in partition.candidates(sides, work):
                 candidates += 1
-                outcome = find_outcome(
-                    entry.compiled, read, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error
-                )
+                judge = partial(evaluate, entry.compiled, budget=budget, on_cel_error=on_cel_error)
+                outcome = find_outcome(entry.compiled, read, options.layout, options.soft_delete, judge)
                 if outcome is not None:
                     matches += 1
                     yield entry, outcome

@@ -48,6 +48,7 @@ from streamer.subscriptions.matchers import (
     EqualsIgnoreCase,
     Exists,
     Matcher,
+    Network,
     Numeric,
     Prefix,
     Regexp,
@@ -216,34 +217,80 @@ def evaluate_leaves(pattern: Pattern, by_path: Mapping[tuple[str, ...], Iterable
 
 
 @dataclass(slots=True, eq=False)
+class _Texts:
+    """Whole texts, prefixes and suffixes, all with their case or all without it."""
+
+    is_folded: bool
+    whole: set[str] = field(default_factory=set)
+    prefixes: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
+    longest: int = -1
+
+    @classmethod
+    def of(cls, matchers: Iterable[Prefix | Suffix | EqualsIgnoreCase], *, is_folded: bool) -> _Texts:
+        texts: dict[type, list[str]] = {Prefix: [], Suffix: [], EqualsIgnoreCase: []}
+        for matcher in matchers:
+            texts[type(matcher)].append(simple_fold(matcher.text) if is_folded else matcher.text)
+        longest = max((len(text) for each in texts.values() for text in each), default=-1)
+        return cls(is_folded, set(texts[EqualsIgnoreCase]), tuple(texts[Prefix]), tuple(texts[Suffix]), longest)
+
+    def any_holds(self, text: str) -> bool:
+        if self.longest < 0:
+            return False
+        EFFORT.spend((len(self.prefixes) + len(self.suffixes)) // 100)
+        # A text may be much longer than these. One more character distinguishes it from a whole one.
+        start, end = text[: self.longest + 1], text[-self.longest :]
+        if self.is_folded:
+            start, end = simple_fold(start), simple_fold(end)
+        return start in self.whole or start.startswith(self.prefixes) or end.endswith(self.suffixes)
+
+
+@dataclass(slots=True, eq=False)
 class _Alternatives:
-    """The matchers of a field. Equalities are looked up in a set, excluded ones too, because there may be many."""
+    """The matchers of a field by kind, because there may be many; `matches_value` defines what each means."""
 
     equals: frozenset[tuple[str, Scalar]]
+    texts: tuple[_Texts, _Texts]
+    networks: list[Network]
     excluding: list[_Alternatives]
     others: list[Matcher]
 
     @classmethod
     def of(cls, matchers: Iterable[Matcher]) -> _Alternatives:
-        equals, excluding = [], []
+        equals, networks, excluding = [], [], []
+        exact: list[Prefix | Suffix | EqualsIgnoreCase] = []
+        folded: list[Prefix | Suffix | EqualsIgnoreCase] = []
         others: list[Matcher] = []
         for matcher in matchers:
-            if isinstance(matcher, Equal):
-                equals.append(matcher.key)
-            elif isinstance(matcher, AnythingBut):
-                excluding.append(cls.of(matcher.matchers))  # these do not nest
-            else:
-                others.append(matcher)
-        return cls(frozenset(equals), excluding, others)
+            match matcher:
+                case Equal():
+                    equals.append(matcher.key)
+                case Prefix(ignore_case=False) | Suffix(ignore_case=False):
+                    exact.append(matcher)
+                case Prefix() | Suffix() | EqualsIgnoreCase():
+                    folded.append(matcher)
+                case Cidr():
+                    networks.append(matcher.network)
+                case AnythingBut():
+                    excluding.append(cls.of(matcher.matchers))  # these do not nest
+                case _:
+                    others.append(matcher)
+        texts = _Texts.of(exact, is_folded=False), _Texts.of(folded, is_folded=True)
+        return cls(frozenset(equals), texts, networks, excluding, others)
 
     def any_holds(self, key: tuple[str, Scalar] | None, value: Scalar) -> bool:
         """Return whether a leaf satisfies one of the matchers; *key* is the key of its value, or None if it has none."""
-        EFFORT.spend(len(self.others) // 8)
+        EFFORT.spend((len(self.others) + len(self.networks)) // 8)
         return (
             key in self.equals
+            or (isinstance(value, str) and (any(each.any_holds(value) for each in self.texts) or self._is_in_network(value)))
             or any(matches_value(matcher, value) for matcher in self.others)
             or any(not excluded.any_holds(key, value) for excluded in self.excluding)
         )
+
+    def _is_in_network(self, text: str) -> bool:
+        address = parse_address(text) if self.networks else None
+        return address is not None and any(address.version == each.version and address in each for each in self.networks)
 
 
 @dataclass(slots=True, eq=False)

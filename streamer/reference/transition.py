@@ -30,18 +30,22 @@ condition on `before` reads it as the event has it, flagged or not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
-from typing import final
+from functools import lru_cache, partial
+from typing import TypeAlias, final
 
 from streamer.events.layout import EventLayout
 from streamer.events.reading import as_before
 from streamer.model import Event, Transition, Verdict
-from streamer.reference.conditions import CEL_BUDGET, OnCelError, evaluate, fields_of
+from streamer.reference.conditions import evaluate, fields_of
 from streamer.reference.filters import MISSING, Absence, read
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.filters import parse_path
+
+Judge: TypeAlias = Callable[[Event], Verdict]
+"""Returns the verdict of a subscription for an event, or for the same event before the change."""
 
 
 @final
@@ -76,9 +80,7 @@ def find_outcome(
     event: Event,
     layout: EventLayout,
     soft_delete: str | None = None,
-    *,
-    budget: int = CEL_BUDGET,
-    on_cel_error: OnCelError | None = None,
+    judge: Judge | None = None,
 ) -> Outcome | None:
     """Return the match of a subscription, or None if it does not want the event (see the table at the top of this module).
 
@@ -86,10 +88,10 @@ def find_outcome(
 
     Args:
         soft_delete: the dotted path of the field of `data` that flags a document as deleted.
-        budget: the cost units that one evaluation of its CEL expression may use.
-        on_cel_error: is called for each error of a CEL expression, which counts as false.
+        judge: evaluates the subscription; by default `evaluate`.
     """
-    new = _side(compiled, event, soft_delete, budget, on_cel_error)
+    judge = judge if judge is not None else partial(evaluate, compiled)
+    new = _side(judge, event, soft_delete)
     if mentions_before(compiled, layout):
         return _report(compiled, new, None)
     match event.type:
@@ -98,12 +100,12 @@ def find_outcome(
         case "delete":
             flagged = _is_flagged(event, soft_delete)
             if flagged is not Verdict.FALSE and event.tells_of_before:
-                old = _side(compiled, as_before(event, layout), soft_delete, budget, on_cel_error)
-                last = _wants(compiled, event, budget, on_cel_error)
+                old = _side(judge, as_before(event, layout), soft_delete)
+                last = _wants(judge, event)
                 new = old if flagged is Verdict.TRUE or last is old else Side.UNSURE
             return _report(compiled, new, "leave")
         case "update" if (before := old_side(event, layout)) is not None:
-            return _compare(compiled, new, _side(compiled, before, soft_delete, budget, on_cel_error))
+            return _compare(compiled, new, _side(judge, before, soft_delete))
         case _:
             return _report(compiled, new, None)
 
@@ -121,20 +123,17 @@ def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool
     return any(field.path[: len(pointer)] == pointer for field in fields_of(compiled.pattern.root) for pointer in pointers)
 
 
-def _side(
-    compiled: CompiledSubscription, event: Event, soft_delete: str | None, budget: int, on_cel_error: OnCelError | None
-) -> Side:
+def _side(judge: Judge, event: Event, soft_delete: str | None) -> Side:
     flagged = _is_flagged(event, soft_delete)
     if flagged is Verdict.TRUE:
         return Side.NO
-    side = _wants(compiled, event, budget, on_cel_error)
+    side = _wants(judge, event)
     return Side.UNSURE if side is Side.YES and flagged is Verdict.UNKNOWN else side
 
 
-def _wants(compiled: CompiledSubscription, event: Event, budget: int, on_cel_error: OnCelError | None) -> Side:
+def _wants(judge: Judge, event: Event) -> Side:
     """Return the side of one document without regard to its soft-delete flag."""
-    verdict = evaluate(compiled, event, budget=budget, on_cel_error=on_cel_error)
-    return {Verdict.TRUE: Side.YES, Verdict.UNKNOWN: Side.UNSURE}.get(verdict, Side.NO)
+    return {Verdict.TRUE: Side.YES, Verdict.UNKNOWN: Side.UNSURE}.get(judge(event), Side.NO)
 
 
 def _report(compiled: CompiledSubscription, side: Side, transition: Transition | None) -> Outcome | None:

@@ -23,14 +23,14 @@ from pyspark.sql.types import BooleanType, DataType, LongType, StringType, Struc
 
 from streamer import _backend
 from streamer.engine.engine import Engine
-from streamer.engine.explain import decide, deciding, note_of_ignored
+from streamer.engine.explain import Judgement, deciding, note_of_ignored
 from streamer.engine.explain_text import on_one_line, outcome_of
-from streamer.engine.misses import FAILS, hinted, judged
+from streamer.engine.misses import FAILS, hinted, operands_of
 from streamer.errors import EventError, UnknownSubscriptionError
 from streamer.events.format_options import with_options
 from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.events.reading import IgnoredEvent
-from streamer.model import TOO_COSTLY, Event, Verdict
+from streamer.model import TOO_COSTLY, Verdict
 from streamer.reference.effort import EFFORT
 from streamer.spark import members, schema, tables
 from streamer.spark.batch import check_options
@@ -223,31 +223,31 @@ def rows_of(event: str | bytes | None, asked: Sequence[CompiledSubscription], op
     else:
         for each in asked:
             with EFFORT.bounded():
-                row = _row(deciding(each, changes, options)[0], each, options)
+                row = _row(deciding(each, changes, options)[0], options)
             yield row
 
 
-def _row(event: Event, compiled: CompiledSubscription, options: Options) -> dict[str, Any]:
-    outcome, verdict, note = decide(compiled, event, options)
+def _row(judged: Judgement, options: Options) -> dict[str, Any]:
+    outcome, event = judged.outcome, judged.event
     matched = outcome is not None
-    rows = list(judged(compiled, event, options))
+    rows = list(operands_of(judged, options))
     failed = [row for row in rows if row[0].verdict in FAILS]
     first: dict[str, str] = {}
     if not matched and (pending := failed or [row for row in rows if row[0].verdict is Verdict.UNKNOWN]):
-        condition = hinted(*pending[0], compiled, event)
+        condition = hinted(*pending[0], event)
         first = {"place": condition.place, "condition": on_one_line(condition.text), "outcome": outcome_of(condition)}
     return {
         "event_id": None if event.id is None else str(event.id),
         "tenant": event.tenant,
         "collection": event.collection,
         "type": event.type,
-        "subscription_id": compiled.id,
+        "subscription_id": judged.compiled.id,
         "matched": matched,
         "transition": outcome.transition if outcome is not None else None,
-        "certain": outcome.certain if outcome is not None else note != TOO_COSTLY,
-        "verdict": verdict.value,
+        "certain": outcome.certain if outcome is not None else judged.note != TOO_COSTLY,
+        "verdict": judged.verdict.value,
         "failed": len(failed),
         "near_miss": not matched and len(failed) == 1 and failed[0][0].kind not in _OF_ANOTHER,
         **first,
-        "note": note,
+        "note": judged.note,
     }

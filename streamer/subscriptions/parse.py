@@ -178,6 +178,8 @@ def _read_json(text: bytes | str) -> Any:
     try:
         # A str may contain a lone surrogate. As ill-formed UTF-8, the parser reports it with its offset.
         encoded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        if (value := json.ordinary(encoded)) is not None:
+            return value
         tree = json.parse(encoded, pairs=True, long_integers=True)
     except EventError as error:
         raise SubscriptionError(f"{error.reason} ({error.code.value} at byte {error.offset})") from None

@@ -24,7 +24,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, NoReturn, final
+from typing import Any, Final, NamedTuple, NoReturn, TypeGuard, final
 
 import re2
 
@@ -148,7 +148,7 @@ def is_choice(name: str, value: Any, dialect: Dialect) -> bool:
     """Return whether an array in a pattern is a `$or` with alternatives, not an ordinary field (semantics.md 5.27 to 5.30)."""
     if name != "$or" or dialect == "strict":
         return False
-    objects = [each for each in value if isinstance(each, Mapping | Pairs)]
+    objects = [each for each in value if _is_object(each)]
     return len(objects) > 1 and OPERATOR_NAMES.isdisjoint(name for each in objects for name in _names(each))
 
 
@@ -229,7 +229,7 @@ class _Parser:
                     task.branch.parts.append(self._field(task))
                 else:
                     tasks.extend(alternatives[::-1])
-            elif isinstance(task.value, Mapping | Pairs):
+            elif _is_object(task.value):
                 tasks.extend(self._members(task)[::-1])
             else:
                 _fail(f"expected an array of values or an object, not {_kind(task.value)}", task.place)
@@ -238,7 +238,7 @@ class _Parser:
 
     def _members(self, task: _Task) -> list[_Task]:
         """Check an object whose members are fields, and return a task for each member."""
-        if not isinstance(task.value, Mapping | Pairs):
+        if not _is_object(task.value):
             _fail(f"a pattern is a JSON object, not {_kind(task.value)}", task.place)
         if task.depth > self.limits.max_depth:
             _fail(f"nested deeper than {self.limits.max_depth} levels", task.place)
@@ -272,7 +272,7 @@ class _Parser:
         members: list[_Task] = []
         for i, alternative in enumerate(task.value):
             place = Place(task.place, i)
-            if not isinstance(alternative, Mapping | Pairs):
+            if not _is_object(alternative):
                 _fail(f"an alternative of $or is an object, not {_kind(alternative)}", place)
             branch = _Branch(task.branch.depth + 1)
             branches.append(branch)
@@ -290,7 +290,7 @@ class _Parser:
         matchers: list[Matcher] = []
         for i, value in enumerate(task.value):
             place = Place(task.place, i)
-            if not isinstance(value, Mapping | Pairs):
+            if not _is_object(value):
                 self._spend(1, place)
                 matchers.append(Equal(self._scalar(value, place)))
                 continue
@@ -348,7 +348,7 @@ class _Parser:
 
     def _affix(self, kind: type[Prefix] | type[Suffix], operand: Any, place: Place) -> Prefix | Suffix | Wildcard:
         self._spend(1, place)
-        ignore_case = isinstance(operand, Mapping | Pairs)
+        ignore_case = _is_object(operand)
         if ignore_case:
             name, operand = self._only_member(operand, place)
             place = Place(place, name)
@@ -460,7 +460,7 @@ class _Parser:
         return Exists() if operand else Absent()
 
     def _anything_but(self, operand: Any, place: Place) -> AnythingBut:
-        if isinstance(operand, Mapping | Pairs):
+        if _is_object(operand):
             name, inner = self._only_member(operand, place)
             place = Place(place, name)
             build = EXCLUDABLE.get(name)
@@ -514,6 +514,8 @@ OPERATORS_OF: Final[Mapping[Dialect, tuple[str, ...]]] = {
     "strict": tuple(name for name in OPERATORS if name != "exactly"),
 }
 
+_SCALARS: Final = (str, int, float, bool, type(None))
+
 #: The operators that `anything-but` accepts.
 EXCLUDABLE: dict[str, Callable[[_Parser, Any, Place], Prefix | Suffix | EqualsIgnoreCase | Wildcard]] = {
     "prefix": _Parser._prefix,
@@ -521,6 +523,11 @@ EXCLUDABLE: dict[str, Callable[[_Parser, Any, Place], Prefix | Suffix | EqualsIg
     "equals-ignore-case": _Parser._equals_ignore_case,
     "wildcard": _Parser._wildcard,
 }
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[Any, Any] | Pairs]:
+    # Look at the exact types first: a pattern may have very many values, and an abstract class takes long.
+    return type(value) is dict or (type(value) not in _SCALARS and isinstance(value, Mapping | Pairs))
 
 
 def _is_array(value: object) -> bool:
@@ -546,6 +553,8 @@ def _members_of(value: Mapping[Any, Any] | Pairs, place: Place) -> dict[str, Any
 
 
 def _check_text(text: str, place: Place) -> None:
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -561,7 +570,7 @@ def _kind(value: object) -> str:
         return "a string"
     if isinstance(value, int | float | BeyondFloat64):
         return "a number"
-    if isinstance(value, Mapping | Pairs):
+    if _is_object(value):
         return "an object"
     if isinstance(value, list | tuple):
         return "an array"

@@ -192,6 +192,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "pattern": {"pattern": {"data": {"a": list(range(LARGE))}}},
     "anything-but": {"pattern": {"data": {"a": [{"anything-but": list(range(LARGE))}]}}},
     "prefixes": {"pattern": {"data": {"a": [{"prefix": f"v{number}"} for number in range(LARGE)]}}},
+    "wildcards": {"pattern": {"data": {"a": [{"wildcard": f"v{number}*v"} for number in range(LARGE)]}}},
 }
 
 
@@ -215,6 +216,25 @@ def test_answers_about_many_values_name_the_first_ones(engine: MakeEngine, name:
     assert len(plan.access_keys) == 10_001
     assert plan.access_keys[-1] == f"{TOO_COSTLY}: {LARGE - 10_000:,} more keys"
     assert f"{TOO_COSTLY}: {LARGE - 10_000:,} more keys" in str(plan)
+
+
+def test_hints_at_names_share_the_budget(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = engine()
+    made.add({"id": "s", "filters": [{"field": f"field{n}", "op": "==", "value": 1} for n in range(1000)]})
+    monkeypatch.setattr(effort, "UNITS", 50_000)
+    told = made.explain({"type": "insert", "data": {f"fields{n}": 1 for n in range(500)}}, "s")
+    hints = [each.hint or "" for each in told.conditions[1:]]
+    assert all(hint.startswith("there is no data.field") for hint in hints)
+    assert 1 < sum("the event has" in hint for hint in hints) < 20
+    assert told.verdict is Verdict.ERROR
+
+
+def test_the_text_of_a_condition_is_as_long_as_its_path(engine: MakeEngine) -> None:
+    made = engine()
+    names = ["a"] * 500
+    made.add({"id": "s", "filters": [{"field": ".".join(names), "op": "==", "value": 1}]})
+    (_, condition) = made.explain({"type": "insert", "data": {}}, "s").conditions
+    assert condition.text == f"data.{'.'.join(names)} == 1"
 
 
 def test_near_misses_count_what_it_takes_to_read_a_subscription(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -121,7 +122,8 @@ def test_the_budget_of_cel_is_for_each_side() -> None:
     subscription = compiled(cel="data.a.all(x, x > 0)")
     seen = event(type="update", data={"a": [1]}, before={"a": [1] * 1000})
     assert find_outcome(subscription, seen, CHANGE) == Outcome("stay")
-    assert find_outcome(subscription, seen, CHANGE, budget=100) == Outcome("enter")
+    judge = partial(evaluate, subscription, budget=100)
+    assert find_outcome(subscription, seen, CHANGE, judge=judge) == Outcome("enter")
 
 
 # What explain tells
@@ -143,7 +145,7 @@ def test_every_condition_is_told_with_what_it_saw() -> None:
         cel="data.n + data.z > 1",
     )
     seen = event(tenant="acme", collection="orders", type="delete", data={"n": 4}, unknown=["/data/u"])
-    found = conditions(subscription, seen)
+    found = [condition for condition, _ in conditions(subscription, seen)]
     assert told(found) == [
         ("tenant", "tenant", "acme", "true"),
         ("collection", "collection", "orders", "true"),
@@ -165,7 +167,7 @@ def test_an_expression_is_told_with_each_value_that_it_read() -> None:
     """Parts of the event as CEL sees them, names that need quotes, and what is not there."""
     cel = "data.`a-b` == 1 && has(data.u.c) && data.tags.exists(t, t == 'x') && before == null && topic == '' && ts != null"
     seen = event(type="update", ts=1_500, data={"a-b": 1, "tags": ["x"]}, unknown=["/data/u", "/topic"])
-    (*_, found) = conditions(compiled(cel=cel), seen)
+    (*_, (found, _)) = conditions(compiled(cel=cel), seen)
     assert found.seen == {
         "before": None,
         "data.`a-b`": 1,
@@ -179,7 +181,7 @@ def test_an_expression_is_told_with_each_value_that_it_read() -> None:
 def test_alternatives_of_a_pattern_are_told_with_each_value_that_they_read() -> None:
     """The leaves at each path of any alternative."""
     subscription = compiled(pattern={"data": {"$or": [{"a": [1]}, {"b.c": [2], "a": [3]}]}})
-    (*_, found) = conditions(subscription, event(data={"a": [4, 5]}))
+    (*_, (found, _)) = conditions(subscription, event(data={"a": [4, 5]}))
     assert told([found]) == [("pattern", "pattern.$or", {"data.a": [4, 5], 'data["b.c"]': MISSING}, "false")]
 
 
@@ -193,7 +195,7 @@ def test_alternatives_of_a_pattern_are_told_with_each_value_that_they_read() -> 
 )
 def test_an_error_of_a_filter_says_why(op: str, value: Any, document: dict[str, Any], reason: str) -> None:
     """A field that is missing, or of another type."""
-    (_, found) = conditions(compiled(filters=[{"field": "a", "op": op, "value": value}]), event(data=document))
+    (_, (found, _)) = conditions(compiled(filters=[{"field": "a", "op": op, "value": value}]), event(data=document))
     assert found.verdict is Verdict.ERROR
     assert found.reason is not None
     assert found.reason.startswith(reason)
@@ -202,7 +204,7 @@ def test_an_error_of_a_filter_says_why(op: str, value: Any, document: dict[str, 
 def test_fields_that_match_in_different_elements_are_told_as_a_condition_of_their_own() -> None:
     """Each field alone is true, the whole is not."""
     subscription = compiled(pattern={"data": {"a": {"b": [1], "c": [4]}}})
-    found = conditions(subscription, event(data={"a": [{"b": 1, "c": 2}, {"b": 3, "c": 4}]}))
+    found = [condition for condition, _ in conditions(subscription, event(data={"a": [{"b": 1, "c": 2}, {"b": 3, "c": 4}]}))]
     assert told(found[1:]) == [
         ("pattern", "pattern.data.a.b", [1, 3], "true"),
         ("pattern", "pattern.data.a.c", [2, 4], "true"),
@@ -222,4 +224,4 @@ def test_conditions_and_verdict_agree() -> None:
             data={name: value for name, value in document.items() if value not in (None, "unknown")},
             unknown=[f"/data/{name}" for name, value in document.items() if value == "unknown"],
         )
-        assert evaluate(subscription, seen) is Verdict.all([each.verdict for each in conditions(subscription, seen)])
+        assert evaluate(subscription, seen) is Verdict.all([each.verdict for each, _ in conditions(subscription, seen)])

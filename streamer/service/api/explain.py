@@ -145,7 +145,7 @@ class Asking:
         return answer({"matches": found, "more": more, "ignored": matches.ignored})
 
     def _explained(self, each: Written, event: bytes, tenant: str | None) -> Explanation:
-        compiled = Engine._of(self._options)._compile(parse_subscription(each.held))
+        compiled = Engine._of(self._options)._compile(each.held)
         return replace(explain(compiled, event, self._options, tenant), subscription_id=each.id)
 
     def _of_one(self, call: Call) -> Call:
