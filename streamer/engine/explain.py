@@ -123,7 +123,8 @@ class Judgement:
         self.compiled, self.event, self._options = compiled, event, options
         self._rows: dict[bool, list[tuple[Condition, Part]]] = {}
         self.outcome: Outcome | None = None
-        self.verdict, self.note = Verdict.UNKNOWN, TOO_COSTLY
+        self.verdict = Verdict.UNKNOWN
+        self.note: str | None = TOO_COSTLY
         with suppress(TooCostlyError):
             # Parsing the subscription has cost as much.
             EFFORT.spend(_UNITS_A_CHANGE + size_of(compiled))

@@ -252,7 +252,7 @@ def test_a_survey_stops_where_an_event_is_too_costly(engine: MakeEngine, monkeyp
     made.add({"id": "s", "filters": [{"field": "a", "op": "contains", "value": 2}]})
     monkeypatch.setattr(effort, "UNITS", 5_000)
     survey = Survey(made, "s")
-    short, long = {"type": "insert", "data": {"a": [1]}}, {"type": "insert", "data": {"a": [1] * 1_800}}
+    short, long = {"type": "insert", "data": {"a": [1]}}, {"type": "insert", "data": {"a": [1] * 3_600}}
     for number, event in enumerate([long, long, long, short, long, short]):
         survey.see(number, event)
     # The first long one had what all share, and each of the others what each event has.
