@@ -305,6 +305,11 @@ class _Parser:
         return Field(task.path.names(), tuple(matchers))
 
     def _only_member(self, value: Any, place: Place) -> tuple[str, Any]:
+        if type(value) is dict and len(value) == 1:
+            (member,) = value.items()
+            if member[0] in OPERATORS:
+                # Nearly every one is valid, and its name needs no check.
+                return member
         members = _members_of(value, place)
         if len(members) != 1:
             _fail(f"expected one operator, found {len(members)} members" if members else "an object must not be empty", place)
