@@ -1,7 +1,5 @@
 //! When an event happened, in nanoseconds since the epoch.
 
-use std::fmt::Write;
-
 const NS: i128 = 1_000_000_000;
 
 /// The range of a CEL timestamp: the years 1 to 9999.
@@ -9,9 +7,11 @@ pub(super) fn in_range(ns: i128) -> Result<i128, &'static str> {
     if (-62_135_596_800 * NS..253_402_300_800 * NS).contains(&ns) { Ok(ns) } else { Err("a timestamp is in the years 1 to 9999") }
 }
 
-/// Write a time as text in UTC: in milliseconds, or in nanoseconds if it is finer.
+/// Write a time of the years 1 to 9999 as text in UTC: in milliseconds, or in nanoseconds if it is finer.
 pub fn write_rfc3339(text: &mut String, ns: i128) {
-    let (seconds, rest) = (ns.div_euclid(NS), ns.rem_euclid(NS));
+    // Arithmetic with 128 bits is slow.
+    let seconds = ns.div_euclid(NS) as i64;
+    let rest = (ns - i128::from(seconds) * NS) as i64;
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days since March of year 0, in eras of 400 years, so that the leap day is the last of a year.
     let days = days + 719_468;
@@ -21,23 +21,36 @@ pub fn write_rfc3339(text: &mut String, ns: i128) {
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    let (year, hour, minute, second) = (year + era * 400, second / 3600, second / 60 % 60, second % 60);
-    // Writing to a string cannot fail.
-    _ = write!(text, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.");
-    _ = match rest % 1_000_000 {
-        0 => write!(text, "{:03}Z", rest / 1_000_000),
-        _ => write!(text, "{rest:09}Z"),
-    };
+    let (rest, digits) = if rest % 1_000_000 == 0 { (rest / 1_000_000, 3) } else { (rest, 9) };
+    let parts = [
+        (year + era * 400, 4, b'-'),
+        (month, 2, b'-'),
+        (day, 2, b'T'),
+        (second / 3600, 2, b':'),
+        (second / 60 % 60, 2, b':'),
+        (second % 60, 2, b'.'),
+        (rest, digits, b'Z'),
+    ];
+    let (mut made, mut at) = (*b"2026-01-31T12:00:00.123456789Z", 0);
+    for (mut number, digits, end) in parts {
+        for digit in made[at..at + digits].iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        made[at + digits] = end;
+        at += digits + 1;
+    }
+    text.push_str(std::str::from_utf8(&made[..at]).expect("ASCII"));
 }
 
 /// Nanoseconds since the epoch; digits beyond nanoseconds are cut off.
 pub(super) fn rfc3339(text: &str) -> Result<i128, &'static str> {
     const EXPECTED: &str = "expected RFC 3339, as 2026-01-31T12:00:00.5Z";
     let bytes = text.as_bytes();
-    let number = |from: usize, length: usize| -> Result<i128, &'static str> {
+    let number = |from: usize, length: usize| -> Result<i64, &'static str> {
         let digits = bytes.get(from..from + length).ok_or(EXPECTED)?;
         digits.iter().try_fold(0, |sum, digit| match digit {
-            b'0'..=b'9' => Ok(sum * 10 + i128::from(digit - b'0')),
+            b'0'..=b'9' => Ok(sum * 10 + i64::from(digit - b'0')),
             _ => Err(EXPECTED),
         })
     };
@@ -55,7 +68,7 @@ pub(super) fn rfc3339(text: &str) -> Result<i128, &'static str> {
             return Err(EXPECTED);
         }
         let kept = digits.min(9);
-        fraction = number(at + 1, kept)? * 10_i128.pow(9 - kept as u32);
+        fraction = number(at + 1, kept)? * 10_i64.pow(9 - kept as u32);
         at += 1 + digits;
     }
     let mut offset = 0;
@@ -76,7 +89,7 @@ pub(super) fn rfc3339(text: &str) -> Result<i128, &'static str> {
     }
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
-        2 => 28 + i128::from(leap),
+        2 => 28 + i64::from(leap),
         4 | 6 | 9 | 11 => 30,
         1..=12 => 31,
         _ => return Err("a month is 01 to 12"),
@@ -87,7 +100,8 @@ pub(super) fn rfc3339(text: &str) -> Result<i128, &'static str> {
     // Days since the epoch, counting years from March so that the leap day is the last.
     let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = years * 365 + years / 4 - years / 100 + years / 400 + (months * 153 + 2) / 5 + day - 1 - 719_468;
-    in_range(((days * 24 + hour) * 3600 + minute * 60 + second - offset) * NS + fraction)
+    let seconds = (days * 24 + hour) * 3600 + minute * 60 + second - offset;
+    in_range(i128::from(seconds) * NS + i128::from(fraction))
 }
 
 #[cfg(test)]

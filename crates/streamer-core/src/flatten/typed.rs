@@ -13,12 +13,13 @@
 //! Cost: free for an event without a schema. A schema is parsed once, as long as events come with the same text of it;
 //! then each event is copied and read a second time, with the values of these columns in place.
 
-use super::records::{Members, put_in};
+use super::records::{Member, Members, put_in};
 use super::timestamps;
 use super::unavailable::Unavailable;
 use crate::json::token::{self, peek, space};
 use crate::json::{self, ParseOptions, skip};
 use crate::value::Value;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Range;
@@ -320,20 +321,19 @@ impl Reader<'_, '_> {
     /// The text in a JSON string, if it is one that the source carries.
     fn carried(&self, quoted: &[u8]) -> Option<Vec<u8>> {
         let inside = string_of(quoted)?;
-        (!self.unavailable.is_in(std::str::from_utf8(&inside).ok()?)).then_some(inside)
+        (!self.unavailable.is_in(std::str::from_utf8(&inside).ok()?)).then(|| inside.into_owned())
     }
 }
 
 /// The text in a JSON string.
-fn string_of(quoted: &[u8]) -> Option<Vec<u8>> {
+fn string_of(quoted: &[u8]) -> Option<Cow<'_, [u8]>> {
     let inside = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    let mut plain = Vec::with_capacity(inside.len());
-    if memchr::memchr(b'\\', inside).is_some() {
-        token::unescape(inside, &mut plain);
-    } else {
-        plain.extend_from_slice(inside);
+    if memchr::memchr(b'\\', inside).is_none() {
+        return Some(Cow::Borrowed(inside));
     }
-    Some(plain)
+    let mut plain = Vec::with_capacity(inside.len());
+    token::unescape(inside, &mut plain);
+    Some(Cow::Owned(plain))
 }
 
 /// The elements of the list that begins at *at*, each by its first offset and the one behind it.
@@ -405,17 +405,20 @@ fn digits_of(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.len() > MOST_DIGITS / 2 {
         return None;
     }
-    // In groups of nine digits, the lowest first.
+    // In groups of nine digits, the lowest first. Each pass adds four words: their divisions run at the same time.
+    let mut words = vec![0; bytes.len().next_multiple_of(16) - bytes.len()];
+    words.extend_from_slice(bytes);
     let mut groups = vec![0_u32];
-    for byte in bytes {
-        let mut carry = u64::from(*byte);
+    for words in words.chunks_exact(16) {
+        let mut carries = [0, 4, 8, 12].map(|at| words[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
+        groups.extend([0; 5]);
         for group in &mut groups {
-            let value = u64::from(*group) * 256 + carry;
-            (*group, carry) = ((value % 1_000_000_000) as u32, value / 1_000_000_000);
+            for carry in &mut carries {
+                let value = (u64::from(*group) << 32) + *carry;
+                (*group, *carry) = ((value % 1_000_000_000) as u32, value / 1_000_000_000);
+            }
         }
-        if carry > 0 {
-            groups.push(carry as u32);
-        }
+        groups.truncate(groups.iter().rposition(|group| *group > 0).unwrap_or(0) + 1);
     }
     let mut text = String::new();
     for (at, group) in groups.iter().rev().enumerate() {
@@ -492,19 +495,17 @@ fn add_extended(text: &[u8], at: usize, depth: usize, pieces: &mut Vec<Piece>) {
     }
     match peek(text, at) {
         b'{' => {
-            let members: Vec<_> = Members::at(text, at).map_while(Result::ok).collect();
             // Only a member can be a value, not the document.
-            let only = members.last().filter(|last| members.iter().all(|member| member.name == last.name));
-            if let (Some(member), true) = (only, depth > 0)
+            if depth > 0
+                && let Some(member) = only_member(text, at)
                 && let Some(piece) = plain(&member.name, &text[member.value..member.to])
             {
-                // Of several with one name it is the last.
                 let end = space(text, member.to) + 1;
                 pieces.push((at, end, piece));
                 return;
             }
             // A date outside of the years 1 to 9999 stays as it is.
-            for member in members.into_iter().filter(|member| &*member.name != b"$date") {
+            for member in Members::at(text, at).map_while(Result::ok).filter(|member| &*member.name != b"$date") {
                 add_extended(text, member.value, depth + 1, pieces);
             }
         }
@@ -517,6 +518,19 @@ fn add_extended(text: &[u8], at: usize, depth: usize, pieces: &mut Vec<Piece>) {
     }
 }
 
+/// The member of an object that has one, if its name is one of Extended JSON; of several with that name, the last.
+fn only_member(text: &[u8], at: usize) -> Option<Member<'_>> {
+    let mut members = Members::at(text, at).map_while(Result::ok);
+    let mut last = members.next().filter(|first| first.name.first() == Some(&b'$'))?;
+    for member in members {
+        if member.name != last.name {
+            return None;
+        }
+        last = member;
+    }
+    Some(last)
+}
+
 /// The plain JSON of a value of Extended JSON; None for other objects, and for values that have no plain form.
 fn plain(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     match name {
@@ -527,7 +541,7 @@ fn plain(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
                 return Some(value.to_vec());
             }
             let (end, _) = token::number(&digits, 0).ok().filter(|_| matches!(peek(&digits, 0), b'-' | b'0'..=b'9'))?;
-            (end == digits.len()).then_some(digits)
+            (end == digits.len()).then(|| digits.into_owned())
         }
         b"$date" => moment(value),
         b"$binary" => uuid(value),
@@ -538,21 +552,22 @@ fn plain(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
 /// A date of Extended JSON as RFC 3339 text.
 fn moment(value: &[u8]) -> Option<Vec<u8>> {
     let ns = moment_ns(value)?;
-    let mut text = String::new();
+    let mut text = String::with_capacity("\"2026-01-31T12:00:00.000Z\"".len());
+    text.push('"');
     // In milliseconds.
     timestamps::write_rfc3339(&mut text, ns - ns.rem_euclid(1_000_000));
-    Some(format!("\"{text}\"").into_bytes())
+    text.push('"');
+    Some(text.into_bytes())
 }
 
 /// A date of Extended JSON, in nanoseconds since the epoch: milliseconds, also in `{"$numberLong": "…"}`, or a text.
 pub(super) fn moment_ns(value: &[u8]) -> Option<i128> {
-    let mut value = value.to_vec();
-    if peek(&value, 0) == b'{' {
-        let members: Vec<_> = Members::at(&value, 0).map_while(Result::ok).collect();
-        let long = members.iter().find(|member| &*member.name == b"$numberLong")?;
-        value = value[long.value..long.to].to_vec();
+    let mut value = value;
+    if peek(value, 0) == b'{' {
+        let long = Members::at(value, 0).map_while(Result::ok).find(|member| &*member.name == b"$numberLong")?;
+        value = &value[long.value..long.to];
     }
-    let text = if peek(&value, 0) == b'"' { string_of(&value)? } else { value };
+    let text = if peek(value, 0) == b'"' { string_of(value)? } else { Cow::Borrowed(value) };
     match integer(&text) {
         Some(ms) => timestamps::in_range(i128::from(ms) * 1_000_000).ok(),
         None => timestamps::rfc3339(std::str::from_utf8(&text).ok()?).ok(),
