@@ -77,8 +77,8 @@ def choose(choice: str) -> Backend:
         raise BackendError(f"{VARIABLE}=native, but this installation has no native core: reinstall with STREAMER_BUILD_RUST=1")
     _check_reference()
     warnings.warn(
-        "no native core is installed: Streamer runs on the reference in pure Python, which is exact but slow. "
-        f"Reinstall with STREAMER_BUILD_RUST=1, or set {VARIABLE}=reference to say that it is meant",
+        "the native core is not installed: Streamer runs on the reference in pure Python, which is exact but slow. "
+        f"Reinstall with STREAMER_BUILD_RUST=1, or set {VARIABLE}=reference to suppress this warning",
         ReferenceBackendWarning,
         stacklevel=3,
     )

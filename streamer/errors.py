@@ -109,7 +109,7 @@ class DuplicateSubscriptionError(SubscriptionError):
         Args:
             is_held: whether an earlier file added the id to the engine.
         """
-        reason = "an earlier file has this id already" if is_held else "this id stands twice in the file"
+        reason = "an earlier file has this id already" if is_held else "this id appears twice in the file"
         return DuplicateSubscriptionError(reason, place=self.place, subscription_id=self.subscription_id, index=self.index)
 
 
@@ -135,7 +135,7 @@ class BulkSubscriptionError(SubscriptionError):
         if len(errors) > self.SHOWN:
             shown.append(f"  ... and {len(errors) - self.SHOWN} more")
         bad = f"{len(errors)} bad subscription{'s' if len(errors) > 1 else ''}"
-        super().__init__("\n".join([f"{bad}, nothing was changed:", *shown]))
+        super().__init__("\n".join([f"{bad}; the engine is unchanged:", *shown]))
         self.errors = tuple(errors)
 
 

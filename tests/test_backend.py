@@ -52,7 +52,7 @@ def test_native_never_falls_back(no_core: None) -> None:
 
 
 def test_auto_warns_where_the_reference_serves_for_want_of_a_native_core(no_core: None) -> None:
-    with pytest.warns(_backend.ReferenceBackendWarning, match="no native core is installed"):
+    with pytest.warns(_backend.ReferenceBackendWarning, match="the native core is not installed"):
         assert _backend.choose("auto") == "reference"
 
 

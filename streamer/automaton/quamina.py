@@ -158,4 +158,4 @@ def _as_text(source: str | bytes | Mapping[str, Any], check: Callable[[Any], obj
 def _json_value(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    raise PatternError(f"give a pattern that holds {value} as JSON text")
+    raise PatternError(f"pass a pattern that contains {value} as JSON text")

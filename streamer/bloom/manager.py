@@ -311,7 +311,7 @@ class Manager:
 
 def _log(before: FilterState | None, state: FilterState, reason: Reason, by: str = "") -> None:
     logger.info(
-        "rebuilt the filter of tenant %r, collection %r: version %d, %d subscriptions (%d beside it), %d keys, room for %d; "
+        "rebuilt the filter of tenant %r, collection %r: version %d, %d subscriptions (%d outside it), %d keys, room for %d; "
         "false positives %s before, %s now; reason: %s%s",
         *state.name,
         state.version,

@@ -115,7 +115,7 @@ class Shipment:
         if isinstance(self.fp_rate, bool) or not isinstance(self.fp_rate, int | float):
             raise TypeError(f"fp_rate is a number, not {type(self.fp_rate).__name__}")
         if self.lease <= timedelta():
-            raise ValueError(f"a lease is longer than no time, not {self.lease}")
+            raise ValueError(f"expected a lease above zero, not {self.lease}")
         if self.lease > LONGEST_LEASE:
             raise ValueError(f"a lease is {LONGEST_LEASE.days:,} days at most, not {self.lease}")
         if not 1e-9 <= self.fp_rate < 1:
@@ -207,7 +207,7 @@ class ShippedFilter:
             raise ValueError(f"{len(bits)} bytes are not {slices} slices of {size} bits")
         error_rate = _of_type(header["error_rate"], float)
         if not 0 < error_rate < 1:
-            raise ValueError(f"{error_rate} is no rate")
+            raise ValueError(f"{error_rate} is not a rate")
         shape = (error_rate, slices, size, _of_type(header["capacity"], int), _of_type(header["count"], int))
         self._bits: Final = None if self.always else PortableBloomFilter._restore(shape, bits)
         self._native: _native.ShippedFilter | None = None
@@ -228,10 +228,10 @@ class ShippedFilter:
             raise TypeError(f"a filter is bytes, as `export` made them, not {type(data).__name__}")
         data = bytes(data)
         if len(data) < _PREFIX.size + _CHECKSUM or not data.startswith(MAGIC):
-            raise ShippedFilterError("no exported filter, or the beginning of one")
+            raise ShippedFilterError("this is not an exported filter, or only its beginning")
         body, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
         if hashlib.sha256(body).digest() != checksum:
-            raise ShippedFilterError("damaged or cut off: the checksum is another")
+            raise ShippedFilterError("damaged or cut off: the checksum differs")
         _, version, length = _PREFIX.unpack_from(body)
         if version != FORMAT:
             raise ShippedFilterError(f"version {version} of the format; this one reads version {FORMAT}")
@@ -353,7 +353,7 @@ def _check_name(part: str, name: object) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"the {part} holds half of a surrogate pair") from None
+        raise ValueError(f"the {part} contains half of a surrogate pair") from None
 
 
 def _places_to_json(places: Iterable[Place]) -> list[list[Any]]:

@@ -70,7 +70,7 @@ def reader(schema: str, references: Sequence[str] = ()) -> tuple[Callable[[bytes
         parsed = fastavro.parse_schema(plain)
         columns = compiling.columns(root)
     except (AttributeError, KeyError, RecursionError, TypeError, fastavro.schema.SchemaParseException) as error:
-        raise ValueError(f"no schema of Avro: {type(error).__name__}: {error}") from None
+        raise ValueError(f"this is not an Avro schema: {type(error).__name__}: {error}") from None
 
     read_with = fastavro.schemaless_reader
     if compiling.is_recursive:
@@ -135,7 +135,7 @@ class _Compiling:
         """Return the plain form of a schema, and the conversion of its values; *space* is the namespace around it."""
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise ValueError("no schema of Avro: nested too deep")
+            raise ValueError("this is not an Avro schema: nested too deep")
         try:
             if isinstance(schema, list):
                 return self._union(schema, space)
@@ -159,13 +159,13 @@ class _Compiling:
                 return known.name, known.convert if known.is_whole else known.converted
             if full in self.defined:
                 return self.compile(*self.defined[full])
-        raise ValueError(f"no schema of Avro: nothing defines the type {name!r}")
+        raise ValueError(f"this is not an Avro schema: the type {name!r} is not defined")
 
     def _complex(self, kind: str, schema: Mapping[str, Any], space: str) -> tuple[Any, _Conversion]:
         if kind == "array":
             items, convert = self.compile(schema["items"], space)
             if _is_empty(items):
-                raise ValueError("no schema of Avro that can be read: an array of values without bytes may have any length")
+                raise ValueError("this is not a readable Avro schema: an array of values without bytes may have any length")
             return {"type": "array", "items": items}, _each(convert, schema)
         if kind == "map":
             values, convert = self.compile(schema["values"], space)

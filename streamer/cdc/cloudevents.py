@@ -104,6 +104,6 @@ def _decoded(encoded: str, members: Mapping[str, Any], at: str, place: str) -> A
     try:
         raw = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
-        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: data_base64 is no base64", place=place) from None
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: data_base64 is not base64", place=place) from None
     # Data of another content type does not become a document.
     return parsed(raw, _WHAT, place) if kind.endswith(("/json", "+json")) else None

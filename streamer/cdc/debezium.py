@@ -37,7 +37,7 @@ _PLACEHOLDERS: Final = Placeholders(_PRESET)
 #: The prefix of the members that the transform adds to a row.
 _ADDED: Final = "__"
 _NO_CHANGES: Final = {"t": "a truncate", "m": "a message"}
-TOMBSTONE: Final = "a tombstone: the record before it told of the delete"
+TOMBSTONE: Final = "a tombstone: the record before it reported the delete"
 
 
 class _Record(NamedTuple):
@@ -75,7 +75,7 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     if "op" not in body:
         if what := _no_change(body):
             return _ignored(what)
-        reason = "op is missing; a row alone, as ExtractNewRecordState leaves it, is of the format debezium_unwrapped"
+        reason = "op is missing; a bare row, as ExtractNewRecordState writes it, has the format debezium_unwrapped"
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {reason}", place="/op")
     op = needed(body, "op", str, _WHAT)
     kind = _kind(op, "/op", _WHAT)

@@ -243,7 +243,7 @@ class Decoder:
         elif kind == 0x59:  # Y
             self._type(message)
         elif kind != 0x4F:  # O
-            reason = "is of another protocol version; ask for version 1" if kind in _STREAMED else "is none that is known"
+            reason = "is of another protocol version; request version 1" if kind in _STREAMED else "is unknown"
             raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a message that begins with byte {kind} {reason}", offset=0)
         return []
 
@@ -314,7 +314,7 @@ def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
     """Return the row at an offset, and the offset of the next part."""
     (count,) = _COUNT.unpack_from(message, at)
     if count != len(table.columns):
-        reason = f"{_WHAT}: a row of {count} columns, where its table was described with {len(table.columns)}"
+        reason = f"{_WHAT}: a row of {count} columns, but its table was described with {len(table.columns)}"
         raise EventError(EventCode.BAD_VALUE, reason, offset=at)
     at += 2
     row: list[str | _Unchanged | None] = []
@@ -332,7 +332,7 @@ def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
             row.append(_UNCHANGED)
             at += 1
         else:
-            reason = "binary, which nobody asked for" if kind == 0x62 else f"byte {kind}, and n, t or u was expected"
+            reason = "binary, which was not requested" if kind == 0x62 else f"byte {kind}, and n, t or u was expected"
             raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a value is {reason}", offset=at)
     if at > len(message):
         raise _Cut
@@ -355,14 +355,14 @@ _MOST_DIGITS: Final = 308
 
 def _integer(text: str) -> str:
     if not (text.isdigit() and text.isascii() and text[0] != "0") and _INTEGER(text) is None:
-        raise ValueError(f"{text[:60]!r} is no integer")
+        raise ValueError(f"{text[:60]!r} is not an integer")
     return text
 
 
 def _number(text: str) -> str:
     if _NUMBER(text) is None:
         if (word := _NO_NUMBERS.get(text)) is None:
-            raise ValueError(f"{text[:60]!r} is no number")
+            raise ValueError(f"{text[:60]!r} is not a number")
         return word
     # An engine compares numbers as float64, so a longer number stays a string.
     return text if len(text) <= _MOST_DIGITS or len(text.partition(".")[0]) <= _MOST_DIGITS else encode_basestring(text)
@@ -426,7 +426,7 @@ def _array(convert: Convert) -> Convert:
             else:
                 break
         if depth or at < len(body) or not parts:
-            raise ValueError(f"{text[:60]!r} is no array")
+            raise ValueError(f"{text[:60]!r} is not an array")
         return "".join(parts)
 
     return converted

@@ -90,7 +90,7 @@ def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]
             main = each.name
         file = pool.FindFileByName(main)
     except (KeyError, TypeError) as error:
-        raise ValueError(f"no schema of Protobuf: {error}") from None
+        raise ValueError(f"this is not a Protobuf schema: {error}") from None
     types: dict[tuple[int, ...], tuple[Any, _Conversion]] = {}
     messages = _Messages()
 
@@ -183,12 +183,12 @@ def _described(schema: str) -> Any:
 def _compiled(sources: Mapping[str, str], described: Mapping[str, Any]) -> bytes:
     """Return the descriptors of *sources*, compiled by protoc."""
     if clear := [name for name, each in described.items() if each is not None and name != _MAIN]:
-        raise ValueError(f"no schema of Protobuf: {clear[0]} is a descriptor; expected the text of a .proto file")
+        raise ValueError(f"this is not a Protobuf schema: {clear[0]} is a descriptor; expected the text of a .proto file")
     with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
         for name, source in sources.items():
             where = PurePosixPath(name)
             if where.is_absolute() or ".." in where.parts or not where.parts:
-                raise ValueError(f"no schema of Protobuf: {name!r} is no name of a file that may be imported")
+                raise ValueError(f"this is not a Protobuf schema: {name!r} is not the name of a file that it may import")
             path = Path(folder, *where.parts)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(source, encoding="utf-8")
@@ -201,7 +201,7 @@ def _compiled(sources: Mapping[str, str], described: Mapping[str, Any]) -> bytes
             raise ValueError(f"protoc has not read the schema of Protobuf within {_PATIENCE} s") from None
         if ran.returncode or not out.exists():
             said = [line for line in ran.stderr.decode(errors="replace").splitlines() if "warning" not in line]
-            raise ValueError(f"no schema of Protobuf: {'; '.join(said[:3]).replace(folder, '')}")
+            raise ValueError(f"this is not a Protobuf schema: {'; '.join(said[:3]).replace(folder, '')}")
         return out.read_bytes()
 
 

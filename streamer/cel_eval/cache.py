@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamer.cel_eval.program import Program
 
 DEFAULT_SIZE = 10_000
-PORTABLE: Final = 'ask for it with "cel_evaluator": "portable"'
+PORTABLE: Final = 'select it with "cel_evaluator": "portable"'
 
 
 @final

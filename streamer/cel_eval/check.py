@@ -274,7 +274,7 @@ class _Checker:
             if op in _ARITHMETIC:
                 result = self._arithmetic(op, at, left, right)
                 if (left == DYN and _is_int(right_node)) or (right == DYN and _is_int(left_node)):
-                    self._remark("spelled_arithmetic", at, f"`{op}` with an int literal fails where the event spells a double")
+                    self._remark("spelled_arithmetic", at, f"`{op}` with an int literal fails if the event spells a double")
             else:
                 self._compare(op, at, left, right, literals)
                 result = BOOL

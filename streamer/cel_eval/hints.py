@@ -16,7 +16,7 @@ _MEANT: Final[Mapping[str, str]] = {
     **{word: f"`{word}` is written `{word.lower()}`" for word in ("True", "TRUE", "False", "FALSE")},
     **{word: f"`{word}` is written `{sign}`" for word, sign in (("and", "&&"), ("AND", "&&"), ("or", "||"), ("OR", "||"))},
     **{word: f"`{word}` is written `!`" for word in ("not", "NOT")},
-    **dict.fromkeys(("is", "IS"), "null is asked for by `==`, as in data.a == null"),
+    **dict.fromkeys(("is", "IS"), "test for null with `==`, as in data.a == null"),
     **dict.fromkeys(("like", "LIKE"), "a part of a text is found by contains, startsWith, endsWith or matches"),
     **dict.fromkeys(("between", "BETWEEN"), "a range is two comparisons joined by `&&`"),
     **{word: f"`{word}` is written `size`" for word in ("len", "length", "count")},

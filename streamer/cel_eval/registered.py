@@ -140,7 +140,7 @@ def _arity(name: str, function: Function) -> Arity:
     if not callable(function):
         raise ConfigError(f"expected a function, not {type(function).__name__}", place=place)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise ConfigError("a match waits for nothing, so a function cannot be `async`", place=place)
+        raise ConfigError("a function cannot be `async`, because a match does not wait", place=place)
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # many functions in C have no signature

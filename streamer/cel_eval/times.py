@@ -49,7 +49,7 @@ _RFC3339: Final = re.compile(
 def parse_timestamp(text: str) -> Timestamp | Failure:
     """Return the timestamp in an RFC 3339 text; digits after the ninth of a fraction are cut off, leap seconds are refused."""
     match = _RFC3339.fullmatch(text)
-    bad = Failure(CelReason.BAD_VALUE, f"{_shown(text)} is no RFC 3339 timestamp")
+    bad = Failure(CelReason.BAD_VALUE, f"{_shown(text)} is not an RFC 3339 timestamp")
     if match is None:
         return bad
     year, month, day, hour, minute, second = map(int, match.groups()[:6])
@@ -85,7 +85,7 @@ def parse_duration(text: str) -> Duration | Failure:
     """Return the duration in a text with units `h`, `m`, `s`, `ms`, `us`, `ns`, such as `-1.5s`; it is cut to nanoseconds."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        return Failure(CelReason.BAD_VALUE, f"{_shown(text)} is no duration")
+        return Failure(CelReason.BAD_VALUE, f"{_shown(text)} is not a duration")
     total = 0
     for whole, fraction, unit in map(re.Match.groups, _DURATION_PART.finditer(match[2] or "")):
         # Longer numbers are out of range anyway, and Python refuses to read very long ones.
@@ -176,7 +176,7 @@ def _offset(value: Timestamp, zone: str) -> int | Failure:
         seconds = int(match[2]) * 3600 + int(match[3]) * 60
         return -seconds if match[1] == "-" else seconds
     if match is not None or zone not in _zones():
-        return Failure(CelReason.BAD_VALUE, f"{_shown(zone)} is no time zone")
+        return Failure(CelReason.BAD_VALUE, f"{_shown(zone)} is not a time zone")
     # Clamp to datetime's range: time zones do not change in the first and last days of it.
     moment = min(max(value.ns, EARLIEST + 2 * DAY), LATEST - 2 * DAY) // SECOND
     offset = _zone(zone).utcoffset(datetime.fromtimestamp(moment, UTC).astimezone(_zone(zone)))

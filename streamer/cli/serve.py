@@ -144,11 +144,11 @@ def show_command(number: int, config: str | None, data_dir: Path | None, report:
             for name, value in (told | record).items():
                 show(f"{name}: {printable(str(value))}")
         return
-    note(f"no dead letter {number}")
+    note(f"dead letter {number} does not exist")
     sys.exit(SOME_BAD)
 
 
-@app.command(epilog=SERVICE_EXIT_CODES.format(one="some could not be read again, and stay, or are not there"))
+@app.command(epilog=SERVICE_EXIT_CODES.format(one="some could not be read again and stay, or do not exist"))
 @NUMBERS
 @ALL
 @SUBSCRIPTIONS
@@ -173,7 +173,7 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
         sys.exit(SOME_BAD)
 
 
-@app.command(epilog=SERVICE_EXIT_CODES.format(one="some are not there"))
+@app.command(epilog=SERVICE_EXIT_CODES.format(one="some do not exist"))
 @NUMBERS
 @ALL
 @CONFIG
@@ -225,7 +225,7 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
 
 
 @spool_app.command(name="forget", epilog=SERVICE_EXIT_CODES.format(one="there is no message for a sink"))
-@click.argument("sinks", metavar="SINK...", nargs=-1, required=True, help="Names of sinks that are no longer configured.")
+@click.argument("sinks", metavar="SINK...", nargs=-1, required=True, help="Names of sinks that you removed from the configuration.")
 @CONFIG
 @DATA_DIR
 def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None) -> None:
@@ -234,7 +234,7 @@ def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None
     known = read_config(config).sinks if config is not None else {}
     for name in sinks:
         if name in known and known[name].spooled is not None:
-            fail(f"sinks.{name}: the configuration has it, and its messages are delivered; take it out first")
+            fail(f"sinks.{name}: the configuration has this sink, which delivers its messages; remove it first")
     is_missing = False
     try:
         store = opened_store(where)
@@ -258,7 +258,7 @@ class _Read(Protocol):
 def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> _Read:
     """Return the function that reads the configuration, now and at each reload; options override it."""
     if "-" in subscriptions:
-        fail("--subscriptions: a service reads them again when it is told to, so they come from files")
+        fail("--subscriptions: a service must be able to read its subscriptions again, so name files")
 
     def read(text: bytes | None = None, /) -> Loaded:
         from streamer.config import loader
@@ -346,7 +346,7 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
 def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
     """Return the function that reads the chosen dead letters, and adds the number of each one to *seen*."""
     if every == bool(numbers):
-        fail("which? name their numbers, or --all")
+        fail("name the numbers of dead letters, or set --all")
 
     from streamer.service.store.letters import PAGE
 
@@ -366,7 +366,7 @@ def _missing(numbers: Iterable[int]) -> bool:
     """Name missing dead letters; return whether any was missing."""
     names = [str(number) for number in sorted(numbers)]
     if names:
-        note(f"no dead letter {', '.join(names)}")
+        note(f"dead letter {', '.join(names)} does not exist")
     return bool(names)
 
 

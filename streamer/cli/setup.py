@@ -267,7 +267,7 @@ def check_names(tenant: str | None, collection: str | None) -> None:
     """Refuse `*`, which stands for every name, and end the program."""
     for option, name in (("--tenant", tenant), ("--collection", collection)):
         if name == "*":
-            fail(f"{option}: '*' stands for every one and cannot name one; leave {option} out where the events say it")
+            fail(f"{option}: '*' stands for every one and cannot name one; leave {option} out if the events contain it")
 
 
 def read_layout(format: str | None, name: str | None) -> EventLayout | None:

@@ -77,7 +77,7 @@ def restore(file: Path, config: str | None, data_dir: Path | None, report: Plain
         return
     note(f"{where}: {_contents(copied)}")
     if before is not None:
-        note(f"{before}: the store before; delete it when you no longer need it")
+        note(f"{before}: the previous store; delete it when you no longer need it")
 
 
 def _note_slots(config: str | None, data_dir: Path | None) -> None:

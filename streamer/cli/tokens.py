@@ -53,7 +53,7 @@ def create(
             made = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         token, text = tokens.create(_file(file, config), tenant, tuple(dict.fromkeys(scopes)), name)  # type: ignore[arg-type]
     except FileExistsError:
-        fail(f"--output {output}: the file is there already; name one that is not")
+        fail(f"--output {output}: the file exists already; choose a new name")
     except OSError as error:
         fail(f"--output {output}: {error.strerror or error}")
     except (ServiceError, ValueError) as error:
@@ -105,7 +105,7 @@ def revoke(id: str, file: Path | None, config: str | None) -> None:
     except ServiceError as error:
         fail(str(error))
     if not found:
-        note(f"no token {id}")
+        note(f"token {id} does not exist")
         sys.exit(SOME_BAD)
     note(f"token {id} revoked")
 
@@ -125,5 +125,5 @@ def _file(file: Path | None, config: str | None) -> Path:
         except BulkConfigError as bulk:
             refuse(bulk)
     if file is None:
-        fail("which file? name it with --file, or as api.tokens.file in the configuration")
+        fail("name the file with --file, or as api.tokens.file in the configuration")
     return file

@@ -522,7 +522,7 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
                 _warn_once(f"{shown(name)}: no such variable; did you mean {' or '.join(meant)}?")
             continue
         if place in given:
-            errors.append(ConfigError(f"says the same as {given[place]}", source=name))
+            errors.append(ConfigError(f"sets the same field as {given[place]}", source=name))
             continue
         if not is_unicode(environment[name]):
             # Python stores bytes that are not UTF-8 as lone surrogates.

@@ -103,4 +103,4 @@ Secret: TypeAlias = Annotated[
         }
     ),
 ]
-"""A field that holds a secret: `{env: VARIABLE}` or `{file: PATH}`."""
+"""A field that contains a secret: `{env: VARIABLE}` or `{file: PATH}`."""

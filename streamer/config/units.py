@@ -56,11 +56,11 @@ def parse_duration(text: object) -> timedelta:
         try:
             duration = _ISO_DURATION.validate_python(text)
         except ValidationError:
-            raise ValueError(f"{_EXPECTED}; '{text}' is no duration of ISO 8601") from None
+            raise ValueError(f"{_EXPECTED}; '{text}' is not a duration of ISO 8601") from None
     else:
         duration = _with_units(text)
     if duration <= timedelta(0):
-        raise ValueError("expected a duration longer than nothing")
+        raise ValueError("expected a duration above zero")
     return duration
 
 
@@ -116,7 +116,7 @@ def parse_size(value: object) -> int:
             raise ValueError(f"{expected}, not '{shown(value)}'")
         exact = Fraction(found[1]) * (1024 if found[3] else 1000) ** " kmg".index(found[2].lower() or " ")
         if exact.denominator != 1:
-            raise ValueError(f"{expected}; '{value}' is no whole number of bytes")
+            raise ValueError(f"{expected}; '{value}' is not a whole number of bytes")
         size = int(exact)
     else:
         size = value

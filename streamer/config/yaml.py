@@ -274,7 +274,7 @@ class _Reader:
         if text in _BOOL:
             return _BOOL[text]
         if _NO_NUMBER.fullmatch(text):
-            self._refused(f"{text} is no number here", event)
+            self._refused(f"{text} is not a number here", event)
             return ...
         if (reason := leading_zero(text)) is not None:
             self._refused(reason, event)
@@ -284,7 +284,7 @@ class _Reader:
         if _FLOAT.fullmatch(text):
             number = float(text)
             if math.isinf(number):
-                self._refused(f"{shown(text)}: no float64 holds it", event)
+                self._refused(f"{shown(text)}: beyond float64", event)
                 return ...
             return number
         return text

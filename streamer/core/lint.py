@@ -100,7 +100,7 @@ def findings_of(examined: Iterable[Examined]) -> list[Finding]:
         estimates[each.partition].add(each.found_by)
         first = first_with.setdefault(each.identity, each.subscription_id)
         if first != each.subscription_id:
-            reason = "asks for the same as another subscription of its gateway"
+            reason = "wants the same events as another subscription of its gateway"
             findings.append(Finding(FindingCode.DUPLICATE, each.subscription_id, reason, (first,)))
         # Only keep these: the index answers most subscriptions, and there may be millions.
         if findings or any(rest == "evaluation" for rest, _ in each.found_by):
@@ -112,7 +112,7 @@ def _slow(examined: Examined, estimate: Estimate) -> Iterable[Finding]:
     if any(code in _DECIDED for code, _ in examined.found) or estimate.effort(examined.found_by) is not Effort.EVALUATED:
         return
     if alone(examined.found_by) is Effort.EVALUATED:
-        reason = "no index can narrow it down: it is evaluated for every event of its collection"
+        reason = "the index cannot narrow it down: it is evaluated for every event of its collection"
     else:
         reason = "what an index looks up of it is shared by most others: it is evaluated for most events of its collection"
     yield Finding(FindingCode.SLOW, examined.subscription_id, reason)

@@ -84,7 +84,7 @@ class Options:
             return
         _check_type("default_tenant", self.default_tenant, str)
         if self.default_tenant in ("", "*"):
-            raise ConfigError(f"{self.default_tenant!r} is no tenant; name one, or None for none", place="default_tenant")
+            raise ConfigError(f"{self.default_tenant!r} is not a tenant; name one, or None for none", place="default_tenant")
 
     def _check_soft_delete(self) -> None:
         if self.soft_delete is None:

@@ -78,7 +78,7 @@ class Plan:
         for at, conditions in enumerate(self.normal_form):
             first, *others = conditions or ("everything",)
             lines += [f"or {first}" if at else first, *(f"and {condition}" for condition in others)]
-        yield from block("normal form", tuple(lines), "nothing: it never matches")
+        yield from block("normal form", tuple(lines), "empty: it never matches")
         keys = tuple(_in_words(self.bloom_keys[:MOST_KEYS])) if self.bloom_keys else self.access_keys or ()
         if len(self.bloom_keys) > MOST_KEYS:
             keys = (*keys[: SHOWN - 1], *self.access_keys[MOST_KEYS:]) if self.access_keys else keys

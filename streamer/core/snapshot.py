@@ -362,7 +362,7 @@ def _head(file: IO[bytes], path: str) -> tuple[Head, Sequence[int], bytes]:
     if not head.startswith(MAGIC):
         if MAGIC.startswith(head[: len(MAGIC)]):
             raise _damaged(path, "header", "the file is cut off")
-        raise SnapshotError("it is no snapshot of Streamer", path=path, place="header")
+        raise SnapshotError("it is not a snapshot of Streamer", path=path, place="header")
     if len(head) >= 12 and (version := int.from_bytes(head[8:12], "little")) > FORMAT:
         reason = f"its format is {version}, and this version of Streamer reads up to {FORMAT}: read it with a later one"
         raise SnapshotError(reason, path=path, place="header")

@@ -433,7 +433,7 @@ class _Reader:
         found: dict[str, Expected] = {}
         nodes = self._list(place, "ids")
         if place[-1] == "expect_at_least" and not nodes:
-            self._wrong(place, "expected at least one id; `expect: []` says that nobody matches")
+            self._wrong(place, "expected at least one id; `expect: []` means that no subscription matches")
         for index, node in enumerate(nodes):
             at = (*place, index)
             value = node.plain()
@@ -447,7 +447,7 @@ class _Reader:
                 continue
             found[named] = Expected(named, {name: members[name] for name in _EXPECTED[1:] if name in members}, at)
             if members.get("transition") not in _TRANSITIONS:
-                self._wrong((*at, "transition"), "expected enter, stay, leave, or null for an event that does not tell")
+                self._wrong((*at, "transition"), "expected enter, stay, leave, or null for an event without a transition")
             if not isinstance(members.get("certain", True), bool):
                 self._wrong((*at, "certain"), f"expected true or false, not {kind_of(members['certain'])}")
         return list(found.values())

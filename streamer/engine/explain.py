@@ -169,7 +169,7 @@ class Judgement:
         if verdict is Verdict.TRUE and not matched:
             return f"the document is flagged as deleted by {self._options.soft_delete!r}"
         if verdict is Verdict.UNKNOWN and not matched and subscription.on_unknown == "skip":
-            return "the event does not carry enough to decide, and the subscription skips what is not certain"
+            return "the event lacks a value that decides, and the subscription skips uncertain matches"
         if verdict is not Verdict.TRUE and matched and verdict is not Verdict.UNKNOWN:
             return "the document matched before, and the subscription has transitions"
         if not matched and self._would_leave():
@@ -227,7 +227,7 @@ def _explain(judged: Judgement, options: Options) -> Explanation:
 
 
 def note_of_ignored(ignored: IgnoredEvent) -> str:
-    return f"the event is ignored ({ignored.reason.value}): it matches nobody"
+    return f"the event is ignored ({ignored.reason.value}): it matches no subscription"
 
 
 def _detailed(condition: Condition, part: Part, event: Event, budget: int) -> Condition:

@@ -54,7 +54,7 @@ def hint(condition: Condition, part: Part, event: Event) -> str | None:
         case CompiledFilter() if condition.verdict is not Verdict.TRUE:
             seen, root, names = condition.seen, part.path.root.value, part.path.names
             if isinstance(seen, list) and part.op.name in ("==", "in") and not isinstance(part.value, Mapping):
-                return f"{cel_path(root, names)} is a list; `contains` or a pattern asks for its elements"
+                return f"{cel_path(root, names)} is a list; use `contains` or a pattern for its elements"
             missing = seen is MISSING or (isinstance(seen, Values) and all(value is MISSING for value in seen.values()))
             return _of_missing(root, names, event) if missing else None
         case Field() if condition.seen is MISSING and condition.verdict is not Verdict.TRUE:
@@ -89,7 +89,7 @@ def _of_missing(root: str, names: Path, event: Event) -> str | None:
         if isinstance(value, list):
             return f"{cel_path(root, names[:depth])} is a list; a pattern or CEL's exists() looks into it"
         if not isinstance(value, Mapping):
-            return f"{cel_path(root, names[:depth])} is no object"
+            return f"{cel_path(root, names[:depth])} is not an object"
         if name not in value:
             near = nearest(names, document)
             there = f"there is no {cel_path(root, names)}"

@@ -265,7 +265,7 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
     )
     if hint is None or not stats.finds_nothing:
         return stats
-    return replace(stats, misfit=f"no event had a collection, a type or a document where the layout looks for them; {hint}")
+    return replace(stats, misfit=f"every event lacked a collection, a type and a document at the places that the layout names; {hint}")
 
 
 def _counted(counts: PartitionCounts | None) -> PartitionCounts | None:

@@ -213,7 +213,7 @@ class _Reader:
                 value = self.stack.pop().value
             else:
                 if self._next():
-                    raise self._malformed("expected nothing after the value")
+                    raise self._malformed("expected the text to end after the value")
                 return value
 
     def _quick(self, decoder: JSONDecoder, *, checks_integers: bool = False) -> tuple[Any] | tuple[()]:
@@ -379,7 +379,7 @@ def _float(literal: str) -> float | BeyondFloat64:
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _integer(literal: str) -> int:

@@ -136,7 +136,7 @@ class EventLayout:
         object.__setattr__(self, "envelope", envelope)
         for before in self._pointers["before"]:
             if any(_lies_in(data, (before,)) for data in self._pointers["data"]):
-                raise ConfigError("cannot be where 'data' is or hold it", place="before")
+                raise ConfigError("cannot be at the place of 'data', or contain it", place="before")
         object.__setattr__(self, "type_map", _check_type_map(self.type_map))
         self._types.update({word: word for word in EVENT_TYPES} if self.type_map is None else dict(self.type_map))
         _check_word("ts_format", self.ts_format)
@@ -148,7 +148,7 @@ class EventLayout:
         object.__setattr__(self, "whole_rows", self._check_whole_rows())
         if any(_lies_in(at, self._pointers["data"]) for at in self._pointers["before"]):
             if self.encoded is not None:
-                raise ConfigError("cannot be inside of 'data' where 'data' is encoded", place="before")
+                raise ConfigError("cannot be inside of 'data' if 'data' is encoded", place="before")
             if self.has_rows:
                 raise ConfigError(f"cannot be inside of 'data' in a layout with format {self.format!r}", place="before")
 

@@ -38,7 +38,7 @@ def check_names(tenant: str | None, collection: str | None) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{part} is a string, not {type(name).__name__}")
         if not is_text(name):
-            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair")
+            raise EventError(EventCode.LONE_SURROGATE, f"the given {part} contains half of a surrogate pair")
 
 
 class IgnoredEvent(Exception):
@@ -316,7 +316,7 @@ class _Parts:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair") from None
+            raise EventError(EventCode.LONE_SURROGATE, f"the given {part} contains half of a surrogate pair") from None
         return argument
 
     def _type(self) -> str | None:
@@ -468,7 +468,7 @@ class _JsonValues:
                 return value
             if self.default is None:
                 expected = "expected a mapping, list, str, int, float, bool or None; default= of the engine converts others"
-                raise self._error(EventCode.BAD_VALUE, f"{type_of(value)} is no JSON type; {expected}")
+                raise self._error(EventCode.BAD_VALUE, f"{type_of(value)} is not a JSON type; {expected}")
             try:
                 value = self.default(value)
             except Exception as error:
@@ -491,7 +491,7 @@ class _JsonValues:
 
     def _float(self, value: float) -> float:
         if not math.isfinite(value):
-            raise self._error(EventCode.BAD_VALUE, f"{value} is no JSON number")
+            raise self._error(EventCode.BAD_VALUE, f"{value} is not a JSON number")
         self._count(len(repr(value)))
         return value
 

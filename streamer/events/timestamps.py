@@ -31,7 +31,7 @@ def parse_rfc3339(text: str) -> int:
         # datetime refuses second 60, as CEL does: timestamps have no leap seconds.
         moment = datetime(*map(int, numbers), tzinfo=UTC)  # type: ignore[misc,arg-type]
     except ValueError:
-        raise ValueError("no such date or time") from None
+        raise ValueError("this date or time does not exist") from None
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     if sign is not None:
         if int(hours) > 23 or int(minutes) > 59:

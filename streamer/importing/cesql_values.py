@@ -130,7 +130,7 @@ def cast_to(value: Value, kind: Kind) -> Value:
         return replace(value, kind=kind)
     if value.const is not None:
         made = cast_constant(value.const, kind)
-        return _faulty(kind, f"{value.const!r} is no {kind}") if made is None else constant(made)
+        return _faulty(kind, f"{value.const!r} is not of type {kind}") if made is None else constant(made)
     at = value.cel
     if kind == "string":
         return Value(kind, f"string({at})", fails=value.fails)
@@ -554,5 +554,5 @@ def passing(value: Value) -> Condition:
         # The result of an expression is not cast: the text `true` does not pass.
         return Test(_path(value.attribute or ""), "==", True)
     if value.kind != "boolean":
-        raise SubscriptionError(f"no event passes an expression whose value is of type {value.kind}; compare the value")
+        raise SubscriptionError(f"an expression of type {value.kind} passes for no event; compare its value")
     return value.yes

@@ -54,7 +54,7 @@ def variable_of(given: Any, root: str, place: str) -> Variable:
         refuse('expected a path, as {"var": "user.name"} or {"var": ["user.name", "default"]}', place)
     names = tuple(name.split(".")) if name else ()
     if not names and root == "data":
-        refuse("the whole document is no value to compare; name a member", place)
+        refuse("the whole document cannot be compared; name a member", place)
     if any(each.isdigit() for each in names):
         refuse("a step of digits is an index or a name; write this condition in CEL, as data.items[0] == 5", place)
     if inherited := next((each for each in names if each in _INHERITED), None):

@@ -146,7 +146,7 @@ def _operator(op: str, given: dict[str, Any], apply: Callable[[Leaf], Condition]
         case "$regex" if isinstance(operand, str):
             return apply(_regexp(operand, given.get("$options", ""), place))
         case "$not" | "$exists" | "$size" | "$all" | "$elemMatch" | "$regex" | "$options":
-            refuse(f"this is no operand of {op} that can be translated", place)
+            refuse(f"this operand of {op} cannot be translated", place)
     raise SubscriptionError(f"{op} cannot be translated; write this condition in CEL", place=place)
 
 

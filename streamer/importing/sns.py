@@ -173,7 +173,7 @@ def _condition(part: patterns.Field | patterns.AnyOf, place: str) -> Condition:
     if len(part.path) > 1:
         raise PatternError("attributes do not nest; the scope MessageBody does", place=at)
     if any(isinstance(matcher, Cidr) for matcher in part.matchers):
-        raise PatternError("cidr is translated only alone: without other values in its array, and outside of $or", place=at)
+        raise PatternError("cidr must be the only value of its array, and outside of $or", place=at)
     return _Attribute(part.path[0]).condition(part.matchers)
 
 

@@ -21,7 +21,7 @@ def parse_address(text: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"an address is text, not {type(text).__name__}")
     if not text:
-        raise ValueError("an empty address; 0.0.0.0 is every one of this machine")
+        raise ValueError("an empty address; 0.0.0.0 stands for all addresses of this machine")
     if "//" in text:
         raise ValueError("a URL; expected the address of a network interface, such as 127.0.0.1, or the name of a host")
     if text.startswith("["):

@@ -89,7 +89,7 @@ class Sample:
             rebuilds = tuple(_read(Rebuilds, each) for each in read.pop("rebuilds"))
             return _read(Sample, {**read, "filters": filters, "rebuilds": rebuilds})
         except (TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ValueError(f"no sample of an engine: {error}") from None
+            raise ValueError(f"this is not a sample of an engine: {error}") from None
 
 
 def _read(kind: type[T], members: dict[str, Any]) -> T:

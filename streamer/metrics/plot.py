@@ -168,7 +168,7 @@ def _draw(figure: Figure, samples: Sequence[Sample], shown: Sequence[Name]) -> N
             axes.grid(axis="y", color="#000000", alpha=0.08)
             axes.tick_params(labelsize=9)
             axes.set_axisbelow(True)
-    for axes, label in zip(grid[:, 0], ("passed, of what\nnobody wants", "stopped\nby phase 1", "keys"), strict=True):
+    for axes, label in zip(grid[:, 0], ("passed, of\nunwanted events", "stopped\nby phase 1", "keys"), strict=True):
         axes.set_ylabel(label)
     figure.align_ylabels(grid[:, 0])
     _draw_legend(figure, grid[0, 0], grid[2, 0], drawn)

@@ -105,7 +105,7 @@ ALERTS: Final = (
         f"{EVENTS_RATE} == 0",
         "30m",
         "warning",
-        "No event has come for half an hour",
+        "Streamer has seen no event for half an hour",
         f"{_WHO} runs and receives no events.",
     ),
     Alert(
@@ -138,7 +138,7 @@ ALERTS: Final = (
         "30m",
         "warning",
         "CEL programs end in errors for more than a tenth of the events",
-        f"{_WHO}: an error is no match, so subscriptions may miss events. "
+        f"{_WHO}: an expression that fails does not match, so subscriptions may miss events. "
         f"{names.CEL_ERRORS.sample} has the reasons, engine.stats() the subscriptions.",
     ),
     Alert(
@@ -213,7 +213,7 @@ ALERTS: Final = (
         "5m",
         "critical",
         "The server of a source does not answer",
-        f"{_SOURCE} has had no connection to its server for 5 minutes, so it reads nothing, and its lag is unknown.",
+        f"{_SOURCE} has had no connection to its server for 5 minutes, so it reads no events, and its lag is unknown.",
     ),
     Alert(
         "StreamerSourceIsLate",
@@ -263,7 +263,7 @@ ALERTS: Final = (
         "10m",
         "critical",
         "An endpoint is down, or has disabled itself",
-        f"{_SINK_OF_JOB} gets only probes, or nothing: the state of its breaker is {{{{ $value }}}}.",
+        f"{_SINK_OF_JOB} gets only probes, or no messages: the state of its breaker is {{{{ $value }}}}.",
     ),
     Alert(
         "StreamerKeysAreStuck",

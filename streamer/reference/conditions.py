@@ -202,7 +202,7 @@ def _both(condition: CompiledFilter, event: Event) -> Values:
 
 def _why_error(condition: CompiledFilter, seen: Any) -> str:
     if seen is MISSING:
-        return "the field is missing, or a step on the way is not an object"
+        return "the field is missing, or a step of its path is not an object"
     if isinstance(seen, BeyondFloat64):
         return "a number beyond float64 cannot be read"
     return f"{condition.op.name!r} does not take {type_name(seen)} with this value"
@@ -294,7 +294,7 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[tuple[Condition,
     whole, reason = _verdict_of(pattern, event)
     if whole is not Verdict.ERROR and reason != TOO_COSTLY:
         known = "" if whole is Verdict.FALSE else ", as far as is known"
-        reason = f"each part holds, but not in the same elements of the arrays{known}"
+        reason = f"each part is true, but not for the same elements of the arrays{known}"
     if whole is not apart or reason == TOO_COSTLY:
         found.append((Condition("pattern", "all fields together", "pattern", Values(), whole, reason), None))
     return found

@@ -177,7 +177,7 @@ class ReferenceCore:
             accepted: list[_Draft] = []
             for draft in drafts:
                 if mode == "add" and (subscription_id := draft.compiled.subscription.id) in version.entries:
-                    reason = "this id is held already; replace=True puts the new one in its place"
+                    reason = "this id exists already; replace=True replaces its subscription"
                     errors.append(
                         DuplicateSubscriptionError(reason, place="id", subscription_id=subscription_id, index=draft.index)
                     )
@@ -249,11 +249,11 @@ class ReferenceCore:
                     programs=self._programs,
                 )
                 if subscription.id in seen:
-                    raise DuplicateSubscriptionError("this id comes twice in one call", place="id")
+                    raise DuplicateSubscriptionError("this id appears twice in one call", place="id")
                 seen.add(subscription.id)
                 keys = access_keys(normal_form(compiled, self._options.limits))
                 if keys is None and not self._options.limits.allow_unindexed:
-                    reason = "no condition of it can be looked up, so it may be about any event"
+                    reason = "its conditions cannot be looked up, so it may match any event"
                     raise SubscriptionError(f"{reason} (limits.allow_unindexed)")
                 drafts.append(_Draft(index, compiled, keys))
             except SubscriptionError as error:

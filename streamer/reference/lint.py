@@ -72,7 +72,7 @@ def _found(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> 
     elif (reason := impossible(compiled, form, limits)) is not None:
         yield FindingCode.NEVER_MATCHES, reason
     elif _asks_something(compiled) and any(_tautology(conjunction, constant) for conjunction in form.conjunctions):
-        yield FindingCode.ALWAYS_MATCHES, "its conditions hold for every event"
+        yield FindingCode.ALWAYS_MATCHES, "its conditions are true for every event"
 
 
 def _asks_something(compiled: CompiledSubscription) -> bool:

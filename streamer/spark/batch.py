@@ -144,7 +144,7 @@ def match_events(
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
     given = Given.of(spark, subscriptions, engine_options)
     way, reason = _choose(given, strategy, broadcast_bytes)
-    logger.info("match_events: %s, since %s", way, reason)
+    logger.info("match_events: %s, because %s", way, reason)
     version = None
     if way == "broadcast":
         shipped = given.ship(prune=bool(prune))
@@ -204,7 +204,7 @@ def _choose(given: Given, strategy: Strategy, most: int) -> tuple[Literal["broad
     if is_apart and strategy == "cogroup":
         raise ConfigError("expected 'broadcast' or 'auto': cogroup cannot match records with several changes", place="strategy")
     if strategy != "auto":
-        return strategy, "it was asked for"
+        return strategy, "you chose it"
     if is_apart:
         return "broadcast", "a record may have several changes"
     size, what = given.size()

@@ -114,7 +114,7 @@ def _look_at(others: Sequence[str], missing: Sequence[str], extra: Extra) -> Non
     for name in others:
         if near := get_close_matches(name.lower(), missing, 1, 0.75):
             reason = f"is it {near[0]!r}? Rename it, or pass extra='ignore' to leave it out"
-            raise ValueError(f"subscriptions: column {name!r} is no member: {reason}")
+            raise ValueError(f"subscriptions: column {name!r} is not a member: {reason}")
     named = ", ".join(map(repr, others[:20])) + (f" and {len(others) - 20} more" if len(others) > 20 else "")
     if extra == "forbid":
         raise ValueError(f"subscriptions: no members are {named}; there are {', '.join(MEMBERS)}")

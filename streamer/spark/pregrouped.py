@@ -158,7 +158,7 @@ class OpenParts:
         at = "" if row is None else f" at row {row():,}{of_partition()}, counted from 0"
         return ConfigError(
             f"the events do not come together by tenant and collection: {'/'.join(name)} came again{at}, and parts of the "
-            f"subscriptions were opened {len(self._met) + self.again:,} times where {len(self._met):,} would do; sort them "
+            f"subscriptions were opened {len(self._met) + self.again:,} times instead of {len(self._met):,}; sort them "
             "(sortWithinPartitions), or leave grouped out",
             place="grouped",
         )

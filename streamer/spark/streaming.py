@@ -157,7 +157,7 @@ class BatchWriter:
         """
         folder = f"{self.path.rstrip('/')}/batch_id={batch_id}"
         if self._is_written(frame.sparkSession, folder):
-            log.info("%s is there already", folder)
+            log.info("%s exists already", folder)
             return
         if self.by:
             # Rows of one gateway come together, or each task would write a file for each gateway; a hot one is split again.
@@ -195,7 +195,7 @@ class BatchWriter:
             opened.close()
         if owner != query:
             reason = "a new checkpoint counts its batches from 0 again; give it a folder of its own"
-            raise StreamerError(f"{self.path} holds what the stream {owner} wrote, and this is {query}: {reason}")
+            raise StreamerError(f"{self.path} contains the output of the stream {owner}, but this is {query}: {reason}")
         return bool(files.exists(path(folder, "_SUCCESS")))
 
 

@@ -85,7 +85,7 @@ def active(name: str) -> DataFrame:
 
     spark = SparkSession.getActiveSession()
     if spark is None:
-        raise ConfigError(f"no session of Spark is active, in which {name} could be a table", place="events")
+        raise ConfigError(f"{name} may be a table, but no Spark session is active", place="events")
     return read_table(spark, name)
 
 

@@ -68,16 +68,16 @@ def _with_bools(clause: Clause) -> Clause:
 def _conflict(clauses: list[Clause]) -> str | None:
     """Return why no value satisfies all *clauses*, which are on one path, or None if this is not proven."""
     if not all(clause.atoms for clause in clauses):
-        return "no value satisfies its condition"
+        return "its condition is false for every value"
     kinds = frozenset(Kind).intersection(*map(kinds_of, clauses))
     if not kinds:
-        return "its conditions ask for different types"
+        return "its conditions require different types"
     for clause in clauses:
         if all(isinstance(atom, Equal) or atom == MISSING for atom in clause.atoms) and not any(
             all(_clause_holds(other, atom) for other in clauses) if isinstance(atom, Equal) else Kind.MISSING in kinds
             for atom in clause.atoms
         ):
-            return "no value satisfies all its conditions"
+            return "its conditions exclude one another"
     single = [next(iter(clause.atoms)) for clause in clauses if len(clause.atoms) == 1]
     sizes = [atom for atom in single if isinstance(atom, Size)]
     if sizes and max(size.least for size in sizes) > min(size.most for size in sizes):
@@ -87,7 +87,7 @@ def _conflict(clauses: list[Clause]) -> str | None:
     prefixes = [atom.text for atom in single if isinstance(atom, Prefix) and not atom.ignore_case]
     longest = max(prefixes, key=len, default="")
     if not all(longest.startswith(prefix) for prefix in prefixes):
-        return "no text begins with all its prefixes"
+        return "its prefixes exclude one another"
     return None
 
 

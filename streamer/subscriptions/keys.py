@@ -115,7 +115,7 @@ class Key:
             root, mode, names, tag, value = _decode(encoded.decode())
             place = _place(root, mode, tuple(names), tag)
         except (TypeError, UnicodeDecodeError) as error:
-            raise ValueError(f"no access key: {error}") from None
+            raise ValueError(f"this is not an access key: {error}") from None
         return Key(place, tag, value)
 
 
@@ -478,7 +478,7 @@ def _kind_of_tag(tag: str) -> str:
     if tag.startswith("element-") and tag.removeprefix("element-") in _SCALAR_TAGS:
         return ELEMENT
     if tag not in KINDS or tag in (EQUAL, ELEMENT):
-        raise ValueError(f"no access key: {tag!r} is no kind of one")
+        raise ValueError(f"this is not an access key: unknown kind {tag!r}")
     return tag
 
 

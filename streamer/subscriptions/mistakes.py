@@ -89,7 +89,7 @@ def _of_filter(given: Mapping[str, Any], layout: EventLayout) -> str | None:
         return None
     meant = _meant(steps, root, given)
     asked, same = cel_path(_root(given), names), _quoted(encode_pointer(names))
-    return f"this asks for {asked}; probably meant: {meant} (as it stands: {same})"
+    return f"this looks for {asked}; probably meant: {meant} (as it stands: {same})"
 
 
 def _root(given: Mapping[str, Any]) -> str:

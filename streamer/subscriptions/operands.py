@@ -98,7 +98,7 @@ def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> An
     if isinstance(value, BeyondFloat64) or (isinstance(value, float) and not math.isfinite(value)):
         shown = value.text if isinstance(value, BeyondFloat64) else float.__repr__(value)
         shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
-        raise SubscriptionError(f"expected a number that a float64 holds, not {shown}", place=place)
+        raise SubscriptionError(f"expected a number within float64, not {shown}", place=place)
     if isinstance(value, float):
         return float.__float__(value)
     if depth == MAX_VALUE_DEPTH and isinstance(value, list | tuple | Mapping):

@@ -198,7 +198,7 @@ _ROWS: Final = (
     ),
     Operator(
         "exists",
-        "true: is there, null included; false: is not there",
+        "true: present, null included; false: missing",
         BOOLEAN,
         _exists,
         value_is(lambda value: IsKind(PRESENT if value else frozenset({Kind.MISSING}))),

@@ -300,7 +300,7 @@ class _Parser:
             if name not in known:
                 _fail(f"unknown operator, expected one of {', '.join(known)}", at)
             if self.dialect == "strict" and name in EXCLUSIVE and len(task.value) > 1:
-                _fail(f"{name} must stand alone in its array", at)
+                _fail(f"{name} must be the only element of its array", at)
             matchers.append(OPERATORS[name](self, operand, at))
         return Field(task.path.names(), tuple(matchers))
 
@@ -441,14 +441,14 @@ class _Parser:
                 return Numeric(low=number, low_inclusive=sign == ">=")
             return Numeric(high=number, high_inclusive=sign == "<=")
         if signs[0] not in (">", ">=") or signs[1] not in ("<", "<="):
-            _fail("of two comparisons the first is a lower bound and the second an upper bound", place)
+            _fail("the first of two comparisons must be a lower bound, the second an upper bound", place)
         if not numbers[0] < numbers[1]:
             _fail("the lower bound must be less than the upper bound", place)
         return Numeric(numbers[0], signs[0] == ">=", numbers[1], signs[1] == "<=")
 
     def _bound(self, value: Any, place: Place) -> int | float:
         if isinstance(value, BeyondFloat64):
-            _fail(f"no float64 holds {value.text}", place)
+            _fail(f"{value.text} is beyond float64", place)
         return self._number(value, place)
 
     def _cidr(self, operand: Any, place: Place) -> Cidr:

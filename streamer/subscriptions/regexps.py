@@ -142,7 +142,7 @@ class _Parser:
 
     def _quantifier(self, group: _Group) -> None:
         if group.last is None:
-            self._fail(f"nothing that {self.source[self.at]!r} could repeat")
+            self._fail(f"{self.source[self.at]!r} must follow the part that it repeats")
         at = self.at
         states, count = group.last
         if self.source[at] != "{":

@@ -80,7 +80,7 @@ def _like(glob: str) -> _Like:
     return _Like("matches", "matches", "^" + ".*".join(map(re.escape, pieces)) + "$")
 
 
-_AS_IT_STANDS: Final = "is taken as it stands, and no letter of it is a wildcard"
+_AS_IT_STANDS: Final = "is compared as written, without wildcards"
 
 # Filters
 

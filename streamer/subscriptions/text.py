@@ -139,9 +139,9 @@ def _exact(members: Mapping[str, Any]) -> bytes:
     try:
         text, is_exact = write_json(members)
     except (ValueError, RecursionError) as error:
-        raise SubscriptionError(f"a snapshot is JSON, which cannot hold it: {error}", subscription_id=subscription_id) from None
+        raise SubscriptionError(f"a snapshot is JSON, which cannot express it: {error}", subscription_id=subscription_id) from None
     if not is_exact:
-        raise SubscriptionError("a snapshot is JSON, which does not say all of it", subscription_id=subscription_id)
+        raise SubscriptionError("a snapshot is JSON, which cannot express all of it", subscription_id=subscription_id)
     return text.encode()
 
 
@@ -276,7 +276,7 @@ def write_json(
             is_exact = False
             put(_number(int.__int__(item) if isinstance(item, int) else float.__float__(item), is_short))
         else:
-            raise ValueError(f"{kind.__name__} is no JSON type")
+            raise ValueError(f"{kind.__name__} is not a JSON type")
         if depth > max_depth:
             raise ValueError(f"nested deeper than {max_depth} levels, or in itself")
     return "".join(out), is_exact
@@ -303,7 +303,7 @@ def _quoted(text: str) -> str:
 def _number(value: int | float, is_short: bool) -> str:
     if isinstance(value, float):
         if not isfinite(value):
-            raise ValueError(f"{value} is no JSON number")
+            raise ValueError(f"{value} is not a JSON number")
         return repr(value)
     if is_short and not INT64_MIN <= value <= UINT64_MAX:
         raise ValueError("an integer beyond 64 bits")

@@ -100,7 +100,7 @@ def _has_types(layout: EventLayout) -> bool:
 def _topic(pattern: TopicPattern) -> str:
     if pattern.dialect == "amqp" and all(word is Wild.MANY for word in pattern.words):
         # In CEL, a missing topic is the empty text.
-        raise SubscriptionError("it takes the empty key, which CEL does not tell from no topic at all", place="topic")
+        raise SubscriptionError("it matches the empty key, which CEL cannot distinguish from a missing topic", place="topic")
     literal = pattern.literal()
     if literal is not None:
         return f"topic == {cel_literal(literal)}"
@@ -145,13 +145,13 @@ class _Printer:
     def _place(self, asked: Field) -> tuple[str, tuple[str, ...]]:
         """Return the document that contains a field, and its path there."""
         if self._array_depth is None:
-            raise _refusal("CEL does not recurse, and arrays nest to any depth; array_depth says how deep they do", asked.path)
+            raise _refusal("CEL does not recurse, and arrays nest to any depth; array_depth sets the depth", asked.path)
         for document in _DOCUMENTS:
             pointers = self._layout.pointers(document)
             if len(pointers) != 1 or asked.path[: len(pointers[0])] != pointers[0] or len(asked.path) == len(pointers[0]):
                 continue
             if document == "data" and self._can_be_delete:
-                reason = "of a delete without data CEL sees the document before, and a pattern none; name types without 'delete'"
+                reason = "for a delete without data, CEL sees the document before, and a pattern sees none; name types without 'delete'"
                 raise _refusal(reason, asked.path)
             return document, asked.path[len(pointers[0]) :]
         raise _refusal("CEL sees only what lies in data or before", asked.path)
@@ -202,7 +202,7 @@ def _matcher(value: str, matcher: Matcher, asked: Field) -> str:
             bounds += [f"{value} {'<=' if high_inclusive else '<'} {cel_literal(high)}"] if high is not None else []
             return " && ".join([f"type({value}) in [int, uint, double]", *bounds])
         case _:
-            raise _refusal(f"CEL cannot say {matcher} as a pattern means it", asked.path)
+            raise _refusal(f"CEL cannot express {matcher} with the meaning that it has in a pattern", asked.path)
 
 
 def _refusal(reason: str, path: Sequence[str]) -> PatternError:

@@ -129,9 +129,9 @@ def test_what_is_written_is_read_back(engine: MakeEngine, tmp_path: Path) -> Non
     [
         ("", "no samples"),
         ("x\n", "line 1: "),
-        ("[]\n", "line 1: no sample of an engine"),
-        ("{}\n", "line 1: no sample of an engine"),
-        ('{"id": "s1", "collection": "orders"}\n', "line 1: no sample of an engine"),
+        ("[]\n", "line 1: this is not a sample of an engine"),
+        ("{}\n", "line 1: this is not a sample of an engine"),
+        ('{"id": "s1", "collection": "orders"}\n', "line 1: this is not a sample of an engine"),
         (sample(0.0, STATE).to_json() + "\n" + sample(1.0, STATE).to_json().replace("1000", '"x"'), "line 2: .*bits is 'x'"),
         (sample(0.0, STATE).to_json().replace("0.02", "NaN"), "line 1: .*threshold is nan"),
         ("[" * 100_000, "line 1: "),

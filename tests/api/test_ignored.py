@@ -1,4 +1,4 @@
-"""An event that is no change is ignored: it matches nobody, is no error, and is counted by its reason."""
+"""An event that is no change is ignored: it matches no subscription, is no error, and is counted by its reason."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_in_arrow_it_is_a_row_of_ignored_and_of_nothing_else(filled: Engine) -> 
 def test_explain_says_that_the_event_is_ignored(filled: Engine) -> None:
     told = filled.explain(b'{"ts_ms": 1}', "all")
     assert not told
-    assert str(told) == "'all' does not match\nthe event is ignored (no_change): it matches nobody"
+    assert str(told) == "'all' does not match\nthe event is ignored (no_change): it matches no subscription"
 
 
 def test_a_shipped_filter_lets_it_pass_to_where_it_is_counted(filled: Engine) -> None:

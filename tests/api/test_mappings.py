@@ -171,7 +171,7 @@ def test_an_error_names_the_type_with_its_module(engine: MakeEngine) -> None:
         with pytest.raises(EventError) as caught:
             e.match({"data": {"a": [value]}})
         assert caught.value.place == "/data/a/0"
-        assert caught.value.reason.startswith(f"{name} is no JSON type; expected a mapping, list, ")
+        assert caught.value.reason.startswith(f"{name} is not a JSON type; expected a mapping, list, ")
         assert "default= of the engine" in caught.value.reason
         for where in ({"labels": {"a": [value]}}, {"filters": [{"field": "a", "op": "in", "value": [value]}]}):
             with pytest.raises(SubscriptionError, match=rf"not {name}; default= of the engine converts"):
@@ -313,7 +313,7 @@ def test_the_first_event_of_another_shape_logs_one_warning(
     assert record.name == "streamer.engine.fitting"
     assert record.getMessage().endswith(hint)
     assert (
-        e.stats().misfit == f"no event had a collection, a type or a document where the layout looks for them; {record.args[0]}"
+        e.stats().misfit == f"every event lacked a collection, a type and a document at the places that the layout names; {record.args[0]}"
     )  # type: ignore[index]
     assert str(e.stats()).count(hint) == 1
     assert e.stats().to_dict()["misfit"] is not None

@@ -179,8 +179,8 @@ def test_the_operand_that_decided_is_marked(engine: MakeEngine, cel: str, decide
         ("Status", "there is no data.Status; the event has data.status"),
         ("data.amount", "there is no data.data.amount; the event has data.amount"),
         ("items.sku", "data.items is a list; a pattern or CEL's exists() looks into it"),
-        ("user.country.code", "data.user.country is no object"),
-        ("items", "data.items is a list; `contains` or a pattern asks for its elements"),
+        ("user.country.code", "data.user.country is not an object"),
+        ("items", "data.items is a list; use `contains` or a pattern for its elements"),
         ("zzzz", "there is no data.zzzz"),
     ],
 )
@@ -198,7 +198,7 @@ def test_what_was_probably_meant_is_told(engine: MakeEngine, field: str, hint: s
     ("field", "hint"),
     [
         ("source.snapshto", "there is no envelope.source.snapshto; the event has envelope.source.snapshot"),
-        ("tags", "envelope.tags is a list; `contains` or a pattern asks for its elements"),
+        ("tags", "envelope.tags is a list; use `contains` or a pattern for its elements"),
         ("data.amount", "there is no envelope.data.amount"),
     ],
 )

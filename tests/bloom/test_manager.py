@@ -116,7 +116,7 @@ def test_a_filter_that_a_write_enlarges_is_a_rebuild_for_its_capacity(clock: Clo
         assert manager.tick() == 0, "the writer has seen to it"
         assert manager.rebuilds == {(NAME, Reason.CAPACITY): state.grown}, "counted once"
     (line,) = caplog.messages
-    told = f"collection 'c': version {state.version}, {state.keyed} subscriptions (0 beside it), {state.keys} keys, "
+    told = f"collection 'c': version {state.version}, {state.keyed} subscriptions (0 outside it), {state.keys} keys, "
     assert told in line
     assert re.search(r"false positives [0-9.]+% estimated before, [0-9.]+% estimated now; ", line)
     assert "reason: capacity, by " in line
@@ -149,7 +149,7 @@ def test_the_log_tells_what_a_rebuild_was_for_and_what_it_changed(
     assert manager.rebuild(*NAME)
     line, after = caplog.messages[-1], state_of(e)
     assert line == (
-        f"rebuilt the filter of tenant 'default', collection 'c': version {after.version}, 200 subscriptions (1 beside it), "
+        f"rebuilt the filter of tenant 'default', collection 'c': version {after.version}, 200 subscriptions (1 outside it), "
         f"{after.keys} keys, room for {after.capacity}; false positives {before.measured_rate:.2%} measured before, "
         f"{after.estimated_rate:.2%} estimated now; reason: asked"
     )

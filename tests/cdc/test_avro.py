@@ -178,7 +178,7 @@ def test_a_schema_refers_to_others() -> None:
     order = {"type": "record", "name": "shop.Order", "fields": [{"name": "by", "type": "shop.Customer"}]}
     read, _ = avro.reader(json.dumps(order), [json.dumps(country), json.dumps(customer)])
     assert read(b"\x02") == {"by": {"of": "FR"}}
-    with pytest.raises(ValueError, match=r"no schema of Avro: nothing defines the type 'shop\.Customer'"):
+    with pytest.raises(ValueError, match=r"this is not an Avro schema: the type 'shop\.Customer' is not defined"):
         avro.reader(json.dumps(order))
 
 
@@ -217,9 +217,9 @@ def test_a_record_nests_no_deeper_than_python_follows() -> None:
     ("schema", "reason"),
     [
         ("", "Expecting value"),
-        ("{}", "no schema of Avro"),
-        ('"money"', "nothing defines the type 'money'"),
-        ('{"type": "record", "name": "R"}', "no schema of Avro"),
+        ("{}", "this is not an Avro schema"),
+        ('"money"', "the type 'money' is not defined"),
+        ('{"type": "record", "name": "R"}', "this is not an Avro schema"),
         ('{"type": "array", "items": "null"}', "an array of values without bytes may have any length"),
         ('{"type": "array", "items": ' * 300 + '"int"' + "}" * 300, "nested too deep"),
     ],

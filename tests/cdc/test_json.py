@@ -41,7 +41,7 @@ def refused(name: Any, record: bytes) -> EventError:
     ("record", "code", "offset", "reason"),
     [
         (b'{"a": 1,\n "b" 2}', "malformed_json", 14, "expected ':'"),
-        (b'{"a": 1} x', "malformed_json", 9, "expected nothing after the value"),
+        (b'{"a": 1} x', "malformed_json", 9, "expected the text to end after the value"),
         (b'{"op": ', "malformed_json", 7, "expected a value, but the text ends"),
         (b'{"a": NaN}', "malformed_json", 6, "expected a value"),
         (b'{"a": -Infinity}', "malformed_json", 7, "expected a digit"),

@@ -151,10 +151,10 @@ def test_a_required_type_of_proto2_has_its_default() -> None:
 @pytest.mark.parametrize(
     ("schema", "references", "reason"),
     [
-        ("message", {}, "no schema of Protobuf: "),
-        ('syntax = "proto3"; import "other.proto";', {}, "no schema of Protobuf: .*other.proto"),
-        ('syntax = "proto3";', {"../x.proto": ""}, "'../x.proto' is no name of a file that may be imported"),
-        ('syntax = "proto3";', {"/x.proto": ""}, "'/x.proto' is no name of a file that may be imported"),
+        ("message", {}, "this is not a Protobuf schema: "),
+        ('syntax = "proto3"; import "other.proto";', {}, "this is not a Protobuf schema: .*other.proto"),
+        ('syntax = "proto3";', {"../x.proto": ""}, "'../x.proto' is not the name of a file that it may import"),
+        ('syntax = "proto3";', {"/x.proto": ""}, "'/x.proto' is not the name of a file that it may import"),
     ],
 )
 def test_what_is_no_schema_says_so(schema: str, references: Mapping[str, str], reason: str) -> None:

@@ -128,7 +128,7 @@ def test_a_layout_that_finds_nothing_in_any_event_is_said_with_the_one_that_woul
     event = b'{"op": "c", "after": {"amount": 250}, "source": {"table": "orders"}}\n'
     (place / "d.jsonl").write_bytes(event * 3 + b"null\n")
     says = (
-        b"d.jsonl: no event had a collection, a type or a document where the layout looks for them; --format debezium would fit\n"
+        b"d.jsonl: every event lacked a collection, a type and a document at the places that the layout names; --format debezium would fit\n"
     )
     for command in ("match", "stats"):
         ran = run(command, "-s", "subs.jsonl", "d.jsonl")
@@ -301,7 +301,7 @@ def test_an_id_that_two_files_have_is_named_with_its_file(run: Run, place: Path)
     assert ran.returncode == 1
     assert ran.stdout.decode().splitlines() == [
         "more.jsonl:1: subscription 'big': id: an earlier file has this id already",
-        "more.jsonl:3: subscription 'x': id: this id stands twice in the file",
+        "more.jsonl:3: subscription 'x': id: this id appears twice in the file",
     ]
 
 
@@ -490,7 +490,7 @@ def test_stats_draws_what_the_filters_did_and_plot_draws_it_again(run: Run, plac
         (("stats", "-s", "many.jsonl", "more.jsonl", "--plot", "no/a.png"), b"no/a.png: No such file or directory"),
         (("stats", "-s", "many.jsonl", "more.jsonl", "--history", "no/a"), b"no/a: No such file or directory"),
         (("plot", "nothing.jsonl", "a.png"), b"nothing.jsonl: No such file or directory"),
-        (("plot", "subs.jsonl", "a.png"), b"subs.jsonl: line 1: no sample of an engine"),
+        (("plot", "subs.jsonl", "a.png"), b"subs.jsonl: line 1: this is not a sample of an engine"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_on_one_line(run: Run, place: Path, arguments: Sequence[str], told: bytes) -> None:

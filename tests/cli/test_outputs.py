@@ -48,7 +48,7 @@ def test_check_tells_programs_and_github_where(run: Run, place: Path) -> None:
     first, second = lines(ran.stdout)
     assert (first["file"], first["line"], first["subscription_id"], first["place"]) == ("bad.jsonl", 3, "op", "filters[0].op")
     assert first["reason"].startswith("unknown operator '=~'")
-    assert (second["line"], second["reason"]) == (4, "this id stands twice in the file")
+    assert (second["line"], second["reason"]) == (4, "this id appears twice in the file")
     annotations = run("check", "-s", "bad.jsonl", "-o", "github").stdout.decode().splitlines()
     assert annotations[0].startswith("::error file=bad.jsonl,line=3::subscription 'op': filters[0].op: unknown operator")
     (place / "cut.gz").write_bytes(gzip.compress(BAD.encode())[:-9])

@@ -164,7 +164,7 @@ def test_a_star_is_no_name(run: Run, option: str) -> None:
         assert ran.stderr.startswith(f"streamer: {option}: '*' stands for every one and cannot name one".encode())
     ran = run("match", "-s", "subs.jsonl", "--default-tenant", "*", stdin=b"{}")
     assert ran.returncode == 2
-    assert b"default_tenant: '*' is no tenant" in ran.stderr
+    assert b"default_tenant: '*' is not a tenant" in ran.stderr
 
 
 INTERRUPTED = """

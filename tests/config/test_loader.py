@@ -143,8 +143,8 @@ zzz: 1
         ("matching: {layout: {data: x}}", "s.yaml:1:27: matching.layout.data: 'x': a JSON Pointer is empty or begins with '/'"),
         ("matching: {layout: {type_map: {c: x}}}", "s.yaml:1:35: matching.layout.type_map.c: expected words that mean"),
         ("matching: {layout: {preset: x}}", "s.yaml:1:29: matching.layout.preset: no layout 'x'"),
-        ("matching: {default_tenant: '*'}", "s.yaml:1:28: matching.default_tenant: '*' is no tenant; name one, or null"),
-        ("matching: {default_tenant: ''}", "s.yaml:1:28: matching.default_tenant: '' is no tenant; name one, or null"),
+        ("matching: {default_tenant: '*'}", "s.yaml:1:28: matching.default_tenant: '*' is not a tenant; name one, or null"),
+        ("matching: {default_tenant: ''}", "s.yaml:1:28: matching.default_tenant: '' is not a tenant; name one, or null"),
         (
             "matching: {cel: {evaluation_timeout: 10000000w}}",
             "s.yaml:1:38: matching.cel.evaluation_timeout: expected an integer from 1 to 922337203685477580 microseconds",
@@ -176,7 +176,7 @@ zzz: 1
         ("subscriptions: 5", "s.yaml:1:16: subscriptions: expected the path of a file, or a list of them, not a number"),
         ("subscriptions: [[a]]", "s.yaml:1:17: subscriptions[0]: expected the path of a file"),
         ("metrics: {address: nonsense..}", "s.yaml:1:20: metrics.address: 'nonsense..': neither an IP address nor the name of"),
-        ("metrics: {address: ''}", "s.yaml:1:20: metrics.address: '': an empty address; 0.0.0.0 is every one of this machine"),
+        ("metrics: {address: ''}", "s.yaml:1:20: metrics.address: '': an empty address; 0.0.0.0 stands for all addresses of this machine"),
         ("metrics: {address: [127.0.0.1]}", "s.yaml:1:20: metrics.address: expected text, not a list"),
     ],
     ids=lambda value: value[:40],
@@ -358,7 +358,7 @@ def test_a_bad_part_of_the_layout_names_who_says_it() -> None:
     ]
     for text in ("matching: {layout: change}", ""):
         assert wrong(text, {"STREAMER_MATCHING__LAYOUT__DATA": "/before", "STREAMER_MATCHING__THREADS": "2"}) == [
-            "STREAMER_MATCHING__LAYOUT__DATA: matching.layout.before: cannot be where 'data' is or hold it"
+            "STREAMER_MATCHING__LAYOUT__DATA: matching.layout.before: cannot be at the place of 'data', or contain it"
         ]
 
 
@@ -392,7 +392,7 @@ matching:
         's.yaml:10:13: matching.layout.tenant: expected a pointer, a list of pointers, {"constant": value} or null',
     ]
     assert wrong("matching: {layout: {data: /before, ts: 5}}") == [
-        "s.yaml:1:20: matching.layout.before: cannot be where 'data' is or hold it",
+        "s.yaml:1:20: matching.layout.before: cannot be at the place of 'data', or contain it",
         "s.yaml:1:40: matching.layout.ts: expected a JSON Pointer, a list of them, a constant or None, not 5",
     ]
 
@@ -434,7 +434,7 @@ def test_an_error_of_the_environment_names_its_variable() -> None:
         "STREAMER_MATCHING__LIMITS: matching.limits: expected names and values, not 5",
         "STREAMER_LOGING__LEVEL: no such variable; did you mean STREAMER_LOGGING__LEVEL?",
         "STREAMER_MATCHING__CELL__CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?",
-        "Streamer_Matching__Cel__Cache_Size: says the same as STREAMER_MATCHING__CEL__CACHE_SIZE",
+        "Streamer_Matching__Cel__Cache_Size: sets the same field as STREAMER_MATCHING__CEL__CACHE_SIZE",
         "STREAMER_SUBSCRIPTIONS: subscriptions: the alias *a: aliases are not read; write the value out",
     ]
 

@@ -90,7 +90,7 @@ def test_an_id_that_comes_twice_says_in_which_files(write: Write, tmp_path: Path
     with pytest.raises(BulkConfigError) as refused:
         Engine.from_config("streamer.yaml")
     assert [str(error) for error in refused.value.errors] == [
-        "twice.jsonl:3: subscription 'x': id: this id stands twice in the file",
+        "twice.jsonl:3: subscription 'x': id: this id appears twice in the file",
         "again.jsonl:1: subscription 'a': id: an earlier file has this id already",
     ]
 

@@ -74,7 +74,7 @@ def test_plain_words_mean_what_they_mean_in_yaml_1_2(word: str, value: Any) -> N
             ["1:4: 010: a leading zero makes an octal number in some versions of YAML; write 10, or 0o10 for an octal one"],
         ),
         (b"a: 089", ["1:4: 089: a leading zero makes an octal number in some versions of YAML; write 89"]),
-        (b"a: .nan\nb: -.inf\nc: 1e999", ["1:4: .nan is no", "2:4: -.inf is no", "3:4: 1e999: no float64 holds it"]),
+        (b"a: .nan\nb: -.inf\nc: 1e999", ["1:4: .nan is no", "2:4: -.inf is no", "3:4: 1e999: beyond float64"]),
         (b"a: 1\nb: 2\na: 3\n", ["3:1: 'a' stands twice, first in line 1, column 1"]),
         (b"a:\n  b: {c: 1, c: 2}\n", ["2:13: 'c' stands twice, first in line 2, column 7"]),
         (

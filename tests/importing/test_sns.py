@@ -293,8 +293,8 @@ def test_a_file_without_a_rule_is_an_error(text: str) -> None:
     [
         ({"FilterPolicy": json.dumps('{"a": ["x"]}')}, "FilterPolicy: a policy is an object of JSON, not a string"),
         ({"a": {"b": ["c"]}}, "a.b: attributes do not nest; the scope MessageBody does"),
-        ({"a": [{"cidr": "10.0.0.0/8"}, "x"]}, "a: cidr is translated only alone"),
-        ({"$or": [{"a": [{"cidr": "10.0.0.0/8"}]}, {"b": [1]}]}, "a: cidr is translated only alone"),
+        ({"a": [{"cidr": "10.0.0.0/8"}, "x"]}, "a: cidr must be the only value"),
+        ({"$or": [{"a": [{"cidr": "10.0.0.0/8"}]}, {"b": [1]}]}, "a: cidr must be the only value"),
         ({"a": ["x", {"regexp": "y"}]}, "a[1].regexp: EventBridge does not have this operator"),
         ({"a": ["x"], "$or": [{"a": ["y"]}, {"b": [1]}]}, "'a' stands twice"),
         ({"a": []}, "a: an array of values must not be empty"),

@@ -144,7 +144,7 @@ def test_a_bad_number_is_told_with_its_place_also_where_the_id_is_left_out(api: 
     for body in (b"{" + filters, b'{"id": "big", ' + filters):
         (error,) = api.ask("PUT", ONE, body).json["errors"]
         assert error["place"] == "filters[0].value"
-        assert error["reason"].startswith("expected a number that a float64 holds, not ")
+        assert error["reason"].startswith("expected a number within float64, not ")
     (error,) = api.ask("PUT", ONE, b'{"labels": {"a": NaN}}').json["errors"]
     assert error["reason"] == "expected a value (malformed_json at byte 17)"
 

@@ -75,7 +75,7 @@ def test_what_is_wrong_in_a_question_is_told_of_what_was_sent(api: Api) -> None:
         for name, given in ((b"text", json.dumps(draft.decode()).encode()), (b"subscription", draft)):
             (tried,) = ask(api, "/v1/subscriptions:try", b'{"%b": %b}' % (name, given))["errors"]
             assert (tried["place"], tried["reason"]) == (error["place"], error["reason"])
-        assert error["reason"].startswith("expected a number that a float64 holds, not ")
+        assert error["reason"].startswith("expected a number within float64, not ")
         assert error["place"] == "filters[0].value"
 
 
@@ -165,7 +165,7 @@ def test_a_draft_without_an_id_is_read_as_it_was_written(api: Api) -> None:
     filters = '"filters": [{"field": "a", "op": ">", "value": 1e400}]'
     for text in (f"{{{filters}}}", f'{{"id": "draft", {filters}}}'):
         (error,) = ask(api, "/v1/subscriptions:try", {"text": text})["errors"]
-        assert error["reason"] == "expected a number that a float64 holds, not 1e400"
+        assert error["reason"] == "expected a number within float64, not 1e400"
     assert ask(api, "/v1/subscriptions:try", {"text": " {} "}) == ask(api, "/v1/subscriptions:try", {"text": '{"id": "draft"}'})
 
 

@@ -82,7 +82,7 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(
         path.write_bytes(bad)
         assert known.find(text) is not None
         assert known.find(later) is not None
-    assert "the tokens that were in force stay" in caplog.text
+    assert "the previous tokens stay valid" in caplog.text
     assert "s3cr3t" not in caplog.text
     path.write_bytes(good)
     assert tokens.revoke(path, first.id)
@@ -91,7 +91,7 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(
     assert known.find(later) is not None
     path.unlink()
     assert known.find(later) is None
-    assert "the file is gone, so no token is in force" in caplog.text
+    assert "the file is gone, so no token is valid" in caplog.text
     path.write_text("{}")
     with pytest.raises(ServiceError, match="no file of tokens"):
         Tokens(path)
@@ -384,7 +384,7 @@ def test_a_token_is_written_to_a_new_file_that_only_its_owner_reads(tmp_path: Pa
     assert tokens.Tokens(tmp_path / "t.json").find(text.strip()) is not None
     again = called("create", "--scope", "admin", "--output", "token")
     assert again.returncode == 2
-    assert "--output token: the file is there already" in again.stderr
+    assert "--output token: the file exists already" in again.stderr
     assert (tmp_path / "token").read_text() == text
     assert called("create", "--scope", "admin", "--output", "nosuch/token").returncode == 2
     assert called("create", "--scope", "admin", "--scope", "read", "--tenant", "acme", "--output", "other").returncode == 2

@@ -149,7 +149,7 @@ def test_a_service_that_lost_its_store_goes_on_with_a_backup_made_while_it_wrote
     shutil.rmtree(place / "data")
 
     ended = run("store", "restore", "2.db", "-c", "streamer.yaml")
-    assert (ended.returncode, b"the store before" in ended.stderr) == (0, False), ended.stderr
+    assert (ended.returncode, b"the previous store" in ended.stderr) == (0, False), ended.stderr
     (position,) = [json.loads(line) for line in run("positions", "list", "-c", "streamer.yaml", "-o", "json").stdout.splitlines()]
     stored = contents(place / "2.db")
     assert [row[1:4] for row in stored["positions"]] == [(position["source"], position["partition"], position["position"])]
@@ -267,7 +267,7 @@ def test_a_backup_replaces_no_file_that_appears_at_its_end(tmp_path: Path, monke
     (tmp_path / "copy.db").write_text("content")
     with monkeypatch.context() as patched:
         patched.setattr(os.path, "lexists", lambda _: False)
-        with pytest.raises(ServiceError, match=r"copy.db: the file is there already; name one that is not"):
+        with pytest.raises(ServiceError, match=r"copy.db: the file exists already; choose a new name"):
             backup(tmp_path / "data", tmp_path / "copy.db")
     assert ((tmp_path / "copy.db").read_text(), names(tmp_path)) == ("content", ["copy.db", "data"])
 
@@ -318,7 +318,7 @@ def _directory(file: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (_later, "copy.db: written by a later version of Streamer: schema 9, and this one knows 8; EXPECTED"),
+        (_later, "copy.db: written by a later version of Streamer: schema 9, but this one supports 8; EXPECTED"),
         (_foreign, "copy.db: no store of Streamer; EXPECTED"),
         (_cut(0), "copy.db: no store of Streamer, but an empty file; EXPECTED"),
         (_cut(100), "copy.db: damaged, or not a backup: .*; EXPECTED"),
@@ -734,7 +734,7 @@ def test_a_slot_that_is_ahead_of_a_restored_store_is_refused_until_its_positions
     database.sql("INSERT INTO orders VALUES (3, 200)")
     refused = run("serve", "-c", "streamer.yaml")
     assert refused.returncode == 3
-    assert b"was made anew or moved by another one" in refused.stderr
+    assert b"was recreated or moved by another client" in refused.stderr
 
     shown = run("positions", "forget", "orders", "-c", "streamer.yaml", "--dry-run")
     assert (shown.returncode, shown.stderr) == (0, b"1 partition of orders would be forgotten\n")

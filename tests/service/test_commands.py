@@ -250,13 +250,13 @@ def test_a_reload_takes_subscriptions_and_what_may_change_or_nothing(start: Star
         return str(until(lambda: re.findall("(?:INFO|ERROR) .*reload: .*", log(place))[number:])[0])
 
     (place / "subs.jsonl").write_bytes(b'{"id": "small", "filters": [{"field": "amount", "op": "<", "value": 9}]}\n')
-    assert "3 subscriptions changed; the configuration is as it was" in reload(0)
+    assert "3 subscriptions changed; the configuration is unchanged" in reload(0)
     with open(place / "in.jsonl", "ab") as file:
         file.write(event(2) + b"\n" + event(3, 5) + b"\n")
     until(lambda: written(place) == ["1", "3"])
     (place / "subs.jsonl").write_bytes(b'{"id": "all"}\n{"id": "bad", "cel": "1 +"}\n')
     assert "subs.jsonl:2: subscription 'bad': cel: " in reload(1)
-    until(lambda: "reload: nothing was changed" in log(place))
+    until(lambda: "reload: refused, without any change" in log(place))
     (place / "subs.jsonl").write_bytes(b'{"id": "all"}\n')
     (place / "streamer.yaml").write_text(CONFIG.replace("data}", "elsewhere}").replace("out.jsonl", "elsewhere.jsonl"))
     assert "streamer.yaml:4:21: service.data_dir: cannot change while the service runs; start it again" in reload(3)
@@ -433,7 +433,7 @@ def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_wit
     for command in ("replay", "drop"):
         ran = run("dead-letters", command, "9", "8", "-c", "streamer.yaml")
         assert ran.returncode == 1
-        assert b"no dead letter 8, 9" in ran.stderr
+        assert b"dead letter 8, 9 does not exist" in ran.stderr
     assert run("dead-letters", "drop", "--data-dir", "data").returncode == 2
     assert run("dead-letters", "list", "--data-dir", "nosuch").stderr == b"streamer: nosuch: no store\n"
 

@@ -54,7 +54,7 @@ def test_one_of_them_is_explained_with_its_way(browser: Browser) -> None:
     operator.sign_in(browser.api.make_token(None, "admin"))
     assert "Written to the sink out, a file" in operator.get(link)
     gone = browser.ask("GET", "/console/try?number=99999")
-    assert (gone.status, b"no longer among the last events" in gone.body) == (422, True)
+    assert (gone.status, b"it has left the list of recent events" in gone.body) == (422, True)
 
 
 def test_its_way_ends_with_the_attempts_to_deliver_it(tmp_path: Path, backend: str) -> None:

@@ -277,7 +277,7 @@ def test_a_topic_that_is_made_anew_has_other_partitions(topic: Topic) -> None:
     topic.cluster.topic(topic.name, 3)
     topic.count(0, 5)
     source = topic.open(group="other")
-    with pytest.raises(ServiceError, match=rf"topic {topic.name} was made anew; what was not read of the one before is gone"):
+    with pytest.raises(ServiceError, match=rf"topic {topic.name} was recreated; unread messages of the previous topic are lost"):
         read(topic, source, 1)
     assert read(topic, topic.open(on_lost="skip", group="third", start="latest"), 5) == numbers(0, 5)
     assert not before & set(topic.positions)
@@ -348,10 +348,10 @@ def test_a_check_tells_what_is_lost(topic: Topic) -> None:
 
 
 def test_what_is_not_there_is_named(topic: Topic) -> None:
-    with pytest.raises(ServiceError, match=r"no topic nosuch at 127\.0\.0\.1:"):
+    with pytest.raises(ServiceError, match=r"topic nosuch does not exist at 127\.0\.0\.1:"):
         topic.open(topics=[topic.name, "nosuch"])
     section = {"type": "kafka", "brokers": topic.cluster.address, "topic": "nosuch"}
-    with pytest.raises(ServiceError, match=r"no topic nosuch at 127\.0\.0\.1:"):
+    with pytest.raises(ServiceError, match=r"topic nosuch does not exist at 127\.0\.0\.1:"):
         KafkaTopic(KafkaSink(**section)).check()
 
 
@@ -473,7 +473,7 @@ def test_brokers_that_are_away_are_waited_for_so_long() -> None:
     made.open()
     cluster.down()
     made.write([message(1)])
-    with pytest.raises(ServiceError, match=r"topic out: brokers held nothing for 0\.5 s: .*; what was read comes again"):
+    with pytest.raises(ServiceError, match=r"topic out: brokers confirmed no message for 0\.5 s: .*; the next start reads"):
         made.flush()
     made.close()
     cluster.close()
@@ -502,7 +502,7 @@ def test_brokers_that_were_away_are_gone_on_with(caplog: pytest.LogCaptureFixtur
     source.close()
     sink.close()
     cluster.close()
-    assert "tried again until brokers answer" in caplog.text
+    assert "retrying until brokers answer" in caplog.text
 
 
 # All of it
@@ -652,7 +652,7 @@ def test_a_reload_moves_a_source_to_other_topics_and_a_bad_one_leaves_it(
     more.send((b"2", event(2)))
     wait_for(1)
     source["topics"] = [topic.name, "nosuch"]
-    assert [error.startswith("sources.orders: no topic nosuch") for error in service.reload().errors] == [True]
+    assert [error.startswith("sources.orders: topic nosuch does not exist") for error in service.reload().errors] == [True]
     topic.send((b"3", event(3)))
     wait_for(1, 3)
     source["topics"] = [topic.name, more.name]

@@ -435,8 +435,8 @@ def test_who_we_are_and_who_brokers_are_is_checked_and_no_password_is_shown(
         source.close()
     good = secured(kafka.server, "GOOD")
     for wrong, reason in (
-        (secured(kafka.server, "WRONG"), "no broker lets us in at .*invalid credentials"),
-        ({**good, "ca": None}, "no broker lets us in at .*broker certificate could not be verified"),
+        (secured(kafka.server, "WRONG"), "brokers refuse the login at .*invalid credentials"),
+        ({**good, "ca": None}, "brokers refuse the login at .*broker certificate could not be verified"),
     ):
         # The one asks as the other does.
         with pytest.raises(ServiceError, match=reason):

@@ -123,7 +123,7 @@ def test_any_code_may_come_in_place_of_a_message(caplog: pytest.LogCaptureFixtur
         source, error = KafkaMessages(section, max_bytes=1), KafkaError(code)
         goes_on = meaning(error) in (*GONE_ON, Meaning.LOST, Meaning.NOTICE)
         assert outcome(lambda source=source, error=error: source._meet(error, in_place)) == ("good" if goes_on else "error"), name
-        assert ("tried again" in caplog.text) == (meaning(error) in GONE_ON), name
+        assert ("retrying" in caplog.text) == (meaning(error) in GONE_ON), name
         source._heard(error)
         assert (source._failed is not None) == (meaning(error) is Meaning.REFUSING), name
 
@@ -186,7 +186,7 @@ def test_a_sink_does_not_wait_longer_than_its_timeout_for_a_code_that_passes(top
     sink.open()
     cluster.answer(PRODUCE, *[KafkaError.OFFSET_NOT_AVAILABLE] * 10_000)
     sink.write([message(1)])
-    with pytest.raises(ServiceError, match=r"brokers held nothing for 3 s: .*Leader high watermark is not caught up"):
+    with pytest.raises(ServiceError, match=r"brokers confirmed no message for 3 s: .*Leader high watermark is not caught up"):
         sink.flush()
     sink.close()
 

@@ -67,7 +67,7 @@ def test_a_run_of_a_service_is_logged_line_by_line_without_a_secret(
         assert ask("/v1/nosuch/hidden-value") == 404
         (place / "streamer.yaml").write_text("sinks: [\n")
         process.send_signal(signal.SIGHUP)
-        until(lambda: "reload: nothing was changed" in log.read_text())
+        until(lambda: "reload: refused, without any change" in log.read_text())
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     finally:

@@ -123,7 +123,7 @@ def test_a_registry_that_is_away_is_waited_for_at_the_start_and_while_it_runs(
         stub.schemas["ids/3"] = stub.schemas["ids/2"]
         key, value = order(2)
         topic.send((key, b"\0\0\0\0\3" + value[5:]), order(3))
-        until(lambda: "answers /schemas/ids/3 with 503; it is waited for" in caplog.text)
+        until(lambda: "answers /schemas/ids/3 with 503; waiting for it" in caplog.text)
         assert thread.is_alive()
         assert matched(tmp_path) == ["1"]
         stub.answer = None
@@ -146,7 +146,7 @@ def test_what_waits_for_a_registry_is_read_by_the_next_process(
     real = stub._answer
     stub._answer = lambda path, user: (500, b"") if "/ids/" in path else real(path, user)  # type: ignore[method-assign]
     with running(service):
-        until(lambda: "it is waited for" in caplog.text)
+        until(lambda: "waiting for it" in caplog.text)
     assert not matched(tmp_path)
     stub._answer, stub.schemas["ids/2"] = real, known  # type: ignore[method-assign]
     with running(make(**sections)):

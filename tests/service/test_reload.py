@@ -152,7 +152,7 @@ def test_a_refused_reload_leaves_all_as_it_was_and_says_why(
             refused = api.ask("POST", "/v1/reload", token=api.make_token(None, "admin"))
             assert (refused.status, refused.kind) == (422, "configuration"), sections
             assert reason in refused.json["errors"][0]["reason"]
-            assert "nothing was changed" in caplog.messages[-1]
+            assert "without any change" in caplog.messages[-1]
             assert not told(api)["good"]
             assert reason in told(api)["error"]
             count += 1
@@ -170,7 +170,7 @@ def test_a_refused_reload_leaves_all_as_it_was_and_says_why(
             file.write(order(count + 1) + b"\n")
         api.config["sinks"] = {"out": sink(tmp_path / "after.jsonl")}
         until(lambda: api.counts()["matches_pending"])
-        assert "the sinks do not hold what was read" in api.service.reload().errors[0]
+        assert "the sinks have not confirmed the matches" in api.service.reload().errors[0]
         held.set()
         faults.disarm()
         until(lambda: not api.counts()["matches_pending"])

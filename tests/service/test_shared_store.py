@@ -194,7 +194,7 @@ def test_who_lost_a_partition_confirms_nothing(make: Make) -> None:
     one.lane("out")
     ours = Confirmed("s", "p", "5", one.generation("s", "p"))
     other.begin("s", "p", "0")
-    with pytest.raises(Fenced, match="another process reads these now, and goes on where they were confirmed: s: p") as told:
+    with pytest.raises(Fenced, match="another process reads these now, from their confirmed positions: s: p") as told:
         one.commit([ours], [dead_letter("s", "p", 1, -1, "bad_value", "no", b"")], [], [spooled(1)])
     assert told.value.partitions == {("s", "p", ours.generation)}
     with pytest.raises(Fenced):
@@ -469,7 +469,7 @@ def test_a_server_that_is_restarted_is_waited_for(make: Make, cluster: Cluster, 
     assert len(read) == len(reads)
     assert store.positions("s") == {"p": "7"}
     assert store.is_writable()
-    assert "tried again until it answers" in caplog.text
+    assert "retrying until it answers" in caplog.text
     assert "secret-word" not in caplog.text
 
 
@@ -685,7 +685,7 @@ def test_a_store_that_cannot_be_opened_is_one_clear_error(
     store = make()
     store.database.change(lambda execute: execute("UPDATE streamer SET version = 99"))
     with pytest.raises(
-        ServiceError, match=f"written by a later version of Streamer: schema 99, and this one knows {len(POSTGRES)}"
+        ServiceError, match=f"written by a later version of Streamer: schema 99, but this one supports {len(POSTGRES)}"
     ):
         make()
     monkeypatch.setenv("STORE", cluster.dsn(user="nobody"))

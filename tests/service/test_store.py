@@ -138,7 +138,7 @@ def test_a_store_of_a_later_version_is_refused_and_one_of_an_earlier_is_upgraded
     monkeypatch.undo()
     known = len(schema.UPGRADES)
     with pytest.raises(
-        ServiceError, match=f"written by a later version of Streamer: schema {known + 1}, and this one knows {known}"
+        ServiceError, match=f"written by a later version of Streamer: schema {known + 1}, but this one supports {known}"
     ):
         Store(tmp_path)
 

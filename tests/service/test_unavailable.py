@@ -74,7 +74,7 @@ def test_a_database_that_is_down_is_waited_for(
         # A reload goes on waiting.
         api.config["sinks"] = {"out": {"type": "file", "path": str(tmp_path / "other.jsonl")}}
         assert api.service.reload().errors == ()
-        until(lambda: "tried again in" in caplog.text)
+        until(lambda: "retrying in" in caplog.text)
         # One that is refused, too: the source that was closed for it is waited for again.
         before = api.config["sources"]
         api.config["sources"] = {"shop": before["shop"] | {"status_interval": "1s"}}
@@ -85,7 +85,7 @@ def test_a_database_that_is_down_is_waited_for(
         stopped.sql("INSERT INTO orders SELECT count(*), 250 FROM orders")
         until(lambda: so_far(tmp_path / "other.jsonl"))
         assert api.ask("GET", "/readyz", token="").status == 200
-        assert "sources.shop: it is there now" in caplog.text
+        assert "sources.shop: available now" in caplog.text
     # It answers, and waiting would not help.
     for wrong, reason in (
         (stopped.dsn().replace("secret-word", "another-word"), "password authentication failed"),
@@ -125,7 +125,7 @@ def test_a_server_that_says_nothing_does_not_hold_up_the_start(
             assert api.ask("GET", "/readyz", token="").json["reason"] == "away"
             told = api.ask("GET", "/v1/sources", token=api.make_token(None, "admin")).json["items"]
             assert [each["state"] for each in told] == ["away", "away"]
-            assert "sources.shop: its server has not answered so far; it is waited for" in caplog.text
+            assert "sources.shop: its server has not answered yet; waiting for it" in caplog.text
             until(lambda: "sources.orders: no broker answers at 127.0.0.1:9" in caplog.text)
             began = time.monotonic()
         assert time.monotonic() - began < 8
@@ -140,7 +140,7 @@ def test_a_database_that_is_starting_up_is_waited_for(
         Service(lambda: Loaded(Config.from_dict(shop(tmp_path)))).check()
     with running(tmp_path, **shop(tmp_path)) as api:
         assert api.ask("GET", "/readyz", token="").json["reason"] == "away"
-        until(lambda: "tried again in" in caplog.text)
+        until(lambda: "retrying in" in caplog.text)
         stopped.go_on()
         until(lambda: api.ask("GET", "/readyz", token="").status == 200, 20)
     stopped.stop()
@@ -186,7 +186,7 @@ def test_a_host_that_nobody_knows_is_an_error_of_the_check_and_waited_for(
     assert time.monotonic() - began < 10
     with running(tmp_path, **sections) as api:
         assert api.ask("GET", "/readyz", token="").json["reason"] == "away"
-        until(lambda: "nobody.invalid" in caplog.text and "; tried again in" in caplog.text)
+        until(lambda: "nobody.invalid" in caplog.text and "; retrying in" in caplog.text)
 
 
 def test_while_a_sink_is_away_events_wait_and_nothing_is_confirmed(

@@ -135,7 +135,7 @@ def test_a_batch_reads_and_writes_tables(spark: SparkSession, kind: str, tmp_pat
     assert sorted(row["event"] for row in read_table(spark, rejected).collect()) == sorted(bad)
     again = job(*[word for word in words if word != "--overwrite"])
     assert again.exit_code == USAGE, again.output
-    assert "is there already" in again.output
+    assert "exists already" in again.output
     assert job(*words, *([] if "--overwrite" in words else ["--overwrite"])).exit_code == SOME_BAD
     assert pairs(read_table(spark, target)) == expected(events(0, 200))
     assert read_table(spark, rejected).count() == len(bad)

@@ -152,5 +152,5 @@ def test_options_are_checked_without_making_an_engine(backend: str, tmp_path: Pa
         assert Given.of(spark, source, {"default_tenant": "default"}).options["default_tenant"] == "default"
         with pytest.raises(ConfigError, match="has another one"):
             Given.of(spark, source, {"default_tenant": "other"})
-    with pytest.raises(ConfigError, match="is no tenant"):
+    with pytest.raises(ConfigError, match="is not a tenant"):
         Given.of(spark, tmp_path / "lines", {"default_tenant": "*"})

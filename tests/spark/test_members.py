@@ -161,7 +161,7 @@ def test_columns_that_are_no_members_are_told_of(spark: SparkSession, caplog: py
 
 def test_a_column_whose_name_was_mistyped_never_makes_a_subscription_wider(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("a", "[]")], "id string, filter string")
-    with pytest.raises(ValueError, match="column 'filter' is no member: is it 'filters'"):
+    with pytest.raises(ValueError, match="column 'filter' is not a member: is it 'filters'"):
         texts_of(frame)
     assert held(frame, extra="ignore") == [of({"id": "a"})]
     # With the member there, a name that is like it is one among others.

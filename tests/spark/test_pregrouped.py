@@ -124,7 +124,7 @@ def test_a_task_that_opens_parts_again_and_again_says_what_came_again(spark: Spa
     found_ = re.search(wanted + "of partition 0, counted from 0", told)
     assert found_ is not None, told
     assert int(found_[2]) == 104 + int(found_[1])
-    assert "opened 109 times where 8 would do" in told
+    assert "opened 109 times instead of 8" in told
 
 
 def test_broadcast_has_nothing_to_skip(spark: SparkSession, backend: str) -> None:

@@ -99,7 +99,7 @@ def test_where_nothing_is_good_it_says_what_is_wrong(tmp_path: Path, backend: st
     with pytest.raises(FileNotFoundError):
         find(path)
     path.write_bytes(b'{"id": "a"}\n')
-    with pytest.raises(SnapshotError, match="no snapshot of Streamer"):
+    with pytest.raises(SnapshotError, match="not a snapshot of Streamer"):
         find(path)
     path.rename(tmp_path / "subscriptions.jsonl")
     with pytest.raises(SnapshotError, match=r"no file of the directory ends with \.snapshot"):

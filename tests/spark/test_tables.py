@@ -97,7 +97,7 @@ def test_the_job_reads_tables_and_writes_them(spark: SparkSession, schema: str, 
     assert [each.name for each in spark.catalog.listColumns("shop.matches") if each.isPartition] == ["gateway_id"]
     again = job(*words)
     assert again.exit_code == USAGE
-    assert "shop.matches is there already; --overwrite replaces it" in again.output
+    assert "shop.matches exists already; --overwrite replaces it" in again.output
     spark.createDataFrame([(EVENTS[1], 7)], "value string, number int").write.mode("overwrite").saveAsTable("shop.events")
     assert job(*words, "--overwrite").exit_code == OK
     assert {event for event, _ in pairs(spark.table("shop.matches"))} == {"e1"}

@@ -70,7 +70,7 @@ def test_each_event_has_its_verdict_and_what_failed_first(events: DataFrame) -> 
     assert rows[1].outcome == "false, saw 20"
     assert rows[3].outcome == 'false, saw "users"'
     assert rows[4].note.startswith("the event is rejected: malformed_json")
-    assert rows[5].note == "the event is ignored (null): it matches nobody"
+    assert rows[5].note == "the event is ignored (null): it matches no subscription"
 
 
 def test_operands_of_an_expression_are_conditions_of_their_own(events: DataFrame) -> None:

@@ -84,7 +84,7 @@ def shown_layout(layout: EventLayout) -> dict[str, Any]:
 
 def _tenant(name: str) -> str:
     if name in ("", "*"):
-        raise PydanticCustomError("tenant", "{shown} is no tenant; name one, or null for none", {"shown": repr(name)})
+        raise PydanticCustomError("tenant", "{shown} is not a tenant; name one, or null for none", {"shown": repr(name)})
     return name
 
 

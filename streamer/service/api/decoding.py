@@ -102,14 +102,14 @@ class Records:
             return
         pointers = [pointer for part in PARTS for pointer in self._options.layout.pointers(part)]
         if not any(pointer[:1] in ((), ("event",)) for pointer in pointers):
-            reason = "no such member here: the body is the event itself, not an object that has it; did you mean /v1/explain?"
+            reason = "unknown member: the body is the event itself, not an object with this member; did you mean /v1/explain?"
             raise Problem("bad-request", f"event: {reason}", errors=[{"place": "event", "reason": reason}])
 
     def note(self, name: SourceFormat, found: list[Read]) -> str | None:
         """Return how a source of the format would read these events differently; None if it would not."""
         if name == "json" or self._options.layout == cdc.LAYOUT or not any(each.type in ("update", "delete") for each in found):
             return None
-        return "no source here has this format: to one that has it, what before lacks is unknown; here it counts as missing"
+        return "the service has no source of this format: for such a source, values that before lacks are unknown; here they count as missing"
 
     def one(self, call: Call, record: bytes) -> Read:
         """Return the event that a question is about. Raises EventError, and Problem if the record has several."""
@@ -119,7 +119,7 @@ class Records:
             return Read(record)
         found = self.events(name, record, call.of_events)
         if len(found) > 1:
-            raise Problem("event", f"the record has {len(found):,} events: /v1/decode tells them apart, ask about one of them")
+            raise Problem("event", f"the record has {len(found):,} events: /v1/decode splits them; send one of them")
         return found[0]
 
 

@@ -39,7 +39,7 @@ class Delivering:
         """See the route."""
         attempts = self._status.attempts(call.path["name"], call.query.get("limit", 50))
         if attempts is None:
-            raise Problem("unknown", "no such sink, or none of webhooks")
+            raise Problem("unknown", "this name belongs to no webhook sink")
         return _attempts(attempts, is_all=True)
 
     def gateway_attempts(self, call: Call) -> Answer:

@@ -119,7 +119,7 @@ class Handlers:
         if bad and not partly:
             quota = any(isinstance(error, Declined) and error.code == "quota" for _, error in bad)
             errors = [{"line": number, **members(error)} for number, error in bad]
-            reason = f"{len(bad):,} of {len(results):,} cannot be accepted; nothing was changed"
+            reason = f"{len(bad):,} of {len(results):,} are invalid; none was changed"
             raise Problem("quota" if quota else "subscription", reason, errors=errors)
         lines = (_line(*each) for each in zip(numbers, several, results, strict=True))
         return Answer(b"".join(lines), media_type=LINES)
@@ -163,7 +163,7 @@ class Handlers:
         limit, before = call.query.get("limit", 20), call.number_after() or MOST_VERSION
         entries = self._subscriptions.changes(call.whose, call.path["id"], before, limit)
         if entries is None:
-            raise Declined("unknown", "no such subscription, and none that was there of late")
+            raise Declined("unknown", "no such subscription, and the history has none either")
         more = call.cursor(entries[-1].version) if len(entries) == limit else None
         return Answer(b'{"items":[%b],"next":%b}' % (b",".join(map(_entry, entries)), json.dumps(more).encode()))
 
@@ -270,14 +270,14 @@ class Handlers:
     def enable_sink(self, call: Call) -> Answer:
         """See the route."""
         if self._status.enable(call.path["name"]) is None:
-            raise Problem("unknown", "no such sink, or none of webhooks")
+            raise Problem("unknown", "this name belongs to no webhook sink")
         return Answer(status=204)
 
     def forget_sink(self, call: Call) -> Answer:
         """See the route."""
         count = self._status.forget(call.path["name"])
         if count is None:
-            raise Problem("unknown", "no such sink, or one that matches are delivered to")
+            raise Problem("unknown", "this name belongs to no removed sink")
         return answer({"messages": count})
 
     def reload(self, _: Call) -> Answer:
@@ -362,14 +362,14 @@ def _condition(call: Call) -> Condition:
         if unwanted is not None and before is not None:
             known = unwanted[0]
             if known is None or _tag(before) in [each.removeprefix("W/") for each in known]:
-                raise Declined("precondition", "If-None-Match: it is there")
+                raise Declined("precondition", "If-None-Match: it exists")
 
     return may
 
 
 def _wants(known: list[str] | None, row: Versioned | None) -> None:
     if row is None:
-        raise Declined("precondition", "If-Match: it is not there")
+        raise Declined("precondition", "If-Match: it does not exist")
     if known is not None and _tag(row) not in known:
         raise Declined("precondition", f"If-Match: it is {_tag(row)} now")
 

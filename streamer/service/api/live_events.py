@@ -49,7 +49,7 @@ class Watching:
         wanted, is_all = number(call.path["number"]), call.token.tenant is None
         seen = None if wanted is None else self._events.find(wanted)
         if seen is None or not Watched(tenant=call.of_events).has(seen, is_all=is_all):
-            raise Problem("unknown", "no such event among those that are kept")
+            raise Problem("unknown", "this event is not among the recent events")
         ways = [self._way(seen, hit, is_all=is_all) for hit in hits_of(seen, is_all=is_all)]
         return answer(shown(seen, is_all=is_all) | {"ways": ways})
 

@@ -23,7 +23,7 @@ _ERROR: Final = object_of(
     {
         "reason": TEXT,
         "place": {"type": "string", "description": "The member at fault, as `filters[0].op`; a JSON Pointer for an event."},
-        "line": {"type": "integer", "description": "Of a body of lines, or of a text, from 1."},
+        "line": {"type": "integer", "description": "The line in a body of lines, or in a text, from 1."},
         "column": {"type": "integer", "description": "In the text, in characters, from 1."},
         "cel_line": {"type": "integer", "description": "In the expression, from 1."},
         "cel_column": {"type": "integer", "description": "In characters, from 1."},
@@ -34,7 +34,7 @@ _ERROR: Final = object_of(
 )
 _LETTER: Final = {
     **dict.fromkeys(("id", "attempts", "size", "matches"), COUNT),
-    "position": {"type": ["integer", "string"], "description": "Of a replication slot a text."},
+    "position": {"type": ["integer", "string"], "description": "Text for a replication slot."},
     "part": {"type": "integer"},
     **dict.fromkeys(("source", "partition", "stage", "code", "reason", "sink", "message"), TEXT),
     "at": TIME,
@@ -112,7 +112,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "paused": BOOL,
             "unindexed": {
                 "type": "boolean",
-                "description": "Whether no condition of it can be looked up, so that it may be about any event.",
+                "description": "Whether its conditions cannot be looked up, so that it may match any event.",
             },
             "lease": {
                 "type": ["integer", "null"],
@@ -319,8 +319,8 @@ _DRAFT: Final = {
     "type": "object",
     "properties": {
         "subscription": {"type": "object"},
-        "text": {"type": "string", "description": "In place of `subscription`, what somebody types; errors have its lines."},
-        "id": {"type": "string", "description": "Of the one that is held, where the draft names none."},
+        "text": {"type": "string", "description": "The text of a subscription, instead of `subscription`; errors name its lines."},
+        "id": {"type": "string", "description": "The id of the existing subscription, if the draft has none."},
     },
     "oneOf": [{"required": ["text"]}, {"required": ["subscription"]}],
     "additionalProperties": False,
@@ -392,7 +392,7 @@ def _subscriptions(limits: Limits, topic_dialect: TopicDialect) -> dict[str, Any
     del schema["$schema"]
     # Files may have longer ones, and those are shown.
     schema["properties"]["id"] |= {
-        "description": f"unique within a tenant; of {MOST_ID:,} bytes of UTF-8 at most where it is written here."
+        "description": f"unique within a tenant; at most {MOST_ID:,} bytes of UTF-8 if you write it with this API."
     }
     # The id is in the path.
     without = {**schema, "required": [], "title": "A subscription that is written"}

@@ -95,7 +95,7 @@ def of(error: Exception) -> Problem | None:
         case Declined():
             return Problem(error.code.replace("_", "-"), str(error))
         case BulkSubscriptionError():
-            return Problem("subscription", "some are bad; nothing was changed", errors=map(members, error.errors))
+            return Problem("subscription", "some are invalid; none was changed", errors=map(members, error.errors))
         case SubscriptionError():
             return Problem("subscription", error.reason, errors=[members(error)])
         case GatewayError():

@@ -32,7 +32,7 @@ _LAG: Final = {
                 "seconds": {"type": "number", "description": "The least time for which it has been behind."},
             }
         ),
-        {"type": "null", "description": "Nobody knows."},
+        {"type": "null", "description": "Unknown."},
     ]
 }
 _RATES: Final = ("events_read", "events_matched", "events_rejected", "matches", "matches_delivered", "matches_dead")
@@ -195,7 +195,7 @@ OBSERVED: Final[Mapping[str, Any]] = {
                 )
             ),
             "total": COUNT,
-            "looked_at": {"type": "integer", "description": "Of the last ones."},
+            "looked_at": {"type": "integer", "description": "The number of the latest dead letters that were counted."},
         }
     ),
     "Replay": _REPLAY,
@@ -234,8 +234,8 @@ OBSERVED: Final[Mapping[str, Any]] = {
             "since": MAYBE_TIME | {"description": "The beginning of the count; null if it is unknown."},
             "every_s": {"type": "integer", "description": "Seconds of each step."},
             "at": list_of({"type": "integer", "description": "When a step began, in seconds since the epoch."}),
-            "matches": list_of({"type": ["integer", "null"], "minimum": 0, "description": "Of each step; null: not known."}),
-            "total": {"type": "integer", "minimum": 0, "description": "Of those that are known."},
+            "matches": list_of({"type": ["integer", "null"], "minimum": 0, "description": "The matches in each step; null: unknown."}),
+            "total": {"type": "integer", "minimum": 0, "description": "The sum of the known steps."},
             "one_of": {
                 "type": "integer",
                 "minimum": 1,

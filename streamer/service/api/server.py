@@ -126,7 +126,7 @@ class Server:
         if not isinstance(error, OSError) or error.errno not in _FULL:
             loop.default_exception_handler(context)
         elif self._quiet.due() is not None:
-            _LOGGER.error("no connection can be accepted, others wait: %s", error.strerror)
+            _LOGGER.error("cannot accept connections, so clients wait: %s", error.strerror)
 
     async def _serve(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
@@ -229,9 +229,9 @@ class Certificates:
             _context(*self._files)
             self.context.load_cert_chain(*self._files)
         except (OSError, ServiceError) as error:
-            _LOGGER.error("%s; the certificate that was in force stays", error)
+            _LOGGER.error("%s; the previous certificate stays in use", error)
             return
-        _LOGGER.info("the certificate was read again")
+        _LOGGER.info("the certificate was reloaded")
 
     def _marks(self) -> list[tuple[int, int, int]]:
         try:

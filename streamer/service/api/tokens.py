@@ -216,10 +216,10 @@ class Tokens:
             try:
                 self._tokens = {token.id: token for token in read(self._path)}
             except ServiceError as error:
-                _LOGGER.error("%s; the tokens that were in force stay", error)
+                _LOGGER.error("%s; the previous tokens stay valid", error)
             else:
                 if mark is None:
-                    _LOGGER.error("%s: the file is gone, so no token is in force", self._path)
+                    _LOGGER.error("%s: the file is gone, so no token is valid", self._path)
 
     def _mark(self) -> tuple[int, int, int] | None:
         try:

@@ -159,7 +159,7 @@ class Others:
         """Return advice on how to continue the source that is being opened at the positions of another one."""
         return (
             f"If source {other!r} was this one under another name, stop the service: "
-            f"`streamer positions move {other} {self.name} --dry-run` shows what has it go on there"
+            f"`streamer positions move {other} {self.name} --dry-run` shows how to continue there"
         )
 
 

@@ -80,9 +80,9 @@ class Absent:
         try:
             if found.is_over(max(self._patience, 0.0)):
                 return
-            _LOGGER.warning("%s: its server has not answered so far; it is waited for", name)
+            _LOGGER.warning("%s: its server has not answered yet; waiting for it", name)
         except Away as away:
-            _LOGGER.warning("%s; it is waited for", away)
+            _LOGGER.warning("%s; waiting for it", away)
         finally:
             self._patience -= time.monotonic() - began
         self._parts[name] = found
@@ -120,9 +120,9 @@ class Absent:
                 failures += 1
                 pause = delay(failures)
                 due = time.monotonic() + pause
-                _LOGGER.warning("%s; tried again in %.1f s", away, pause)
+                _LOGGER.warning("%s; retrying in %.1f s", away, pause)
                 continue
             with self._lock:
                 del self._parts[name]
-            _LOGGER.info("%s: it is there now", name)
+            _LOGGER.info("%s: available now", name)
         return True

@@ -95,7 +95,7 @@ class Console:
             # The text of an error may quote a page.
             where = "".join(traceback.format_tb(error.__traceback__))
             _LOGGER.error("a page ended in %s", type(error).__name__, extra={"traceback": where})
-            answer = await self._failed(500, "A defect of the console", "see the log for details")
+            answer = await self._failed(500, "An error of the console", "see the log for details")
         if isinstance(answer, tuple):
             client, piped = answer
             await self._pipe(client, piped, request, send)

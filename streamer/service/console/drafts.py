@@ -94,7 +94,7 @@ def read(text: str | bytes) -> Any:
 
 
 def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -439,7 +439,7 @@ class Pipeline:
         """
         deadline = time.monotonic() + seconds
         if not self._turn.acquire(timeout=seconds):
-            raise ServiceError("a dead letter is replayed, and its sinks do not hold what it matches; that may be tried again")
+            raise ServiceError("the sinks have not confirmed the matches of a replayed dead letter; you can try again")
         try:
             self._is_paused = True
             try:
@@ -463,7 +463,7 @@ class Pipeline:
         if not is_parked:
             raise ServiceError("a source did not come to rest")
         if not is_drained:
-            raise ServiceError("the sinks do not hold what was read before; that may be tried again")
+            raise ServiceError("the sinks have not confirmed the matches of earlier events; you can try again")
 
     @property
     def setup(self) -> Setup:

@@ -156,7 +156,7 @@ class Events:
             self._add(source, partition, place, text, Matched() if found is None else _matched(found))
         except Exception:
             # An error in this view must not end a pipeline.
-            _LOGGER.exception("an event could not be kept to be shown")
+            _LOGGER.exception("cannot keep an event for the console")
 
     def _add(self, source: str, partition: str, place: tuple[Position, int], text: bytes, matched: Matched) -> None:
         tenant = collection = kind = ignored = None

@@ -67,6 +67,6 @@ class Observer:
                     self.series.take()
             except Exception:
                 # An error in sampling must not end a service.
-                _LOGGER.exception("what the service remembers of itself could not be taken")
+                _LOGGER.exception("cannot record the state of the service")
             if self._over.wait(TICK):
                 return

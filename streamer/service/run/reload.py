@@ -96,7 +96,7 @@ class Running:
             self.engine.refuse_reload(error)
             return Reloaded(errors=tell_refused("reload", error)), None
         told = tuple(map(show_place, changed))
-        _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(told) or "the configuration is as it was")
+        _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(told) or "the configuration is unchanged")
         return Reloaded(told, count), entrance
 
     def _check_layout(self, new: Loaded) -> None:
@@ -200,5 +200,5 @@ def tell_refused(what: str, error: Exception) -> tuple[str, ...]:
         errors = tuple(map(str, error.errors if isinstance(error, BulkConfigError) else (error,)))
     for each in errors:
         _LOGGER.error("%s: %s", what, each)
-    _LOGGER.error("%s: nothing was changed", what)
+    _LOGGER.error("%s: refused, without any change", what)
     return errors

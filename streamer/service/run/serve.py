@@ -298,7 +298,7 @@ class Service:
         for name, count, _ in store.lanes():
             if name not in self._parts.endpoints:
                 told = (
-                    "the spool has %d messages for %s, which is no webhook of this configuration; `streamer spool` forgets them"
+                    "the spool has %d messages for %s, which is not a webhook of this configuration; `streamer spool forget` deletes them"
                 )
                 _LOGGER.warning(told, count, name)
         spool = Spool(store, counts)

@@ -324,7 +324,7 @@ def _check_new(file: Path) -> None:
 
 
 def _there(file: Path) -> ServiceError:
-    return ServiceError(f"{file}: the file is there already; name one that is not")
+    return ServiceError(f"{file}: the file exists already; choose a new name")
 
 
 @contextmanager

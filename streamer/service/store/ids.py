@@ -80,7 +80,7 @@ def written(text: bytes, default_tenant: str | None) -> Written:
     if tenant is None:
         raise SubscriptionError("expected one, since there is no default_tenant", place="tenant", subscription_id=subscription.id)
     if _BETWEEN in tenant:
-        reason = "holds U+0000, which the tenants of a service do not"
+        reason = "contains U+0000, which is not allowed in a tenant of a service"
         raise SubscriptionError(reason, place="tenant", subscription_id=subscription.id)
     return Written(tenant, subscription.id, text, replace(subscription, id=inside(tenant, subscription.id), tenant=tenant))
 

@@ -52,7 +52,7 @@ def confirm(execute: Execute, confirmed: Iterable[Confirmed]) -> None:
             fenced.add((*name, each.generation))
     if fenced:
         named = ", ".join(f"{source}: {partition}" for source, partition, _ in sorted(fenced))
-        raise Fenced(f"another process reads these now, and goes on where they were confirmed: {named}", frozenset(fenced))
+        raise Fenced(f"another process reads these now, from their confirmed positions: {named}", frozenset(fenced))
 
 
 def _generation(execute: Execute) -> int:

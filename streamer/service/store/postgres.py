@@ -268,13 +268,13 @@ class Postgres:
                 raise self._told(error) from error
             except _UndecidedError:
                 if not patient and time.monotonic() > began + _UNDECIDED:
-                    raise ServiceError(f"{self.name}: the server does not say whether the last change was made") from None
+                    raise ServiceError(f"{self.name}: the server does not report whether the last change was made") from None
                 self._over.wait(_FIRST)
 
     def _is_away(self, error: psycopg.Error) -> None:
         if self._down_since is None:
             self._down_since = time.monotonic()
-            _LOGGER.warning("%s; tried again until it answers", self._told(error))
+            _LOGGER.warning("%s; retrying until it answers", self._told(error))
 
     def _is_back(self) -> None:
         if self._down_since is not None:
@@ -309,7 +309,7 @@ class Postgres:
     def _told_gone(self, table: int | None) -> str:
         what = "were dropped" if table is None else "were replaced by others"
         return (
-            f"{self.name}: the tables of the store {what} while this process uses them, so nothing more is confirmed. Restore "
+            f"{self.name}: the tables of the store {what} while this process uses them, so it confirms no more positions. Restore "
             "them, and start the service again; without them it begins a new store"
         )
 
@@ -371,7 +371,7 @@ def inspected(section: SharedStore) -> Inspected:
                 raise ServiceError(f"{name}: the server is a standby, which takes no changes")
             if found is None:
                 if not may_create:
-                    raise ServiceError(f"{name}: it is not there, and this user may not make it: GRANT CREATE ON DATABASE")
+                    raise ServiceError(f"{name}: it does not exist, and this user may not create it: GRANT CREATE ON DATABASE")
                 return Inspected({})
             connection.execute(f'SET search_path = "{schema}"')
             asked = "SELECT to_regclass('positions') IS NOT NULL, has_schema_privilege(%s, 'CREATE, USAGE')"
@@ -395,7 +395,7 @@ def _version(connection: _Connection, name: str) -> int:
     rows = connection.execute("SELECT version FROM streamer").fetchall()
     version = rows[0][0] if rows else 0
     if version > len(POSTGRES):
-        reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(POSTGRES)}"
+        reason = f"written by a later version of Streamer: schema {version}, but this one supports {len(POSTGRES)}"
         raise ServiceError(f"{name}: {reason}")
     return int(version)
 

@@ -71,7 +71,7 @@ class Sqlite:
                 self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
                 try:
                     if self._begin() and was_used:
-                        _LOGGER.warning("%s: another store was here before, and is gone or empty: a new one begins", path)
+                        _LOGGER.warning("%s: the previous store is gone or empty: a new one begins", path)
                 except BaseException:
                     self._connection.close()
                     raise
@@ -144,7 +144,7 @@ class Sqlite:
             if (found := _identity(path)) != identity:
                 what = "was deleted" if found is None else "was replaced by another file"
                 return (
-                    f"{path}: the file of the store {what} while this process uses it, so nothing more is confirmed. Put that "
+                    f"{path}: the file of the store {what} while this process uses it, so it confirms no more positions. Put that "
                     "file back, or run `streamer store restore BACKUP`, then start the service; never copy a backup over "
                     f"{DATABASE}. Without a store the service begins a new one"
                 )
@@ -319,7 +319,7 @@ def version_of(path: Path, execute: Callable[[str], sqlite3.Cursor]) -> int:
     if not is_new and application != APPLICATION:
         raise ServiceError(f"{path}: no store of Streamer")
     if version > len(UPGRADES):
-        reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(UPGRADES)}"
+        reason = f"written by a later version of Streamer: schema {version}, but this one supports {len(UPGRADES)}"
         raise ServiceError(f"{path}: {reason}")
     return int(version)
 

@@ -246,7 +246,7 @@ class Store:
                 break
         count = self.database.change(lambda execute: execute(FORGET_OLDEST, (len(beginning), beginning, last)).rowcount)
         told = whose.removeprefix(OWN)
-        _LOGGER.warning("there is no more room for dead letters: %d of the gateways of tenant %s are forgotten", count, told)
+        _LOGGER.warning("the room for dead letters is used up: deleted %d of the gateways of tenant %s", count, told)
         return True
 
     def dead_letters(self) -> int:

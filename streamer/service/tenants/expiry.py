@@ -81,7 +81,7 @@ class Upkeep:
                 is_told = False
             except ServiceError as error:
                 if not is_told:
-                    _LOGGER.error("leases that are over stay in the store for now: %s", error)
+                    _LOGGER.error("cannot delete expired leases yet: %s", error)
                 is_told, wait = True, _AGAIN
             if wait != 0.0:
                 # The limit of 60 s lets it notice that the clock was set.

@@ -266,7 +266,7 @@ class Gateways:
             may(before)
             most = self.config.api.quotas.gateways
             if before is None and len(held) >= most:
-                raise Declined("quota", f"a tenant may hold {most:,} gateways of its own")
+                raise Declined("quota", f"a tenant may have at most {most:,} gateways of its own")
             if before is not None and (settings_of(before).url is None) != (settings.url is None):
                 raise GatewayError("url", "a gateway has a url for all its life, or none: delete it first")
             if secrets is None:

@@ -51,7 +51,7 @@ class Quotas:
         """Refuse a change that exceeds a tenant's limits. Raises Declined."""
         for bound, held, what in zip(self.most(after, before), after, _WHAT, strict=True):
             if held > bound:
-                raise Declined("quota", f"a tenant may hold {bound:,} {what}")
+                raise Declined("quota", f"a tenant may have at most {bound:,} {what}")
 
 
 @final

@@ -431,7 +431,7 @@ class Subscriptions:
             last, forgotten = self._table.last()
             if self._seen < forgotten:
                 # The log no longer has some of the deletions since then.
-                _LOGGER.warning("this process was away too long, so it reads all subscriptions again")
+                _LOGGER.warning("this process was disconnected too long, so it reads all subscriptions again")
                 self._engine.apply(self._active())
                 self._seen = last
                 self._counted.count(last)

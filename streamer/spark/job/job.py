@@ -182,7 +182,7 @@ def job(
     ] = None,
     metrics_addr: Annotated[str, typer.Option(metavar="ADDRESS", help="The address at which to serve them.")] = "127.0.0.1",
     report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML page about it.")] = None,
-    title: Annotated[str, typer.Option(help="Of the report.")] = "Streamer on Spark",
+    title: Annotated[str, typer.Option(help="Title of the report.")] = "Streamer on Spark",
     log_level: Annotated[str, typer.Option(help="Spark's: OFF, ERROR, WARN, INFO.")] = "OFF",
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print neither progress nor summary.")] = False,
 ) -> None:
@@ -310,7 +310,7 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
 
     for target in (asked.out, asked.rejected):
         if target is not None and not asked.overwrite and exists(spark, target):
-            raise Bad(f"{target} is there already; --overwrite replaces it")
+            raise Bad(f"{target} exists already; --overwrite replaces it")
     try:
         events = _changes(asked, read(spark, asked.events, stream=False, keep=asked.keep, feed=bool(asked.key)))
     except ValueError as error:

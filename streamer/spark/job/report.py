@@ -299,7 +299,7 @@ def _batches(report: Report) -> str:
     versions = len({batch.version for batch in batches if batch.version})
     said = f"{len(batches):,} micro-batch{'es' if len(batches) > 1 else ''}"
     said += (
-        f", {versions} version{'s' if versions > 1 else ''} of the subscriptions; each flag is where one begins."
+        f", {versions} version{'s' if versions > 1 else ''} of the subscriptions; each flag marks the start of one."
         if versions
         else "."
     )
@@ -333,7 +333,7 @@ def _tasks(report: Report) -> str:
     times = f", {ratio:.1f} times the median of its stage" if slowest.tasks > 1 else ""
     said = (
         f"The slowest task took {_duration(slowest.durations[-1])}{times}. "
-        "Bars span the middle half of a stage's tasks, whose number stands beside its name; the dot is the slowest."
+        "Bars span the middle half of a stage's tasks, whose number is next to its name; the dot is the slowest."
     )
     rows = [
         [

@@ -303,7 +303,7 @@ impl<'t> Checker<'t> {
                 BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder => {
                     let is_int = |node: NodeId| is_int_literal(self.ast, node);
                     if (left == DYN && is_int(*operand)) || (right == DYN && left_node.is_some_and(is_int)) {
-                        let what = format!("`{}` with an int literal fails where the event spells a double", op.symbol());
+                        let what = format!("`{}` with an int literal fails if the event spells a double", op.symbol());
                         self.remark("spelled_arithmetic", *at, what);
                     }
                     self.arithmetic(*op, *at, left, right)?

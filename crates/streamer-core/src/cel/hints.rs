@@ -90,7 +90,7 @@ fn meant(word: &str) -> Option<String> {
         "or" | "OR" => return written(word, "||"),
         "not" | "NOT" => return written(word, "!"),
         "len" | "length" | "count" => return written(word, "size"),
-        "is" | "IS" => "null is asked for by `==`, as in data.a == null",
+        "is" | "IS" => "test for null with `==`, as in data.a == null",
         "like" | "LIKE" => "a part of a text is found by contains, startsWith, endsWith or matches",
         "between" | "BETWEEN" => "a range is two comparisons joined by `&&`",
         "includes" => "an element is found by `in`, a part of a text by contains",

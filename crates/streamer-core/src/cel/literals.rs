@@ -29,7 +29,7 @@ pub(super) fn string(source: &str, at: u32, text: &str, quotes: Quotes) -> Resul
         let Some(meaning) = meaning else {
             let offset = at + (usize::from(quotes.opening) + inner.len() - rest.len()) as u32;
             let kind = if quotes.bytes { "bytes" } else { "string" };
-            let reason = format!("`{}` is no escape sequence of a CEL {kind} literal", written(&rest[..length]));
+            let reason = format!("`{}` is not an escape sequence of a CEL {kind} literal", written(&rest[..length]));
             return Err(Error::at(source, offset, reason));
         };
         match meaning {

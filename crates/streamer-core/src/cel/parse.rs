@@ -547,7 +547,7 @@ impl<'s> Parser<'s> {
     }
 
     fn no_field<T>(&self, target: NodeId) -> Result<T> {
-        self.error(self.ast.at(target), "has() asks for the field of something, as in has(data.a)")
+        self.error(self.ast.at(target), "has() tests a field of something, as in has(data.a)")
     }
 
     /// The macro with this name and number of arguments, if it exists.

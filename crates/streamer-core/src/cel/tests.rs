@@ -74,7 +74,7 @@ fn errors_say_where_and_what_was_expected() {
         ("data.a ? 1", "line 1, column 11: the expression ends too early; expected `:`"),
         ("[1, 2", "line 1, column 6: the expression ends too early; expected `,` or `]`"),
         ("for == 1", "line 1, column 1: `for` is a reserved word"),
-        ("'\\q' == ''", "line 1, column 2: `\\q` is no escape sequence of a CEL string literal"),
+        ("'\\q' == ''", "line 1, column 2: `\\q` is not an escape sequence of a CEL string literal"),
         ("dta.a == 1", "line 1, column 1: undeclared name `dta`; did you mean `data`?"),
         ("data.a.startWith('x')", "line 1, column 8: unknown function `startWith`; did you mean `startsWith`?"),
         ("1 + 'a' == 2", "line 1, column 3: + does not take int and string"),

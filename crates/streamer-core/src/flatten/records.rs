@@ -169,7 +169,7 @@ pub(super) fn put_in<'p>(text: &[u8], pieces: impl Iterator<Item = (usize, usize
 pub(super) fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize, JsonFault> {
     let end = skip::checked(text, at, depth, max_depth, open)?;
     let after = space(text, end);
-    if after < text.len() { Err(JsonFault::malformed(text, after, "expected nothing after the value")) } else { Ok(end) }
+    if after < text.len() { Err(JsonFault::malformed(text, after, "expected the text to end after the value")) } else { Ok(end) }
 }
 
 /// A member: its name as it is between its quotes, the place of the quotes, and the end of the member.

@@ -172,7 +172,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
     fn nothing_after(&self, end: usize) -> Result<usize> {
         let at = space(self.text, end);
         if at < self.text.len() {
-            return Err(JsonFault::malformed(self.text, at, "expected nothing after the value"));
+            return Err(JsonFault::malformed(self.text, at, "expected the text to end after the value"));
         }
         Ok(at)
     }

@@ -95,7 +95,7 @@ pub(super) fn rfc3339(text: &str) -> Result<i128, &'static str> {
         _ => return Err("a month is 01 to 12"),
     };
     if year == 0 || day == 0 || day > days || hour > 23 || minute > 59 || second > 59 {
-        return Err("no such date or time");
+        return Err("this date or time does not exist");
     }
     // Days since the epoch, counting years from March so that the leap day is the last.
     let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };

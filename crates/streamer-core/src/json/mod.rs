@@ -233,7 +233,7 @@ impl<T: Build> TreeReader<'_, T> {
                 at = space(text, at);
                 let Some(container) = self.open.pop() else {
                     if at < text.len() {
-                        return Err(JsonFault::malformed(text, at, "expected nothing after the value"));
+                        return Err(JsonFault::malformed(text, at, "expected the text to end after the value"));
                     }
                     return Ok(value);
                 };

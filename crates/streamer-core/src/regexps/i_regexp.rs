@@ -141,7 +141,7 @@ impl IRegexpParser<'_> {
         let at = self.at;
         let letter = self.source[at];
         let Some((states, count)) = group.last else {
-            return self.fail(format!("nothing that '{letter}' could repeat"));
+            return self.fail(format!("'{letter}' must follow the part that it repeats"));
         };
         let (text, factor) = if letter == '{' {
             self.range()?

@@ -187,7 +187,7 @@ fn json_value(tree: &Tree, place: FilterPlace<'_>, depth: usize) -> Result<Value
         Tree::Scalar(scalar) => Ok(Value::Scalar(scalar.clone())),
         Tree::BeyondFloat(literal) => {
             let shown = if literal.len() <= 40 { literal.to_string() } else { format!("{}...", &literal[..40]) };
-            error(place, format!("expected a number that a float64 holds, not {shown}"))
+            error(place, format!("expected a number within float64, not {shown}"))
         }
         Tree::List(elements) => {
             let elements =

@@ -327,7 +327,7 @@ impl<'t> PatternParser<'t> {
                     return self.fail(place, format!("unknown operator, expected one of {}", known.join(", ")));
                 }
                 if self.rules.exclusive.contains(&name) && values.len() > 1 {
-                    return self.fail(place, format!("{name} must stand alone in its array"));
+                    return self.fail(place, format!("{name} must be the only element of its array"));
                 }
                 atoms.push(self.operator(name, operand, place)?);
             } else {
@@ -494,7 +494,7 @@ impl<'t> PatternParser<'t> {
             ([sign], [number]) => Range { low: None, high: Some((*number, inclusive(sign))) },
             ([first, second], [low, high]) => {
                 if !first.starts_with('>') || !second.starts_with('<') {
-                    return self.fail(place, "of two comparisons the first is a lower bound and the second an upper bound");
+                    return self.fail(place, "the first of two comparisons must be a lower bound, the second an upper bound");
                 }
                 if low >= high {
                     return self.fail(place, "the lower bound must be less than the upper bound");
@@ -509,7 +509,7 @@ impl<'t> PatternParser<'t> {
     fn bound(&mut self, value: &Tree, place: u32) -> Result<Number> {
         match value {
             Tree::Scalar(Scalar::Number(number)) => Ok(*number),
-            Tree::BeyondFloat(literal) => self.fail(place, format!("no float64 holds {literal}")),
+            Tree::BeyondFloat(literal) => self.fail(place, format!("{literal} is beyond float64")),
             other => self.fail(place, format!("expected a number, not {}", kind(other))),
         }
     }

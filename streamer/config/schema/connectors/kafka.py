@@ -102,7 +102,7 @@ class Sasl(Section):
         given = [name for name in ("mechanism", "user", "password") if getattr(self, name) is not None]
         if given and len(given) < 3:
             missing = [name for name in ("mechanism", "user", "password") if name not in given]
-            raise wrong_inside([((name,), f"expected beside {' and '.join(given)}") for name in missing])
+            raise wrong_inside([((name,), f"expected together with {' and '.join(given)}") for name in missing])
         return self
 
 
@@ -133,9 +133,9 @@ class Kafka(Section):
             if name not in self.ALLOWED:
                 near = get_close_matches(name, self.ALLOWED, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else "; docs/service.md has all"
-                wrong.append((("options", name), f"no setting of librdkafka that may be given here{hint}"))
+                wrong.append((("options", name), f"this is not a setting of librdkafka that you can set here{hint}"))
         of_tls = [name for name in ("ca", "certificate", "key") if getattr(self, name) is not None]
-        wrong += [((name,), "expected tls: true beside it") for name in of_tls if not self.tls]
+        wrong += [((name,), "expected tls: true with it") for name in of_tls if not self.tls]
         if (self.certificate is None) != (self.key is None):
             wrong.append((("key" if self.key is None else "certificate",), "expected certificate and key, or none of them"))
         if wrong:

@@ -55,7 +55,7 @@ class FileAppender:
         with self._told():
             assert self._file is not None
             if not self._is_there():
-                _LOGGER.info("%s: rotated; a new file is begun", self._path)
+                _LOGGER.info("%s: rotated; writing a new file", self._path)
                 os.fsync(self._file)
                 os.close(self._file)
                 self._file = None
@@ -135,7 +135,7 @@ class FileAppender:
             end = begin
         # After a crash of the system there may be zeros in place of the last lines.
         if end < size and os.pread(file, 1, end) not in (b"{", b"\0"):
-            raise ServiceError(f"{self._path}: its last line has no end, and is no message; no sink has written this file")
+            raise ServiceError(f"{self._path}: its last line is cut off and not part of a message, so no sink has written this file")
         return end, size
 
     def _cut(self, file: int) -> None:

@@ -259,7 +259,7 @@ class FileLines:
             size = os.fstat(reading.file).st_size
             if size >= reading.offset and os.pread(reading.file, len(reading.head), 0) == reading.head:
                 return
-            _LOGGER.info("%s: cut off; read again from its beginning", self._path)
+            _LOGGER.info("%s: truncated; reading it again from its beginning", self._path)
             # The old content is gone, including the beginning of a line that was read.
             reading.lines, reading.inflated = Lines(self._max_bytes, reading.lines.taken), iter(())
         else:
@@ -276,7 +276,7 @@ class FileLines:
         """Open the file at the path as a new partition; return whether the path exists."""
         if not self._path.exists():
             if not self._is_waiting:
-                _LOGGER.info("%s: not there yet", self._path)
+                _LOGGER.info("%s: the file does not exist yet", self._path)
                 self._is_waiting = True
             return False
         self._is_waiting = False

@@ -211,7 +211,7 @@ class Cluster:
         if found is not Meaning.PASSING and not (found is Meaning.UNKNOWN and what.startswith("partition ")):
             return ServiceError(told)
         if (refusal := self._refusal()) is not None:
-            return ServiceError(f"no broker lets us in at {where}: {said(refusal)}")
+            return ServiceError(f"brokers refuse the login at {where}: {said(refusal)}")
         last = self._heard.last or error.args[0]
         if last.code() > 0:
             return Away(told)

@@ -16,7 +16,7 @@ class Meaning(Enum):
     """The meaning of an error."""
 
     PASSING = "it passes by itself: brokers are away, start, hand over, or are busy"
-    UNKNOWN = "a topic or partition is not there, or a broker does not know it yet"
+    UNKNOWN = "a topic or partition does not exist, or a broker has not heard of it yet"
     REFUSING = "a broker does not let us in, or does not let us do it"
     LASTING = "waiting does not change it"
     LOST = "the position that a partition is read from is gone"

@@ -64,7 +64,7 @@ class KafkaTopic:
         cluster = brokers.Cluster(self._section)
         found = cluster.topics([topic]).get(topic)
         if found is None:
-            raise ServiceError(f"no topic {topic} at {', '.join(self._section.brokers)}, or none that we may see; make it first")
+            raise ServiceError(f"topic {topic} does not exist at {', '.join(self._section.brokers)}, or this user may not see it; create it first")
         if found.may is not None and AclOperation.WRITE not in found.may:
             raise ServiceError(f"topic {topic}: this user may not write it")
         config = cluster.config(topic)
@@ -190,8 +190,8 @@ class KafkaTopic:
     def _check_time(self) -> None:
         if time.monotonic() - self._progress > self._timeout:
             raise ServiceError(
-                f"topic {self._section.topic}: brokers held nothing for {self._timeout:g} s: {self._last or 'no answer'}; "
-                "what was read comes again at the next start"
+                f"topic {self._section.topic}: brokers confirmed no message for {self._timeout:g} s: {self._last or 'no answer'}; "
+                "the next start reads the unconfirmed events again"
             )
 
     def _recover(self) -> None:

@@ -114,7 +114,7 @@ class KafkaMessages:
         named = [topic for topic in self._section.topics if not topic.startswith("^")]
         found = self._cluster.topics(named) if named else dict.fromkeys(self._cluster.names())
         if missing := [topic for topic in named if topic not in found]:
-            raise ServiceError(f"no topic {', '.join(missing)} at {', '.join(self._section.brokers)}, or none that we may read")
+            raise ServiceError(f"topic {', '.join(missing)} does not exist at {', '.join(self._section.brokers)}, or this user may not read it")
         consumer = self._consumer()
         try:
             # This fails if the group's coordinator refuses access.
@@ -135,7 +135,7 @@ class KafkaMessages:
             if number < topics[topic].partitions:
                 name = name_of(confirmed, topic, number, topics[topic].id)
                 if name not in confirmed:
-                    self._refuse(f"topic {topic} was made anew; what was not read of the one before is gone")
+                    self._refuse(f"topic {topic} was recreated; unread messages of the previous topic are lost")
                 else:
                     places[topic, number] = name
         if not places:
@@ -389,7 +389,7 @@ class KafkaMessages:
         reasons = [reason for each in offsets if (reason := each.error or error) is not None]
         told = brokers.said(reasons[0]) if reasons else None
         if told is not None and told != self._untold:
-            _LOGGER.warning("group %s: it is not told how far messages are held: %s", self._section.group, told)
+            _LOGGER.warning("group %s: cannot commit offsets: %s", self._section.group, told)
         self._untold = told
         for each in offsets:
             if (each.error or error) is not None and (ours := self._ours.get((each.topic, each.partition))) is not None:
@@ -436,14 +436,14 @@ class KafkaMessages:
     def _revoked(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
         ours = self._drop(partitions)
         if not self._is_closing and not self._is_drained(ours):
-            _LOGGER.warning("%s: given up before all that was read was held; that comes again from whoever reads on", shown(ours))
+            _LOGGER.warning("%s: revoked before all read messages were confirmed; the next reader reads these again", shown(ours))
         faults.point("source.revoked")
         self._tell(ours, wait=True)
         self._forget(ours)
 
     def _lost(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
         ours = self._drop(partitions)
-        _LOGGER.warning("%s: lost, since the group took this process for dead; what is in flight comes again", shown(ours))
+        _LOGGER.warning("%s: lost, because the group considers this process dead; messages in flight are read again", shown(ours))
         self._forget(ours)
 
     def _drop(self, partitions: Sequence[TopicPartition]) -> list[Partition]:
@@ -471,7 +471,7 @@ class KafkaMessages:
         with self._changed:
             for each in partitions:
                 self._ours.pop((each.topic, each.number), None)
-        _LOGGER.info("%s", f"given up: {shown(partitions)}")
+        _LOGGER.info("%s", f"revoked: {shown(partitions)}")
 
     # The offset at which a partition begins
 
@@ -539,7 +539,7 @@ class KafkaMessages:
         of_topic = [name for name in known if parts_of(name)[0].rpartition("/")[0] == topic]
         earlier = [name for name in of_topic if parts_of(name)[0] == f"{topic}/{number}"]
         if earlier:
-            self._refuse(f"topic {topic} was made anew; what was not read of the one before is gone")
+            self._refuse(f"topic {topic} was recreated; unread messages of the previous topic are lost")
             self._taken(earlier, known)
             self._gone.extend(earlier)
             return first
@@ -584,7 +584,7 @@ class KafkaMessages:
             return
         ids = {name: topic.id for name, topic in topics.items() if topic.id}
         if fenced := [each for each in self._ours.values() if each.is_fenced]:
-            _LOGGER.warning("%s: the group says that it is ours; begun again", shown(fenced))
+            _LOGGER.warning("%s: still assigned to this process; begun again", shown(fenced))
             self._reopen(fenced, lost=False)
         if anew := [
             each for each in self._ours.values() if parts_of(each.name)[1] != ids.get(each.topic, parts_of(each.name)[1])

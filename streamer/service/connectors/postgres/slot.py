@@ -68,7 +68,7 @@ def look(stream: Replication, section: PostgresSource) -> Server:
     if section.plugin == "pgoutput" and publications == "0":
         name = section.publication
         raise ServiceError(
-            f"no publication {name!r} in database {database}; make one of the tables that you want: "
+            f"publication {name!r} does not exist in database {database}; create it for the tables that you want: "
             f'CREATE PUBLICATION "{name}" FOR TABLE …'
         )
     found = stream.rows(

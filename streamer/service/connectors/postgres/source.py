@@ -125,7 +125,7 @@ class PostgresChanges:
             self._resume(server, confirmed, begin)
             if self._place is None:
                 if server.slot is None:
-                    _LOGGER.info("slot %s is made; that waits for the transactions that run now", self._slot)
+                    _LOGGER.info("creating slot %s; this waits for the running transactions", self._slot)
                     self._place = Place(self._create(stream, export=False)[0])
                     faults.point("source.slot")
                 else:
@@ -182,10 +182,10 @@ class PostgresChanges:
         if self._lost_because is not None:
             return self._lost_because
         if slot.confirmed > self._place.end:
-            return f"slot {self._slot} was made anew or moved by another one, to {lsn_text(slot.confirmed)}"
+            return f"slot {self._slot} was recreated or moved by another client, to {lsn_text(slot.confirmed)}"
         if self._place.end > server.end:
             # New changes up to there would be skipped as if they had been delivered.
-            return f"the log of the server ends at {lsn_text(server.end)}, before what was read of it: an older copy is back"
+            return f"the log of the server ends at {lsn_text(server.end)}, before the position that was read: the server is an older copy"
         return None
 
     def _invalidated(self) -> str:
@@ -194,8 +194,8 @@ class PostgresChanges:
     def _lost(self, reason: str) -> Lost:
         assert self._place is not None
         return Lost(
-            f"{reason}; changes after {lsn_text(self._place.end)} cannot be read. With on_lost: resnapshot all rows of the "
-            "tables are read, with on_lost: skip only what comes from then on"
+            f"{reason}; changes after {lsn_text(self._place.end)} cannot be read. With on_lost: resnapshot the "
+            "service reads all rows of the tables, with on_lost: skip only later changes"
         )
 
     def _create(self, stream: Replication, *, export: bool) -> tuple[int, str]:
@@ -423,7 +423,7 @@ class PostgresChanges:
         self._retry_at = time.monotonic() + wait
         # A server needs a moment to notice that the previous run of the service has ended.
         level = logging.INFO if isinstance(error, _InUseError) and self._failures < 5 else logging.WARNING
-        _LOGGER.log(level, "slot %s: %s; tried again in %.1f s", self._slot, reason, wait)
+        _LOGGER.log(level, "slot %s: %s; retrying in %.1f s", self._slot, reason, wait)
 
     # Confirming positions
 

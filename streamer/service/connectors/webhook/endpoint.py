@@ -128,7 +128,7 @@ class Webhook:
         except OSError as error:
             return Outcome("later", "connection", f"the connection failed: {error.strerror or type(error).__name__}")
         except BadResponse:
-            return Outcome("later", "bad_response", "no response of HTTP")
+            return Outcome("later", "bad_response", "the response is not HTTP")
 
     def close(self) -> None:
         """See `Endpoint`."""

@@ -112,7 +112,7 @@ class Guard:
         """Return the allowed addresses of a name. Raises Forbidden if there are none."""
         good = [each for each in found if self.passes(_address(each))]
         if not good:
-            raise Forbidden("no address of the endpoint may be connected to: none is public, or in an allowed network")
+            raise Forbidden("the endpoint has no address that is public or in an allowed network")
         return good
 
 
@@ -126,5 +126,5 @@ def resolve(host: str, port: int) -> Sequence[Found]:
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        raise OSError(f"no name of a host: {error}") from None
+        raise OSError(f"not a host name: {error}") from None
     return [(family, address) for family, _, _, _, address in answers if family in (socket.AF_INET, socket.AF_INET6)]

@@ -125,7 +125,7 @@ def _of_sinks(status: Mapping[str, Any]) -> Iterator[Trouble]:
             case "removed":
                 yield Trouble(
                     kind="warn",
-                    what=f"{name} is no longer in the configuration, and {number(spool['messages'])} messages are kept for it.",
+                    what=f"{name} was removed from the configuration, and {number(spool['messages'])} messages are kept for it.",
                     advice="Add it again to deliver them, or delete them for good.",
                     do=("forget", f"Delete {number(spool['messages'])} messages"),
                     name=sink["name"],

@@ -33,7 +33,7 @@ async def show(visit: Visit) -> Shown:
         return _page(asked, formats, last=await _last(visit))
     seen = await _seen(visit, number)
     if seen is None:
-        return _page(asked, formats, wrong=[{"place": "event", "reason": "it is no longer among the last events"}])
+        return _page(asked, formats, wrong=[{"place": "event", "reason": "it has left the list of recent events"}])
     event = seen.get("event")
     asked |= {"event": pretty(event) if "event" in seen else seen.get("text", ""), "format": "json", "example": ""}
     if seen["ignored"] is not None or not isinstance(event, dict):

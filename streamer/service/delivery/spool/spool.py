@@ -329,7 +329,7 @@ class Spool:
             if again or lane.target != target:
                 self._store.enable(name)
             elif owner is None and self._leads:
-                _LOGGER.error("sinks.%s: its endpoint wanted no more; give it another url, or start with --enable %s", name, name)
+                _LOGGER.error("sinks.%s: its endpoint has answered 410; set another url, or start with --enable %s", name, name)
         delivery = Delivery(name, endpoint, terms, target, lane, self._store, owner)
         if self._leads:
             self._found(delivery)

@@ -43,7 +43,7 @@ pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Ver
     let is_always = asks_something(subscription)
         && !cel_decides
         && form.conjunctions.iter().any(|conjunction| is_tautology(conjunction, verify));
-    if is_always { found("always_matches", "its conditions hold for every event") } else { None }
+    if is_always { found("always_matches", "its conditions are true for every event") } else { None }
 }
 
 /// Whether an expression may be true for no event at all. The Python package then finds the reason, or that it is not
@@ -131,11 +131,11 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
         return None;
     }
     if clauses.iter().any(|atoms| atoms.is_empty()) {
-        return Some("no value satisfies its condition");
+        return Some("its condition is false for every value");
     }
     let kinds = clauses.iter().fold(Kinds::MISSING.or(Kinds::PRESENT), |kinds, atoms| kinds.and(kinds_of(atoms)));
     if kinds.is_empty() {
-        return Some("its conditions ask for different types");
+        return Some("its conditions require different types");
     }
     let may_miss = kinds.has(Kind::Missing);
     let satisfies = |value: &Scalar| clauses.iter().all(|atoms| atoms.iter().any(|atom| may_hold(atom, value)));
@@ -144,7 +144,7 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     for atoms in finite {
         let may_be = |atom: &Atom| if let Atom::Equal(value) = atom { satisfies(value) } else { may_miss };
         if !atoms.iter().any(may_be) {
-            return Some("no value satisfies all its conditions");
+            return Some("its conditions exclude one another");
         }
     }
     let mut sizes = clauses.iter().filter_map(|atoms| sizes_of(atoms));
@@ -161,7 +161,7 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     let prefixes = single.iter().filter_map(|atom| if let Atom::Prefix(text) = atom { Some(&**text) } else { None });
     let longest = prefixes.clone().max_by_key(|prefix| prefix.len()).unwrap_or_default();
     if !prefixes.into_iter().all(|prefix| longest.starts_with(prefix)) {
-        return Some("no text begins with all its prefixes");
+        return Some("its prefixes exclude one another");
     }
     None
 }

@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-const UNINDEXED: &str = "no condition of it can be looked up, so it may be about any event (limits.allow_unindexed)";
+const UNINDEXED: &str = "its conditions cannot be looked up, so it may match any event (limits.allow_unindexed)";
 
 /// The segments and filters of partitions, and those segments that are new.
 type Built = (Vec<(Arc<PartitionName>, Vec<Arc<Segment>>, Option<Arc<BloomFilter>>)>, Vec<Arc<Segment>>);
@@ -107,7 +107,7 @@ impl EngineState {
             let checked = item.as_ref().map_err(|error| SubscriptionError::clone(error)).and_then(|drafted| {
                 let id = &drafted.addition.id;
                 match &drafted.class {
-                    _ if !is_new => Err(duplicate(id, "this id comes twice in one call")),
+                    _ if !is_new => Err(duplicate(id, "this id appears twice in one call")),
                     Err(error) => Err(SubscriptionError::clone(error)),
                     Ok(CostClass::Unindexed) if !self.options.allow_unindexed => Err(SubscriptionError::of(id, UNINDEXED)),
                     Ok(_) => Ok(()),
@@ -128,7 +128,7 @@ impl EngineState {
             match found {
                 None => true,
                 Some(_) if mode == WriteMode::Add => {
-                    let error = duplicate(&addition.id, "this id is held already; replace=True puts the new one in its place");
+                    let error = duplicate(&addition.id, "this id exists already; replace=True replaces its subscription");
                     changes.errors.push((*at, error));
                     false
                 }
