@@ -34,8 +34,8 @@ def prose(page: str) -> str:
     page = re.sub(r"\]\([^)\s]*\)", "]", page)
     page = re.sub(r"^\s*(?:[-*>]|\d+\.|#+) +", "\n", page, flags=re.M)
     page = re.sub(r"^\|[-:| ]+\|$", "", page, flags=re.M)
-    # Join the lines of a paragraph; each row of a table stays a line of its own.
-    return re.sub(r"(?<!\|)\n(?=[^\n|])", " ", page)
+    # Join the lines of a paragraph; each paragraph and each row of a table stays a line of its own.
+    return re.sub(r"(?<![|\n])\n(?=[^\n|])", " ", page)
 
 
 def python_texts(path: Path) -> tuple[list[str], list[str]]:
@@ -128,6 +128,7 @@ def test_the_ratchet_names_what_exists() -> None:
         ("Who stops gives that up.", "headless who"),
         ("It is a list for who watches.", "headless who"),
         ("Of each webhook there are five.", "inversion"),
+        ("A paragraph.\n\nno rows here", "negation first"),
         ("The endpoint is told.", "tell"),
         ("One sentence. Not in it are secrets.", "inversion"),
         ("The file has what was read.", "headless what"),

@@ -74,7 +74,7 @@ class BloomOptions:
             if name not in names:
                 near = difflib.get_close_matches(str(name), names, 1)
                 hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(names)}"
-                raise _error(str(name), f"no such option; {hint}")
+                raise _error(str(name), f"unknown option; {hint}")
         return cls(**members)
 
 

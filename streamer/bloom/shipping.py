@@ -371,5 +371,5 @@ def places_from_json(places: Any) -> Iterable[Place]:
 
 def _of_type(value: Any, *kinds: type) -> Any:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise TypeError(f"a {type(value).__name__} where there is none")
+        raise TypeError(f"a {type(value).__name__} is not allowed there")
     return value

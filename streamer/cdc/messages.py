@@ -15,7 +15,7 @@ ChangeEvent: TypeAlias = dict[str, Any]
 ChangeType: TypeAlias = Literal["insert", "update", "delete"]
 
 Keyed: TypeAlias = tuple[ChangeEvent, Sequence[Any] | None]
-"""An event, and the values of its key in their order; None where the message says no key."""
+"""An event, and the values of its key in their order; None if the message has no key."""
 
 LAYOUT: Final = EventLayout(
     envelope="/envelope",

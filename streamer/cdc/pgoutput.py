@@ -219,7 +219,7 @@ class Decoder:
         try:
             return self._read(message)
         except UnicodeDecodeError:
-            raise EventError(EventCode.BAD_UTF8, f"{_WHAT}: not well-formed UTF-8") from None
+            raise EventError(EventCode.BAD_UTF8, f"{_WHAT}: invalid UTF-8") from None
         except (struct.error, IndexError, _Cut):
             raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: the message is cut off", offset=len(message)) from None
 

@@ -156,7 +156,7 @@ def _syntax_error(source: str, error: UnexpectedInput) -> CelError:
             return _error(f"`{shown(token)}` cannot stand here; expected {expected}", at)
         return _error(f"unexpected `{shown(token)}`; {_meant(source, at) or f'expected {expected}'}", at)
     if not isinstance(error, UnexpectedCharacters):
-        return _error("not a CEL expression", (1, 1))
+        return _error("this is not a CEL expression", (1, 1))
     at = (error.line, error.column)
     rest = source[error.pos_in_stream :]
     opened = re.match(r"[bBrR]{0,2}(\"\"\"|'''|\"|'|`)", rest)
@@ -353,7 +353,7 @@ _ESCAPED: Final = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)) | {c: c fo
 
 def _string(token: Token) -> str | bytes:
     match = _QUOTED.fullmatch(token)
-    assert match is not None, "the terminal STRING says so"
+    assert match is not None, "the terminal STRING ensures it"
     prefix, quote, text = match.groups()
     binary = "b" in prefix.lower()
     if "r" in prefix.lower() or "\\" not in text:

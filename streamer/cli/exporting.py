@@ -107,5 +107,5 @@ def command(
     note(f"{len(translated)} of {len(translated) + refused} subscriptions translated")
     if refused:
         if not skip and translated:
-            note("no output, because of these errors; --skip prints the others")
+            note("printed none because of these errors; --skip prints the others")
         sys.exit(SOME_BAD)

@@ -53,5 +53,5 @@ def command(kind: str, file: str, skip: bool, quiet: bool, **members: str | None
         note(f"{count} of {count + len(imported.refused)} rules translated{left}")
     if imported.refused:
         if not skip and imported.subscriptions:
-            note("no output, because of these errors; --skip prints the others")
+            note("printed none because of these errors; --skip prints the others")
         sys.exit(SOME_BAD)

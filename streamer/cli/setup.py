@@ -144,7 +144,7 @@ class Setup:
         """Make an engine, or report a missing subscription and end."""
         engine = self.engine()
         if subscription_id not in engine:
-            fail(f"{self.names}: no subscription {subscription_id!r}")
+            fail(f"{self.names}: unknown subscription {subscription_id!r}")
         return engine
 
     def empty_engine(self) -> streamer.Engine:

@@ -240,7 +240,7 @@ def _faults(invalid: ValidationError) -> Iterator[_Fault]:
                 yield _Fault(inside, _NAMES, of_name=True)
                 continue
             of_name = fault["type"] == "extra_forbidden" or reason.startswith("unknown member")
-            yield _Fault(inside, f"no such name; {_nearest(inside)}" if of_name else reason, of_name)
+            yield _Fault(inside, f"unknown name; {_nearest(inside)}" if of_name else reason, of_name)
 
 
 def _as_written(place: Place) -> Place:
@@ -517,9 +517,9 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
         place = tuple(name[len(PREFIX) :].lower().split(BETWEEN))
         if not _is_known(place):
             if len(place) > 1:
-                errors.append(ConfigError(f"no such variable; {_nearest_variable(place)}", source=shown(name)))
+                errors.append(ConfigError(f"unknown variable; {_nearest_variable(place)}", source=shown(name)))
             elif meant := _misread(place[0], environment[name]):
-                _warn_once(f"{shown(name)}: no such variable; did you mean {' or '.join(meant)}?")
+                _warn_once(f"{shown(name)}: unknown variable; did you mean {' or '.join(meant)}?")
             continue
         if place in given:
             errors.append(ConfigError(f"sets the same field as {given[place]}", source=name))

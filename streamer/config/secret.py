@@ -76,7 +76,7 @@ def _secret(value: Any) -> SecretValue:
     if not isinstance(value, Mapping):
         raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}, not {kind_of(value)}"})
     if len(value) != 1 or not {"env", "file"} & value.keys():
-        raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}, and nothing else"})
+        raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}, without other members"})
     ((kind, name),) = value.items()
     if not isinstance(name, str | Path) or not str(name):
         raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}"})

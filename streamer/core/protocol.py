@@ -51,10 +51,10 @@ Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""
 
 Held: TypeAlias = bytes | Subscription
-"""A subscription as a core keeps it: its JSON text, or the object where JSON does not say all of it."""
+"""A subscription as a core keeps it: its JSON text, or the object if JSON cannot express all of it."""
 
 Mode = Literal["add", "replace", "apply"]
-"""`add` refuses an id that is held, `replace` puts the new one in its place, `apply` also removes all others."""
+"""`add` refuses an existing id, `replace` replaces its subscription, `apply` also removes all others."""
 
 
 @final

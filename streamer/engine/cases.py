@@ -213,7 +213,7 @@ class CaseFile:
                 if each.id not in engine:
                     near = closest(each.id, engine, 0.6)
                     meant = "" if near is None else f"; did you mean {near!r}?"
-                    errors.append(self.error(each.place, f"no subscription {shown(each.id)!r}{meant}"))
+                    errors.append(self.error(each.place, f"unknown subscription {shown(each.id)!r}{meant}"))
         if errors:
             raise BulkConfigError(errors)
 
@@ -329,7 +329,7 @@ class _Reader:
                 near = closest(name, names, 0.6)
                 meant = f"did you mean '{near}'?" if near else f"expected one of {', '.join(names)}"
                 at = show_place((*place, name))
-                self._errors.append(error_at(self._file.name, node.names[name], f"no such name; {meant}", at))
+                self._errors.append(error_at(self._file.name, node.names[name], f"unknown name; {meant}", at))
         return {name: node.value[name].plain() for name in names if name in node.value}
 
     def _list(self, place: Place, what: str) -> Sequence[Any]:

@@ -75,7 +75,7 @@ def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, byt
 
 
 Block: TypeAlias = tuple[range, list[bytes]] | tuple[list[int], list[bytes | EventError]]
-"""Some lines, with their numbers: a range where none was blank and none too long."""
+"""Some lines, with their numbers: a range if every line was matched (none blank or too long)."""
 
 
 def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[Block]:

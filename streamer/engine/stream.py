@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
 StreamResult: TypeAlias = Matches | EventError
-"""What one event of a stream came to: an `EventError` stands in a bad event's place, its `index` is where in the stream."""
+"""The result of one event of a stream. A bad event gives an `EventError`, whose `index` is the event's position in the stream."""
 
 MatchBatch: TypeAlias = Callable[[list[EventSource]], BatchMatches]
 

@@ -130,7 +130,7 @@ def read(
     try:
         return _Reader(text.decode(), max_depth, pairs, long_integers).read(watch)
     except UnicodeDecodeError as bad:
-        ill_formed = EventError(EventCode.BAD_UTF8, "not well-formed UTF-8", offset=bad.start)
+        ill_formed = EventError(EventCode.BAD_UTF8, "invalid UTF-8", offset=bad.start)
     # An error before the ill-formed sequence comes first. An error at the end of the text before it is the sequence itself.
     try:
         _Reader(text[: ill_formed.offset].decode(), max_depth, pairs, long_integers).read(watch)

@@ -251,7 +251,7 @@ class EventLayout:
         """
         if name not in EventLayout.PRESETS:
             near = _did_you_mean(name, EventLayout.PRESETS)
-            raise ConfigError(f"no layout {name!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}", place="preset")
+            raise ConfigError(f"unknown layout {name!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}", place="preset")
         from streamer.events import presets
 
         return presets.preset(name)
@@ -337,7 +337,7 @@ def unknown_format(name: object) -> str:
             "whose events an engine with layout=streamer.cdc.LAYOUT reads"
         )
     near = _did_you_mean(name[:80].lower(), EventLayout.PRESETS)
-    return f"no format {name[:80]!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}"
+    return f"unknown format {name[:80]!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}"
 
 
 _MEMBERS = tuple(member.name for member in fields(EventLayout) if member.init)

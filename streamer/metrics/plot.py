@@ -71,10 +71,10 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
     with needed("drawing needs Matplotlib", "plot"):
         from matplotlib.figure import Figure
     if len(samples) < 2:
-        raise ValueError("nothing to draw: fewer than two samples")
+        raise ValueError("cannot draw: fewer than two samples")
     asked = names(samples)
     if not asked:
-        raise ValueError("nothing to draw: no collection has a filter; small ones need none")
+        raise ValueError("cannot draw: no collection has a filter; small ones need none")
     shown = asked[:MOST_COLUMNS]
     figure = Figure(figsize=(max(7.2, 5.2 * len(shown)), 6.4), layout="constrained", dpi=150)
     _draw(figure, samples, shown)

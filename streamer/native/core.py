@@ -57,7 +57,7 @@ COMPILED: Final = 20_000
 COMPILED_BYTES: Final = 8 << 20
 V = TypeVar("V")
 Answer: TypeAlias = tuple[Any, Any, BaseException | None]
-"""A value that `default` was asked of, and what it returned or raised."""
+"""A value that was passed to `default`, and what `default` returned or raised."""
 
 
 @final

@@ -235,4 +235,4 @@ _COMPARISONS: Final[Mapping[str, Callable[[CompiledFilter, Any], Verdict]]] = {
     "ends_with": _text(str.endswith),
     "matches": _matches,
 }
-"""By the operator's name; `exists`, and what looks at the document before, are no comparisons of one value."""
+"""By the operator's name. `exists`, and operators on the document before, do not compare one value."""

@@ -49,7 +49,7 @@ def point(name: str) -> None:
 def arm(name: str, action: Callable[[], None]) -> None:
     """Run an action at a point. Raises ValueError if the point does not exist."""
     if name not in POINTS:
-        raise ValueError(f"no point {name!r}; there are {', '.join(sorted(POINTS))}")
+        raise ValueError(f"unknown point {name!r}; there are {', '.join(sorted(POINTS))}")
     _armed[name] = action
 
 

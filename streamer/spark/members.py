@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Extra: TypeAlias = Literal["warn", "ignore", "forbid"]
-"""What becomes of columns that are no members."""
+"""What to do with columns that are not members."""
 EXTRAS: Final[tuple[Extra, ...]] = ("warn", "ignore", "forbid")
 
 #: Members that are not texts; a column of texts has them as JSON. A pattern is JSON text too, which the engine itself reads.

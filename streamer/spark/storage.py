@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streamer.engine.engine import Engine
 
 Stamp: TypeAlias = tuple[int, int, str]
-"""Bytes, time of the last change, and the tag of an object store: what changes where a file is replaced."""
+"""Bytes, time of the last change, and the tag of an object store: replacing a file changes one of these."""
 
 
 @final

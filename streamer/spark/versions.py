@@ -178,7 +178,7 @@ def _replaced(path: Path) -> Version:
             raise
     except (SnapshotError, FileNotFoundError) as error:
         if isinstance(error, FileNotFoundError):
-            _say(path, "it is not there")
+            _say(path, "it does not exist")
         if last is None:
             raise
         return replace(_version(kept / last[1]), refused=1)

@@ -41,7 +41,7 @@ from streamer.spark.snapshot_cache import Listed, Opened, opened, sweep
 Want: TypeAlias = Literal["matches", "rejected", "all"]
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Number: TypeAlias = Callable[[int], int]
-"""Tells of a row of a batch which row of the task it is."""
+"""Maps a row of a batch to its row of the task."""
 
 #: Kinds of rows.
 MATCH: Final = 0
@@ -404,7 +404,7 @@ def count_matches(tallies: Tallies, events: pa.RecordBatch, found: pa.RecordBatc
 
 
 Sift: TypeAlias = Callable[[pa.RecordBatch, Tallies], pa.Array]
-"""Counts the events of a batch that nobody can want, and returns the rows of the others, in order."""
+"""Counts the events of a batch that no subscription can match, and returns the rows of the others, in order."""
 
 
 def by_snapshot(

@@ -174,7 +174,7 @@ _UNKNOWN: Final = re.compile("unknown (operator|member) '([^']*)';")
 
 def _advice(language: _Language) -> str:
     if not language.kind:
-        return "no command translates it; docs/coming-from/elasticsearch-percolator.md has the equivalents"
+        return "write it by hand: docs/coming-from/elasticsearch-percolator.md lists the equivalents"
     return f"`streamer import {language.kind} FILE` translates it"
 
 

@@ -233,4 +233,4 @@ def _duplicate(pairs: json.Pairs, place: Place, tree: Any) -> SubscriptionError:
             error = (PatternError if in_pattern else SubscriptionError)(f"the name {name!r} stands here twice", place=where)
             return named(error, dict(tree).get("id") if isinstance(tree, json.Pairs) else None)
         seen.add(name)
-    raise AssertionError("no name stands twice")
+    raise AssertionError("names are unique")

@@ -248,7 +248,7 @@ def _odd_type(here: Steps, value: Any, layout: EventLayout) -> tuple[str, Any] |
     if not words or any(each in words for each in value):
         return None
     meant = [word for each in value for word in words if word == each.lower() or layout.event_type(word) == each.lower()]
-    return f"no event has this type; the types of this layout are {', '.join(map(_quoted, words))}", meant or list(words)
+    return f"events never have this type; the types of this layout are {', '.join(map(_quoted, words))}", meant or list(words)
 
 
 def _odd_values(values: Any) -> tuple[str, Any] | None:

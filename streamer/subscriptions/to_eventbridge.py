@@ -146,7 +146,7 @@ def _joined_ranges(filters: Iterable[CompiledFilter]) -> list[tuple[CompiledFilt
         elif each.op.name in _UPPER and len(bounds := lowest.get(each.path, ())) == 2:
             bounds += value["numeric"]
             if bounds[1] >= bounds[3]:
-                raise SubscriptionError("no number lies between the bounds; EventBridge refuses such a range", place=each.place)
+                raise SubscriptionError("the bounds exclude every number; EventBridge refuses such a range", place=each.place)
             continue
         found.append((each, values))
     return found

@@ -68,8 +68,8 @@ def test_it_names_each_subscription_and_says_where_it_is_held(engine: MakeEngine
     kinds = ["equal values", "ranges of numbers", "ranges of strings", "ranges of times", "prefixes", "suffixes"]
     kinds += ["texts in any case", "wildcards", "regexps", "nets", "topic patterns", "anything but", "kinds of value"]
     assert [kind for kind in kinds if f" for {kind}\n" not in told] == []
-    assert 'asks data.n for ranges of numbers\n        > 5 ─► "s100"\n' in told
-    assert 'asks data.t for ranges of strings\n        <= "m" ─► "s102"\n' in told
+    assert 'looks up data.n for ranges of numbers\n        > 5 ─► "s100"\n' in told
+    assert 'looks up data.t for ranges of strings\n        <= "m" ─► "s102"\n' in told
     assert 'in 10.0.0.0/8 ─► "s200"\n' in told
     assert '"s204" and its CEL' in told
     assert '"s205" and one choice of array elements' in told

@@ -48,7 +48,7 @@ def refused(name: Any, record: bytes) -> EventError:
         (b'{"a": 1_000}', "malformed_json", 7, "expected ',' or '}'"),
         ('{"ä": ١}'.encode(), "malformed_json", 7, "expected a value"),
         (b'\xef\xbb\xbf{"a": 1}', "malformed_json", 0, "expected a value"),
-        (b'{"a": "\xff"}', "bad_utf8", 7, "not well-formed UTF-8"),
+        (b'{"a": "\xff"}', "bad_utf8", 7, "invalid UTF-8"),
         (b'{"a": "\\ud83d"}', "lone_surrogate", 7, "half of a surrogate pair"),
         (b"[" * 5000, "too_deep", 512, "nested deeper than 512 levels"),
         (b'{"a":' * 100_000, "too_deep", 2560, "nested deeper than 512 levels"),

@@ -128,7 +128,7 @@ def decoder(oid: int = 25) -> Decoder:
         (b"I\0\0\0\x08N\0\0", "bad_value at byte 1: pgoutput: a change of table 8, which no message described"),
         (inserted(value(b"1")), "bad_value at byte 6: pgoutput: a row of 1 columns, but its table was described with 2"),
         (inserted(value(b"1"), value(b"a"))[:-1], "bad_value at byte 19: pgoutput: the message is cut off"),
-        (inserted(value(b"1"), value(b"\xff")), "bad_utf8: pgoutput: not well-formed UTF-8"),
+        (inserted(value(b"1"), value(b"\xff")), "bad_utf8: pgoutput: invalid UTF-8"),
         (inserted(value(b"1}"), value(b"a")), "bad_value at /data/id: pgoutput: '1}' is not an integer"),
         (inserted(value(b"1"), value(b"a", b"b")), "bad_value at byte 14: pgoutput: a value is binary, which was not requested"),
         (

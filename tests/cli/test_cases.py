@@ -186,12 +186,12 @@ EVENT = "event: {a: 1}"
     ("text", "says"),
     [
         ("", "1:1: expected names and values, not nothing (null)"),
-        ("case: []", "1:1: case: no such name; did you mean 'cases'?"),
+        ("case: []", "1:1: case: unknown name; did you mean 'cases'?"),
         (
             f"{{format: change, layout: {{}}, cases: [{{{EVENT}, expect: []}}]}}",
             "1:26: layout: set `format` or `layout`, not both; ",
         ),
-        (f"format: debezum\ncases: [{{{EVENT}, expect: []}}]", "1:9: format: no format 'debezum'; expected one of change, "),
+        (f"format: debezum\ncases: [{{{EVENT}, expect: []}}]", "1:9: format: unknown format 'debezum'; expected one of change, "),
         ("layout: change", "1:1: cases: expected a list of cases; there is none"),
         ("cases: []", "1:8: cases: expected at least one of the cases"),
         ("cases: 5", "1:8: cases: expected a list of cases, not a number"),
@@ -201,7 +201,7 @@ EVENT = "event: {a: 1}"
         (f"cases: [{{{EVENT}, expect: big}}]", "1:33: cases[0].expect: expected a list of ids, not text"),
         ('cases: [{file: "a\\0b", expect: []}]', "1:16: cases[0].file: expected a path without U+0000"),
         (f"cases: [{{{EVENT}, file: x, expect: []}}]", "1:9: cases[0]: expected one of event, events, file; not several"),
-        (f"cases: [{{{EVENT}, expected: []}}]", "1:25: cases[0].expected: no such name; did you mean 'expect'?"),
+        (f"cases: [{{{EVENT}, expected: []}}]", "1:25: cases[0].expected: unknown name; did you mean 'expect'?"),
         ("cases: [{events: [], expect: []}]", "1:18: cases[0].events: expected at least one of the events"),
         (
             "cases: [{event: 5, expect: []}]",
@@ -249,5 +249,5 @@ def test_a_bad_subscription_and_an_unknown_id_are_named_by_line_and_column(run: 
     ran = run("test", "cases.yaml")
     assert (ran.returncode, ran.stderr) == (
         2,
-        b"cases.yaml:5:32: cases[0].expect[1]: no subscription 'bug'; did you mean 'big'?\n",
+        b"cases.yaml:5:32: cases[0].expect[1]: unknown subscription 'bug'; did you mean 'big'?\n",
     )

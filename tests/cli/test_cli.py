@@ -182,7 +182,7 @@ def test_layout_tenant_and_collection_may_be_given(run: Run, place: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (("--format", "nosuch"), b"--format nosuch: no format 'nosuch'; expected one of change, debezium, "),
+        (("--format", "nosuch"), b"--format nosuch: unknown format 'nosuch'; expected one of change, debezium, "),
         (("--format", "json"), b"; for the output set --output json\n"),
         (("--format", "pgoutput"), b"streamer.cdc.pgoutput"),
         (("--layout", "nosuch"), b"--layout nosuch: No such file or directory"),
@@ -217,8 +217,8 @@ def test_a_bad_subscription_stops_match_and_names_line_and_place(run: Run, place
         (("match", "-s", "subs.jsonl", "."), b".: Is a directory"),
         (("match", "events.jsonl"), b"Missing option"),
         (("match", "-s", "subs.jsonl", "events.jsonl", "--output", "xml"), b"'xml' is not"),
-        (("explain", "-s", "subs.jsonl", "--id", "nosuch", "events.jsonl"), b"no subscription 'nosuch'"),
-        (("plan", "-s", "subs.jsonl", "--id", "nosuch"), b"no subscription 'nosuch'"),
+        (("explain", "-s", "subs.jsonl", "--id", "nosuch", "events.jsonl"), b"unknown subscription 'nosuch'"),
+        (("plan", "-s", "subs.jsonl", "--id", "nosuch"), b"unknown subscription 'nosuch'"),
         (("nosuch",), b"nosuch"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -486,7 +486,7 @@ def test_stats_draws_what_the_filters_did_and_plot_draws_it_again(run: Run, plac
     [
         (("stats", "-s", "subs.jsonl", "--plot", "a.png"), b"--plot and --history show what happens while EVENTS are matched"),
         (("stats", "-s", "subs.jsonl", "events.jsonl", "--plot", "a.xyz"), b"a.xyz: expected a name that ends in .png, .svg"),
-        (("stats", "-s", "all.jsonl", "events.jsonl", "--plot", "a.png"), b"nothing to draw: no collection has a filter"),
+        (("stats", "-s", "all.jsonl", "events.jsonl", "--plot", "a.png"), b"cannot draw: no collection has a filter"),
         (("stats", "-s", "many.jsonl", "more.jsonl", "--plot", "no/a.png"), b"no/a.png: No such file or directory"),
         (("stats", "-s", "many.jsonl", "more.jsonl", "--history", "no/a"), b"no/a: No such file or directory"),
         (("plot", "nothing.jsonl", "a.png"), b"nothing.jsonl: No such file or directory"),

@@ -72,7 +72,7 @@ def test_check_tells_programs_and_github_where(run: Run, place: Path, monkeypatc
 def test_a_slip_in_the_name_of_a_variable_is_told(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMER_CACHE_SIZE", "5")
     (place / "s.yaml").write_text("")
-    told = b"WARNING streamer.config: STREAMER_CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?\n"
+    told = b"WARNING streamer.config: STREAMER_CACHE_SIZE: unknown variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?\n"
     ran = run("config", "check", "s.yaml")
     assert (ran.returncode, ran.stderr.partition(b" ")[2]) == (0, told + b"s.yaml: a good configuration, 0 subscriptions\n")
     assert run("config", "show", "s.yaml").stderr.partition(b" ")[2] == told

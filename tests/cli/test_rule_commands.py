@@ -53,7 +53,7 @@ def test_without_an_exact_translation_nothing_is_printed(run: Run, kind: str) ->
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert words in ran.stderr
     assert b"<stdin>: line 2" in ran.stderr
-    ending = b"1 of 2 rules translated, 1 have no exact translation\nno output, because of these errors; --skip prints the others\n"
+    ending = b"1 of 2 rules translated, 1 have no exact translation\nprinted none because of these errors; --skip prints the others\n"
     assert ran.stderr.endswith(ending)
     ran = run("import", kind, "--skip", "-q", "-", stdin=both)
     assert (ran.returncode, len(lines(ran.stdout))) == (1, 1)
@@ -117,7 +117,7 @@ def test_exported_rules_come_back_the_same(run: Run, place: Path, to: str, optio
     (place / "mine.jsonl").write_bytes(SUBSCRIPTIONS)
     ran = run("export", "--to", to, *options, "-s", "mine.jsonl")
     assert (ran.returncode, ran.stdout) == (1, b"")
-    assert b"no output, because of these errors; --skip prints the others" in ran.stderr
+    assert b"printed none because of these errors; --skip prints the others" in ran.stderr
     ran = run("export", "--to", to, *options, "--skip", "-s", "mine.jsonl")
     assert f"{len(ids)} of 3 subscriptions translated".encode() in ran.stderr
     if to == "cel":

@@ -35,4 +35,4 @@ def test_why_as_json_goes_on_after_a_bad_event(run: Run) -> None:
 
 def test_why_of_an_id_that_is_not_there_says_so(run: Run) -> None:
     ran = run("why", "-s", "subs.jsonl", "--id", "none", stdin=b"{}")
-    assert (ran.returncode, ran.stderr) == (2, b"streamer: subs.jsonl: no subscription 'none'\n")
+    assert (ran.returncode, ran.stderr) == (2, b"streamer: subs.jsonl: unknown subscription 'none'\n")

@@ -107,10 +107,10 @@ subscriptions: [a.jsonl, 5]
 zzz: 1
 """
     ) == [
-        "s.yaml:2:9: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
+        "s.yaml:2:9: matching.cel.cache_sise: unknown name; did you mean 'cache_size'?",
         "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
         "(units: w, d, h, m, s, ms, us); 5 has no unit",
-        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, maxwell, canal, dms, "
+        "s.yaml:3:11: matching.layout: unknown layout 'debezum'; expected one of change, debezium, maxwell, canal, dms, "
         "wal2json, dynamodb, mongodb, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
@@ -122,10 +122,10 @@ zzz: 1
         "(k = 1,000, Ki = 1,024), not '5 parsecs'",
         "s.yaml:10:20: matching.limits.max_cel_depth: expected at most 64, not 100",
         "s.yaml:11:22: matching.limits.allow_unindexed: expected true or false, not 'maybe'",
-        "s.yaml:12:1: cel: no such name; did you mean matching.cel?",
-        "s.yaml:13:1: evaluation_timeout: no such name; did you mean matching.cel.evaluation_timeout?",
+        "s.yaml:12:1: cel: unknown name; did you mean matching.cel?",
+        "s.yaml:13:1: evaluation_timeout: unknown name; did you mean matching.cel.evaluation_timeout?",
         "s.yaml:14:26: subscriptions[1]: expected the path of a file",
-        "s.yaml:15:1: zzz: no such name; expected one of api, delivery, logging, matching, metrics, routes, service, shard, "
+        "s.yaml:15:1: zzz: unknown name; expected one of api, delivery, logging, matching, metrics, routes, service, shard, "
         "sinks, sources, store, subscriptions",
     ]
 
@@ -139,10 +139,10 @@ zzz: 1
         ("matching: {cel: [1]}", "s.yaml:1:17: matching.cel: expected names and values, not a list"),
         ("logging: {format: xml}", "s.yaml:1:19: logging.format: expected 'text' or 'json', not 'xml'"),
         ("matching: {layout: 5}", "s.yaml:1:20: matching.layout: a layout is an object, not int"),
-        ("matching: {layout: {dta: /x}}", "s.yaml:1:21: matching.layout.dta: no such name; did you mean 'data'?"),
+        ("matching: {layout: {dta: /x}}", "s.yaml:1:21: matching.layout.dta: unknown name; did you mean 'data'?"),
         ("matching: {layout: {data: x}}", "s.yaml:1:27: matching.layout.data: 'x': a JSON Pointer is empty or begins with '/'"),
         ("matching: {layout: {type_map: {c: x}}}", "s.yaml:1:35: matching.layout.type_map.c: expected words that mean"),
-        ("matching: {layout: {preset: x}}", "s.yaml:1:29: matching.layout.preset: no layout 'x'"),
+        ("matching: {layout: {preset: x}}", "s.yaml:1:29: matching.layout.preset: unknown layout 'x'"),
         ("matching: {default_tenant: '*'}", "s.yaml:1:28: matching.default_tenant: '*' is not a tenant; name one, or null"),
         ("matching: {default_tenant: ''}", "s.yaml:1:28: matching.default_tenant: '' is not a tenant; name one, or null"),
         (
@@ -153,22 +153,22 @@ zzz: 1
         ("matching: {cel: {cache_size: 1.5}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 1.5"),
         (
             "matching: {limits: {max_event_size: 1}}",
-            "s.yaml:1:21: matching.limits.max_event_size: no such name; did you mean 'max_event_b",
+            "s.yaml:1:21: matching.limits.max_event_size: unknown name; did you mean 'max_event_b",
         ),
         ("metrics: {tenants: 1}", "s.yaml:1:20: metrics.tenants: expected true or false, not 1"),
         ("metrics: {enabled: 0.0}", "s.yaml:1:20: metrics.enabled: expected true or false, not 0.0"),
         ("matching: {cel: {cache_size: x}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 'x'"),
         (f"matching: {{cel: {{cache_size: {10**20}}}}}", "s.yaml:1:30: matching.cel.cache_size: expected at most 9,223"),
-        ("matching: {bloom: {fp_rte: 1}}", "s.yaml:1:20: matching.bloom.fp_rte: no such name; did you mean 'fp_rate'?"),
+        ("matching: {bloom: {fp_rte: 1}}", "s.yaml:1:20: matching.bloom.fp_rte: unknown name; did you mean 'fp_rate'?"),
         ("matching: {bloom: {fp_rate: 2}}", "s.yaml:1:29: matching.bloom.fp_rate: expected less than 1, not 2"),
         ("matching: {bloom: {fp_rate: 1e-12}}", "s.yaml:1:29: matching.bloom.fp_rate: expected a share from 1e-9 to less"),
         (
             "matching: {bloom: {rebuild_fp_threshold: 0.001}}",
             "s.yaml:1:42: matching.bloom.rebuild_fp_threshold: expected at least fp_rate, 0.01",
         ),
-        ("fp_rate: 0.1", "s.yaml:1:1: fp_rate: no such name; did you mean matching.bloom.fp_rate?"),
+        ("fp_rate: 0.1", "s.yaml:1:1: fp_rate: unknown name; did you mean matching.bloom.fp_rate?"),
         ("matching: {validation: 5}", "s.yaml:1:24: matching.validation: expected 'full' or 'lazy', not 5"),
-        ('matching: {"\\e[2J\\n": 1}', "s.yaml:1:12: matching.\\x1b[2J\\n: no such name; expected one of"),
+        ('matching: {"\\e[2J\\n": 1}', "s.yaml:1:12: matching.\\x1b[2J\\n: unknown name; expected one of"),
         ('matching: {validation: "\\e[2J"}', "s.yaml:1:24: matching.validation: expected 'full' or 'lazy', not '\\x1b[2J'"),
         ("subscriptions: ''", "s.yaml:1:16: subscriptions[0]: expected the path of a file"),
         ('subscriptions: "a\\0"', "s.yaml:1:16: subscriptions[0]: expected a path without U+0000"),
@@ -233,7 +233,7 @@ def test_one_value_a_list_and_a_mapping_are_not_taken_for_each_other(value: str)
 def test_what_yaml_refuses_is_not_refused_again_by_the_schema() -> None:
     assert wrong("matching: {cel: {cache_size: &a 0, cache_sise: 5}, validation: !x 5, validation: 6}") == [
         "s.yaml:1:30: the anchor &a: anchors and aliases are not read; write the value out",
-        "s.yaml:1:36: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
+        "s.yaml:1:36: matching.cel.cache_sise: unknown name; did you mean 'cache_size'?",
         "s.yaml:1:64: the tag !x: tags are not read; for text use quotes",
         "s.yaml:1:70: 'validation' stands twice, first in line 1, column 52",
     ]
@@ -327,7 +327,7 @@ def test_events_have_a_format_or_a_layout() -> None:
         '`{"preset": ...}` in a layout names the format that it starts from'
     ]
     (unknown,) = wrong("matching: {format: debezum}")
-    assert unknown.startswith("s.yaml:1:20: matching.format: no format 'debezum'; expected one of change, debezium, ")
+    assert unknown.startswith("s.yaml:1:20: matching.format: unknown format 'debezum'; expected one of change, debezium, ")
     assert unknown.endswith("; did you mean 'debezium'?")
     (decoded,) = wrong("matching: {format: pgoutput}")
     assert "streamer.cdc.pgoutput" in decoded
@@ -378,11 +378,11 @@ matching:
 """
     ) == [
         "s.yaml:2:12: matching.threads: expected at least 1, not 0",
-        "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, maxwell, canal, dms, "
+        "s.yaml:4:13: matching.layout.preset: unknown layout 'debezum'; expected one of change, debezium, maxwell, canal, dms, "
         "wal2json, dynamodb, mongodb, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them or None, not []",
-        "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",
+        "s.yaml:6:5: matching.layout.colection: unknown name; did you mean 'collection'?",
         "s.yaml:7:19: matching.layout.type_map.x: expected words that mean insert, update, delete, ignore, none, "
         "not ('x', 'inserted'); did you mean 'insert'?",
         "s.yaml:7:32: matching.layout.type_map.y: expected words that mean insert, update, delete, ignore, none, "
@@ -429,11 +429,11 @@ def test_an_error_of_the_environment_names_its_variable() -> None:
             "Streamer_Matching__Cel__Cache_Size": "7",
         },
     ) == [
-        "s.yaml:1:18: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
+        "s.yaml:1:18: matching.cel.cache_sise: unknown name; did you mean 'cache_size'?",
         "STREAMER_MATCHING__CEL__CACHE_SIZE: matching.cel.cache_size: expected at least 1, not '0'",
         "STREAMER_MATCHING__LIMITS: matching.limits: expected names and values, not 5",
-        "STREAMER_LOGING__LEVEL: no such variable; did you mean STREAMER_LOGGING__LEVEL?",
-        "STREAMER_MATCHING__CELL__CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?",
+        "STREAMER_LOGING__LEVEL: unknown variable; did you mean STREAMER_LOGGING__LEVEL?",
+        "STREAMER_MATCHING__CELL__CACHE_SIZE: unknown variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?",
         "Streamer_Matching__Cel__Cache_Size: sets the same field as STREAMER_MATCHING__CEL__CACHE_SIZE",
         "STREAMER_SUBSCRIPTIONS: subscriptions: the alias *a: aliases are not read; write the value out",
     ]
@@ -457,7 +457,7 @@ def test_a_variable_whose_underscores_are_probably_a_slip_is_told_once(
     loader._warn_once.cache_clear()
     for _ in range(2):
         assert load("", {name: "5"}).config == Config()
-    assert caplog.record_tuples == [("streamer.config", logging.WARNING, f"{name}: no such variable; did you mean {meant}?")]
+    assert caplog.record_tuples == [("streamer.config", logging.WARNING, f"{name}: unknown variable; did you mean {meant}?")]
 
 
 def test_variables_that_others_set_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -67,8 +67,8 @@ routes:
         "s.yaml:2:13: sources.a.type: expected 'file' or 'stdin' or 'postgres' or 'kafka', not 'kafak'; did you mean 'kafka'?",
         "s.yaml:3:6: sources.b: expected a type, and there is none",
         "s.yaml:4:6: sources.c.path: expected a value, and there is none",
-        "s.yaml:4:19: sources.c.pth: no such name; did you mean 'path'?",
-        "s.yaml:5:20: sources.d.path: no such name; did you mean 'path'?",
+        "s.yaml:4:19: sources.c.pth: unknown name; did you mean 'path'?",
+        "s.yaml:5:20: sources.d.path: unknown name; did you mean 'path'?",
         "s.yaml:6:6: sources.e: expected names and values, not 5",
         "s.yaml:7:3: sources.F: expected a name of lower-case letters and digits, with single underscores between them, such as "
         "orders_eu",
@@ -76,13 +76,13 @@ routes:
         "5 has no unit",
         "s.yaml:9:8: sinks: expected names and values, not a list",
         "s.yaml:11:5: routes[0].sink: expected a value, and there is none",
-        "s.yaml:11:18: routes[0].snk: no such name; did you mean 'sink'?",
+        "s.yaml:11:18: routes[0].snk: unknown name; did you mean 'sink'?",
     ]
 
 
 def test_parts_that_do_not_fit_are_said_where_they_stand() -> None:
     assert wrong("sinks: {a: {type: stdout}}\nroutes: [{gateway: x, sink: b}]\n") == [
-        "s.yaml:2:29: routes[0].sink: no sink 'b'; there are: a"
+        "s.yaml:2:29: routes[0].sink: unknown sink 'b'; there are: a"
     ]
     assert wrong("sinks:\n  a: {type: stdout}\n  b: {type: file, path: /x}\n") == [
         "s.yaml:1:1: routes: expected which sink gets what, as there are 2: a, b"
@@ -156,7 +156,7 @@ def test_what_else_is_wrong_of_a_webhook_is_said_at_its_place() -> None:
     (error,) = wrong("sinks: {a: {type: webhook, url: 'https://example.com/', networks: [10.0.0.1/8]}}\n")
     assert "sinks.a.networks[0]: expected a network such as 10.0.0.0/8" in error
     (error,) = wrong("sinks: {a: {type: stdout}}\ndelivery: {dead_letter: b}\n")
-    assert error == "s.yaml:2:25: delivery.dead_letter: no sink 'b'; there are: a"
+    assert error == "s.yaml:2:25: delivery.dead_letter: unknown sink 'b'; there are: a"
 
 
 def test_the_file_of_a_secret_is_relative_to_the_configuration_and_shown_as_a_place() -> None:
@@ -300,7 +300,7 @@ def test_a_variable_says_a_part_of_a_format_whose_name_is_in_the_file() -> None:
     [
         ("debezum", "format.name: expected 'json', .* not 'debezum'; did you mean 'debezium'"),
         ("7", "format: expected names and values, not 7"),
-        ("{nam: debezium}", "format.nam: no such name; did you mean 'name'"),
+        ("{nam: debezium}", "format.nam: unknown name; did you mean 'name'"),
         (
             "{encoding: avr}",
             "format.encoding: expected 'json', .* not 'avr'; did you mean 'avro'",

@@ -359,7 +359,7 @@ def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER", "_FIRST_ANSWER"):
         monkeypatch.setattr(f"streamer.service.connectors.kafka.brokers.{name}", 0.3)
     section = {"type": "kafka", "brokers": "127.0.0.1:1", "topic": "orders"}
-    with pytest.raises(Away, match=r"no broker answers at 127\.0\.0\.1:1: .*Connection refused"):
+    with pytest.raises(Away, match=r"the brokers do not answer at 127\.0\.0\.1:1: .*Connection refused"):
         KafkaTopic(KafkaSink(**section)).check()
 
 

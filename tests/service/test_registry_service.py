@@ -115,7 +115,7 @@ def test_a_registry_that_is_away_is_waited_for_at_the_start_and_while_it_runs(
     topic.send(order(1))
     service = make(**sections)
     with running(service) as thread:
-        until(lambda: f"sources.orders: no schema registry answers at {stub.url}: Connection refused" in caplog.text)
+        until(lambda: f"sources.orders: the schema registry does not answer at {stub.url}: Connection refused" in caplog.text)
         stub.start()
         until(lambda: matched(tmp_path) == ["1"])
         # A schema that is new is asked for, and the registry is away by then.

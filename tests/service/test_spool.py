@@ -674,7 +674,7 @@ def test_the_sink_for_dead_letters_is_told_of_each(make: Make, tmp_path: Path, r
     make(sinks=sinks, routes=routes, delivery={"dead_letter": "hooks"}).run()
     # Of what was for itself it is not told.
     assert [each["data"]["stage"] for each in receiver.messages if each["type"] == "streamer.dead_letter"] == ["decode"]
-    with pytest.raises(Exception, match=r"delivery\.dead_letter: no sink 'nosuch'"):
+    with pytest.raises(Exception, match=r"delivery\.dead_letter: unknown sink 'nosuch'"):
         make(sinks=sinks, routes=routes, delivery={"dead_letter": "nosuch"})
 
 

@@ -126,7 +126,7 @@ def test_a_server_that_says_nothing_does_not_hold_up_the_start(
             told = api.ask("GET", "/v1/sources", token=api.make_token(None, "admin")).json["items"]
             assert [each["state"] for each in told] == ["away", "away"]
             assert "sources.shop: its server has not answered yet; waiting for it" in caplog.text
-            until(lambda: "sources.orders: no broker answers at 127.0.0.1:9" in caplog.text)
+            until(lambda: "sources.orders: the brokers do not answer at 127.0.0.1:9" in caplog.text)
             began = time.monotonic()
         assert time.monotonic() - began < 8
 

@@ -261,5 +261,5 @@ def test_what_is_not_there_is_told_in_a_sentence(kafka: Kafka) -> None:
     place = "kafka://127.0.0.1:9/changes"
     soon = ["--option", "kafka.default.api.timeout.ms=3000", "--option", "kafka.request.timeout.ms=2000"]
     done = kafka.job("--events", place, "--out", str(kafka.folder / "nothing"), *soon)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"streamer: {place}: no broker of Kafka answers")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"streamer: {place}: the brokers of Kafka do not answer")
     assert "Traceback" not in done.stderr

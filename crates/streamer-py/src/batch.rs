@@ -159,7 +159,7 @@ impl Batch {
     fn __getitem__<'py>(&self, py: Python<'py>, position: isize) -> PyResult<Bound<'py, PyAny>> {
         guard(py, || {
             let position = usize::try_from(position).ok().filter(|at| *at < self.places.len());
-            let position = position.ok_or_else(|| PyIndexError::new_err("no such position"))?;
+            let position = position.ok_or_else(|| PyIndexError::new_err("position out of range"))?;
             self.result(py, position)
         })
     }

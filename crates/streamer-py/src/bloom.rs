@@ -175,15 +175,15 @@ fn place((root, mode, names, kind): &PlaceTold) -> PyResult<ShippedPlace> {
         "envelope" => Root::Envelope,
         "type" => Root::Type,
         "topic" => Root::Topic,
-        _ => return Err(PyValueError::new_err(format!("no root {root:?}"))),
+        _ => return Err(PyValueError::new_err(format!("unknown root {root:?}"))),
     };
     let mode = match mode.as_str() {
         "value" => Mode::Scalar,
         "leaf" => Mode::AnyLeaf,
         "member" => Mode::Member,
-        _ => return Err(PyValueError::new_err(format!("no mode {mode:?}"))),
+        _ => return Err(PyValueError::new_err(format!("unknown mode {mode:?}"))),
     };
-    let kind = KeyKind::parse(kind).ok_or_else(|| PyValueError::new_err(format!("no kind {kind:?}")))?;
+    let kind = KeyKind::parse(kind).ok_or_else(|| PyValueError::new_err(format!("unknown kind {kind:?}")))?;
     Ok((Path::new(root, names), mode, kind))
 }
 

@@ -660,7 +660,7 @@ impl Core {
 
 /// The topic dialect of a name that Python has checked. Raises ValueError.
 pub fn topic_dialect_of(name: &str) -> PyResult<TopicDialect> {
-    TopicDialect::of(name).ok_or_else(|| PyValueError::new_err("no topic dialect of this name"))
+    TopicDialect::of(name).ok_or_else(|| PyValueError::new_err("unknown topic dialect"))
 }
 
 /// A value, or values, that match at a place.

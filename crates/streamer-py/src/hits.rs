@@ -82,7 +82,7 @@ impl Hits {
     }
 
     pub fn record(&self, position: usize) -> PyResult<HeldRecord> {
-        let slot = self.slots.get(position).ok_or_else(|| PyIndexError::new_err("no such position"))?;
+        let slot = self.slots.get(position).ok_or_else(|| PyIndexError::new_err("position out of range"))?;
         self.shared.record(*slot)
     }
 
@@ -91,7 +91,7 @@ impl Hits {
     }
 
     fn taken(&self, positions: &[usize]) -> PyResult<Hits> {
-        let slot = |at: &usize| self.slots.get(*at).copied().ok_or_else(|| PyIndexError::new_err("no such position"));
+        let slot = |at: &usize| self.slots.get(*at).copied().ok_or_else(|| PyIndexError::new_err("position out of range"));
         let outcomes = match &*self.outcomes {
             [] => Box::default(),
             _ => positions.iter().map(|at| self.outcome(*at)).collect(),

@@ -52,7 +52,7 @@ impl Slot {
         // SAFETY: the type of an object that is alive; this slot of it is a function with this signature, or null.
         let set: Option<ffi::descrsetfunc> =
             unsafe { std::mem::transmute(ffi::PyType_GetSlot(ffi::Py_TYPE(descriptor.as_ptr()), ffi::Py_tp_descr_set)) };
-        let set = set.ok_or_else(|| PyTypeError::new_err(format!("{name} is no slot")))?;
+        let set = set.ok_or_else(|| PyTypeError::new_err(format!("{name} is not a slot")))?;
         Ok(Slot { descriptor: descriptor.unbind(), set })
     }
 }

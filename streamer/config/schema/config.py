@@ -57,9 +57,9 @@ class Config(Section):
         names = ", ".join(self.sinks) or "none"
         for index, route in enumerate(self.routes):
             if route.sink not in self.sinks:
-                wrong.append((("routes", index, "sink"), f"no sink {shown(route.sink)!r}; there are: {names}"))
+                wrong.append((("routes", index, "sink"), f"unknown sink {shown(route.sink)!r}; there are: {names}"))
         if self.delivery.dead_letter is not None and self.delivery.dead_letter not in self.sinks:
-            wrong.append((("delivery", "dead_letter"), f"no sink {shown(self.delivery.dead_letter)!r}; there are: {names}"))
+            wrong.append((("delivery", "dead_letter"), f"unknown sink {shown(self.delivery.dead_letter)!r}; there are: {names}"))
         if len(self.sinks) > 1 and not self.routes:
             wrong.append((("routes",), f"expected which sink gets what, as there are {len(self.sinks)}: {names}"))
         wrong += conflicts(self.placed())

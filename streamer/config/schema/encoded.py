@@ -38,7 +38,7 @@ class Registry(Section):
     user: Annotated[str, Field(min_length=1)] | None = None
     """The name, or the key of an API, if the registry wants one."""
     password: Secret | None = None
-    """The password: where it stands, never itself."""
+    """The password: its place, never the password itself."""
     ca: File | None = None
     """Certificates to trust in place of the system's, in PEM; relative to the configuration file."""
 
@@ -65,11 +65,11 @@ class Format(Section):
     """The format of a message. A plain name, such as `format: debezium`, is short for that format in JSON."""
 
     name: SourceFormat = "json"
-    """What a message says: `json` is an event as `matching.format` says; the others are for a decoder (docs/sources.md)."""
+    """The content of a message: `json` is an event in the format of `matching.format`; the others need a decoder (docs/sources.md)."""
     encoding: Encoding = "json"
-    """How it is written: `json` is JSON text; the others need the schema that the registry has (docs/registry.md)."""
+    """How the content is encoded: `json` is JSON text; the others need a schema from the registry (docs/registry.md)."""
     key_encoding: Encoding | None = None
-    """How keys are written; null for as the value is. A key that begins with no id of a schema stays as it is."""
+    """How keys are encoded; null: like the value. A key that begins with no id of a schema stays as it is."""
     registry: Registry = Field(default_factory=Registry)
 
     SHORT: ClassVar[str] = "name"

@@ -121,7 +121,7 @@ def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str = "memb
     """Raise Problem for an unknown name: ignoring it would not do what the caller wanted."""
     for name in given:
         if name not in known:
-            reason = f"no such {what}; {meant(name, known)}"
+            reason = f"unknown {what}; {meant(name, known)}"
             raise Problem("bad-request", f"{name[:_NAME]}: {reason}", errors=[{"place": name[:_NAME], "reason": reason}])
 
 

@@ -186,7 +186,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="DELETE",
         path=_ONE,
         handler="delete_subscription",
-        summary="Delete a subscription. No event that is read after the answer matches it.",
+        summary="Delete a subscription. Events that are read after the answer do not match it.",
         answers={204: None},
         problems=("unknown", "other-origin", "precondition"),
         **_WRITES,

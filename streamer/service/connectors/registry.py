@@ -149,7 +149,7 @@ class Registry:
             raise ServiceError(f"schema registry {self._url}: its certificate is not trusted: {error.verify_message}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = str(getattr(error, "strerror", None) or error) or type(error).__name__
-            raise Away(f"no schema registry answers at {self._url}: {reason}") from None
+            raise Away(f"the schema registry does not answer at {self._url}: {reason}") from None
         finally:
             connection.close()
         if len(body) > _LONGEST:

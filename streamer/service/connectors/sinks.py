@@ -38,7 +38,7 @@ def made(section: Sink) -> protocols.Sink:
             except ImportError as error:
                 raise ServiceError(str(error)) from error
             return KafkaTopic(section)
-    raise TypeError(f"no sink of type {section.type!r}")
+    raise TypeError(f"unknown type of sink {section.type!r}")
 
 
 def endpoint(section: Sink) -> protocols.Endpoint:
@@ -54,7 +54,7 @@ def endpoint(section: Sink) -> protocols.Endpoint:
                 in_batches=section.batch > 1,
                 authority=section.ca,
             )
-    raise TypeError(f"no endpoint of type {section.type!r}")
+    raise TypeError(f"unknown type of endpoint {section.type!r}")
 
 
 def posting(

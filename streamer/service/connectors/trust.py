@@ -20,7 +20,7 @@ def client_context(authority: Path | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=authority)
     except OSError as error:
-        reason = "no certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror or str(error)
+        reason = "expected a certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror or str(error)
         raise ServiceError(f"ca: {authority}: {reason}") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -209,7 +209,7 @@ def _json(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
-        raise ValueError("not JSON: it is nested too deep") from None
+        raise ValueError("invalid JSON: it is nested too deep") from None
 
 
 def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:

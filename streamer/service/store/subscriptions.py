@@ -14,7 +14,7 @@ from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
 
 Key: TypeAlias = tuple[str, str]
-"""A tenant, and an id that it knows."""
+"""A tenant, and an id of one of its subscriptions."""
 
 #: The most rows of one query, and the bytes of texts after which it stops: this bounds the memory of one page.
 PAGE: Final = 500

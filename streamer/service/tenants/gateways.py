@@ -109,7 +109,7 @@ def read(members: Mapping[str, Any], config: Config) -> tuple[Settings, tuple[st
     known = {*Settings.__dataclass_fields__, "secrets"}
     for name in members:
         if name not in known:
-            raise GatewayError(name[:MOST_URL], f"no such member; {meant(name, sorted(known))}")
+            raise GatewayError(name[:MOST_URL], f"unknown member; {meant(name, sorted(known))}")
     settings = Settings(
         url=_url(members.get("url"), Guard.of(rules)),
         batch=members.get("batch", 1),

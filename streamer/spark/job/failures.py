@@ -52,10 +52,10 @@ _KAFKA: Final = {
     "InvalidTopicException": "Kafka takes no such name of a topic",
     "TopicAuthorizationException": "Kafka does not let this user at the topic",
     "SaslAuthenticationException": "Kafka does not know this user",
-    "No resolvable bootstrap urls": "no broker of Kafka has a known address",
-    "Timed out waiting for a node assignment": "no broker of Kafka answers",
-    "Timeout of 60000ms expired before": "no broker of Kafka answers",
-    "not present in metadata after": "no broker of Kafka answers",
+    "No resolvable bootstrap urls": "the brokers of Kafka have no known address",
+    "Timed out waiting for a node assignment": "the brokers of Kafka do not answer",
+    "Timeout of 60000ms expired before": "the brokers of Kafka do not answer",
+    "not present in metadata after": "the brokers of Kafka do not answer",
 }
 
 

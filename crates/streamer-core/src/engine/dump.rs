@@ -170,7 +170,7 @@ impl Dump<'_> {
     fn bucket(&mut self, indexed: &Indexed<'_>, number: u32) {
         let Indexed { segment, index, .. } = indexed;
         let bucket: Bucket = index.buckets[number as usize];
-        let always = if index.always == Some(number) { ", whatever the filter says" } else { "" };
+        let always = if index.always == Some(number) { ", without the filter" } else { "" };
         self.line(2, &format!("bucket {number}{always}"));
         let answers = &index.lists[bucket.answers as usize..bucket.lists_end as usize];
         if !answers.is_empty() {
@@ -215,7 +215,7 @@ impl Dump<'_> {
             Mode::Member => " (any element or name)",
             Mode::Changed => " (whether it changed)",
         };
-        let mut head = |what| self.line(3, &format!("asks {path}{how} for {what}"));
+        let mut head = |what| self.line(3, &format!("looks up {path}{how} for {what}"));
         if probe.matcher == EQUALITIES {
             head("equal values");
             let found = indexed.equalities.get(&(bucket, probe.path)).map_or(&[][..], |found| found);

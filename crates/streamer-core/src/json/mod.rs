@@ -167,7 +167,7 @@ pub(crate) fn utf8_first<T>(text: &[u8], read: Result<T>) -> Result<(&str, T)> {
         (Ok(text), Ok(value)) => Ok((text, value)),
         (Ok(_), Err(fault)) => Err(fault),
         (Err(bad), Err(fault)) if fault.offset < bad.valid_up_to() => Err(fault),
-        (Err(bad), _) => Err(JsonFault::new(EventCode::BadUtf8, bad.valid_up_to(), "not well-formed UTF-8")),
+        (Err(bad), _) => Err(JsonFault::new(EventCode::BadUtf8, bad.valid_up_to(), "invalid UTF-8")),
     }
 }
 

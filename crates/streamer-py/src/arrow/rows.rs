@@ -96,7 +96,7 @@ impl Chunk {
             return Err(format!("{} bytes of validity for {end} rows", validity.bytes().len()));
         }
         let (data, missing) =
-            (Chunk::bytes(&self.data).len(), |at: usize| format!("no valid offset of row {}", at - self.offset));
+            (Chunk::bytes(&self.data).len(), |at: usize| format!("row {} has an invalid offset", at - self.offset));
         let mut from = self.offset(self.offset).ok_or_else(|| missing(self.offset))?;
         for at in self.offset + 1..=end {
             let to = self.offset(at).ok_or_else(|| missing(at))?;
@@ -149,7 +149,7 @@ impl Rows {
     pub(super) fn cut(&mut self) -> Result<(), String> {
         let mut first = 0;
         for (number, chunk) in self.chunks.iter().enumerate() {
-            chunk.check().map_err(|error| format!("chunk {number} is no valid Arrow array: {error}"))?;
+            chunk.check().map_err(|error| format!("chunk {number} is not a valid Arrow array: {error}"))?;
             let (mut from, mut bytes) = (0, 0);
             for at in 0..chunk.len() {
                 bytes += chunk.row(at).map_or(0, <[u8]>::len);

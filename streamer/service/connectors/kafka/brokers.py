@@ -216,7 +216,7 @@ class Cluster:
         if last.code() > 0:
             return Away(told)
         hint = "" if _tells(last) else "; brokers that expect other tls or sasl close the connection, too"
-        return Away(f"no broker answers at {where}: {said(last)}{hint}")
+        return Away(f"the brokers do not answer at {where}: {said(last)}{hint}")
 
 
 @final

@@ -22,7 +22,7 @@ class Meaning(Enum):
     LOST = "the position that a partition is read from is gone"
     MESSAGE = "the message is at fault: brokers refuse it each time"
     FOLLOWING = "it follows from the error of another message; a new producer can send this one"
-    NOTICE = "it is no error"
+    NOTICE = "it is not an error"
 
     @property
     def passes(self) -> bool:

@@ -126,5 +126,5 @@ def resolve(host: str, port: int) -> Sequence[Found]:
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        raise OSError(f"not a host name: {error}") from None
+        raise OSError(f"invalid host name: {error}") from None
     return [(family, address) for family, _, _, _, address in answers if family in (socket.AF_INET, socket.AF_INET6)]

@@ -186,7 +186,7 @@ impl EngineState {
         }
         let orders = word(file, 32).unwrap_or(0);
         if !writer.begin_after(total as u32, orders) {
-            return Err(damaged("it is opened by an engine that holds something"));
+            return Err(damaged("it is opened by an engine that is not empty"));
         }
         self.records.map(Mapped { sections: sections.into(), read, ids: OnceLock::new() });
         self.publish(&mut writer, next);

@@ -35,7 +35,7 @@ pub fn plan(form: &NormalForm) -> Plan {
         _ => None,
     });
     let pattern = form.verify.as_ref().filter(|verify| verify.pattern.is_some()).map(|verify| match verify.is_cut {
-        true => "one of more alternatives than are told apart, with one choice of array elements",
+        true => "one of too many alternatives to distinguish, with one choice of array elements",
         false => "one choice of array elements for all its fields",
     });
     Plan {
