@@ -377,7 +377,9 @@ def _string(token: Token) -> str | bytes:
             first_line, first_column = _at(token)
             at = (first_line + line - 1, column if line > 1 else first_column + column - 1)
             written = escape[0] if escape[0].isprintable() else escape[0].encode("unicode_escape").decode()
-            raise _error(f"`{written}` is not an escape sequence of a CEL {'bytes' if binary else 'string'} literal", at) from None
+            raise _error(
+                f"`{written}` is not an escape sequence of a CEL {'bytes' if binary else 'string'} literal", at
+            ) from None
     pieces.append(text[position:].encode("utf-8"))
     joined = b"".join(pieces)
     return joined if binary else joined.decode("utf-8")

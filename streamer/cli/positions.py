@@ -57,7 +57,7 @@ def move(old: str, new: str, dry_run: bool, config: str | None, data_dir: Path |
     if config is not None:
         sources = read_config(config).sources
         if old in sources:
-            fail(f"sources.{old}: the configuration has this source, which continues at these positions itself; remove or rename it first")
+            fail(f"sources.{old}: the configuration has this source, which uses these positions; remove or rename it first")
         if new not in sources:
             fail(f"sources.{new}: the configuration has no such source; it has {', '.join(sources) or 'none'}")
     try:

@@ -225,7 +225,9 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
 
 
 @spool_app.command(name="forget", epilog=SERVICE_EXIT_CODES.format(one="there is no message for a sink"))
-@click.argument("sinks", metavar="SINK...", nargs=-1, required=True, help="Names of sinks that you removed from the configuration.")
+@click.argument(
+    "sinks", metavar="SINK...", nargs=-1, required=True, help="Names of sinks that you removed from the configuration."
+)
 @CONFIG
 @DATA_DIR
 def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None) -> None:

@@ -52,7 +52,7 @@ def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
     """
     if (better := _better(events, layout)) is None:
         return None
-    says = "every event lacked a collection, a type and a document at the places that the layout names"
+    says = "the events have no collection, type or document at the layout's places"
     if better != "document":
         return f"{says}; --format {better} would fit"
     return f"{says}, and no format fits; --format document takes each event for the document itself"
@@ -77,7 +77,7 @@ class Fitting:
         self.hint = f'format="{better}" would fit'
         if better == "document":
             self.hint = 'no format fits; format="document" reads each event as the document itself'
-        LOGGER.warning("an event has no collection, type or document at the places that the layout names; %s", self.hint)
+        LOGGER.warning("an event has no collection, type or document at the layout's places; %s", self.hint)
 
 
 def _better(events: Iterable[EventSource], layout: EventLayout) -> FormatName | None:

@@ -265,7 +265,7 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
     )
     if hint is None or not stats.finds_nothing:
         return stats
-    return replace(stats, misfit=f"every event lacked a collection, a type and a document at the places that the layout names; {hint}")
+    return replace(stats, misfit=f"the events have no collection, type or document at the layout's places; {hint}")
 
 
 def _counted(counts: PartitionCounts | None) -> PartitionCounts | None:

@@ -230,9 +230,7 @@ def _scalar(value: Scalar) -> Probe:
     if kind == "number":
         # One spelling for each number: Python's shortest form that reads back as the same double, or an integer's digits.
         return kind, repr(int(value) if isinstance(value, float) and value.is_integer() else value)
-    assert not isinstance(value, int | float | BeyondFloat64) or isinstance(value, bool), (
-        "a filter's numbers are within float64"
-    )
+    assert not isinstance(value, int | float | BeyondFloat64) or isinstance(value, bool), "a filter's numbers are within float64"
     return kind, value
 
 

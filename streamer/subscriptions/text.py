@@ -139,7 +139,9 @@ def _exact(members: Mapping[str, Any]) -> bytes:
     try:
         text, is_exact = write_json(members)
     except (ValueError, RecursionError) as error:
-        raise SubscriptionError(f"a snapshot is JSON, which cannot express it: {error}", subscription_id=subscription_id) from None
+        raise SubscriptionError(
+            f"a snapshot is JSON, which cannot express it: {error}", subscription_id=subscription_id
+        ) from None
     if not is_exact:
         raise SubscriptionError("a snapshot is JSON, which cannot express all of it", subscription_id=subscription_id)
     return text.encode()

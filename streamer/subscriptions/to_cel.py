@@ -151,7 +151,7 @@ class _Printer:
             if len(pointers) != 1 or asked.path[: len(pointers[0])] != pointers[0] or len(asked.path) == len(pointers[0]):
                 continue
             if document == "data" and self._can_be_delete:
-                reason = "for a delete without data, CEL sees the document before, and a pattern sees none; name types without 'delete'"
+                reason = "for a delete without data, CEL sees the document before, a pattern none; name types without 'delete'"
                 raise _refusal(reason, asked.path)
             return document, asked.path[len(pointers[0]) :]
         raise _refusal("CEL sees only what lies in data or before", asked.path)

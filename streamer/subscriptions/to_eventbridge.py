@@ -90,7 +90,9 @@ def _printed(subscription: Subscription, scalars: bool, topic_dialect: TopicDial
         _add(pattern, ("detail-type",), _topic(subscription.topic, topic_dialect), "topic")
     filters = [parse_filter(each, place=f"filters[{at}]") for at, each in enumerate(subscription.filters)]
     if filters and not scalars:
-        reason = "a pattern looks into arrays, and a filter does not; scalars=True promises that no field is an array or an object"
+        reason = (
+            "a pattern looks into arrays, and a filter does not; scalars=True promises that no field is an array or an object"
+        )
         raise SubscriptionError(reason, place=filters[0].place)
     for each, values in _joined_ranges(filters):
         names = each.path.names

@@ -312,9 +312,7 @@ def test_the_first_event_of_another_shape_logs_one_warning(
     (record,) = caplog.records
     assert record.name == "streamer.engine.fitting"
     assert record.getMessage().endswith(hint)
-    assert (
-        e.stats().misfit == f"every event lacked a collection, a type and a document at the places that the layout names; {record.args[0]}"
-    )  # type: ignore[index]
+    assert e.stats().misfit == f"the events have no collection, type or document at the layout's places; {record.args[0]}"  # type: ignore[index]
     assert str(e.stats()).count(hint) == 1
     assert e.stats().to_dict()["misfit"] is not None
     e.match(EVENT)

@@ -53,7 +53,9 @@ def test_without_an_exact_translation_nothing_is_printed(run: Run, kind: str) ->
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert words in ran.stderr
     assert b"<stdin>: line 2" in ran.stderr
-    ending = b"1 of 2 rules translated, 1 have no exact translation\nprinted none because of these errors; --skip prints the others\n"
+    ending = (
+        b"1 of 2 rules translated, 1 have no exact translation\nprinted none because of these errors; --skip prints the others\n"
+    )
     assert ran.stderr.endswith(ending)
     ran = run("import", kind, "--skip", "-q", "-", stdin=both)
     assert (ran.returncode, len(lines(ran.stdout))) == (1, 1)

@@ -176,7 +176,10 @@ zzz: 1
         ("subscriptions: 5", "s.yaml:1:16: subscriptions: expected the path of a file, or a list of them, not a number"),
         ("subscriptions: [[a]]", "s.yaml:1:17: subscriptions[0]: expected the path of a file"),
         ("metrics: {address: nonsense..}", "s.yaml:1:20: metrics.address: 'nonsense..': neither an IP address nor the name of"),
-        ("metrics: {address: ''}", "s.yaml:1:20: metrics.address: '': an empty address; 0.0.0.0 stands for all addresses of this machine"),
+        (
+            "metrics: {address: ''}",
+            "s.yaml:1:20: metrics.address: '': an empty address; 0.0.0.0 stands for all addresses of this machine",
+        ),
         ("metrics: {address: [127.0.0.1]}", "s.yaml:1:20: metrics.address: expected text, not a list"),
     ],
     ids=lambda value: value[:40],

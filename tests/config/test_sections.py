@@ -246,9 +246,9 @@ def test_a_section_of_kafka() -> None:
         ("sasl: {user: u}", ["sasl.mechanism: expected beside user", "sasl.password: expected beside user"]),
         ("ca: x", ["ca: expected tls: true with it"]),
         ("tls: true, key: x", ["certificate: expected certificate and key, or none of them"]),
-        ("options: {group.id: x}", ["options.group.id: this is not a setting of librdkafka that you can set here; did you mean"]),
-        ("options: {plugin.library.paths: x}", ["options.plugin.library.paths: this is not a setting of librdkafka that you can set here"]),
-        ("options: {linger.ms: 1}", ["options.linger.ms: this is not a setting of librdkafka that you can set here"]),
+        ("options: {group.id: x}", ["options.group.id: this setting of librdkafka cannot be set here; did you mean"]),
+        ("options: {plugin.library.paths: x}", ["options.plugin.library.paths: this setting of librdkafka cannot be set here"]),
+        ("options: {linger.ms: 1}", ["options.linger.ms: this setting of librdkafka cannot be set here"]),
     ],
 )
 def test_what_is_wrong_in_a_section_of_kafka(fields: str, reasons: list[str]) -> None:

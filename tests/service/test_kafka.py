@@ -473,7 +473,7 @@ def test_brokers_that_are_away_are_waited_for_so_long() -> None:
     made.open()
     cluster.down()
     made.write([message(1)])
-    with pytest.raises(ServiceError, match=r"topic out: brokers confirmed no message for 0\.5 s: .*; the next start reads"):
+    with pytest.raises(ServiceError, match=r"topic out: brokers confirmed none for 0\.5 s: .*; the next start reads"):
         made.flush()
     made.close()
     cluster.close()

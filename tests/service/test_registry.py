@@ -174,7 +174,10 @@ def test_a_tombstone_needs_no_schema(stub: Stub, nothing: bytes) -> None:
         ),
         (b"\0\0\0\0\2A", "avro: the record does not fit its schema: "),
         (b"\0\0\0\0\3A", "the value: the schema of id 3 is of the encoding protobuf; the source has encoding: avro"),
-        (b"\0\0\0\0\4A", "the value: the schema of id 4 cannot be read: this is not an Avro schema: the type 'money' is not defined"),
+        (
+            b"\0\0\0\0\4A",
+            "the value: the schema of id 4 cannot be read: this is not an Avro schema: the type 'money' is not defined",
+        ),
         (
             b"\0\0\0\0\5A",
             "the value: the schema of id 5 cannot be read: it is of the type 'XML'; expected AVRO, PROTOBUF or JSON",

@@ -129,7 +129,7 @@ def test_json_lines_become_matches_rejected_events_and_an_account(files: Path, s
 def test_what_is_no_change_is_counted_and_a_layout_that_finds_nothing_is_said(files: Path, spark: SparkSession) -> None:
     changes = [b'{"op": "c", "after": {"n": %d}, "source": {"table": "orders"}}' % number for number in range(10)]
     Path("debezium.jsonl").write_bytes(b"\n".join([*changes, b"null", b'{"op": "t"}', b'{"ts_ms": 1}']))
-    says = "every event lacked a collection, a type and a document at the places that the layout names; --format debezium would fit\n"
+    says = "the events have no collection, type or document at the layout's places; --format debezium would fit\n"
     common = ["--events", "debezium.jsonl", "-s", "subscriptions.jsonl"]
     done = run(files, *common, "--out", "wrong")
     assert (done.exit_code, says in done.stderr) == (OK, True), done.stderr

@@ -65,7 +65,7 @@ class Format(Section):
     """The format of a message. A plain name, such as `format: debezium`, is short for that format in JSON."""
 
     name: SourceFormat = "json"
-    """The content of a message: `json` is an event in the format of `matching.format`; the others need a decoder (docs/sources.md)."""
+    """The content of a message: `json` is an event of `matching.format`; the others need a decoder (docs/sources.md)."""
     encoding: Encoding = "json"
     """How the content is encoded: `json` is JSON text; the others need a schema from the registry (docs/registry.md)."""
     key_encoding: Encoding | None = None

@@ -109,7 +109,7 @@ class Records:
         """Return how a source of the format would read these events differently; None if it would not."""
         if name == "json" or self._options.layout == cdc.LAYOUT or not any(each.type in ("update", "delete") for each in found):
             return None
-        return "the service has no source of this format: for such a source, values that before lacks are unknown; here they count as missing"
+        return "the service has no such source: in one, values that before lacks are unknown; here they count as missing"
 
     def one(self, call: Call, record: bytes) -> Read:
         """Return the event that a question is about. Raises EventError, and Problem if the record has several."""

@@ -319,7 +319,10 @@ _DRAFT: Final = {
     "type": "object",
     "properties": {
         "subscription": {"type": "object"},
-        "text": {"type": "string", "description": "The text of a subscription, instead of `subscription`; errors name its lines."},
+        "text": {
+            "type": "string",
+            "description": "The text of a subscription, instead of `subscription`; errors name its lines.",
+        },
         "id": {"type": "string", "description": "The id of the existing subscription, if the draft has none."},
     },
     "oneOf": [{"required": ["text"]}, {"required": ["subscription"]}],

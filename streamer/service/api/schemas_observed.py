@@ -234,7 +234,9 @@ OBSERVED: Final[Mapping[str, Any]] = {
             "since": MAYBE_TIME | {"description": "The beginning of the count; null if it is unknown."},
             "every_s": {"type": "integer", "description": "Seconds of each step."},
             "at": list_of({"type": "integer", "description": "When a step began, in seconds since the epoch."}),
-            "matches": list_of({"type": ["integer", "null"], "minimum": 0, "description": "The matches in each step; null: unknown."}),
+            "matches": list_of(
+                {"type": ["integer", "null"], "minimum": 0, "description": "The matches in each step; null: unknown."}
+            ),
             "total": {"type": "integer", "minimum": 0, "description": "The sum of the known steps."},
             "one_of": {
                 "type": "integer",

@@ -297,9 +297,7 @@ class Service:
         """Return the spool with its endpoints."""
         for name, count, _ in store.lanes():
             if name not in self._parts.endpoints:
-                told = (
-                    "the spool has %d messages for %s, which is not a webhook of this configuration; `streamer spool forget` deletes them"
-                )
+                told = "the spool has %d messages for %s, which the configuration lacks: `streamer spool forget` deletes them"
                 _LOGGER.warning(told, count, name)
         spool = Spool(store, counts)
         self._parts.fill(spool)

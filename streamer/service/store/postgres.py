@@ -309,8 +309,8 @@ class Postgres:
     def _told_gone(self, table: int | None) -> str:
         what = "were dropped" if table is None else "were replaced by others"
         return (
-            f"{self.name}: the tables of the store {what} while this process uses them, so it confirms no more positions. Restore "
-            "them, and start the service again; without them it begins a new store"
+            f"{self.name}: the tables of the store {what} while this process uses them, so no more positions are confirmed. "
+            "Restore them, and start the service again; without them it begins a new store"
         )
 
     # Following

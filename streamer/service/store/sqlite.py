@@ -144,8 +144,8 @@ class Sqlite:
             if (found := _identity(path)) != identity:
                 what = "was deleted" if found is None else "was replaced by another file"
                 return (
-                    f"{path}: the file of the store {what} while this process uses it, so it confirms no more positions. Put that "
-                    "file back, or run `streamer store restore BACKUP`, then start the service; never copy a backup over "
+                    f"{path}: the file of the store {what} while this process uses it, so no more positions are confirmed. Put "
+                    "that file back, or run `streamer store restore BACKUP`, then start the service; never copy a backup over "
                     f"{DATABASE}. Without a store the service begins a new one"
                 )
         return None

@@ -133,7 +133,7 @@ class Kafka(Section):
             if name not in self.ALLOWED:
                 near = get_close_matches(name, self.ALLOWED, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else "; docs/service.md has all"
-                wrong.append((("options", name), f"this is not a setting of librdkafka that you can set here{hint}"))
+                wrong.append((("options", name), f"this setting of librdkafka cannot be set here{hint}"))
         of_tls = [name for name in ("ca", "certificate", "key") if getattr(self, name) is not None]
         wrong += [((name,), "expected tls: true with it") for name in of_tls if not self.tls]
         if (self.certificate is None) != (self.key is None):

@@ -135,7 +135,9 @@ class FileAppender:
             end = begin
         # After a crash of the system there may be zeros in place of the last lines.
         if end < size and os.pread(file, 1, end) not in (b"{", b"\0"):
-            raise ServiceError(f"{self._path}: its last line is cut off and not part of a message, so no sink has written this file")
+            raise ServiceError(
+                f"{self._path}: its last line is cut off and not part of a message, so no sink has written this file"
+            )
         return end, size
 
     def _cut(self, file: int) -> None:

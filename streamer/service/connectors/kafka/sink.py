@@ -64,7 +64,9 @@ class KafkaTopic:
         cluster = brokers.Cluster(self._section)
         found = cluster.topics([topic]).get(topic)
         if found is None:
-            raise ServiceError(f"topic {topic} does not exist at {', '.join(self._section.brokers)}, or this user may not see it; create it first")
+            raise ServiceError(
+                f"topic {topic} does not exist at {', '.join(self._section.brokers)}, or is hidden from this user: create it"
+            )
         if found.may is not None and AclOperation.WRITE not in found.may:
             raise ServiceError(f"topic {topic}: this user may not write it")
         config = cluster.config(topic)
@@ -190,8 +192,8 @@ class KafkaTopic:
     def _check_time(self) -> None:
         if time.monotonic() - self._progress > self._timeout:
             raise ServiceError(
-                f"topic {self._section.topic}: brokers confirmed no message for {self._timeout:g} s: {self._last or 'no answer'}; "
-                "the next start reads the unconfirmed events again"
+                f"topic {self._section.topic}: brokers confirmed none for {self._timeout:g} s: {self._last or 'no answer'}; "
+                "the next start reads these events again"
             )
 
     def _recover(self) -> None:

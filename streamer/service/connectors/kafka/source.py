@@ -114,7 +114,9 @@ class KafkaMessages:
         named = [topic for topic in self._section.topics if not topic.startswith("^")]
         found = self._cluster.topics(named) if named else dict.fromkeys(self._cluster.names())
         if missing := [topic for topic in named if topic not in found]:
-            raise ServiceError(f"topic {', '.join(missing)} does not exist at {', '.join(self._section.brokers)}, or this user may not read it")
+            raise ServiceError(
+                f"topic {', '.join(missing)} does not exist at {', '.join(self._section.brokers)}, or this user may not read it"
+            )
         consumer = self._consumer()
         try:
             # This fails if the group's coordinator refuses access.

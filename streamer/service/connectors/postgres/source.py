@@ -185,7 +185,7 @@ class PostgresChanges:
             return f"slot {self._slot} was recreated or moved by another client, to {lsn_text(slot.confirmed)}"
         if self._place.end > server.end:
             # New changes up to there would be skipped as if they had been delivered.
-            return f"the log of the server ends at {lsn_text(server.end)}, before the position that was read: the server is an older copy"
+            return f"the server's log ends at {lsn_text(server.end)}, before the last position read: the server is an older copy"
         return None
 
     def _invalidated(self) -> str:
