@@ -186,7 +186,7 @@ def test_a_sink_does_not_wait_longer_than_its_timeout_for_a_code_that_passes(top
     sink.open()
     cluster.answer(PRODUCE, *[KafkaError.OFFSET_NOT_AVAILABLE] * 10_000)
     sink.write([message(1)])
-    with pytest.raises(ServiceError, match=r"brokers confirmed no message for 3 s: .*Leader high watermark is not caught up"):
+    with pytest.raises(ServiceError, match=r"brokers confirmed none for 3 s: .*Leader high watermark is not caught up"):
         sink.flush()
     sink.close()
 
