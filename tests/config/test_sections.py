@@ -121,7 +121,7 @@ def test_a_variable_of_a_section_that_is_wrong_is_named() -> None:
         "(units: w, d, h, m, s, ms, us), not '5'; it has no unit"
     ]
     (error,) = wrong(TEXT, {"STREAMER_SOURCES__ORDERS__PTH": "5"})
-    assert error.startswith("STREAMER_SOURCES__ORDERS__PTH: no such variable")
+    assert error.startswith("STREAMER_SOURCES__ORDERS__PTH: unknown variable")
 
 
 HOOK = "{type: webhook, url: 'https://example.com/hook', secret: {file: hook.secret}}"
@@ -243,7 +243,7 @@ def test_a_section_of_kafka() -> None:
         ("topics: []", ["topics: expected one, or a list of some"]),
         ("topics: a b", ["topics[0]: 'a b': expected a topic of Kafka: up to 249 letters, digits, '.', '_' and '-'"]),
         ("topics: '^('", ["topics[0]: '^(': no pattern: missing ), unterminated subpattern at position 1"]),
-        ("sasl: {user: u}", ["sasl.mechanism: expected beside user", "sasl.password: expected beside user"]),
+        ("sasl: {user: u}", ["sasl.mechanism: expected together with user", "sasl.password: expected together with user"]),
         ("ca: x", ["ca: expected tls: true with it"]),
         ("tls: true, key: x", ["certificate: expected certificate and key, or none of them"]),
         ("options: {group.id: x}", ["options.group.id: this setting of librdkafka cannot be set here; did you mean"]),
