@@ -53,7 +53,7 @@ def test_a_duration_is_numbers_with_units_or_iso_8601(text: str, seconds: float)
         ("0.5us", "finer than a microsecond"),
         ("999999999999w", "longer than 999,999,999 days"),
         ("P1M", "expected a duration"),
-        ("PT5", "no duration of ISO 8601"),
+        ("PT5", "not a duration of ISO 8601"),
         ("-P1D", "expected a duration"),
         ("9" * 10_000 + "h", "expected a duration"),
     ],
