@@ -43,7 +43,7 @@ def checked_url(url: str, instead: str = "requests are signed with `secret`") ->
         elif "#" in url:
             reason = "a fragment, from # on, is never sent"
         elif port == 0:
-            reason = "port 0 is none"
+            reason = "expected a port from 1 to 65,535"
     if reason is not None:
         raise PydanticCustomError("url", "{reason}", {"reason": reason})
     return url

@@ -38,7 +38,7 @@ def made(section: Source, max_event_bytes: int) -> protocols.Source:
             except ImportError as error:
                 raise ServiceError(str(error)) from error
             return KafkaMessages(section, max_bytes=max_event_bytes)
-    raise TypeError(f"no source of type {section.type!r}")
+    raise TypeError(f"unknown type of source {section.type!r}")
 
 
 def sources_of(config: Config) -> Mapping[str, Source]:

@@ -89,4 +89,4 @@ class WebhookSink(Sink):
     @property
     def caution(self) -> str | None:
         """See `Sink`."""
-        return None if self.secret else "no secret, so the receiver of its messages cannot verify the sender"
+        return None if self.secret else "without a secret, the receiver of its messages cannot verify the sender"

@@ -405,7 +405,7 @@ class KafkaMessages:
                 if (partition := self._ours.get((message.topic(), message.partition()))) is not None:
                     self._reopen([partition], lost=True)
             case Meaning.PASSING | Meaning.UNKNOWN:
-                _LOGGER.warning("%s: %s; tried again", where if message.topic() else "brokers", brokers.said(error))
+                _LOGGER.warning("%s: %s; retrying", where if message.topic() else "brokers", brokers.said(error))
             case Meaning.NOTICE:
                 pass
             case _:
@@ -419,7 +419,7 @@ class KafkaMessages:
             self._fail(ServiceError(brokers.said(error)))
         elif self._down_since is None and error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
             self._down_since = time.monotonic()
-            _LOGGER.warning("%s; tried again until brokers answer", brokers.said(error))
+            _LOGGER.warning("%s; retrying until brokers answer", brokers.said(error))
 
     # Assignment of partitions
 
@@ -488,7 +488,7 @@ class KafkaMessages:
                     raise
                 if time.monotonic() - told >= _TELL:
                     told = time.monotonic()
-                    _LOGGER.warning("%s; tried again, to begin %d partitions", away, len(wanted))
+                    _LOGGER.warning("%s; retrying to begin %d partitions", away, len(wanted))
             time.sleep(brokers.SOON)
 
     def _begun(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[Partition]:
