@@ -102,21 +102,27 @@ pub struct ValuesScratch {
     choice: ChoiceScratch,
 }
 
+/// The rest of the values of an event: what few events have, and few subscriptions compare.
+#[derive(Debug, Default)]
+struct Rare<'f> {
+    many: Many,
+    apart: Vec<Leaf<'f>>,
+    trees: HashMap<usize, Option<Rc<Value>>, FastHash>,
+    sizes: HashMap<usize, Option<u32>, FastHash>,
+}
+
 /// The values of one event. See the head of this file.
 #[derive(Debug)]
 pub struct Values<'f> {
     flat: &'f Flat<'f>,
     seed: &'f Seed,
     seen: Vec<SeenValue<'f>>,
-    many: Many,
-    apart: Vec<Leaf<'f>>,
     asked: Vec<ValuesAt>,
     stamp: u64,
     present: Vec<PathId>,
     present_is_known: bool,
-    /// Made for the first one that is read.
-    trees: Option<HashMap<usize, Option<Rc<Value>>>>,
-    sizes: HashMap<usize, Option<u32>, FastHash>,
+    /// Most events have none of it.
+    rare: Option<Box<Rare<'f>>>,
     /// Scratch of automata over texts.
     pub(super) literals: literals::SeenLiterals,
     /// Scratch of patterns over arrays.
@@ -142,14 +148,11 @@ impl<'f> Values<'f> {
             flat,
             seed,
             seen: recycle(std::mem::take(&mut scratch.seen)),
-            many: Many::default(),
-            apart: Vec::new(),
             asked,
             stamp: scratch.stamp,
             present: std::mem::take(&mut scratch.present),
             present_is_known: false,
-            trees: None,
-            sizes: HashMap::default(),
+            rare: None,
             literals: std::mem::take(&mut scratch.literals),
             choice: std::mem::take(&mut scratch.choice),
         }
@@ -238,7 +241,8 @@ impl<'f> Values<'f> {
     #[cold]
     fn read_many(&mut self, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
         let (flat, seed) = (self.flat, self.seed);
-        let Values { seen, many, apart, .. } = self;
+        let Values { seen, rare, .. } = self;
+        let Rare { many, apart, .. } = &mut **rare.get_or_insert_default();
         let (first, start) = (seen.len(), many.length);
         let mut remembered = Vec::new();
         let mut count = 0;
@@ -261,7 +265,13 @@ impl<'f> Values<'f> {
     /// The leaf of one of many.
     #[cold]
     fn leaf(&self, position: usize) -> Leaf<'f> {
-        leaf_of(self.flat, &self.apart, self.many.get(position - MANY).place)
+        let Rare { many, apart, .. } = self.rare();
+        leaf_of(self.flat, apart, many.get(position - MANY).place)
+    }
+
+    /// Of an event with a position of one of many.
+    fn rare(&self) -> &Rare<'f> {
+        self.rare.as_deref().expect("one of many was read")
     }
 
     /// Whether the document and the one before differ at a path in the mode [`Mode::Changed`].
@@ -285,7 +295,7 @@ impl<'f> Values<'f> {
     pub fn may_be(&self, position: usize, hash: u64) -> bool {
         match self.seen.get(position) {
             Some(seen) => seen.hash == hash,
-            None => self.many.get(position - MANY).hash == hash as u32,
+            None => self.rare().many.get(position - MANY).hash == hash as u32,
         }
     }
 
@@ -293,7 +303,7 @@ impl<'f> Values<'f> {
     fn array_position(&self, position: usize) -> Position {
         match self.seen.get(position) {
             Some(seen) => seen.leaf.position(),
-            None => self.many.get(position - MANY).place.position(),
+            None => self.rare().many.get(position - MANY).place.position(),
         }
     }
 
@@ -314,7 +324,7 @@ impl<'f> Values<'f> {
             matches!(seen.kind, Kind::List | Kind::Map)
                 .then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok().map(Rc::new))?
         };
-        self.trees.get_or_insert_default().entry(position).or_insert_with(read)
+        self.rare.get_or_insert_default().trees.entry(position).or_insert_with(read)
     }
 
     /// The hash of a list or an object by its position, see [`trees`](crate::automaton::trees); None if it is lazily read and
@@ -334,7 +344,7 @@ impl<'f> Values<'f> {
 
     /// How many characters, elements or members a value has; None if it has no size, or is lazily read and malformed.
     pub fn size(&mut self, position: usize) -> Option<u32> {
-        if let Some(known) = self.sizes.get(&position) {
+        if let Some(known) = self.rare.as_ref().and_then(|rare| rare.sizes.get(&position)) {
             return *known;
         }
         let SeenValue { kind, scalar, leaf, .. } = self.get(position);
@@ -354,7 +364,7 @@ impl<'f> Values<'f> {
             _ => None,
         };
         let size = size.and_then(|size| u32::try_from(size).ok());
-        self.sizes.insert(position, size);
+        self.rare.get_or_insert_default().sizes.insert(position, size);
         size
     }
 
