@@ -28,7 +28,7 @@ SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test checks test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels trained first-hour fuzz golden bench bench-smoke console install clean
+.PHONY: help demo season test static test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels trained first-hour fuzz golden bench bench-smoke console install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,15 +41,8 @@ demo: $(VENV)/.demo-$(KIND) ## replay the flights that left New York in 2013 aga
 season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while subscribers come and go for a year
 	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights.season --plot docs/filters.png
 
-test: $(if $(TEST),pytest,checks) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
+test: $(if $(TEST),pytest,static pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
-
-# Two at a time, since one core alone is busy for much of each; what a command prints comes when it ends.
-PAIRED = $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
-
-# On a new machine Rust is tested while packages are installed, since it needs only an interpreter.
-checks: ## lint, types, Rust and the tests that are quick, two at a time
-	@$(PAIRED) rust lint types pytest
 
 test-all: $(if $(TEST),slow,test) ## `make test`, the tests that take long, the site, the peers' crate, an installed wheel, older versions of Spark for a change to streamer/spark; with TEST: a part with what takes long in it
 	$(if $(TEST),,@$(PAIRED) slow wheel site peers)
@@ -58,6 +51,14 @@ test-all: $(if $(TEST),slow,test) ## `make test`, the tests that take long, the 
 
 test-integration: $(VENV)/.dev-$(KIND) $(if $(TEST),,spark-versions) ## what test-all leaves out: rounds that are recorded, a broker of Kafka that is fetched, older versions of Spark
 	STREAMER_BACKEND=$(or $(BACKEND),auto) $(PY) -m pytest -q -m integration $(TEST)
+
+# Two at a time, since one core alone is busy for much of each.
+PAIRED = $(MAKE) --no-print-directory -j2
+
+# On a new machine Rust is tested while packages are installed, since it needs only an interpreter. What a command prints comes when
+# it ends.
+static: ## types, Rust and lint, two at a time
+	@$(PAIRED) $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) types rust lint
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .
