@@ -127,6 +127,8 @@ def _kind(layout: EventLayout, part: str) -> Schema:
     if part == "ts":
         if layout.ts_format == "rfc3339":
             return {"type": ["string", "null"], "pattern": f"^(?:{RFC3339.pattern})$"}
+        if layout.format == "debezium":
+            return {"type": ["integer", "null"]}  # a time outside of the years 1 to 9999 is missing
         unit = NANOSECONDS[layout.ts_format]
         return {"type": ["integer", "null"], "minimum": -(-EARLIEST_NS // unit), "maximum": LATEST_NS // unit}
     if part in ("data", "before"):

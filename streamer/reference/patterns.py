@@ -283,8 +283,9 @@ class _Alternatives:
         EFFORT.spend((len(self.others) + len(self.networks)) // 8)
         return (
             key in self.equals
-            or (isinstance(value, str) and (any(each.any_holds(value) for each in self.texts) or self._is_in_network(value)))
+            # A regexp that exceeds its budget is counted, whatever the others find.
             or any(matches_value(matcher, value) for matcher in self.others)
+            or (isinstance(value, str) and (any(each.any_holds(value) for each in self.texts) or self._is_in_network(value)))
             or any(not excluded.any_holds(key, value) for excluded in self.excluding)
         )
 

@@ -209,7 +209,7 @@ def test_answers_about_many_values_name_the_first_ones(engine: MakeEngine, name:
     # Its text would take longer than the answer may.
     assert told.cel is None
     plan = made.plan("s")
-    if plan.cost != "keyed" or name == "prefixes":
+    if plan.cost != "keyed" or name in ("prefixes", "wildcards"):
         return
     assert len(plan.bloom_keys) == LARGE
     assert plan.access_keys is not None

@@ -411,7 +411,7 @@ REFUSED = [
     ("LENGTH(type, 'a') = 1", "column 1", "there is no function LENGTH of 2 arguments"),
     ("CONCAT_WS() = ''", "column 1", "there is no function CONCAT_WS of 0 arguments"),
     ("type", "", "an expression of type string passes for no event; compare its value"),
-    ("LENGTH(type)", "", "whose value is of type integer"),
+    ("LENGTH(type)", "", "an expression of type integer"),
     ("1 / 0 = 1", "", "this divides by zero at column 3, so the expression is an error for every event"),
     ("2147483647 + 1 = 0", "", "2147483648 has more than 32 bits at column 12"),
     ("'a' = 1", "", "'a' is not of type integer at column 5"),

@@ -240,7 +240,7 @@ OTHER = [
     (FindingCode.ALWAYS_MATCHES, {"pattern": {"a": [{"exists": True}, {"exists": False}]}}),
     (FindingCode.SLOW, {"cel": "data.a == data.b"}),
     (FindingCode.SLOW, {"cel": "has(data.a) && data.a + data.b > 1"}),
-    (FindingCode.SLOW, filters(("a", "==", [1]))),
+    (FindingCode.SLOW, filters(("a", "!=", [1]))),
     (FindingCode.SLOW, {"pattern": {"a": [{"anything-but": {"prefix": "x"}}]}}),
     (FindingCode.SPELLED_ARITHMETIC, {"cel": "data.a + 1 > 3"}),
     (FindingCode.LITERAL_COMPARISON, {"cel": "data.a == 3 || 1 == 'a'"}),

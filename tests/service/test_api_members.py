@@ -56,7 +56,7 @@ def test_an_unknown_member_is_named_with_what_was_meant(api: Api, handler: str) 
 def test_an_unknown_parameter_is_named_with_what_was_meant(api: Api) -> None:
     reply = api.ask("POST", "/v1/match?tennant=acme", json.loads(order()))
     assert (reply.status, reply.kind) == (400, "bad-request")
-    assert "tennant: no such parameter; did you mean 'tenant'?" in reply.json["detail"]
+    assert "tennant: unknown parameter; did you mean 'tenant'?" in reply.json["detail"]
     assert "there are: " in api.ask("GET", "/v1/subscriptions?zzz=1").json["detail"]
     assert len(api.ask("GET", f"/v1/subscriptions?{'z' * 2000}=1").body) < 1000
 

@@ -449,7 +449,7 @@ def test_messages_of_a_sink_that_is_none_any_more_are_listed_and_forgotten(run: 
     running.send_signal(signal.SIGTERM)
     assert running.wait(60) == 0
     refused = run("spool", "forget", "out", "-c", "streamer.yaml")
-    assert (refused.returncode, b"sinks.out: the configuration has it" in refused.stderr) == (2, True)
+    assert (refused.returncode, b"sinks.out: the configuration has this sink" in refused.stderr) == (2, True)
     (place / "streamer.yaml").write_text(CONFIG)
     assert b"sinks.out: 1 message forgotten" in run("spool", "forget", "out", "-c", "streamer.yaml").stderr
     assert run("spool", "forget", "out", "-c", "streamer.yaml").returncode == 1
@@ -487,7 +487,7 @@ def test_a_source_that_is_renamed_goes_on_where_it_was(run: Run, start: Start, p
     assert [each["partitionkey"] for each in lines(place / "out.jsonl")] == ["2"]
     for arguments, code, reason in (
         (("shop", "orders"), 1, b"0 partitions of shop"),
-        (("orders", "shop"), 2, b"sources.orders: the configuration has it"),
+        (("orders", "shop"), 2, b"sources.orders: the configuration has this source"),
         (("shop", "nosuch"), 2, b"sources.nosuch: the configuration has no such source; it has orders"),
         (("shop", "shop"), 2, b"shop: expected two names"),
     ):

@@ -188,7 +188,7 @@ def test_a_reload_waits_for_a_replay_no_longer_than_its_bound(
         replay = threading.Thread(target=running_.pipeline.replay_beside, args=(letter,), daemon=True)
         replay.start()
         assert inside.wait(30)
-        with pytest.raises(ServiceError, match="a dead letter is replayed"), running_.pipeline.paused(0.05):
+        with pytest.raises(ServiceError, match="of a replayed dead letter"), running_.pipeline.paused(0.05):
             pass
         go.set()
         replay.join(30)

@@ -104,7 +104,7 @@ def test_a_torn_last_line_is_cut_off_and_a_failure_there_loses_nothing(make: Mak
 def test_every_point_is_passed_by_some_test() -> None:
     here = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert [point for point in sorted(faults.POINTS) if f'"{point}"' not in here] == []
-    with pytest.raises(ValueError, match="no point 'nosuch'; there are "):
+    with pytest.raises(ValueError, match="unknown point 'nosuch'; there are "):
         faults.arm("nosuch", fail)
 
 

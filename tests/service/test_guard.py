@@ -54,7 +54,7 @@ def test_of_several_addresses_those_that_pass_are_left() -> None:
     found: list[Found] = [(socket.AF_INET, ("10.0.0.1", 443)), (socket.AF_INET, ("8.8.8.8", 443))]
     assert Guard().chosen(found) == found[1:]
     for only in ([], found[:1], [(socket.AF_INET6, ("fe80::1%lo", 443, 0, 1))]):
-        with pytest.raises(Forbidden, match="none is public"):
+        with pytest.raises(Forbidden, match="no address that is public"):
             Guard().chosen(only)
 
 

@@ -27,7 +27,7 @@ from tests.service.conftest import event, so_far
 SLOW = """
 import pathlib, sys, time
 from streamer.cli.main import main
-from streamer.service import loading, subscription_files, subscriptions
+from streamer.service.tenants import loading, subscription_files, subscriptions
 
 def held_up(module, name):
     before, seen = getattr(module, name), []
