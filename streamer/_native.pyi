@@ -36,6 +36,7 @@ __all__ = [
     "Hits",
     "MatchIterator",
     "Matcher",
+    "RecordReader",
     "ResultIterator",
     "ShippedFilter",
     "__version__",
@@ -153,6 +154,45 @@ class ShippedFilter:
 
         Raises:
             ValueError: offsets that do not fit the data.
+        """
+
+@final
+class RecordReader:
+    """Reads the records of one source as events of the layout `streamer.cdc.LAYOUT`, in their order. Thread-safe.
+
+    Args:
+        format: the name of a format of `streamer.service.formats`.
+        envelope: whether each event has the rest of its record as `envelope`.
+        most: the most events of a record; None for any number.
+        whole_rows: the collections whose deleted rows are whole.
+        table: the collection of rows of Debezium that do not name their table.
+        columns: the columns of tables of wal2json, as far as they are known in advance.
+
+    Raises:
+        ValueError: an unknown format.
+    """
+
+    def __new__(
+        cls,
+        format: str,  # noqa: A002
+        *,
+        envelope: bool = False,
+        most: int | None = None,
+        whole_rows: Sequence[str] = (),
+        table: str | None = None,
+        columns: Sequence[tuple[str, Sequence[str]]] = (),
+    ) -> Self: ...
+    def read(self, record: bytes, key: bytes | str | None = None) -> list[tuple[bytes, str | None]] | None:
+        """Return the events in a record, each with its key as text or None; for no change, one event of the type `ignore`.
+
+        Args:
+            key: the record's own key. Formats that do not describe keys do not use it.
+
+        Returns:
+            None for a tombstone: a record that is empty or null.
+
+        Raises:
+            EventError: the record is not one of the format.
         """
 
 class _Changes(TypedDict):

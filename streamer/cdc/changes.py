@@ -1,7 +1,7 @@
 """Read the change events in the records of formats that no layout can describe (semantics.md section 1, "Records").
 
-A record of Canal, DynamoDB, MongoDB or wal2json becomes change events first, and an engine matches each of them. The engine's
-layout describes these events, not the record. The rest of the record is their `envelope`.
+A record of Canal, DynamoDB, MongoDB or wal2json, or a row that Debezium unwrapped, becomes change events first, and an engine
+matches each of them. The engine's layout describes these events, not the record. The rest of the record is their `envelope`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from streamer.cdc import canal, dynamodb, mongodb, wal2json
+from streamer.cdc import canal, debezium, dynamodb, mongodb, wal2json
 from streamer.cdc.envelopes import envelopes
 from streamer.cdc.messages import ChangeEvent, columns_within
 from streamer.errors import EventCode, EventError, Ignored
@@ -80,7 +80,7 @@ def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default
     members = document.value if isinstance(record, Mapping) else parsed(bytes(record or b""), name)
     columns_within(members, name, "")
     try:
-        events = _DECODE[name](members)
+        events = _DECODE[name](members, layout)
         found = zip(events, envelopes(name, members, len(events)), strict=True)
         texts = _written([event | {"envelope": envelope} for event, envelope in found], limits.max_event_bytes * _MOST)
     except RecursionError:
@@ -94,7 +94,7 @@ def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
     texts = []
     length = 0
     for event in found:
-        if event["type"] == IGNORE:
+        if event.get("type") == IGNORE:
             continue
         texts.append(written(event).encode())
         length += len(texts[-1])
@@ -103,9 +103,15 @@ def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
     return texts
 
 
-_DECODE: Final[dict[str, Callable[[Mapping[str, Any]], list[ChangeEvent]]]] = {
-    "canal": lambda members: [event for event, _ in canal.read(members, most=MOST_CHANGES)],
-    "dynamodb": lambda members: [event for event, _ in dynamodb.read(members, most=MOST_CHANGES)],
-    "mongodb": mongodb.decode,
-    "wal2json": wal2json.decode,
+def _unwrapped(members: Mapping[str, Any], layout: EventLayout) -> list[ChangeEvent]:
+    whole = layout.whole_rows or ()
+    return [event for event, _ in debezium.read_unwrapped(members, whole_rows=whole, table="")]
+
+
+_DECODE: Final[dict[str, Callable[[Mapping[str, Any], EventLayout], list[ChangeEvent]]]] = {
+    "canal": lambda members, _: [event for event, _ in canal.read(members, most=MOST_CHANGES)],
+    "debezium_unwrapped": _unwrapped,
+    "dynamodb": lambda members, _: [event for event, _ in dynamodb.read(members, most=MOST_CHANGES)],
+    "mongodb": lambda members, _: mongodb.decode(members),
+    "wal2json": lambda members, _: wal2json.decode(members),
 }

@@ -35,7 +35,7 @@ _PRESET: Final = EventLayout.preset("debezium")
 _TYPES: Final[Mapping[str, str]] = dict(_PRESET.type_map or ())
 _PLACEHOLDERS: Final = Placeholders(_PRESET)
 #: The prefix of the members that the transform adds to a row.
-_ADDED: Final = "__"
+ADDED: Final = "__"
 _NO_CHANGES: Final = {"t": "a truncate", "m": "a message"}
 TOMBSTONE: Final = "a tombstone: the record before it reported the delete"
 
@@ -56,7 +56,7 @@ def decode(message: Message | None, key: Message | None = None) -> list[ChangeEv
     return [event for event, _ in read(message, key)]
 
 
-def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
+def read(message: Message | None, key: Message | None = None, *, whole_rows: Collection[str] = ()) -> list[Keyed]:
     """Return the change of a record, and its key. The collection is `schema.table`, else `database.table`.
 
     An update of the key gives two events: a delete and an insert. Truncates (`t`), messages (`m`), tombstones, heartbeats,
@@ -65,6 +65,7 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     Args:
         message: a record's value; None or empty for a tombstone.
         key: its key, as Kafka Connect writes it. Without one, the member `id` of the row is the key, else `_id`.
+        whole_rows: the collections whose deleted rows are whole (`REPLICA IDENTITY FULL`), or `*` for all.
 
     Raises:
         EventError: the message is not a change event of Debezium.
@@ -84,17 +85,21 @@ def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
     source = needed(body, "source", Mapping, _WHAT)
     connector = part(source, "connector", str, _WHAT, "/source")
     data, before = _row(body, "after", connector), _row(body, "before", connector)
-    names = _key(key)
-    if before is not None and kind == "delete" and connector not in WHOLE:
+    names, collection = _key(key), _collection(source, "", _WHAT)
+    if collection is None:
+        reason = "table is missing: expected the name of a table or a collection"
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {reason}", place="/source/table")
+    is_whole = _is_whole(collection, whole_rows)
+    if before is not None and kind == "delete" and connector not in WHOLE and not is_whole:
         before = _carried(before, names, connect.defaults_of(connect.columns_of(schema).get("before")))
-    if data is not None and connector == "yugabytedb":
+    if data is not None and connector == "yugabytedb" and not is_whole:
         # YugabyteDB writes an unchanged column as null, and a changed one as an object.
         data = {name: _PRESET.unknown_texts[0] if value is None else value for name, value in data.items()}
     if schema is not None:
         columns = connect.columns_of(schema)
         data = connect.row(data, columns.get("after"), _PLACEHOLDERS.says)
         before = connect.row(before, columns.get("before") or columns.get("after"), _PLACEHOLDERS.says)
-    return _changes(_Record(kind, _collection(source, "", _WHAT), _ts(source, body), data, before, names))
+    return _changes(_Record(kind, collection, _ts(source, body), data, before, names))
 
 
 def decode_unwrapped(message: Message | None, key: Message | None = None) -> list[ChangeEvent]:
@@ -102,12 +107,19 @@ def decode_unwrapped(message: Message | None, key: Message | None = None) -> lis
     return [event for event, _ in read_unwrapped(message, key)]
 
 
-def read_unwrapped(message: Message | None, key: Message | None = None) -> list[Keyed]:
+def read_unwrapped(
+    message: Message | None, key: Message | None = None, *, whole_rows: Collection[str] = (), table: str | None = None
+) -> list[Keyed]:
     """Return the change of a plain row, as the transform ExtractNewRecordState leaves it, and its key; see `read`.
 
     Configure the transform with `add.fields=op,table`, and `schema` or `db` if several tables have the same name, and
     `source.ts_ms` for the time; for deletes, also with `delete.tombstone.handling.mode=rewrite`. Members that begin with `__` do
-    not count as columns. The row before an update is unknown. In a deleted row, values that may be missing are unknown.
+    not count as columns. The row before an update is unknown. In a deleted row, values that may be missing are unknown. Without
+    `op` the type is unknown, unless the row is deleted.
+
+    Args:
+        whole_rows: see `read`.
+        table: the collection of a row that does not name its table; empty for none. Without one, such a row is refused.
 
     Raises:
         EventError: the message is not such a row.
@@ -123,21 +135,41 @@ def read_unwrapped(message: Message | None, key: Message | None = None) -> list[
             if (what := _NO_CHANGES.get(str(body["op"]))) is not None:
                 return _ignored(what)
             raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: a whole record, which is of the format debezium", place="/op")
-        reason = "__op is missing: the transform needs add.fields=op,table"
-        raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: {reason}", place="/__op")
     is_deleted = body.get("__deleted") in (True, "true")
-    op = "d" if is_deleted else needed(body, "__op", str, _UNWRAPPED)
-    kind = _kind(op, "/__op", _UNWRAPPED)
-    if kind is None:
+    op = "d" if is_deleted else part(body, "__op", str, _UNWRAPPED)
+    kind = None if op is None else _kind(op, "/__op", _UNWRAPPED)
+    if kind is None and op is not None:
         return _ignored(_NO_CHANGES[op])
-    row = {name: value for name, value in body.items() if not name.startswith(_ADDED)}
-    names, collection = _key(key), _collection(body, _ADDED, _UNWRAPPED)
+    row = {name: value for name, value in body.items() if not name.startswith(ADDED)}
+    names, collection = _key(key), _collection(body, ADDED, _UNWRAPPED)
+    if collection is None:
+        collection = table
+    if collection is None:
+        name = "op" if op is None else "table"
+        reason = f"__{name} is missing: the transform needs add.fields=op,table"
+        raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: {reason}", place=f"/__{name}")
     ts = _first(body, ("__source_ts_ms", "__ts_ms"), _UNWRAPPED)
-    if kind == "delete":
+    if kind == "delete" and not _is_whole(collection, whole_rows):
         row = dict(_carried(row, names, connect.defaults_of(schema)))
     row = connect.row(row, schema, _PLACEHOLDERS.says)
+    if kind is None:
+        # It is an insert or an update.
+        made = _changes(_Record("insert", collection, ts, row, None, names))
+        return [(_untyped(event) if collection else _unnamed(_untyped(event)), own) for event, own in made]
     data, before = (None, row) if kind == "delete" else (row, None)
-    return _changes(_Record(kind, collection, ts, data, before, names))
+    made = _changes(_Record(kind, collection, ts, data, before, names))
+    return made if collection else [(_unnamed(event), own) for event, own in made]
+
+
+def _untyped(event: ChangeEvent) -> ChangeEvent:
+    """Return an event whose type is unknown."""
+    typed = {name: value for name, value in event.items() if name != "type"}
+    return typed | {"unknown": [*event.get("unknown", ()), "/type", "/before"]}
+
+
+def _unnamed(event: ChangeEvent) -> ChangeEvent:
+    """Return an event without a collection. A layout with a table for such rows has it at `unnamed`."""
+    return {name: value for name, value in event.items() if name != "collection"} | {"unnamed": ""}
 
 
 def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None, Any]:
@@ -158,6 +190,12 @@ def is_enveloped(members: Mapping[str, Any]) -> bool:
     return schema is None or (isinstance(schema, Mapping) and ("type" in schema or not schema))
 
 
+def payload_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the content of a record, inside or outside of the envelope of Kafka Connect."""
+    payload = record["payload"] if is_enveloped(record) else None
+    return payload if isinstance(payload, Mapping) else record
+
+
 def _ignored(what: str) -> list[Keyed]:
     return [(no_change(what), None)]
 
@@ -166,9 +204,14 @@ def _no_change(body: Mapping[str, Any]) -> str | None:
     """Return a name for a record that rightly has no operation, or None if its operation is missing."""
     if body and body.keys() <= {"ts_ms", "ts_us", "ts_ns"}:
         return "a heartbeat"
-    if body.get("status") in ("BEGIN", "END") and "id" in body:
+    if body.get("status") in ("BEGIN", "END") and "id" in body and body.keys() <= _OF_TRANSACTION:
         return "the begin or the end of a transaction"
-    return "a change of the schema" if "tableChanges" in body or "ddl" in body else None
+    is_of_schema = ("tableChanges" in body or "ddl" in body) and ("source" in body or "databaseName" in body)
+    return "a change of the schema" if is_of_schema else None
+
+
+#: The members of a record about a transaction.
+_OF_TRANSACTION: Final = frozenset(("status", "id", "ts_ms", "ts_us", "ts_ns", "event_count", "data_collections"))
 
 
 def _kind(op: str, place: str, what: str) -> ChangeType | None:
@@ -179,12 +222,12 @@ def _kind(op: str, place: str, what: str) -> ChangeType | None:
     return None if kind == IGNORE else kind  # type: ignore[return-value]
 
 
-def _collection(source: Mapping[str, Any], before: str, what: str) -> str:
+def _collection(source: Mapping[str, Any], before: str, what: str) -> str | None:
+    """Return the collection of a record, or None if it does not name its table."""
     at = "" if before else "/source"
     space, name = (_name(source, names, what, at) for names in _NAMES[before])
     if not name:
-        reason = "the transform needs add.fields=op,table" if before else "expected the name of a table or a collection"
-        raise EventError(EventCode.WRONG_TYPE, f"{what}: {before}table is missing: {reason}", place=f"{at}/{before}table")
+        return None
     return f"{space}.{name}" if space else str(name)
 
 
@@ -194,7 +237,7 @@ _NAMES: Final[Mapping[str, Sequence[Sequence[str]]]] = {
         [f"{before}{name}" for name in names]
         for names in (("schema", "db", "keyspace", "keyspace_name"), ("table", "collection", "table_name"))
     ]
-    for before in ("", _ADDED)
+    for before in ("", ADDED)
 }
 
 
@@ -237,13 +280,17 @@ def _key(key: Message | None) -> Mapping[str, Any] | None:
     return members if isinstance(members, OBJECT) and members else None
 
 
+def _is_whole(collection: str, whole_rows: Collection[str]) -> bool:
+    return collection in whole_rows or "*" in whole_rows
+
+
 def _carried(row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the reliable part of an old row: all of it, or only its key and the values that are not blank."""
     names = KEYS if key is None else key
     blank = {name for name, value in row.items() if is_blank(value) or (name in defaults and equals(value, defaults[name]))}
     # If PostgreSQL sends only the key, all other columns are blank. So with one that is not, the row is whole.
-    if key is not None and any(name not in key and name not in blank for name in row):
-        if blank.isdisjoint(key):
+    if any(name not in names and name not in blank for name in row):
+        if key is not None and blank.isdisjoint(key):
             return row
         # The identity is an index, or `message.key.columns` has a column that it lacks: so the key may be blank, too.
         names = ()

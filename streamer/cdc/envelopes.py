@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
+from streamer.cdc.debezium import ADDED, payload_of
+
 Members = Mapping[str, Any]
 
 
@@ -29,8 +31,11 @@ def _of_all(*names: str) -> Callable[[Members, int], Sequence[Members]]:
 
 
 def _debezium(record: Members, count: int) -> Sequence[Members]:
-    payload = record.get("payload")
-    return [_without(payload if isinstance(payload, Mapping) else record, ("before", "after"))] * count
+    return [_without(payload_of(record), ("before", "after"))] * count
+
+
+def _debezium_unwrapped(record: Members, count: int) -> Sequence[Members]:
+    return [{name: value for name, value in payload_of(record).items() if name.startswith(ADDED)}] * count
 
 
 def _dynamodb(record: Members, count: int) -> Sequence[Members]:
@@ -46,6 +51,7 @@ _ENVELOPES: Final[dict[str, Callable[[Any, int], Sequence[Members]]]] = {
     "canal": _of_all("data", "old", "sqlType", "mysqlType"),
     "cloudevents": _cloudevents,
     "debezium": _debezium,
+    "debezium_unwrapped": _debezium_unwrapped,
     "dynamodb": _dynamodb,
     "mongodb": _of_all("fullDocument", "fullDocumentBeforeChange"),
     "wal2json": _of_all("columns", "identity"),

@@ -66,11 +66,13 @@ class Engine:
     Pickles its options and subscriptions. Supports `len()`, `in` for an id, and iteration over ids in order of adding.
 
     Args:
-        format: the wire format of events: `change` (the default), `debezium`, `maxwell`, `canal`, `dms`, `wal2json`, `dynamodb`,
-            `mongodb`, `supabase`, `hasura`, `sequin`, `cloudevents`, `eventbridge`, `sns` or `document` (docs/sources.md).
+        format: the wire format of events: `change` (the default), `debezium`, `debezium_unwrapped`, `maxwell`, `canal`, `dms`,
+            `wal2json`, `dynamodb`, `mongodb`, `supabase`, `hasura`, `sequin`, `cloudevents`, `eventbridge`, `sns` or `document`
+            (docs/sources.md).
         layout: the places of the parts of events of another shape: an `EventLayout`, or a mapping as its `from_dict` reads it.
         format_options: tables whose updates and deletes have all columns, which a record does not show, as
-            `{"debezium": {"tables": {"shop.orders": {"identity": "full"}}}}` (docs/sources.md).
+            `{"debezium": {"tables": {"shop.orders": {"identity": "full"}}}}`; or the table of rows that do not name theirs, as
+            `{"debezium_unwrapped": {"table": "shop.orders"}}` (docs/sources.md).
         default_tenant: tenant of events and subscriptions that name none; with None, a missing tenant is an error.
         topic_dialect: dialect of topic patterns in subscriptions that do not set it: `amqp`, `mqtt` or `nats` (semantics.md
             section 6).

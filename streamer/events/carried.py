@@ -55,7 +55,7 @@ class Record(NamedTuple):
 def not_carried(format_: str | None, record: Record) -> Iterator[Pointer]:
     """Yield pointers from the event's root to the values that a record may lack; a pointer may end in `REST`."""
     rule = _RULES.get((format_, record.type))
-    if rule is not None and not (record.is_whole and format_ in ("debezium", "maxwell", "wal2json")):
+    if rule is not None and not (record.is_whole and format_ in ("debezium", "maxwell", "wal2json", "cdc")):
         yield from rule(record)
 
 

@@ -16,6 +16,7 @@ TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
 FormatName = Literal[
     "change",
     "debezium",
+    "debezium_unwrapped",
     "maxwell",
     "canal",
     "dms",
@@ -33,7 +34,19 @@ FormatName = Literal[
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
-RecordFormat = Literal["debezium", "maxwell", "dms", "supabase", "cloudevents", "canal", "dynamodb", "mongodb", "wal2json", "cdc"]
+RecordFormat = Literal[
+    "debezium",
+    "maxwell",
+    "dms",
+    "supabase",
+    "cloudevents",
+    "canal",
+    "dynamodb",
+    "mongodb",
+    "wal2json",
+    "debezium_unwrapped",
+    "cdc",
+]
 #: Additional words in `type_map`: an event of such a type has no matches, or counts as an event without a type.
 IGNORE = "ignore"
 UNTYPED = "none"
@@ -43,7 +56,9 @@ PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", 
 #: The formats that only a decoder of `streamer.cdc` reads.
 DECODED = ("pgoutput",)
 #: The formats whose records have change events in them, which are what the layout describes; `cdc` is such an event.
-WITH_CHANGES = ("canal", "dynamodb", "mongodb", "wal2json")
+WITH_CHANGES = ("canal", "dynamodb", "mongodb", "wal2json", "debezium_unwrapped")
+#: Those of them, and of events, whose rows may be declared whole.
+_MAY_BE_WHOLE = (None, "wal2json", "debezium_unwrapped", "cdc")
 _WHOLE_OR_OBJECT = ("data", "before", "unknown", "envelope")
 
 
@@ -157,7 +172,7 @@ class EventLayout:
         tables = _check_texts("whole_rows", self.whole_rows, MAX_TABLES)
         if tables is None:
             return None
-        if not self.has_rows and self.format not in (None, "wal2json"):
+        if not self.has_rows and self.format not in _MAY_BE_WHOLE:
             reason = f"a record of the format {self.format} shows itself which values it lacks: expected null"
             raise ConfigError(reason, place="whole_rows")
         return tuple(sorted({*_several(tables)}))
@@ -230,6 +245,8 @@ class EventLayout:
         - `canal`, `dynamodb`, `mongodb`, `wal2json`: records of Canal (flat messages), DynamoDB Streams, MongoDB's change streams
           and wal2json (format version 2). An engine reads the change events in a record, which have the parts of `change`, and
           matches each. `before` is partial; the rest of the record is its `envelope`.
+        - `debezium_unwrapped`: rows that Debezium's transform ExtractNewRecordState left, with the fields that it adds: `__op`,
+          `__table`. Without `__op` the type is unknown. The row before an update is unknown.
         - `dms`: a row of AWS DMS, as it writes to Kinesis and Kafka. The collection is `schema-name.table-name`, a row of the
           first load is an insert; `before-image` and deletes may be partial. Records of `record-type: control` are ignored.
         - `supabase`: a database webhook of Supabase, or a change of Realtime. The collection is `schema.table`; `old_record`, and
@@ -333,8 +350,9 @@ def unknown_format(name: object) -> str:
         return f"expected the name of a format, not {type(name).__name__}"
     if name in DECODED:
         return (
-            f"messages of {name} need a decoder: that of a service (sources.NAME.format), or streamer.cdc.{name} in Python, "
-            "whose events an engine with layout=streamer.cdc.LAYOUT reads"
+            f"messages of {name} are binary, and each needs those before it, which describe its table: use a source of a service "
+            f"(type: postgres), or the decoder streamer.cdc.{name} in Python, whose events an engine with "
+            "layout=streamer.cdc.LAYOUT reads"
         )
     near = _did_you_mean(name[:80].lower(), EventLayout.PRESETS)
     return f"unknown format {name[:80]!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}"

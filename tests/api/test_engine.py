@@ -297,6 +297,7 @@ def test_format_options_declare_tables_with_whole_rows(engine: MakeEngine, optio
         ({"debezium": {"tables": {"x" * 2_000: {"identity": "full"}}}}, f"format_options.debezium.tables.{'x' * 2_000}"),
         ({"debezium": {"tables": {"\ud800": {"identity": "full"}}}}, "format_options.debezium.tables.\ud800"),
         ({"canal": {"tables": {}}}, "format_options.canal"),
+        ({"debezium": {"table": "shop.orders"}}, "format_options.debezium"),
     ],
 )
 def test_bad_format_options_are_refused_at_their_place(engine: MakeEngine, options: Any, place: str) -> None:
@@ -304,6 +305,16 @@ def test_bad_format_options_are_refused_at_their_place(engine: MakeEngine, optio
         engine(format="debezium", format_options=options)
     assert raised.value.place == place
     assert "expected" in raised.value.reason or "only" in raised.value.reason
+
+
+def test_a_table_is_named_for_rows_that_do_not_name_theirs(engine: MakeEngine) -> None:
+    e = engine(format="debezium_unwrapped", format_options={"debezium_unwrapped": {"table": "shop.{orders}"}})
+    e.add_many({"id": name, "collection": name} for name in ("shop.{orders}", "items"))
+    assert e.match_ids(b'{"id":7,"__op":"c"}') == ["shop.{orders}"]
+    assert e.match_ids(b'{"id":7,"__op":"c","__table":"items"}') == ["items"]
+    for table in ("", "*", 5, None):
+        with pytest.raises(ConfigError, match=r"format_options\.debezium_unwrapped\.table: expected the name of one table"):
+            engine(format="debezium_unwrapped", format_options={"debezium_unwrapped": {"table": table}})
 
 
 def test_format_options_belong_to_a_format(engine: MakeEngine) -> None:

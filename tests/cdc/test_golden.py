@@ -26,8 +26,7 @@ from tests.tools.golden_oracle import ROUTES, Asked, Counts, compare, rows, subs
 golden = cache(golden_debezium.committed)
 #: The size of a run that is not set.
 USUAL = {"STATEMENTS": "300", "CONDITIONS": "1500"}
-#: The decoder reads all records; an engine reads those that are not unwrapped.
-READ = [(name, route) for name, of in CONFIGURATIONS.items() for route in ROUTES if of.deletes is None or route == "decoder"]
+READ = [(name, route) for name in CONFIGURATIONS for route in ROUTES]
 #: What no condition compares of a numeric without scale that is a text.
 TEXTS = {"n ==", "n !=", "n in", "n not_in"}
 #: The columns with operators that no condition has, by docs/sources.md: base64, and JSON in a text.

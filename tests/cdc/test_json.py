@@ -14,6 +14,8 @@ from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventCode, EventError
 from streamer.service.connectors.formats import Decoder, decoder
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 FORMATS = [name for name in get_args(SourceFormat) if name != "json"]
 CANAL = {"type": "INSERT", "database": "d", "table": "t", "sqlType": {"n": 3}}
 DYNAMODB = {"eventName": "INSERT", "tableName": "t"}

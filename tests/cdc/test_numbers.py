@@ -16,6 +16,8 @@ from streamer.errors import EventError
 from streamer.events.literal_json import Number, number, written
 from streamer.service.connectors.formats import Decoder, decoder
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 BIG, BIGGER = "12345678901234567890123", "12345678901234567890124"
 #: Numbers of which a float64 says less than their text.
 SPELLED = [BIG, f"-{BIG}", "18446744073709551616", "-9223372036854775809", "0.1234567890123456789", "1e400", "12.50", "9" * 5000]

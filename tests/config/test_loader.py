@@ -110,8 +110,8 @@ zzz: 1
         "s.yaml:2:9: matching.cel.cache_sise: unknown name; did you mean 'cache_size'?",
         "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
         "(units: w, d, h, m, s, ms, us); 5 has no unit",
-        "s.yaml:3:11: matching.layout: unknown layout 'debezum'; expected one of change, debezium, maxwell, canal, dms, "
-        "wal2json, dynamodb, mongodb, supabase, "
+        "s.yaml:3:11: matching.layout: unknown layout 'debezum'; expected one of change, debezium, "
+        "debezium_unwrapped, maxwell, canal, dms, wal2json, dynamodb, mongodb, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
         "s.yaml:5:15: matching.validation: expected 'full' or 'lazy', not 'fulll'; did you mean 'full'?",
@@ -345,6 +345,14 @@ def test_format_options_declare_tables_with_whole_rows() -> None:
     ]
     (misspelt,) = wrong(f"matching: {{format: debezium, format_options: {options.replace('full', 'whole')}}}")
     assert "matching.format_options.debezium.tables.shop.orders.identity: expected one of default, full, not 'whole'" in misspelt
+    # Of a service, they are those of its sources.
+    source = "sources: {a: {type: file, path: a.jsonl, format: FORMAT}}"
+    config = load(f"{source.replace('FORMAT', 'debezium')}\nmatching: {{format_options: {options}}}").config
+    assert config.matching.tables_of("debezium").whole == ("shop.orders",)
+    (other,) = wrong(f"{source.replace('FORMAT', 'wal2json')}\nmatching: {{format_options: {options}}}")
+    assert "format_options.debezium: events have the format wal2json, so that only wal2json can have options" in other
+    (none,) = wrong(f"matching: {{format_options: {options}}}")
+    assert "matching.format_options.debezium: expected the setting format: debezium next to it" in none
 
 
 def test_a_part_of_the_layout_replaces_that_of_the_file_whole() -> None:
@@ -381,8 +389,8 @@ matching:
 """
     ) == [
         "s.yaml:2:12: matching.threads: expected at least 1, not 0",
-        "s.yaml:4:13: matching.layout.preset: unknown layout 'debezum'; expected one of change, debezium, maxwell, canal, dms, "
-        "wal2json, dynamodb, mongodb, supabase, "
+        "s.yaml:4:13: matching.layout.preset: unknown layout 'debezum'; expected one of change, debezium, "
+        "debezium_unwrapped, maxwell, canal, dms, wal2json, dynamodb, mongodb, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them or None, not []",
         "s.yaml:6:5: matching.layout.colection: unknown name; did you mean 'collection'?",

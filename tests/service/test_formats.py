@@ -19,6 +19,8 @@ from streamer.events.reading import IgnoredEvent
 from streamer.service.connectors.formats import decoder
 from streamer.service.delivery.messages import EventParts
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 COLUMN = {"name": "id", "type": "integer", "value": 1}
 STAMP = {"$timestamp": {"t": 1, "i": 1}}
 IMAGE = {"id": {"N": "42"}, "map": {"M": {"a": {"S": "x"}}}, "list": {"L": [{"BOOL": True}]}}
@@ -139,12 +141,18 @@ def test_a_record_as_its_source_documents_it(case: dict[str, Any], name: SourceF
             decode(record, key)
         assert case["error"] in str(refused.value)
         return
-    found = [[event.decode(), key or ""] for event, key in decode(record, key)]
-    assert found == case["events"]
+    found = decode(record, key)
+    assert [(_as_read(event), key or "") for event, key in found] == [(_as_read(event), key) for event, key in case["events"]]
     engine = Engine(layout=cdc.LAYOUT)
     engine.add({"id": "all"})
     for event, _ in found:
         engine.match(event)
+
+
+def _as_read(event: bytes | str) -> Any:
+    """Return an event without the order of its members and of its unknown values."""
+    read = json.loads(event.strip() or "null")
+    return read and {**read, "unknown": sorted(read.get("unknown", ()))}
 
 
 def test_a_key_that_names_no_columns_is_a_key_all_the_same() -> None:

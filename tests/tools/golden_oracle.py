@@ -10,7 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from streamer import cdc
 from streamer.service.connectors.formats import decoder
@@ -170,8 +170,9 @@ def compare(
         make: makes an engine, of options.
     """
     counts = Counts()
-    options = {"format": "debezium"} if route == "format" else {"layout": cdc.LAYOUT}
-    decode = decoder("debezium" if of.deletes is None else "debezium_unwrapped") if route == "decoder" else None
+    name: Literal["debezium", "debezium_unwrapped"] = "debezium" if of.deletes is None else "debezium_unwrapped"
+    options = {"format": name} if route == "format" else {"layout": cdc.LAYOUT}
+    decode = decoder(name) if route == "decoder" else None
     engines: dict[int, Any] = defaultdict(lambda: make(**options))
     for number, row in enumerate(found):
         which = number % len(asked)

@@ -152,6 +152,8 @@ pub enum Format {
     MongoDb,
     /// Messages of wal2json.
     Wal2json,
+    /// Rows of Debezium, as its transform ExtractNewRecordState leaves them.
+    DebeziumUnwrapped,
     /// Events that a decoder made of records.
     Cdc,
 }
@@ -169,6 +171,7 @@ impl Format {
             "dynamodb" => Format::DynamoDb,
             "mongodb" => Format::MongoDb,
             "wal2json" => Format::Wal2json,
+            "debezium_unwrapped" => Format::DebeziumUnwrapped,
             "cdc" => Format::Cdc,
             _ => return None,
         })
@@ -186,7 +189,7 @@ impl Format {
 
     /// Whether a record has change events in it, which are what the layout describes.
     pub(crate) fn has_changes(self) -> bool {
-        matches!(self, Format::Canal | Format::DynamoDb | Format::MongoDb | Format::Wal2json)
+        matches!(self, Format::Canal | Format::DynamoDb | Format::MongoDb | Format::Wal2json | Format::DebeziumUnwrapped)
     }
 }
 

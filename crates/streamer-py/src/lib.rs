@@ -10,7 +10,7 @@
 //!  plain.rs   JSON text of plain values                 matcher.rs  patterns and topics under names
 //!  parallel.rs  blocks of work, for several threads     gil.rs     releases and acquires the GIL, forks
 //!  named.rs   types of Python that are made here        shared.rs  the engine with its host, for all matching
-//!  messages.rs  matches as CloudEvents
+//!  messages.rs  matches as CloudEvents               reader.rs    records of a source as events
 //!  testing.rs, hook.rs   hooks for tests only           interrupts.rs  exceptions raised within a match
 //! ```
 //!
@@ -39,6 +39,7 @@ mod open;
 mod parallel;
 mod plain;
 mod programs;
+mod reader;
 mod shared;
 mod testing;
 
@@ -63,6 +64,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<programs::CelPrograms>()?;
     module.add_class::<hits::Hits>()?;
     module.add_class::<match_objects::MatchIterator>()?;
+    module.add_class::<reader::RecordReader>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::ResultIterator>()?;
     module.add_class::<bloom::GatheredKeys>()?;

@@ -62,6 +62,8 @@ class Config(Section):
             wrong.append((("delivery", "dead_letter"), f"unknown sink {shown(self.delivery.dead_letter)!r}; there are: {names}"))
         if len(self.sinks) > 1 and not self.routes:
             wrong.append((("routes",), f"expected which sink gets what, as there are {len(self.sinks)}: {names}"))
+        formats = {source.shown_format for source in self.sources.values()}
+        wrong += [(("matching", "format_options", *at), reason) for at, reason in self.matching.faults_of_options(formats)]
         wrong += conflicts(self.placed())
         if wrong:
             raise wrong_inside(wrong)

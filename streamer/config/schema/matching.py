@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, final, get_args
 
@@ -157,7 +158,8 @@ _OPTIONS_SCHEMA: Final[dict[str, Any]] = {
                 "type": "object",
                 "propertyNames": {"minLength": 1, "maxLength": MAX_TEXT_BYTES},
                 "additionalProperties": _IDENTITY,
-            }
+            },
+            "table": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT_BYTES},
         },
     },
 }
@@ -254,7 +256,8 @@ class Matching(Section):
     format: Format | None = None
     """The wire format of events (docs/sources.md); null without `layout` means `change`."""
     format_options: FormatOptions | None = None
-    """Tables whose updates and deletes have all columns: `{debezium: {tables: {shop.orders: {identity: full}}}}`."""
+    """Tables whose updates and deletes have all columns: `{debezium: {tables: {shop.orders: {identity: full}}}}`. Of `format`, or
+    of the formats of sources."""
     layout: Layout | None = None
     """The layout of events of another shape: a mapping of parts to JSON Pointers (docs/engine.md)."""
     default_tenant: Annotated[str, AfterValidator(_tenant)] | None = "default"
@@ -278,11 +281,21 @@ class Matching(Section):
     def _describes_events_once(self) -> Self:
         if self.format is not None and self.layout is not None:
             raise wrong_inside([(("layout",), BOTH)])
-        if self.format_options is not None and (found := list(format_options.faults(self.format_options, self.format))):
-            raise wrong_inside([(("format_options", *steps), reason) for steps, reason in found])
         return self
+
+    def faults_of_options(self, sources: Iterable[str]) -> Iterator[format_options.Fault]:
+        """Yield the faults of `format_options`, each with the names that lead to it; *sources* are the formats of sources."""
+        if self.format_options is not None:
+            names = (*sources,) if self.format is None and self.layout is None else (self.format,)
+            yield from format_options.faults(self.format_options, names or (None,))
+
+    def tables_of(self, format: str) -> format_options.Tables:  # noqa: A002
+        """Return what `format_options` declares about the tables of the sources of a format."""
+        return format_options.tables_of((self.format_options or {}).get(format, {}))
 
     @property
     def event_layout(self) -> EventLayout:
-        """The layout that `format` or `layout` describes."""
+        """The layout that `format` or `layout` describes. Without them the options are those of the sources' formats."""
+        if self.format is None:
+            return layout_of(None, self.layout)
         return format_options.with_options(layout_of(self.format, self.layout), self.format, self.format_options)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, final, get_args
 from streamer import cdc
 from streamer.config.schema.encoded import SourceFormat
 from streamer.core.options import Options
+from streamer.events.format_options import Tables
 from streamer.events.layout import PARTS, EventLayout
 from streamer.events.literal_json import parsed, written
 from streamer.events.reading import IgnoredEvent
@@ -59,14 +60,16 @@ class Records:
     def __init__(self, options: Options) -> None:
         self._options = options
         layout = options.layout
-        self.formats: tuple[SourceFormat, ...] = FORMATS if layout in (cdc.LAYOUT, EventLayout()) else ("json",)
+        self._is_of_decoders = layout.format == cdc.LAYOUT.format
+        self.formats: tuple[SourceFormat, ...] = FORMATS if self._is_of_decoders or layout == EventLayout() else ("json",)
 
     def events(self, name: SourceFormat, record: bytes, tenant: str | None, key: str | None = None) -> list[Read]:
         """Return the events of a record of a tenant. Raises EventError, and Problem if the format is not possible here."""
         if name not in self.formats:
             reason = f"format: the service reads events of matching.format or matching.layout, not of {name}: expected json"
             raise Problem("bad-request", reason)
-        decode = decoder(name, most=MOST_EVENTS)
+        whole = self._options.layout.whole_rows or () if self._is_of_decoders else ()
+        decode = decoder(name, most=MOST_EVENTS, tables=Tables(tuple(whole)))
         if decode is None:
             self._refuse_question(record)
             return [self._read(record, key, tenant)]
@@ -78,7 +81,7 @@ class Records:
 
     def _of_layout(self, text: bytes) -> bytes:
         """Return an event of a decoder for the engine's layout. Only that of decoders knows that a change may be partial."""
-        if self._options.layout == cdc.LAYOUT or b'"partial":true' not in text:
+        if self._is_of_decoders or b'"partial":true' not in text:
             return text
         event = parsed(text, "")
         if not event.pop("partial", False):
@@ -107,7 +110,7 @@ class Records:
 
     def note(self, name: SourceFormat, found: list[Read]) -> str | None:
         """Return how a source of the format would read these events differently; None if it would not."""
-        if name == "json" or self._options.layout == cdc.LAYOUT or not any(each.type in ("update", "delete") for each in found):
+        if name == "json" or self._is_of_decoders or not any(each.type in ("update", "delete") for each in found):
             return None
         return "the service has no such source: in one, values that before lacks are unknown; here they count as missing"
 
@@ -146,7 +149,7 @@ class Decoding:
         return answer({"items": items})
 
     def _fits(self, preset: Any) -> bool:
-        layout = EventLayout() if self._options.layout == cdc.LAYOUT else self._options.layout
+        layout = EventLayout() if self._options.layout.format == cdc.LAYOUT.format else self._options.layout
         return layout == EventLayout.preset(preset)
 
     def decode(self, call: Call) -> Answer:

@@ -1,7 +1,7 @@
 """Decode the records of a source: records in, events and their keys out.
 
-A `json` record is an event, which `matching.format` describes. Each other format has a decoder in `streamer.cdc`, which makes
-events of the layout `cdc.LAYOUT`. A record may contain several events, or none.
+A `json` record is an event, which `matching.format` describes. The records of each other format become events of the layout
+`cdc.LAYOUT`. A record may contain several events, or none.
 """
 
 from __future__ import annotations
@@ -9,20 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
-from streamer import cdc
+from streamer import _backend, cdc
 from streamer.cdc.debezium import TOMBSTONE
 from streamer.cdc.envelopes import envelopes
 from streamer.cdc.messages import no_change
 from streamer.config.schema.encoded import SourceFormat
 from streamer.errors import EventError
+from streamer.events.format_options import Tables
 from streamer.events.layout import IGNORE
 from streamer.events.literal_json import is_nothing, parsed, too_deep, written
 from streamer.model import is_unicode
 from streamer.service.connectors.protocols import Batch, Position, Refused
 from streamer.service.connectors.registry import Messages
 
+NOT_KNOWN: Final = Tables()
 #: An event's text, and its key if the record has one.
 Decoded: TypeAlias = tuple[bytes, str | None]
 
@@ -100,63 +103,102 @@ def _key_of(batch: Batch, record: int) -> str | None:
 
 
 def decoder(
-    name: SourceFormat, *, most: int | None = None, messages: Messages | None = None, envelope: bool = False
+    name: SourceFormat,
+    *,
+    most: int | None = None,
+    messages: Messages | None = None,
+    envelope: bool = False,
+    tables: Tables = NOT_KNOWN,
+    columns: Mapping[str, Iterable[str]] | None = None,
 ) -> Decoder | None:
     """Return the decoder for the records of one source; None if each record is an event.
+
+    The native core reads the records. Without it, the decoders of `streamer.cdc` do, which define what it must read.
 
     Args:
         most: the most events that one record may have; None for any number.
         messages: decodes records with schemas first, before the decoder of the format; None if all records are JSON.
         envelope: whether each event gets the rest of its record as its `envelope`.
+        tables: which tables have whole rows, and which one is that of rows that do not name theirs.
+        columns: of wal2json, the columns of the tables that are known in advance.
     """
-    decoders: dict[str, _Keyed] = {
-        "canal": lambda record, _: cdc.canal.read(record, most=most),
-        "cloudevents": lambda record, _: cdc.cloudevents.read(record, most=most),
-        "debezium": cdc.debezium.read,
-        "debezium_unwrapped": cdc.debezium.read_unwrapped,
-        "dynamodb": lambda record, _: cdc.dynamodb.read(record, most=most),
-        "mongodb": lambda record, _: cdc.mongodb.read(record),
-    }
-    if name == "wal2json":
-        return wal2json(messages=messages, envelope=envelope)
     if name == "json":
         return None if messages is None else _encoded(messages)
-    return _made(decoders[name], name, messages, envelope)
+    if _backend.BACKEND == "native":
+        from streamer import _native
+
+        known = [(table, list(names)) for table, names in (columns or {}).items()]
+        reader = _native.RecordReader(
+            name, envelope=envelope, most=most, whole_rows=tables.whole, table=tables.unnamed, columns=known
+        )
+        read: _Read = reader.read
+    else:
+        read = _reference(name, most, envelope, tables, columns)
+    return _plain(read) if messages is None else _with_schemas(read, name, messages)
 
 
-def wal2json(
-    columns: Mapping[str, Iterable[str]] | None = None, messages: Messages | None = None, *, envelope: bool = False
-) -> Decoder:
-    """Return the decoder for wal2json; *columns* are the columns of the tables that are known in advance."""
-    read = cdc.wal2json.Decoder(columns).read
-    return _made(lambda record, _: read(record), "wal2json", messages, envelope)
+#: Reads a record, with its own key if it has one, as events with their keys; None for a tombstone.
+_Read: TypeAlias = Callable[[bytes, bytes | str | None], list[Decoded] | None]
+
+
+def _plain(read: _Read) -> Decoder:
+    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+        events = read(record, key)
+        if events is None:
+            # A tombstone: the engine ignores it under every layout.
+            return [(record, text_of(key))]
+        return events if key is None else [(event, own or text_of(key)) for event, own in events]
+
+    return decoded
+
+
+def _with_schemas(read: _Read, name: str, messages: Messages) -> Decoder:
+    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+        if is_nothing(record):
+            return [(record, text_of(key))]
+        own = messages.key(key)
+        try:
+            events = read(_text(messages.value(record)), own if isinstance(own, str) or own is None else _text(own))
+        except RecursionError:
+            raise too_deep(record, name) from None
+        return [(event, found or _key_of_value(own)) for event, found in events or ()]
+
+    return decoded
+
+
+def _text(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else written(value).encode()
 
 
 #: Decodes a record, with its own key if it has one, to events with their keys.
 _Keyed: TypeAlias = Callable[[Any, Any], list[cdc.Keyed]]
 
 
-def _made(keyed: _Keyed, name: str, messages: Messages | None = None, envelope: bool = False) -> Decoder:
-    if envelope:
-        keyed = _with_envelope(keyed, name)
+def _reference(name: str, most: int | None, envelope: bool, tables: Tables, columns: Mapping[str, Iterable[str]] | None) -> _Read:
+    """Return a function that reads records as the decoders of `streamer.cdc` do."""
+    decoders: dict[str, _Keyed] = {
+        "canal": lambda record, _: cdc.canal.read(record, most=most),
+        "cloudevents": lambda record, _: cdc.cloudevents.read(record, most=most),
+        "debezium": partial(cdc.debezium.read, whole_rows=tables.whole),
+        "debezium_unwrapped": partial(cdc.debezium.read_unwrapped, whole_rows=tables.whole, table=tables.unnamed),
+        "dynamodb": lambda record, _: cdc.dynamodb.read(record, most=most),
+        "mongodb": lambda record, _: cdc.mongodb.read(record),
+    }
+    if name == "wal2json":
+        of_slot = cdc.wal2json.Decoder(columns)
+        decoders[name] = lambda record, _: of_slot.read(record)
+    keyed = _with_envelope(decoders[name], name) if envelope else decoders[name]
 
-    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+    def read(record: bytes, key: bytes | str | None) -> list[Decoded] | None:
         if is_nothing(record):
-            # A tombstone: the engine ignores it under every layout.
-            return [(record, text_of(key))]
+            return None
         try:
-            if messages is None:
-                return [(written(event).encode(), _key(parts) or text_of(key)) for event, parts in keyed(record, key)]
-            own = messages.key(key)
-            return [
-                (written(event).encode(), _key(parts) or _key_of_value(own))
-                for event, parts in keyed(messages.value(record), own)
-            ]
+            return [(written(event).encode(), _key(parts)) for event, parts in keyed(record, key)]
         except RecursionError:
             # A value that could be read may still be too deep to be compared, or written.
             raise too_deep(record, name) from None
 
-    return decoded
+    return read
 
 
 def _with_envelope(keyed: _Keyed, name: str) -> _Keyed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Container, ItemsView, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, final
 
@@ -156,7 +156,12 @@ def feed_of(name: str, section: Source, config: Config) -> Feed:
     return Feed(
         name,
         source,
-        decoder(section.record_format, messages=messages, envelope=section.has_envelope),
+        decoder(
+            section.record_format,
+            messages=messages,
+            envelope=section.has_envelope,
+            tables=config.matching.tables_of(section.record_format),
+        ),
         getattr(source, "again", None),
         messages,
     )
@@ -165,8 +170,11 @@ def feed_of(name: str, section: Source, config: Config) -> Feed:
 def of_engine(config: Config) -> Config:
     """Return the engine's part of a configuration: without subscriptions and metrics, which the service provides."""
     matching = config.matching
-    if any(source.decoded_by is not None for source in config.sources.values()):
-        matching = matching.model_copy(update={"format": None, "layout": cdc.LAYOUT})
+    if decoded := [source.shown_format for source in config.sources.values() if source.decoded_by is not None]:
+        # An engine has one layout, so a table is whole in all sources.
+        whole = {table for name in decoded for table in matching.tables_of(name).whole}
+        layout = replace(cdc.LAYOUT, whole_rows=tuple(whole) or None)
+        matching = matching.model_copy(update={"format": None, "layout": layout, "format_options": None})
     mine = {"sources": {}, "sinks": {}, "routes": (), "delivery": Delivery(), "api": Api(), "service": ServiceSection()}
     return config.model_copy(update={"matching": matching, "subscriptions": (), "metrics": Metrics(), **mine})
 

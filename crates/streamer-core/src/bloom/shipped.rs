@@ -17,7 +17,7 @@ use crate::bloom::portable::Slices;
 use crate::error::{EventError, Unread};
 use crate::flatten::{self, Flat, Flattener, GivenParts, Leaf, PathId, PathTrie, Validation};
 use crate::json;
-use crate::layout::EventLayout;
+use crate::layout::{EventLayout, Format};
 use crate::limits::Limits;
 use crate::subscriptions::normal_form::{Mode, Path};
 use crate::value::{self, Value};
@@ -111,10 +111,10 @@ impl Shipped {
     ) -> Result<ShippedAnswer, EventError> {
         let reading = &self.reading;
         let given = GivenParts { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
-        let Some(format) = reading.layout.format.filter(|format| format.has_changes()) else {
+        if !reading.layout.format.is_some_and(Format::has_changes) {
             return self.ask_of(event, &given, &reading.limits, scratch);
-        };
-        let changes = match flatten::changes(format, event, &reading.limits) {
+        }
+        let changes = match flatten::changes(&reading.layout, event, &reading.limits) {
             Ok(changes) => changes,
             Err(Unread::Ignored(_)) => return Ok(ShippedAnswer::Answer(Answer::Maybe)),
             Err(Unread::Bad(error)) => return Err(error),

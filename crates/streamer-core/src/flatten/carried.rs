@@ -47,7 +47,7 @@ impl NotCarried {
 }
 
 /// Connectors of Debezium that write whole rows, so that a null in one is a null.
-const WHOLE: [&str; 5] = ["db2", "mariadb", "mongodb", "mysql", "oracle"];
+pub(super) const WHOLE: [&str; 5] = ["db2", "mariadb", "mongodb", "mysql", "oracle"];
 /// Those that write null for a column that a change did not set, and an object for one that it did.
 const CELLS: [&str; 3] = ["cassandra", "scylla", "yugabytedb"];
 /// All in whose inserts and updates a null may be a value that they do not have.
@@ -338,7 +338,7 @@ fn below(place: &Pointer, name: &str) -> Pointer {
 }
 
 /// Members that are a key in every record, because the record itself does not list its key columns.
-fn is_key(name: &str) -> bool {
+pub(super) fn is_key(name: &str) -> bool {
     matches!(name, "id" | "_id")
 }
 
@@ -386,7 +386,7 @@ fn defaults<'v>(event: &'v Value, side: &str, unavailable: &Unavailable) -> Hash
 }
 
 /// Whether Debezium writes this value for one that it does not have.
-fn is_blank(value: &Value) -> bool {
+pub(super) fn is_blank(value: &Value) -> bool {
     let mut open = vec![value];
     while let Some(value) = open.pop() {
         let is_blank = match value {

@@ -31,6 +31,7 @@ pub use fields::{EventFields, FieldValue};
 pub use flat::{EventId, Flat, Leaf, Leaves, Parts};
 pub(crate) use flat::{LeafPlace, WantedMembers};
 pub use flattener::{Flattener, Validation};
+pub use formats::{Read, RecordReader, no_change};
 pub(crate) use formats::{changes, limits_of_changes, of_change};
 pub use locator::Locator;
 pub use old::OldText;

@@ -71,6 +71,7 @@ impl Fields {
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     schema: Vec<u8>,
+    parsed: Option<Value>,
     rows: Fields,
 }
 
@@ -95,15 +96,40 @@ impl Columns {
     pub(super) fn learn(&mut self, event: &[u8]) {
         let root = Members::at(event, space(event, 0));
         let schema = root.map_while(Result::ok).find(|member| &*member.name == b"schema");
-        let text = schema.map_or(&[][..], |member| &event[member.value..member.to]);
+        self.learn_schema(schema.map_or(&[], |member| &event[member.value..member.to]));
+    }
+
+    /// Remember the columns of a schema, which is empty if there is none.
+    pub(super) fn learn_schema(&mut self, text: &[u8]) {
         if text == self.schema {
             return;
         }
         self.schema.clear();
         self.schema.extend_from_slice(text);
         let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
-        let parsed = json::parse::<Value>(text, options).ok();
-        self.rows = Fields::new(parsed.as_ref().map_or_else(Vec::new, rows));
+        self.parsed = json::parse::<Value>(text, options).ok();
+        self.rows = Fields::new(self.parsed.as_ref().map_or_else(Vec::new, rows));
+    }
+
+    /// Add the pieces of a row that the schema itself describes.
+    pub(super) fn read_all(&self, row: &mut Reader<'_, '_>) {
+        for member in Members::at(row.text, 0).map_while(Result::ok) {
+            if let Some(kind) = self.rows.find(&member.name) {
+                row.value(member.value, member.to, kind);
+            }
+        }
+    }
+
+    /// The defaults of the columns of a row, as they are written: of the member *name* of the payload, or of all of it.
+    pub(super) fn defaults(&self, name: Option<&str>) -> HashMap<&str, &Value> {
+        let row = match name {
+            None => self.parsed.as_ref(),
+            Some(name) => {
+                self.parsed.as_ref().and_then(|schema| columns_of(schema).filter(|(known, _)| *known == name).last()?.1.into())
+            }
+        };
+        let columns: HashMap<&str, &Value> = row.into_iter().flat_map(columns_of).collect();
+        columns.into_iter().filter_map(|(name, column)| Some((name, column.get("default")?))).collect()
     }
 
     /// Add the pieces of a row, the member *name* of the payload, by the schema next to it.
@@ -113,6 +139,15 @@ impl Columns {
             row.value(at, end, columns);
         }
     }
+}
+
+/// The columns that a schema describes, by their names.
+fn columns_of(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let fields = match schema.get("fields") {
+        Some(Value::List(fields)) => &fields[..],
+        _ => &[],
+    };
+    fields.iter().filter_map(|field| Some((field.get("field")?.as_str()?, field)))
 }
 
 /// The rows of a schema, also those whose values are all read as they stand.
@@ -428,7 +463,7 @@ fn digits_of(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The bytes in a text of base64 with its padding.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn base64(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
     }

@@ -9,6 +9,16 @@ use memchr::memmem::Finder;
 const PLACES: [&str; 3] =
     ["AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==", "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==", "AQEAAAAAAAD8g9eXwQAAAPyD15fB"];
 
+/// Its placeholder: as text; for a column of bytes as base64, with or without padding, or in hex; and as the UUID that it
+/// makes of the text. The preset of an engine has the same.
+const DEBEZIUM: [&str; 5] = [
+    "__debezium_unavailable_value",
+    "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+    "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ",
+    "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565",
+    "b68a35a7-17ad-35b3-af2a-ae46edb4545a",
+];
+
 /// Whether a value is such a place.
 fn is_place(value: &Value) -> bool {
     value.get("wkb").and_then(Value::as_str).is_some_and(|bytes| PLACES.contains(&bytes))
@@ -36,6 +46,12 @@ impl Unavailable {
         }
         let finders = texts.iter().map(|text| Finder::new(text.as_bytes()).into_owned()).collect();
         Unavailable { texts: layout.unknown_value.clone(), is_debezium, finders, spelled }
+    }
+
+    /// Those of Debezium in its default settings.
+    pub(super) fn of_debezium() -> Unavailable {
+        let unknown_value = DEBEZIUM.into_iter().map(Box::from).collect();
+        Unavailable::new(&EventLayout { unknown_value, format: Some(Format::Debezium), ..EventLayout::default() })
     }
 
     /// Whether a document may contain one of them.

@@ -27,7 +27,9 @@ class Wal2json:
 
     def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
         self.columns = columns
-        self._decode = formats.wal2json(columns)
+        decode = formats.decoder("wal2json", columns=columns)
+        assert decode is not None
+        self._decode = decode
 
     def read(self, message: bytes) -> Begin | Commit | list[Change]:
         """See `Plugin`."""

@@ -322,7 +322,9 @@ class PostgresChanges:
         This is impossible with pgoutput, which describes a table only once, before the table's changes.
         """
         if self._section.plugin == "wal2json" and record.startswith(_OF_WAL2JSON):
-            return formats.wal2json(self._columns)(record, key)
+            decode = formats.decoder("wal2json", columns=self._columns)
+            assert decode is not None
+            return decode(record, key)
         return [(record, formats.text_of(key))]
 
     def _taken(self, received: Sequence[Any]) -> Batch | None:

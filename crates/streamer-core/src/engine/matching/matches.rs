@@ -167,7 +167,7 @@ impl EngineState {
     /// The change events of a record; None if the record is an event by itself.
     fn changes(&self, record: &[u8]) -> Result<Option<Vec<String>>, Unread> {
         match self.options.layout.format {
-            Some(format) if format.has_changes() => flatten::changes(format, record, &self.record_limits).map(Some),
+            Some(format) if format.has_changes() => flatten::changes(&self.options.layout, record, &self.record_limits).map(Some),
             _ => Ok(None),
         }
     }

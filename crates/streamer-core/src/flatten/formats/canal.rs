@@ -4,8 +4,8 @@
 //! changed columns: the row before the change is the row with these values put in. With binlog_row_image=MINIMAL, a row has only
 //! its key and the changed columns, and `old` is empty: such an update is `partial`.
 
-use super::changes::{Change, Changes, Row, by_name, is_moved, merged};
-use super::text::{Expected, Json, Object, What, below};
+use super::changes::{Change, Changes, Row, Wanted, by_name, is_moved, key_of, merged};
+use super::text::{Expected, Json, Object, What, below, shown};
 use crate::error::{EventCode, EventError};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -25,28 +25,28 @@ struct Types<'t> {
 
 pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
     let word = WHAT.text(record, "type", "")?;
+    if record.get("isDdl").is_some_and(|value| value.first() == b't') {
+        changes.ignore("a change of the schema");
+        return Ok(());
+    }
     let kind = match &*word {
         "INSERT" => "insert",
         "UPDATE" => "update",
         "DELETE" => "delete",
-        _ => {
-            changes.ignores = true;
+        other => {
+            changes.ignore(format!("the operation {}, which changes no row", shown(other)));
             return Ok(());
         }
     };
-    if record.get("isDdl").is_some_and(|value| value.first() == b't') {
-        changes.ignores = true;
-        return Ok(());
-    }
     let collection = format!("{}.{}", WHAT.text(record, "database", "")?, WHAT.text(record, "table", "")?);
     let types = types_of(record)?;
     let is_missing = record.get("data").is_none_or(Json::is_null);
     if is_missing && record.get("sql").is_some_and(|sql| sql.first() == b'"') {
         // With binlog_format=STATEMENT or MIXED, a statement has no rows.
-        changes.ignores = true;
+        changes.ignore("a statement, whose rows are not carried");
         return Ok(());
     }
-    let rows = WHAT.changes(WHAT.needed(record, "data", Expected::Array, "")?, "/data")?;
+    let rows = WHAT.changes(WHAT.needed(record, "data", Expected::Array, "")?, "/data", changes.wanted.most)?;
     let olds = WHAT.part(record, "old", Expected::Array, "")?;
     let mut olds: Vec<Json<'_>> = olds.into_iter().flat_map(Json::elements).take(rows.len() + 1).collect();
     if olds.len() != rows.len() {
@@ -55,17 +55,21 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
     }
     let ts = WHAT.part(record, "es", Expected::Integer, "")?.and_then(Json::integer);
     let key = record.get("pkNames").into_iter().flat_map(Json::elements).filter_map(Json::string).collect();
-    let message = Message { record, collection, ts, key, types };
-    for (at, row) in rows.into_iter().enumerate() {
-        let row = message.types.row(row, || format!("/data/{at}"))?;
+    let message = Message { record, collection, ts, key, types, wanted: changes.wanted };
+    for (at, given) in rows.into_iter().enumerate() {
+        let row = message.types.row(given, || format!("/data/{at}"))?;
         let old = olds.get(at).copied().filter(|old| !old.is_null());
+        let key = || message.key_of(given, None);
         match kind {
-            "delete" => changes.push(with_before(message.change(kind), &row))?,
-            "insert" => changes.push(message.with_row(kind, &row))?,
+            "delete" => changes.push(with_before(message.change(kind), &row), key)?,
+            "insert" => changes.push(message.with_row(kind, &row), key)?,
             _ => match old {
-                Some(old) => message.update(&row, &message.types.row(old, || format!("/old/{at}"))?, changes)?,
+                Some(old) => {
+                    let changed = message.types.row(old, || format!("/old/{at}"))?;
+                    message.update((given, &row), (old, &changed), changes)?;
+                }
                 // The row before the change is unknown.
-                None => changes.push(partial(message.with_row(kind, &row)))?,
+                None => changes.push(partial(message.with_row(kind, &row)), key)?,
             },
         }
     }
@@ -79,14 +83,21 @@ struct Message<'r, 't> {
     ts: Option<i128>,
     key: Vec<Cow<'t, str>>,
     types: Types<'t>,
+    wanted: Wanted,
 }
 
 impl Message<'_, '_> {
     fn change(&self, kind: &str) -> Change {
-        let mut change = Change::new(kind, &self.collection);
+        let mut change = Change::new(kind, &self.collection, self.wanted);
         change.ts(self.ts);
         change.envelope(self.record, &LEFT);
         change
+    }
+
+    /// The key of a row, or of the row with its *old* values. Its values are texts, which do not depend on their types.
+    fn key_of(&self, row: Json<'_>, old: Option<Json<'_>>) -> Option<String> {
+        let rows = [old.map(Object::of), Some(Object::of(row))];
+        key_of(self.key.iter().map(|name| rows.iter().flatten().find_map(|row| row.get(name))))
     }
 
     fn with_row(&self, kind: &str, row: &Row<'_>) -> Change {
@@ -103,7 +114,13 @@ impl Message<'_, '_> {
 
     /// An update with its *old* values. MySQL logs no update without a change: if there are none, the row image is
     /// MINIMAL, and the old values of the changed columns are missing.
-    fn update(&self, row: &Row<'_>, old: &Row<'_>, changes: &mut Changes) -> Result<(), EventError> {
+    fn update(
+        &self,
+        (given, row): (Json<'_>, &Row<'_>),
+        (given_old, old): (Json<'_>, &Row<'_>),
+        changes: &mut Changes,
+    ) -> Result<(), EventError> {
+        let own = || self.key_of(given, None);
         let is_partial = old.is_empty();
         let made = |change| if is_partial { partial(change) } else { change };
         let key: HashSet<&str> = self.key.iter().map(|name| &**name).collect();
@@ -113,12 +130,12 @@ impl Message<'_, '_> {
         };
         let (columns, changed) = (by_name(row), by_name(old));
         if is_moved(&self.key, &changed, &columns) {
-            changes.push(with_before(self.change("delete"), &before))?;
-            return changes.push(made(self.with_row("insert", row)));
+            changes.push(with_before(self.change("delete"), &before), || self.key_of(given, Some(given_old)))?;
+            return changes.push(made(self.with_row("insert", row)), own);
         }
         let mut change = made(with_before(self.with_row("update", row), &before));
         self.lacking(&columns).filter(|name| !changed.contains_key(name)).for_each(|name| change.unknown("/before", name));
-        changes.push(change)
+        changes.push(change, own)
     }
 }
 

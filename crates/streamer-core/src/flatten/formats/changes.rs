@@ -3,34 +3,57 @@
 use super::text::{Json, Object, below};
 use crate::error::{EventCode, EventError};
 use crate::json;
+use crate::json::token;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
+
+/// What is wanted of a record, besides its changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// Whether each change has the rest of the record.
+    pub envelope: bool,
+    pub keys: bool,
+    /// The most changes.
+    pub most: usize,
+    /// The most bytes of all changes together.
+    pub most_bytes: usize,
+}
 
 /// The changes that were found so far.
 #[derive(Debug)]
 pub(super) struct Changes {
     pub texts: Vec<String>,
-    /// Whether something in the record is no change.
-    pub ignores: bool,
+    /// The key of each change, if keys are wanted.
+    pub keys: Vec<Option<String>>,
+    /// What a record is that is no change.
+    pub ignored: Option<String>,
+    pub wanted: Wanted,
     bytes: usize,
-    most: usize,
 }
 
 impl Changes {
-    pub fn new(most: usize) -> Changes {
-        Changes { texts: Vec::new(), ignores: false, bytes: 0, most }
+    pub fn new(wanted: Wanted) -> Changes {
+        Changes { texts: Vec::new(), keys: Vec::new(), ignored: None, wanted, bytes: 0 }
     }
 
-    /// Add a change. Fails if all of them are longer than a record may make them.
-    pub fn push(&mut self, change: Change) -> Result<(), EventError> {
+    /// Take the record as no change.
+    pub fn ignore(&mut self, what: impl Into<String>) {
+        self.ignored = Some(what.into());
+    }
+
+    /// Add a change with its key. Fails if all of them are longer than a record may make them.
+    pub fn push(&mut self, change: Change, key: impl FnOnce() -> Option<String>) -> Result<(), EventError> {
         let text = change.end();
         self.bytes += text.len();
-        if self.bytes > self.most {
-            let reason = format!("the changes of the record have more than {} bytes together", self.most);
+        if self.bytes > self.wanted.most_bytes {
+            let reason = format!("the changes of the record have more than {} bytes together", self.wanted.most_bytes);
             return Err(EventError { code: EventCode::TooLong, offset: None, place: None, reason: reason.into() });
         }
         self.texts.push(text);
+        if self.wanted.keys {
+            self.keys.push(key());
+        }
         Ok(())
     }
 }
@@ -43,14 +66,20 @@ pub(super) type Row<'t> = Vec<(Cow<'t, str>, Cow<'t, str>)>;
 pub(super) struct Change {
     text: String,
     unknown: Vec<String>,
+    has_envelope: bool,
 }
 
 impl Change {
-    pub fn new(kind: &str, collection: &str) -> Change {
-        let mut change = Change { text: String::from("{"), unknown: Vec::new() };
+    /// A change of a row.
+    pub fn new(kind: &str, collection: &str, wanted: Wanted) -> Change {
+        let mut change = Change::untyped(wanted);
         change.string("type", kind);
         change.string("collection", collection);
         change
+    }
+
+    pub fn untyped(wanted: Wanted) -> Change {
+        Change { text: String::from("{"), unknown: Vec::new(), has_envelope: wanted.envelope }
     }
 
     fn name(&mut self, name: &str) {
@@ -85,8 +114,11 @@ impl Change {
         write_members(&mut self.text, row.iter().map(|(name, value)| (&**name, &**value)));
     }
 
-    /// Add all members of a record but those that are *left* out.
+    /// Add all members of a record but those that are *left* out, if that is wanted.
     pub fn envelope(&mut self, record: &Object<'_>, left: &[&str]) {
+        if !self.has_envelope {
+            return;
+        }
         self.name("envelope");
         let rest = record.members.iter().filter(|(name, _)| !left.contains(&&**name));
         write_members(&mut self.text, rest.map(|(name, Json(value))| (&**name, *value)));
@@ -146,20 +178,49 @@ pub(super) fn by_name<'r>(row: &'r Row<'_>) -> HashMap<&'r str, &'r str> {
     row.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
-/// A value without white space around its tokens.
-fn spelled(value: &str) -> String {
-    let mut is_string = false;
-    let mut is_escaped = false;
-    let mut is_kept = |byte: &char| {
-        if is_string {
-            is_string = is_escaped || *byte != '"';
-            is_escaped = !is_escaped && *byte == '\\';
-            return true;
-        }
-        is_string = *byte == '"';
-        !matches!(byte, ' ' | '\t' | '\n' | '\r')
-    };
-    value.chars().filter(|byte| is_kept(byte)).collect()
+/// The key of a change as text: the value of one column, or a JSON array of the values of several.
+///
+/// None if one of the columns is null or missing. Equal keys have one text, however they are spelled.
+pub(super) fn key_of<'k>(values: impl Iterator<Item = Option<Json<'k>>>) -> Option<String> {
+    let values: Vec<Json<'_>> = values.map(|value| value.filter(|value| !value.is_null())).collect::<Option<_>>()?;
+    match values[..] {
+        [] => None,
+        [one] if one.first() == b'"' => one.string().map(Cow::into_owned),
+        [one] if !matches!(one.first(), b'{' | b'[') => Some(compact(one)),
+        _ => Some(format!("[{}]", values.into_iter().map(compact).collect::<Vec<_>>().join(","))),
+    }
+}
+
+/// A value in the shortest spelling: without white space, and without escapes that JSON does not need.
+fn compact(value: Json<'_>) -> String {
+    let (bytes, mut text, mut at) = (value.0.as_bytes(), String::new(), 0);
+    while at < bytes.len() {
+        let end = match bytes[at] {
+            b'"' => match token::string(bytes, at) {
+                Ok((end, _)) => {
+                    json::write_string(&mut text, &Json(&value.0[at..end]).string().unwrap_or_default());
+                    end
+                }
+                Err(_) => bytes.len(),
+            },
+            b'-' | b'0'..=b'9' => {
+                let end = token::number(bytes, at).map_or(bytes.len(), |(end, _)| end);
+                let number = Json(&value.0[at..end]);
+                match number.integer() {
+                    Some(integer) => _ = write!(text, "{integer}"),
+                    None => text.push_str(number.0),
+                }
+                end
+            }
+            b' ' | b'\t' | b'\n' | b'\r' => at + 1,
+            byte => {
+                text.push(char::from(byte));
+                at + 1
+            }
+        };
+        at = end;
+    }
+    text
 }
 
 /// Whether an update changes the key, which makes it a delete and an insert. A value that is missing did not change.
@@ -169,7 +230,7 @@ pub(super) fn is_moved(key: &[Cow<'_, str>], before: &HashMap<&str, &str>, data:
         _ if one == other => false,
         _ => match (Json(one).integer(), Json(other).integer()) {
             (Some(one), Some(other)) => one != other,
-            _ => spelled(one) != spelled(other),
+            _ => compact(Json(one)) != compact(Json(other)),
         },
     };
     key.iter().any(|name| before.get(&**name).zip(data.get(&**name)).is_some_and(|(one, other)| differ(one, other)))

@@ -3,7 +3,7 @@
 //! A value is an object whose only member names its type, such as `{"N": "42"}`. The StreamViewType of the table decides
 //! which images a record has; a missing image is unknown.
 
-use super::changes::{Change, Changes, Row, merged, write_members};
+use super::changes::{Change, Changes, Row, key_of, merged, write_members};
 use super::text::{Expected, Json, Object, What, below};
 use crate::error::{EventCode, EventError};
 use crate::json;
@@ -18,7 +18,7 @@ const IMAGES: [&str; 3] = ["Keys", "NewImage", "OldImage"];
 
 pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
     let Some(records) = WHAT.part(record, "Records", Expected::Array, "")? else { return change(record, "", changes) };
-    for (at, each) in WHAT.changes(records, "/Records")?.into_iter().enumerate() {
+    for (at, each) in WHAT.changes(records, "/Records", changes.wanted.most)?.into_iter().enumerate() {
         let at = format!("/Records/{at}");
         if each.first() != b'{' {
             let reason = format!("a message is a JSON object, not {}", each.named());
@@ -54,19 +54,22 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
         image.members.into_iter().map(column).collect::<Result<_, _>>().map(Some)
     };
     let (new, old, keys) = (image("NewImage")?, image("OldImage")?, image("Keys")?);
-    let mut change = Change::new(kind, &collection);
+    let mut change = Change::new(kind, &collection, changes.wanted);
     change.ts(milliseconds(&of));
     if let Some(id) = WHAT.part(record, "eventID", Expected::String, at)?.and_then(Json::string) {
         change.string("id", &id);
     }
-    let mut inner = String::new();
-    let rest = of.members.iter().filter(|(name, _)| !IMAGES.contains(&&**name));
-    write_members(&mut inner, rest.map(|(name, Json(value))| (&**name, *value)));
-    let rest = record.members.iter().filter(|(name, _)| name != "dynamodb");
-    let mut envelope = String::new();
-    let members = rest.map(|(name, Json(value))| (&**name, *value)).chain([("dynamodb", &*inner)]);
-    write_members(&mut envelope, members);
-    change.value("envelope", &envelope);
+    if changes.wanted.envelope {
+        let mut inner = String::new();
+        let rest = of.members.iter().filter(|(name, _)| !IMAGES.contains(&&**name));
+        write_members(&mut inner, rest.map(|(name, Json(value))| (&**name, *value)));
+        let rest = record.members.iter().filter(|(name, _)| name != "dynamodb");
+        let mut envelope = String::new();
+        let members = rest.map(|(name, Json(value))| (&**name, *value)).chain([("dynamodb", &*inner)]);
+        write_members(&mut envelope, members);
+        change.value("envelope", &envelope);
+    }
+    let key = || key_of_item(&of);
     let old = old.filter(|old| !old.is_empty());
     if kind == "delete" {
         // With KEYS_ONLY, the image of the item is missing or empty. An image includes the key.
@@ -74,7 +77,7 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
         if !before.is_empty() {
             change.row("before", &before);
         }
-        return changes.push(change);
+        return changes.push(change, key);
     }
     if let Some(old) = &old {
         change.row("before", old);
@@ -88,7 +91,17 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
         }
         (None, None) => change.unknown_document("/data"),
     }
-    changes.push(change)
+    changes.push(change, key)
+}
+
+/// The key of an item: the values of `Keys` without their types, in the order of their names.
+fn key_of_item(of: &Object<'_>) -> Option<String> {
+    let keys = Object::of(of.get("Keys")?);
+    let mut names: Vec<&str> = keys.members.iter().map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let value = |name| Object::of(keys.get(name)?).members.last().map(|(_, value)| *value);
+    key_of(names.into_iter().map(value))
 }
 
 fn table(record: &Object<'_>, at: &str) -> Result<String, EventError> {

@@ -14,8 +14,11 @@
 
 mod canal;
 mod changes;
+mod cloudevents;
+mod debezium;
 mod dynamodb;
 mod mongodb;
+mod reader;
 mod text;
 mod wal2json;
 
@@ -23,9 +26,12 @@ use super::{envelope, records};
 use crate::error::{EventError, Ignored, Unread};
 use crate::json;
 use crate::json::token::{peek, space};
-use crate::layout::Format;
+use crate::layout::{EventLayout, Format};
 use crate::limits::Limits;
-use changes::Changes;
+use changes::{Changes, Wanted};
+use debezium::{Debezium, TableOptions};
+pub use reader::{Read, RecordReader, no_change};
+use std::cell::RefCell;
 use text::{Json, Object, What};
 
 /// How many times longer than the longest event the changes of one record may be together.
@@ -33,31 +39,39 @@ const MOST: usize = 8;
 /// The most changes of a record.
 const MOST_CHANGES: usize = 10_000;
 
-/// Adds the changes of a record.
-type Reader = fn(&Object<'_>, &mut Changes) -> Result<(), EventError>;
+thread_local! {
+    /// It keeps the schema of the record before, which is mostly that of the next one.
+    static ROWS: RefCell<Debezium> = RefCell::new(Debezium::new(true));
+}
 
 /// The change events of a record, in their order; one at least.
 ///
 /// # Errors
 ///
 /// The record is not one of this format, or it has no change and is ignored.
-pub(crate) fn changes(format: Format, record: &[u8], limits: &Limits) -> Result<Vec<String>, Unread> {
+pub(crate) fn changes(layout: &EventLayout, record: &[u8], limits: &Limits) -> Result<Vec<String>, Unread> {
     json::check_length(record.len(), limits.max_event_bytes)?;
     if let Some(reason) = envelope::nothing(record) {
         return Err(Unread::Ignored(reason));
     }
-    let (what, read): (What, Reader) = match format {
-        Format::Canal => (canal::WHAT, canal::read),
-        Format::DynamoDb => (dynamodb::WHAT, dynamodb::read),
-        Format::MongoDb => (mongodb::WHAT, mongodb::read),
-        Format::Wal2json => (wal2json::WHAT, wal2json::read),
+    let most_bytes = limits.max_event_bytes.saturating_mul(MOST);
+    let mut changes = Changes::new(Wanted { envelope: true, keys: false, most: MOST_CHANGES, most_bytes });
+    let object = |what| object(what, record, limits.max_depth);
+    match layout.format {
+        Some(Format::Canal) => canal::read(&object(canal::WHAT)?, &mut changes)?,
+        Some(Format::DynamoDb) => dynamodb::read(&object(dynamodb::WHAT)?, &mut changes)?,
+        Some(Format::MongoDb) => mongodb::read(&object(mongodb::WHAT)?, &mut changes)?,
+        Some(Format::Wal2json) => wal2json::read(&object(wal2json::WHAT)?, None, &mut changes)?,
+        Some(Format::DebeziumUnwrapped) => {
+            let record = root(record, limits.max_depth)?;
+            let options = TableOptions { whole_rows: &layout.whole_rows, table: Some("") };
+            ROWS.with_borrow_mut(|rows| rows.read(record, None, options, &mut changes))?;
+        }
         _ => unreachable!("the records of other formats are events"),
-    };
-    let mut changes = Changes::new(limits.max_event_bytes.saturating_mul(MOST));
-    read(&object(what, record, limits.max_depth)?, &mut changes)?;
+    }
     match changes.texts {
         texts if !texts.is_empty() => Ok(texts),
-        _ if changes.ignores => Err(Unread::Ignored(Ignored::Type)),
+        _ if changes.ignored.is_some() => Err(Unread::Ignored(Ignored::Type)),
         _ => Err(Unread::Ignored(Ignored::NoChange)),
     }
 }
@@ -85,11 +99,15 @@ pub(crate) fn of_change(unread: Unread, at: usize) -> Unread {
 
 /// A record that is JSON to the letter, and an object.
 fn object(what: What, record: &[u8], max_depth: usize) -> Result<Object<'_>, EventError> {
+    what.object(root(record, max_depth)?, String::new)
+}
+
+fn root(record: &[u8], max_depth: usize) -> Result<Json<'_>, EventError> {
     let from = space(record, 0);
     let read = records::whole(record, from, 0, max_depth, &mut Vec::new());
     let (text, end) = json::utf8_first(record, read)?;
     if peek(record, from) != b'{' {
         return Err(envelope::not_an_object(record[from], from));
     }
-    what.object(Json(&text[from..end]), String::new)
+    Ok(Json(&text[from..end]))
 }

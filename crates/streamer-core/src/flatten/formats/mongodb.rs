@@ -4,8 +4,8 @@
 //! change only with `full_document_before_change`. Otherwise they are unknown.
 
 use super::super::typed;
-use super::changes::{Change, Changes};
-use super::text::{Expected, Json, Object, What};
+use super::changes::{Change, Changes, key_of};
+use super::text::{Expected, Json, Object, What, shown};
 use crate::error::{EventCode, EventError};
 
 pub(super) const WHAT: What = What("mongodb");
@@ -14,7 +14,7 @@ const LEFT: [&str; 2] = ["fullDocument", "fullDocumentBeforeChange"];
 pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
     if record.get("splitEvent").is_some() && record.get("operationType").is_none_or(Json::is_null) {
         // The first fragment has the operation; other members may be in the next ones.
-        changes.ignores = true;
+        changes.ignore("a fragment of a split event");
         return Ok(());
     }
     let word = WHAT.text(record, "operationType", "")?;
@@ -22,8 +22,8 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         "insert" => "insert",
         "update" | "replace" => "update",
         "delete" => "delete",
-        _ => {
-            changes.ignores = true;
+        other => {
+            changes.ignore(format!("the operation {}, which changes no document", shown(other)));
             return Ok(());
         }
     };
@@ -37,7 +37,7 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         }))
     };
     let (new, before, key) = (document("fullDocument")?, document("fullDocumentBeforeChange")?, document("documentKey")?);
-    let mut change = Change::new(kind, &collection);
+    let mut change = Change::new(kind, &collection, changes.wanted);
     change.ts(milliseconds(record)?);
     if let Some(token) = WHAT.part(record, "_id", Expected::Object, "")?
         && let Some(id) = Object::of(token).get("_data").and_then(Json::string)
@@ -60,7 +60,20 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
         }
         (None, None) => change.unknown_document("/data"),
     }
-    changes.push(change)
+    changes.push(change, || key_of_document(record))
+}
+
+/// The key of a document: the values of `documentKey` in the order of their names.
+fn key_of_document(record: &Object<'_>) -> Option<String> {
+    let keys = object(record.get("documentKey"))?;
+    let mut names: Vec<&str> = keys.members.iter().map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let value = |name| {
+        let value = keys.get(name)?;
+        Some(Object::of(value).get("$oid").unwrap_or(value))
+    };
+    key_of(names.into_iter().map(value))
 }
 
 fn object(value: Option<Json<'_>>) -> Option<Object<'_>> {

@@ -2,9 +2,8 @@
 
 use super::super::records::{self, Member, Members};
 use super::super::typed;
-use super::MOST_CHANGES;
 use crate::error::{EventCode, EventError};
-use crate::json::token::{self, peek, space};
+use crate::json::token::{self, JsonFault, peek, space};
 use crate::layout::encode_pointer;
 use std::borrow::Cow;
 
@@ -190,13 +189,13 @@ impl What {
     }
 
     /// The changes of a record in the list at *at*, if there are few enough.
-    pub fn changes<'t>(self, list: Json<'t>, at: &str) -> Result<Vec<Json<'t>>, EventError> {
-        let changes: Vec<Json<'t>> = list.elements().take(MOST_CHANGES + 1).collect();
-        if changes.len() <= MOST_CHANGES {
+    pub fn changes<'t>(self, list: Json<'t>, at: &str, most: usize) -> Result<Vec<Json<'t>>, EventError> {
+        let changes: Vec<Json<'t>> = list.elements().take(most.saturating_add(1)).collect();
+        if changes.len() <= most {
             return Ok(changes);
         }
         let count = thousands(list.elements().count());
-        let reason = format!("the record has {count} events: expected at most {}", thousands(MOST_CHANGES));
+        let reason = format!("the record has {count} events: expected at most {}", thousands(most));
         Err(self.error(EventCode::TooLong, at, &reason))
     }
 
@@ -206,12 +205,16 @@ impl What {
         let from = space(bytes, 0);
         match records::whole(bytes, from, 0, usize::MAX, &mut Vec::new()) {
             Ok(end) => Ok(&text[from..end]),
-            Err(fault) => {
-                let offset = fault.offset;
-                let EventError { code, reason, .. } = fault.into();
-                Err(self.error(code, place(), &format!("the JSON in it, at byte {offset}: {reason}")))
-            }
+            Err(fault) => Err(self.inside(fault, place())),
         }
+    }
+
+    /// A fault of the JSON that stands in a text.
+    #[cold]
+    pub fn inside(self, fault: JsonFault, place: impl Into<Box<str>>) -> EventError {
+        let offset = fault.offset;
+        let EventError { code, reason, .. } = fault.into();
+        self.error(code, place, &format!("the JSON in it, at byte {offset}: {reason}"))
     }
 }
 

@@ -5,14 +5,16 @@
 //! has the missing columns.
 
 use super::super::timestamps;
-use super::changes::{Change, Changes, Row, by_name, is_moved, merged};
+use super::changes::{Change, Changes, Row, by_name, is_moved, key_of, merged};
 use super::text::{Expected, Json, Object, What, is_number, shown};
 use crate::error::{EventCode, EventError};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub(super) const WHAT: What = What("wal2json");
 const LEFT: [&str; 2] = ["columns", "identity"];
+const NO_CHANGES: [(&str, &str); 4] =
+    [("B", "the begin of a transaction"), ("C", "the commit of a transaction"), ("T", "a truncate"), ("M", "a message")];
 const NUMBERS: [&str; 13] = [
     "smallint",
     "integer",
@@ -29,19 +31,20 @@ const NUMBERS: [&str; 13] = [
     "float8",
 ];
 
-pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
+/// The columns of tables, by the table, as far as the messages before showed them.
+#[derive(Debug, Default)]
+pub(super) struct Tables(pub HashMap<String, BTreeSet<String>>);
+
+/// Read a message. With the *tables* of the messages before it, the columns that an update lacks have names.
+pub(super) fn read(record: &Object<'_>, mut tables: Option<&mut Tables>, changes: &mut Changes) -> Result<(), EventError> {
     let action = WHAT.text(record, "action", "")?;
-    match &*action {
-        "I" | "U" | "D" => {}
-        // The begin and the commit of a transaction, a truncate, and a message.
-        "B" | "C" | "T" | "M" => {
-            changes.ignores = true;
-            return Ok(());
-        }
-        other => {
-            let reason = format!("action is one of I, U, D, B, C, T, M, not {}", shown(other));
-            return Err(WHAT.error(EventCode::WrongType, "/action", &reason));
-        }
+    if let Some((_, what)) = NO_CHANGES.iter().find(|(word, _)| *word == action) {
+        changes.ignore(*what);
+        return Ok(());
+    }
+    if !["I", "U", "D"].contains(&&*action) {
+        let reason = format!("action is one of I, U, D, B, C, T, M, not {}", shown(&action));
+        return Err(WHAT.error(EventCode::WrongType, "/action", &reason));
     }
     let table = format!("{}.{}", WHAT.text(record, "schema", "")?, WHAT.text(record, "table", "")?);
     let ts = match WHAT.part(record, "timestamp", Expected::String, "")?.and_then(Json::string) {
@@ -50,8 +53,9 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
     };
     let identity = row_of(record, "identity")?;
     let row = row_of(record, "columns")?;
+    let wanted = changes.wanted;
     let change = |kind: &str| {
-        let mut change = Change::new(kind, &table);
+        let mut change = Change::new(kind, &table, wanted);
         change.ts(ts);
         change.envelope(record, &LEFT);
         change
@@ -62,35 +66,55 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
     };
     // Without a replica identity, the row before is unknown.
     let with_before = |change: Change| if identity.is_empty() { change } else { with(change, "before", &identity) };
+    let (old, new) = (by_name(&identity), by_name(&row));
+    let pk = || names(record.get("pk"));
+    // The identity may be the whole row, so it does not identify the key.
+    let own = || key_of(pk().ok()?.iter().map(|name| new.get(&**name).or_else(|| old.get(&**name)).map(|value| Json(value))));
     match &*action {
-        "D" => return changes.push(with_before(change("delete"))),
-        "I" => return changes.push(with(change("insert"), "data", &row)),
+        "D" => {
+            pk()?;
+            return changes.push(with_before(change("delete")), own);
+        }
+        "I" => {
+            pk()?;
+            if let Some(Tables(tables)) = tables {
+                tables.insert(table.clone(), new.keys().map(|name| (*name).to_owned()).collect());
+            }
+            return changes.push(with(change("insert"), "data", &row), own);
+        }
         _ => {}
     }
-    let (old, new) = (by_name(&identity), by_name(&row));
     // Only REPLICA IDENTITY FULL has all columns of the row and more.
     let is_whole = !new.is_empty() && old.len() > new.len() && new.keys().all(|name| old.contains_key(name));
-    let key = match names(record.get("pk"))? {
+    let key = match pk()? {
         // Without `pk`, an identity that is a part of the row is the key; the replica identity FULL has all columns.
         none if none.is_empty() && old.len() < new.len() && old.keys().all(|name| new.contains_key(name)) => {
             identity.iter().map(|(name, _)| name.clone()).collect()
         }
         key => key,
     };
-    let updated = |kind: &str, old: &Row<'_>| {
-        let mut change = with(change(kind), "data", &merged(old, &row));
-        if !is_whole {
-            change.value("partial", "true");
+    let mut updated = |kind: &str, old: &Row<'_>| {
+        let data = merged(old, &row);
+        let mut change = with(change(kind), "data", &data);
+        match tables.as_mut().and_then(|Tables(tables)| tables.get_mut(&table)) {
+            Some(columns) => {
+                columns.extend(data.iter().map(|(name, _)| name.clone().into_owned()));
+                let held = by_name(&data);
+                columns.iter().filter(|name| !held.contains_key(&***name)).for_each(|name| change.unknown("/data", name));
+            }
+            None if !is_whole => change.value("partial", "true"),
+            None => {}
         }
         change
     };
     if is_moved(&key, &old, &new) {
-        changes.push(with_before(change("delete")))?;
+        let of = |row: &HashMap<&str, &str>| key_of(pk().ok()?.iter().map(|name| row.get(&**name).map(|value| Json(value))));
+        changes.push(with_before(change("delete")), || of(&old))?;
         let key: HashSet<Cow<'_, str>> = key.into_iter().collect();
         let rest = identity.iter().filter(|(name, _)| !key.contains(name)).cloned().collect();
-        return changes.push(updated("insert", &rest));
+        return changes.push(updated("insert", &rest), || of(&new));
     }
-    changes.push(with_before(updated("update", &identity)))
+    changes.push(with_before(updated("update", &identity)), own)
 }
 
 /// The columns in a list of a record.

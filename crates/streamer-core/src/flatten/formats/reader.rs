@@ -1,0 +1,150 @@
+//! Reads the records of a source as change events, each with its key.
+//!
+//! ```text
+//!  record, key ─ RecordReader ─►  {"type":"update","collection":"shop.orders","data":{…}}   "7"
+//! ```
+//!
+//! An engine reads records, too, each by itself. A source has more: the key of a record, and the order of its records.
+//! The decoders of `streamer.cdc` state the same in Python.
+
+use super::changes::{Changes, Wanted};
+use super::debezium::{Debezium, TableOptions};
+use super::text::{Json, What};
+use super::wal2json::Tables;
+use super::{MOST, canal, cloudevents, dynamodb, mongodb, wal2json};
+use crate::error::{EventCode, EventError};
+use crate::flatten::{envelope, records};
+use crate::json;
+use crate::json::token::space;
+use crate::limits::Limits;
+
+/// A record's content.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Events of the layout `cdc.LAYOUT` as JSON, each with its key if keys are known; none of an empty batch.
+    Events(Vec<(String, Option<String>)>),
+    /// No change, but what this says.
+    Nothing(String),
+    /// Empty, or null: a tombstone.
+    Tombstone,
+}
+
+/// Reads the records of one source, in their order.
+#[derive(Debug)]
+pub struct RecordReader {
+    format: Of,
+    wanted: Wanted,
+    max_depth: usize,
+    whole_rows: Vec<Box<str>>,
+    table: Option<Box<str>>,
+}
+
+#[derive(Debug)]
+enum Of {
+    Canal,
+    CloudEvents,
+    Debezium(Debezium),
+    DynamoDb,
+    MongoDb,
+    Wal2json(Tables),
+}
+
+impl RecordReader {
+    /// A reader of records of a format; None for an unknown one.
+    ///
+    /// *most* is the most events of a record.
+    pub fn new(format: &str, envelope: bool, most: usize) -> Option<RecordReader> {
+        let format = match format {
+            "canal" => Of::Canal,
+            "cloudevents" => Of::CloudEvents,
+            "debezium" => Of::Debezium(Debezium::new(false)),
+            "debezium_unwrapped" => Of::Debezium(Debezium::new(true)),
+            "dynamodb" => Of::DynamoDb,
+            "mongodb" => Of::MongoDb,
+            "wal2json" => Of::Wal2json(Tables::default()),
+            _ => return None,
+        };
+        let Limits { max_event_bytes, max_depth, .. } = Limits::default();
+        let wanted = Wanted { envelope, keys: true, most, most_bytes: max_event_bytes * MOST };
+        Some(RecordReader { format, wanted, max_depth, whole_rows: Vec::new(), table: None })
+    }
+
+    /// Name the collections whose deleted rows are whole, and the one of rows of Debezium that do not name their table.
+    pub fn know_tables(&mut self, mut whole_rows: Vec<Box<str>>, table: Option<Box<str>>) {
+        whole_rows.sort_unstable();
+        (self.whole_rows, self.table) = (whole_rows, table);
+    }
+
+    /// Name the columns of a table of wal2json.
+    pub fn know_columns(&mut self, table: String, columns: impl IntoIterator<Item = String>) {
+        if let Of::Wal2json(Tables(tables)) = &mut self.format {
+            tables.insert(table, columns.into_iter().collect());
+        }
+    }
+
+    /// Read a record, with its own *key* if it has one.
+    ///
+    /// # Errors
+    ///
+    /// The record is not one of this format.
+    pub fn read(&mut self, record: &[u8], key: Option<&[u8]>) -> Result<Read, EventError> {
+        if envelope::nothing(record).is_some() {
+            return Ok(Read::Tombstone);
+        }
+        let what = self.what();
+        let most_bytes = self.wanted.most_bytes.max(record.len().saturating_mul(MOST));
+        let mut changes = Changes::new(Wanted { most_bytes, ..self.wanted });
+        let record = value(what, record, self.max_depth)?;
+        if record.first() != b'{' && !matches!(self.format, Of::CloudEvents) {
+            let reason = format!("a message is a JSON object, not {}", record.named());
+            return Err(what.error(EventCode::NotAnObject, "", &reason));
+        }
+        let object = || what.object(record, String::new);
+        match &mut self.format {
+            Of::Canal => canal::read(&object()?, &mut changes)?,
+            Of::CloudEvents => cloudevents::read(record, &mut changes)?,
+            Of::Debezium(debezium) => {
+                let options = TableOptions { whole_rows: &self.whole_rows, table: self.table.as_deref() };
+                debezium.read(record, key, options, &mut changes)?;
+            }
+            Of::DynamoDb => dynamodb::read(&object()?, &mut changes)?,
+            Of::MongoDb => mongodb::read(&object()?, &mut changes)?,
+            Of::Wal2json(tables) => wal2json::read(&object()?, Some(tables), &mut changes)?,
+        }
+        Ok(match changes.ignored {
+            Some(what) => Read::Nothing(what),
+            None => Read::Events(changes.texts.into_iter().zip(changes.keys).collect()),
+        })
+    }
+
+    fn what(&self) -> What {
+        match &self.format {
+            Of::Canal => canal::WHAT,
+            Of::CloudEvents => cloudevents::WHAT,
+            Of::Debezium(debezium) => debezium.what(),
+            Of::DynamoDb => dynamodb::WHAT,
+            Of::MongoDb => mongodb::WHAT,
+            Of::Wal2json(_) => wal2json::WHAT,
+        }
+    }
+}
+
+/// The event that stands for a record that is no change.
+pub fn no_change(what: &str) -> String {
+    let mut event = String::from(r#"{"type":"ignore","ignored":"#);
+    json::write_string(&mut event, what);
+    event.push('}');
+    event
+}
+
+/// A record that is JSON to the letter.
+fn value(what: What, record: &[u8], max_depth: usize) -> Result<Json<'_>, EventError> {
+    json::check_length(record.len(), usize::MAX)?;
+    let from = space(record, 0);
+    let read = records::whole(record, from, 0, max_depth, &mut Vec::new());
+    let (text, end) = json::utf8_first(record, read).map_err(|fault| {
+        let error = EventError::from(fault);
+        EventError { reason: format!("{}: {}", what.0, error.reason).into(), ..error }
+    })?;
+    Ok(Json(&text[from..end]))
+}

@@ -1,0 +1,84 @@
+//! The records of a source as change events, for a service.
+
+use crate::errors::{self, guard};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+use std::sync::{Mutex, PoisonError};
+use streamer_core::flatten::{self, Read};
+
+/// Reads the records of one source as events of the layout `streamer.cdc.LAYOUT`, in their order. Thread-safe.
+///
+/// Args:
+///     format: the name of a format of `streamer.service.formats`.
+///     envelope: whether each event has the rest of its record as `envelope`.
+///     most: the most events of a record; None for any number.
+///     whole_rows: the collections whose deleted rows are whole.
+///     table: the collection of rows of Debezium that do not name their table.
+///     columns: the columns of tables of wal2json, as far as they are known in advance.
+///
+/// Raises:
+///     ValueError: an unknown format.
+#[pyclass(module = "streamer._native", frozen)]
+pub struct RecordReader {
+    reader: Mutex<flatten::RecordReader>,
+}
+
+/// Bytes, or the UTF-8 of a text.
+fn bytes_of<'k>(key: Option<&'k Bound<'_, PyAny>>) -> Option<&'k [u8]> {
+    let key = key?;
+    match key.cast::<PyBytes>() {
+        Ok(bytes) => Some(bytes.as_bytes()),
+        Err(_) => key.cast::<PyString>().ok()?.to_str().ok().map(str::as_bytes),
+    }
+}
+
+#[pymethods]
+impl RecordReader {
+    #[new]
+    #[pyo3(signature = (format, *, envelope = false, most = None, whole_rows = Vec::new(), table = None, columns = Vec::new()))]
+    fn new(
+        py: Python<'_>,
+        format: &str,
+        envelope: bool,
+        most: Option<usize>,
+        whole_rows: Vec<String>,
+        table: Option<String>,
+        columns: Vec<(String, Vec<String>)>,
+    ) -> PyResult<RecordReader> {
+        guard(py, || {
+            let made = flatten::RecordReader::new(format, envelope, most.unwrap_or(usize::MAX));
+            let mut reader = made.ok_or_else(|| PyValueError::new_err(format!("no format of records: {format:?}")))?;
+            reader.know_tables(whole_rows.into_iter().map(String::into_boxed_str).collect(), table.map(String::into_boxed_str));
+            for (table, names) in columns {
+                reader.know_columns(table, names);
+            }
+            Ok(RecordReader { reader: Mutex::new(reader) })
+        })
+    }
+
+    /// Return the events in a record, each with its key as text or None; for no change, one event of the type `ignore`.
+    ///
+    /// Args:
+    ///     key: the record's own key. Formats that do not describe keys do not use it.
+    ///
+    /// Returns:
+    ///     None for a tombstone: a record that is empty or null.
+    ///
+    /// Raises:
+    ///     EventError: the record is not one of the format.
+    #[pyo3(signature = (record, key = None))]
+    fn read<'py>(&self, py: Python<'py>, record: &[u8], key: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Bound<'py, PyList>>> {
+        guard(py, || {
+            // No Python code runs while it is locked, so the thread with the GIL never waits.
+            let read = self.reader.lock().unwrap_or_else(PoisonError::into_inner).read(record, bytes_of(key));
+            let events = match read {
+                Ok(Read::Tombstone) => return Ok(None),
+                Ok(Read::Nothing(what)) => vec![(flatten::no_change(&what), None)],
+                Ok(Read::Events(events)) => events,
+                Err(error) => return Err(PyErr::from_value(errors::event_error(py, &error, true)?)),
+            };
+            PyList::new(py, events.into_iter().map(|(event, key)| (PyBytes::new(py, event.as_bytes()), key))).map(Some)
+        })
+    }
+}
