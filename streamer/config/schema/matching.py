@@ -25,6 +25,7 @@ from streamer.config.units import Duration, Size
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.events import format_options
+from streamer.events.format_options import Fault, Tables
 from streamer.events.layout import (
     BOTH,
     MAX_TEXT_BYTES,
@@ -283,13 +284,13 @@ class Matching(Section):
             raise wrong_inside([(("layout",), BOTH)])
         return self
 
-    def faults_of_options(self, sources: Iterable[str]) -> Iterator[format_options.Fault]:
+    def faults_of_options(self, sources: Iterable[str]) -> Iterator[Fault]:
         """Yield the faults of `format_options`, each with the names that lead to it; *sources* are the formats of sources."""
         if self.format_options is not None:
             names = (*sources,) if self.format is None and self.layout is None else (self.format,)
             yield from format_options.faults(self.format_options, names or (None,))
 
-    def tables_of(self, format: str) -> format_options.Tables:  # noqa: A002
+    def tables_of(self, format: str) -> Tables:  # noqa: A002
         """Return what `format_options` declares about the tables of the sources of a format."""
         return format_options.tables_of((self.format_options or {}).get(format, {}))
 

@@ -161,7 +161,9 @@ def _with_schemas(read: _Read, name: str, messages: Messages) -> Decoder:
             events = read(_text(messages.value(record)), own if isinstance(own, str) or own is None else _text(own))
         except RecursionError:
             raise too_deep(record, name) from None
-        return [(event, found or _key_of_value(own)) for event, found in events or ()]
+        if events is None:
+            return [(b"null", _key_of_value(own))]
+        return [(event, found or _key_of_value(own)) for event, found in events]
 
     return decoded
 
