@@ -97,8 +97,8 @@ def read(message: Message | None, key: Message | None = None, *, whole_rows: Col
         data = {name: _PRESET.unknown_texts[0] if value is None else value for name, value in data.items()}
     if schema is not None:
         columns = connect.columns_of(schema)
-        data = connect.row(data, columns.get("after"), _PLACEHOLDERS.says)
-        before = connect.row(before, columns.get("before") or columns.get("after"), _PLACEHOLDERS.says)
+        data = connect.row(data, connect.struct_of(columns.get("after")), _PLACEHOLDERS.says)
+        before = connect.row(before, connect.struct_of(columns.get("before") or columns.get("after")), _PLACEHOLDERS.says)
     return _changes(_Record(kind, collection, _ts(source, body), data, before, names))
 
 

@@ -67,6 +67,12 @@ def columns_of(schema: Any) -> dict[str, Mapping[str, Any]]:
     return {field["field"]: field for field in fields if isinstance(field, Mapping) and isinstance(field.get("field"), str)}
 
 
+def struct_of(schema: Any) -> Mapping[str, Any] | None:
+    """Return a schema if its values are structs, else None."""
+    is_struct = isinstance(schema, Mapping) and schema.get("type") == "struct"
+    return schema if is_struct and conversion(schema.get("name"), schema.get("parameters")) is None else None
+
+
 def defaults_of(schema: Any) -> dict[str, Any]:
     """Return the defaults of the members of a struct, by name, as they are written."""
     return {name: column["default"] for name, column in columns_of(schema).items() if "default" in column}

@@ -54,7 +54,7 @@ def typed(row: Mapping[str, Any], schema: Any, name: str, layout: EventLayout) -
     columns = connect.columns_of(schema)
     kind = columns.get(name) or (columns.get("after") if name == "before" else None)
     says = _placeholders(layout).says
-    made = connect.row(row, kind, says)
+    made = connect.row(row, connect.struct_of(kind), says)
     return connect.plain({name: _scaled(value, row[name], says) for name, value in made.items()})
 
 

@@ -603,7 +603,9 @@ pub(super) fn moment_ns(value: &[u8]) -> Option<i128> {
         value = &value[long.value..long.to];
     }
     let text = if peek(value, 0) == b'"' { string_of(value)? } else { Cow::Borrowed(value) };
-    match integer(&text) {
+    // Digits in a text may begin with a zero, which those of JSON do not.
+    let is_number = token::number(&text, 0).is_ok_and(|(end, _)| end == text.len());
+    match integer(&text).filter(|_| is_number) {
         Some(ms) => timestamps::in_range(i128::from(ms) * 1_000_000).ok(),
         None => timestamps::rfc3339(std::str::from_utf8(&text).ok()?).ok(),
     }
