@@ -161,7 +161,7 @@ class RecordReader:
     """Reads the records of one source as events of the layout `streamer.cdc.LAYOUT`, in their order. Thread-safe.
 
     Args:
-        format: the name of a format of `streamer.service.formats`.
+        format: one that a source has, other than `json`.
         envelope: whether each event has the rest of its record as `envelope`.
         most: the most events of a record; None for any number.
         whole_rows: the collections whose deleted rows are whole.

@@ -14,7 +14,7 @@ from streamer import EventError, _backend
 from streamer.config.schema.encoded import SourceFormat
 from streamer.events.format_options import Tables
 from streamer.events.literal_json import parsed, written
-from streamer.service.formats import Decoder, decoder
+from streamer.service.connectors.formats import Decoder, decoder
 from tests.cdc.test_golden import golden
 from tests.property.test_changes import RECORDS, mutated
 from tests.property.test_typed import column, spelt
