@@ -8,26 +8,28 @@
 The preset `debezium` reads the first shape natively. This decoder adds the key, which is in the message's own key; a change of
 the key, which is a delete and an insert; and the values that a `before` of PostgreSQL lacks.
 
-Contract: a value that the record does not contain is unknown, never null. There are two such cases. A large value that did not
+Contract: a value that the record does not contain is unknown, never null. Examples: A large value that did not
 change (TOAST) is a placeholder, also in a row with a new key. A row deleted by PostgreSQL has only its key, unless the table has
 `REPLICA IDENTITY FULL`: Debezium writes null for its other columns, or the default if null is not allowed, and does not mark
 them. So a row whose other columns are all null, empty or a default counts as only its key, and matches on it may be uncertain.
+Some other connectors write null for a value that they do not have (`events.carried.may_be_unset`).
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, is_moved, needed, no_change, part, without_document
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
-from streamer.events import connect, extended_json
-from streamer.events.carried import KEYS, WHOLE, equals, is_blank
+from streamer.events import connect, extended_json, timestamps
+from streamer.events.carried import CELLS, KEYS, WHOLE, equals, is_blank, may_be_unset
 from streamer.events.layout import IGNORE, EventLayout, encode_pointer
 from streamer.events.literal_json import OBJECT, Message, Number, is_nothing, named, parsed
-from streamer.events.records import Placeholders
+from streamer.events.records import Placeholders, scaled
 
 _WHAT: Final = "debezium"
 _UNWRAPPED: Final = "debezium_unwrapped"
@@ -41,7 +43,12 @@ TOMBSTONE: Final = "a tombstone: the record before it reported the delete"
 
 
 class _Record(NamedTuple):
-    """The content of a record in either shape; *key* has the members of the message's key, in their order."""
+    """The content of a record in either shape.
+
+    Attributes:
+        key: the members of the message's key, in their order.
+        may_be_unset: those of the rows `after` and `before` in which a null may be a value that the record lacks.
+    """
 
     kind: ChangeType
     collection: str
@@ -49,6 +56,7 @@ class _Record(NamedTuple):
     data: Mapping[str, Any] | None
     before: Mapping[str, Any] | None
     key: Mapping[str, Any] | None
+    may_be_unset: Collection[str] = ()
 
 
 def decode(message: Message | None, key: Message | None = None) -> list[ChangeEvent]:
@@ -90,16 +98,20 @@ def read(message: Message | None, key: Message | None = None, *, whole_rows: Col
         reason = "table is missing: expected the name of a table or a collection"
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {reason}", place="/source/table")
     is_whole = _is_whole(collection, whole_rows)
-    if before is not None and kind == "delete" and connector not in WHOLE and not is_whole:
-        before = _carried(before, names, connect.defaults_of(connect.columns_of(schema).get("before")))
-    if data is not None and connector == "yugabytedb" and not is_whole:
-        # YugabyteDB writes an unchanged column as null, and a changed one as an object.
-        data = {name: _PRESET.unknown_texts[0] if value is None else value for name, value in data.items()}
-    if schema is not None:
-        columns = connect.columns_of(schema)
-        data = connect.row(data, connect.struct_of(columns.get("after")), _PLACEHOLDERS.says)
-        before = connect.row(before, connect.struct_of(columns.get("before") or columns.get("after")), _PLACEHOLDERS.says)
-    return _changes(_Record(kind, collection, _ts(source, body), data, before, names))
+    columns, side = connect.columns_of(schema), "before"
+    if kind == "delete":
+        if before is None:
+            # Cassandra has the key of a deleted row in `after`.
+            side, before, data = "after", data, None
+        if before is not None and connector not in WHOLE and not is_whole:
+            before = _carried(before, names, connect.defaults_of(columns.get(side)), connector)
+    # A document in a text has no schema.
+    if not isinstance(body.get("after"), str):
+        data = _typed(data, connect.struct_of(columns.get("after")))
+    if not isinstance(body.get(side), str):
+        before = _typed(before, connect.struct_of(columns.get(side) or columns.get("after")))
+    unset = [side for side in ("after", "before") if not is_whole and may_be_unset(source, side, kind)]
+    return _changes(_Record(kind, collection, _ts(source, body), data, before, names, unset))
 
 
 def decode_unwrapped(message: Message | None, key: Message | None = None) -> list[ChangeEvent]:
@@ -148,10 +160,10 @@ def read_unwrapped(
         name = "op" if op is None else "table"
         reason = f"__{name} is missing: the transform needs add.fields=op,table"
         raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: {reason}", place=f"/__{name}")
-    ts = _first(body, ("__source_ts_ms", "__ts_ms"), _UNWRAPPED)
+    ts = _in_range(_first(body, ("__source_ts_ms", "__ts_ms"), _UNWRAPPED))
     if kind == "delete" and not _is_whole(collection, whole_rows):
         row = dict(_carried(row, names, connect.defaults_of(schema)))
-    row = connect.row(row, schema, _PLACEHOLDERS.says)
+    row = _typed(row, schema)
     if kind is None:
         # It is an insert or an update.
         made = _changes(_Record("insert", collection, ts, row, None, names))
@@ -250,7 +262,12 @@ def _name(source: Mapping[str, Any], names: Sequence[str], what: str, at: str) -
 
 def _ts(source: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
     ts = part(source, "ts_ms", int, _WHAT, "/source")
-    return _first(body, ("ts_ms",), _WHAT) if ts is None else ts
+    return _in_range(_first(body, ("ts_ms",), _WHAT) if ts is None else ts)
+
+
+def _in_range(ts: int | None) -> int | None:
+    """Return a time, or None outside of the years 1 to 9999: Cassandra's connector may write microseconds."""
+    return ts if ts is not None and timestamps.EARLIEST_NS <= ts * 1_000_000 <= timestamps.LATEST_NS else None
 
 
 def _first(body: Mapping[str, Any], names: Sequence[str], what: str) -> int | None:
@@ -284,13 +301,26 @@ def _is_whole(collection: str, whole_rows: Collection[str]) -> bool:
     return collection in whole_rows or "*" in whole_rows
 
 
-def _carried(row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+def _typed(row: Any, schema: Any) -> Any:
+    """Return a row with its values as its schema types them, and decimals that have their scale as numbers."""
+    if row is None:
+        return None
+    made = connect.row(row, schema, _PLACEHOLDERS.says)
+    return {name: scaled(value, row[name], _PLACEHOLDERS.says) for name, value in made.items()}
+
+
+def _carried(
+    row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapping[str, Any], connector: str | None = None
+) -> Mapping[str, Any]:
     """Return the reliable part of an old row: all of it, or only its key and the values that are not blank."""
+    if connector == "sqlserver":
+        # It logs all values except large ones, which are null.
+        return {name: value for name, value in row.items() if value is not None}
     names = KEYS if key is None else key
     blank = {name for name, value in row.items() if is_blank(value) or (name in defaults and equals(value, defaults[name]))}
     # If PostgreSQL sends only the key, all other columns are blank. So with one that is not, the row is whole.
     if any(name not in names and name not in blank for name in row):
-        if key is not None and blank.isdisjoint(key):
+        if key is not None and connector not in CELLS and blank.isdisjoint(key):
             return row
         # The identity is an index, or `message.key.columns` has a column that it lacks: so the key may be blank, too.
         names = ()
@@ -299,12 +329,13 @@ def _carried(row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapp
 
 def _changes(record: _Record) -> list[Keyed]:
     kind, collection, ts, key = record.kind, record.collection, record.ts, record.key
-    data, missing = _known(record.data)
-    before, missing_before = _known(record.before)
+    data, missing, unset = _known(record.data, "after" in record.may_be_unset)
+    before, *missing_before = _known(record.before, "before" in record.may_be_unset)
     if data is not None and before is not None and missing:
         # The new row marks these values as unchanged, so take them from the old row.
         data |= {name: before[name] for name in missing if name in before}
         missing = [name for name in missing if name not in before]
+    missing += unset
     if kind == "delete":
         return [(change(kind, collection, before=before, ts=ts), _values(key, before))]
     if data is None:
@@ -316,27 +347,28 @@ def _changes(record: _Record) -> list[Keyed]:
     if kind == "insert":
         return [(change(kind, collection, data=data, unknown=missing, ts=ts), _values(key, data))]
     event = change(kind, collection, data=data, before=before, unknown=missing, ts=ts)
-    if before is not None and (untold := {*missing, *missing_before} - before.keys()):
+    if before is not None and (untold := {*missing, *chain(*missing_before)} - before.keys()):
         event["unknown"] = [*event.get("unknown", ()), *(encode_pointer(("before", name)) for name in sorted(untold))]
     return [(event, _values(key, data))]
 
 
-def _known(row: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return the columns of a row that it carries, and the names of the others."""
+def _known(row: Mapping[str, Any] | None, may_be_unset: bool) -> tuple[dict[str, Any] | None, list[str], list[str]]:
+    """Return the columns of a row that it carries, and the names of those with a placeholder, and of those that may be unset."""
     if row is None:
-        return None, []
+        return None, [], []
     known: dict[str, Any] = {}
-    missing = []
+    missing, unset = [], []
     for name, value in row.items():
         kind = type(value)
-        if kind in _NO_PLACEHOLDERS or (kind is str and len(value) < _PLACEHOLDERS.shortest):
+        if value is None and may_be_unset:
+            unset.append(name)
+        elif kind in _NO_PLACEHOLDERS or (kind is str and len(value) < _PLACEHOLDERS.shortest):
             known[name] = value
         elif _is_unavailable(value):
             missing.append(name)
         else:
-            # A decimal column without a fixed scale has the scale in each value, with or without a schema.
-            known[name] = connect.variable_decimal(value)
-    return known, missing
+            known[name] = value
+    return known, missing, unset
 
 
 _NO_PLACEHOLDERS: Final = (int, bool, type(None), float, Number)

@@ -15,7 +15,7 @@ from streamer.model import REST, BeyondFloat64, Pointer
 #: Connectors of Debezium that write whole rows, so that a null in one is a null.
 WHOLE: Final = frozenset(("db2", "mariadb", "mongodb", "mysql", "oracle"))
 #: Those that write null for a column that a change did not set, and an object for one that it did.
-_CELLS: Final = frozenset(("cassandra", "scylla", "yugabytedb"))
+CELLS: Final = frozenset(("cassandra", "scylla", "yugabytedb"))
 #: Debezium's replacements for a missing value, in a column that may not be null; also zero, false and the empty text.
 BLANKS: Final = frozenset(
     (
@@ -105,11 +105,11 @@ def _debezium_delete(record: Record) -> Iterator[Pointer]:
 def _debezium_write(record: Record) -> Iterator[Pointer]:
     """Yield the columns that are null although they may have a value."""
     for side, at, row in (("after", record.data_at, record.data), ("before", record.before_at, record.before)):
-        if at is not None and row is not None and _may_be_unset(_source(record, at), side, record.type):
+        if at is not None and row is not None and may_be_unset(_source(record, at), side, record.type):
             yield from _nulls(at, row)
 
 
-def _may_be_unset(source: Mapping[str, Any], side: str, kind: str | None) -> bool:
+def may_be_unset(source: Mapping[str, Any], side: str, kind: str | None) -> bool:
     """Return whether a null in a row may be a value that the connector does not have."""
     match source.get("connector"):
         case "sqlserver":
@@ -121,7 +121,7 @@ def _may_be_unset(source: Mapping[str, Any], side: str, kind: str | None) -> boo
             has_all = side == "after" and isinstance(captured, str) and captured.startswith("NEW_ROW")
             return kind == "update" and not has_all
         case connector:
-            return isinstance(connector, str) and connector in _CELLS
+            return isinstance(connector, str) and connector in CELLS
 
 
 def _nulls(at: Pointer, row: Mapping[str, Any]) -> Iterator[Pointer]:

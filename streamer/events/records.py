@@ -55,10 +55,10 @@ def typed(row: Mapping[str, Any], schema: Any, name: str, layout: EventLayout) -
     kind = columns.get(name) or (columns.get("after") if name == "before" else None)
     says = _placeholders(layout).says
     made = connect.row(row, connect.struct_of(kind), says)
-    return connect.plain({name: _scaled(value, row[name], says) for name, value in made.items()})
+    return connect.plain({name: scaled(value, row[name], says) for name, value in made.items()})
 
 
-def _scaled(value: Any, written: Any, keep: Callable[[Any], bool], depth: int = 0) -> Any:
+def scaled(value: Any, written: Any, keep: Callable[[Any], bool], depth: int = 0) -> Any:
     """Return a value that was read by a schema, or without one, with its decimals that have no fixed scale as numbers.
 
     Such a decimal has its scale in the value. Recursive, as deep as a schema may be.
@@ -68,9 +68,9 @@ def _scaled(value: Any, written: Any, keep: Callable[[Any], bool], depth: int = 
     if isinstance(value, Mapping) and isinstance(written, Mapping):
         if written.keys() == {"scale", "value"}:
             return connect.typed(value, _SCALED, keep=keep) if value == written else value
-        return {name: _scaled(member, written[name], keep, depth + 1) for name, member in value.items()}
+        return {name: scaled(member, written[name], keep, depth + 1) for name, member in value.items()}
     if isinstance(value, list) and isinstance(written, list):
-        return [_scaled(each, was, keep, depth + 1) for each, was in zip(value, written, strict=True)]
+        return [scaled(each, was, keep, depth + 1) for each, was in zip(value, written, strict=True)]
     return value
 
 

@@ -49,7 +49,7 @@ impl NotCarried {
 /// Connectors of Debezium that write whole rows, so that a null in one is a null.
 pub(super) const WHOLE: [&str; 5] = ["db2", "mariadb", "mongodb", "mysql", "oracle"];
 /// Those that write null for a column that a change did not set, and an object for one that it did.
-const CELLS: [&str; 3] = ["cassandra", "scylla", "yugabytedb"];
+pub(super) const CELLS: [&str; 3] = ["cassandra", "scylla", "yugabytedb"];
 /// All in whose inserts and updates a null may be a value that they do not have.
 const MAY_BE_UNSET: [&str; 5] = ["cassandra", "scylla", "yugabytedb", "spanner", "sqlserver"];
 /// The values that Debezium writes for a value that it does not have, in a column that may not be null.
@@ -232,7 +232,8 @@ impl<'r> Record<'r> {
         for (side, document) in [("after", self.data()), ("before", self.before())] {
             let Some((entry, place)) = document else { continue };
             let Some(source) = root_of(&event, &place.pointer).get("source") else { continue };
-            if may_be_unset(source, side, event_type) {
+            let captured = source.get("value_capture_type").and_then(Value::as_str);
+            if may_be_unset(connector(source), captured, side, event_type == EventType::Update) {
                 self.nulls(entry, &place.pointer, unknown)?;
             }
         }
@@ -354,17 +355,14 @@ fn connector(source: &Value) -> Option<&str> {
     source.get("connector")?.as_str()
 }
 
-/// Whether a null in a row of an insert or update may be a value that the connector does not have.
-fn may_be_unset(source: &Value, side: &str, event_type: EventType) -> bool {
-    let is_update = event_type == EventType::Update;
-    match connector(source) {
+/// Whether a null in a row of an insert or update may be a value that the connector does not have; *captured* is the
+/// `value_capture_type` of its source.
+pub(super) fn may_be_unset(connector: Option<&str>, captured: Option<&str>, side: &str, is_update: bool) -> bool {
+    match connector {
         // SQL Server logs no large value from before an update.
         Some("sqlserver") => is_update && side == "before",
         // A change stream has the columns that were changed, unless it captures whole rows.
-        Some("spanner") => {
-            let captured = source.get("value_capture_type").and_then(Value::as_str);
-            is_update && !(side == "after" && captured.is_some_and(|captured| captured.starts_with("NEW_ROW")))
-        }
+        Some("spanner") => is_update && !(side == "after" && captured.is_some_and(|captured| captured.starts_with("NEW_ROW"))),
         name => name.is_some_and(|name| CELLS.contains(&name)),
     }
 }

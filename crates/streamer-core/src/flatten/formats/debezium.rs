@@ -12,8 +12,9 @@
 //! Cost: the record is walked once, and its columns are copied. A row with a schema, and a deleted row of a database
 //! that may send only its key, is parsed.
 
-use super::super::carried::{WHOLE, is_blank, is_key};
+use super::super::carried::{CELLS, WHOLE, is_blank, is_key, may_be_unset};
 use super::super::records;
+use super::super::timestamps;
 use super::super::typed::{self, Columns};
 use super::super::unavailable::Unavailable;
 use super::changes::{Change, Changes, Row, by_name, is_moved, key_of};
@@ -45,7 +46,7 @@ const OF_TRANSACTION: [&str; 7] = ["status", "id", "ts_ms", "ts_us", "ts_ns", "e
 /// The names of a schema, database or keyspace, and of a table.
 const SPACES: [&str; 4] = ["schema", "db", "keyspace", "keyspace_name"];
 const TABLES: [&str; 3] = ["table", "collection", "table_name"];
-const TOMBSTONE: &str = "a tombstone: the record before it told of the delete";
+const TOMBSTONE: &str = "a tombstone: the record before it reported the delete";
 
 #[derive(Clone, Copy)]
 enum Op {
@@ -85,16 +86,19 @@ struct Found<'t> {
     /// Empty if a row does not show it.
     collection: String,
     ts: Option<i128>,
-    /// The columns that the record has, and the names of the others.
     data: Option<Known<'t>>,
     before: Option<Known<'t>>,
     /// The members of the record's key.
     key: Option<Object<'t>>,
 }
 
+/// The columns that a row of a record has, and the names of the others.
 struct Known<'t> {
     row: Row<'t>,
+    /// Those with a placeholder.
     missing: Vec<Cow<'t, str>>,
+    /// Those that are null, if that may be a value that the connector does not have.
+    unset: Vec<Cow<'t, str>>,
 }
 
 impl Debezium {
@@ -151,7 +155,7 @@ impl Debezium {
                 changes.ignore(what);
                 return Ok(None);
             }
-            let reason = "op is missing; a row alone, as ExtractNewRecordState leaves it, is of the format debezium_unwrapped";
+            let reason = "op is missing; a bare row, as ExtractNewRecordState writes it, has the format debezium_unwrapped";
             return Err(RECORD.error(EventCode::WrongType, "/op", reason));
         }
         let kind = match op(&RECORD.text(body, "op", "")?, "/op", RECORD)? {
@@ -164,7 +168,12 @@ impl Debezium {
         let source = Object::of(RECORD.needed(body, "source", Expected::Object, "")?);
         let connector = RECORD.part(&source, "connector", Expected::String, "/source")?.and_then(Json::string);
         let connector = connector.as_deref().unwrap_or_default();
-        let (data, before) = (document(body, "after", connector)?, document(body, "before", connector)?);
+        let (mut data, mut before) = (document(body, "after", connector)?, document(body, "before", connector)?);
+        let mut side = "before";
+        if kind == "delete" && before.is_none() {
+            // Cassandra has the key of a deleted row in `after`.
+            (side, before) = ("after", data.take());
+        }
         let collection = collection(&source, "", "/source", RECORD)?.ok_or_else(|| {
             let reason = "table is missing: expected the name of a table or a collection";
             RECORD.error(EventCode::WrongType, "/source/table", reason)
@@ -176,15 +185,15 @@ impl Debezium {
         let is_whole = options.is_whole(&collection);
         let lacks = match (&before, kind) {
             (Some(before), "delete") if !is_whole && !WHOLE.contains(&connector) => {
-                not_carried(before, key.as_ref(), &self.columns.defaults(Some("before")))
+                not_carried(before, key.as_ref(), &self.columns.defaults(Some(side)), connector)
             }
             _ => HashSet::new(),
         };
-        // YugabyteDB writes an unchanged column as null, and a changed one as an object.
-        let nulls_lack = connector == "yugabytedb" && !is_whole;
-        let data = data.map(|data| self.known(data, Some("after"), &HashSet::new(), nulls_lack));
-        let before = before.map(|before| self.known(before, Some("before"), &lacks, false));
-        Ok(Some(Found { kind: Some(kind), collection, ts, data, before, key }))
+        let captured = source.get("value_capture_type").and_then(Json::string);
+        let may_be_unset = |side: &str| !is_whole && may_be_unset(Some(connector), captured.as_deref(), side, kind == "update");
+        let data = data.map(|data| self.known(data, Some("after"), &HashSet::new(), may_be_unset("after")));
+        let before = before.map(|before| self.known(before, Some(side), &lacks, may_be_unset("before")));
+        Ok(Some(Found { kind: Some(kind), collection, ts: in_range(ts), data, before, key }))
     }
 
     fn row<'t>(
@@ -223,7 +232,7 @@ impl Debezium {
             let reason = format!("__{name} is missing: the transform needs add.fields=op,table");
             ROW.error(EventCode::WrongType, format!("/__{name}"), &reason)
         })?;
-        let ts = first(body, &["__source_ts_ms", "__ts_ms"], ROW)?;
+        let ts = in_range(first(body, &["__source_ts_ms", "__ts_ms"], ROW)?);
         let columns = body.members.iter().filter(|(name, _)| !name.starts_with(ADDED));
         let mut text = String::new();
         super::changes::write_members(&mut text, columns.map(|(name, Json(value))| (&**name, *value)));
@@ -231,7 +240,7 @@ impl Debezium {
         let (data, before) = if kind == Some("delete") {
             let lacks = match options.is_whole(&collection) {
                 true => HashSet::new(),
-                false => not_carried(&row, key.as_ref(), &self.columns.defaults(None)),
+                false => not_carried(&row, key.as_ref(), &self.columns.defaults(None), ""),
             };
             (None, Some(self.known(row, None, &lacks, false)))
         } else {
@@ -241,15 +250,22 @@ impl Debezium {
     }
 
     /// The columns that a row has, as the schema types them: that of the member *name* of the payload, or all of it.
-    fn known<'t>(&self, row: Cow<'t, str>, name: Option<&str>, lacks: &HashSet<String>, nulls_lack: bool) -> Known<'t> {
+    fn known<'t>(&self, row: Cow<'t, str>, name: Option<&str>, lacks: &HashSet<String>, may_be_unset: bool) -> Known<'t> {
         let text = row.as_bytes();
         let mut pieces = Vec::new();
         let mut reader = typed::Reader { text, unavailable: &self.unavailable, pieces: &mut pieces };
-        match name {
-            Some(name) => self.columns.read(&mut reader, name, 0, text.len()),
-            None => self.columns.read_all(&mut reader),
+        match (name, &row) {
+            // A document in a text has no schema.
+            (Some(_), Cow::Owned(_)) => {}
+            (Some(name), Cow::Borrowed(_)) => {
+                self.columns.read(&mut reader, name, 0, text.len());
+                reader.scaled(0, 0, text.len());
+            }
+            (None, _) => {
+                self.columns.read_all(&mut reader);
+                reader.scaled(0, 0, text.len());
+            }
         }
-        reader.scaled(0, 0, text.len());
         let row = if pieces.is_empty() {
             row
         } else {
@@ -257,12 +273,14 @@ impl Debezium {
             String::from_utf8(typed::put_in_all(text, &pieces)).map_or(row, Cow::Owned)
         };
         let may_lack = self.unavailable.may_be_in(row.as_bytes());
-        let mut known = Known { row: Vec::new(), missing: Vec::new() };
+        let mut known = Known { row: Vec::new(), missing: Vec::new(), unset: Vec::new() };
         for (name, value) in members(row) {
             if lacks.contains(&*name) {
                 continue;
             }
-            if (nulls_lack && Json(&value).is_null()) || (may_lack && self.is_unavailable(&value)) {
+            if may_be_unset && Json(&value).is_null() {
+                known.unset.push(name);
+            } else if may_lack && self.is_unavailable(&value) {
                 known.missing.push(name);
             } else {
                 known.row.push((name, value));
@@ -362,6 +380,11 @@ fn first(body: &Object<'_>, names: &[&str], what: What) -> Result<Option<i128>, 
     Ok(None)
 }
 
+/// A time, unless it is outside of the years 1 to 9999: Cassandra's connector may write microseconds.
+fn in_range(ts: Option<i128>) -> Option<i128> {
+    ts.filter(|ts| timestamps::in_range(ts * 1_000_000).is_ok())
+}
+
 /// The text of a row or, for MongoDB, of a document, which Debezium writes as Extended JSON in a string.
 fn document<'t>(body: &Object<'t>, name: &str, connector: &str) -> Result<Option<Cow<'t, str>>, EventError> {
     let place = || format!("/{name}");
@@ -420,8 +443,12 @@ fn parsed(text: &str) -> Option<Value> {
 
 /// The columns of a deleted row that the source may not have sent: PostgreSQL sends only the key, and Debezium fills in
 /// the rest.
-fn not_carried(row: &str, key: Option<&Object<'_>>, defaults: &HashMap<&str, &Value>) -> HashSet<String> {
+fn not_carried(row: &str, key: Option<&Object<'_>>, defaults: &HashMap<&str, &Value>, connector: &str) -> HashSet<String> {
     let row = unique(Object::of(Json(row)).members);
+    if connector == "sqlserver" {
+        // It logs all values except large ones, which are null.
+        return row.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name.to_string()).collect();
+    }
     let may_be_filled_in = |name: &str, value: Json<'_>| {
         let value = parsed(value.0);
         let is_default = |value: &Value| defaults.get(name).is_some_and(|default| default.equals(value) == Some(true));
@@ -435,7 +462,8 @@ fn not_carried(row: &str, key: Option<&Object<'_>>, defaults: &HashMap<&str, &Va
     };
     // If PostgreSQL sends only the key, all other columns are blank. So with one that is not, the row is whole.
     let is_other = row.iter().any(|(name, _)| !is_in_key(name) && !blank.contains(&**name));
-    if is_other && key.is_some_and(|key| !key.members.iter().any(|(name, _)| blank.contains(&**name))) {
+    let is_proof = |key: &Object<'_>| !CELLS.contains(&connector) && !key.members.iter().any(|(name, _)| blank.contains(&**name));
+    if is_other && key.is_some_and(is_proof) {
         return HashSet::new();
     }
     // Or the identity is an index, or `message.key.columns` has a column that it lacks: so the key may be blank, too.
@@ -444,7 +472,7 @@ fn not_carried(row: &str, key: Option<&Object<'_>>, defaults: &HashMap<&str, &Va
 }
 
 fn write(found: Found<'_>, envelope: &Object<'_>, is_unwrapped: bool, changes: &mut Changes) -> Result<(), EventError> {
-    let Found { kind, collection, ts, mut data, before, key } = found;
+    let Found { kind, collection, ts, mut data, mut before, key } = found;
     if let (Some(data), Some(before)) = (&mut data, &before)
         && !data.missing.is_empty()
     {
@@ -457,6 +485,9 @@ fn write(found: Found<'_>, envelope: &Object<'_>, is_unwrapped: bool, changes: &
             let value = Cow::Owned(old[&*name].to_owned());
             (name, value)
         }));
+    }
+    for known in [&mut data, &mut before].into_iter().flatten() {
+        known.missing.append(&mut known.unset);
     }
     let wanted = changes.wanted;
     let change = |kind: Option<&str>| {
