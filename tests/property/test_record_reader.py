@@ -31,6 +31,9 @@ MORE: dict[SourceFormat, list[Any]] = {
         {"before": ROW, "after": None, "source": SOURCE, "op": "d"},
         {"before": None, "after": '{"_id": {"$oid": "5"}}', "source": {**SOURCE, "connector": "mongodb"}, "op": "u"},
         {"before": ROW, "after": ROW, "source": {**SOURCE, "connector": "yugabytedb"}, "op": "u"},
+        {"before": {**ROW, "s": None}, "after": ROW, "source": {**SOURCE, "connector": "spanner"}, "op": "u"},
+        {"before": ROW, "after": None, "source": {**SOURCE, "connector": "sqlserver"}, "op": "d"},
+        {"after": ROW, "source": {**SOURCE, "connector": "cassandra", "ts_ms": 10**15}, "op": "d"},
     ],
     "debezium_unwrapped": [
         {**ROW, "__op": "u", "__table": "orders", "__db": "shop", "__source_ts_ms": 1, "__deleted": "false"},
