@@ -81,7 +81,10 @@ def test_each_part_has_its_pattern(members: dict[str, Any], pattern: dict[str, A
             {"filters": [*where("a", "<", 1)["filters"], *where("a", "<", 2)["filters"]]},
             "filters[1]: EventBridge has one condition",
         ),
-        ({"filters": [*where("a", ">", 2)["filters"], *where("a", "<", 1)["filters"]]}, "filters[1]: the bounds exclude every number"),
+        (
+            {"filters": [*where("a", ">", 2)["filters"], *where("a", "<", 1)["filters"]]},
+            "filters[1]: the bounds exclude every number",
+        ),
         ({"filters": [*where("a", "==", 2)["filters"], *where("a.b", "<", 1)["filters"]]}, "one condition on 'detail.a.b'"),
         ({"collection": "x", "pattern": {"source": ["y"]}}, "collection: EventBridge has one condition on 'source'"),
         ({"pattern": {"a.b": [1]}}, 'pattern["a.b"]: EventBridge reads a dot in a name'),

@@ -23,6 +23,8 @@ from streamer.service.connectors.registry import Messages
 from tests.cdc.test_avro import DECIMAL, columns, encoded, named, unscaled
 from tests.tools.registries import Stub
 
+pytestmark = pytest.mark.usefixtures("backend")  # which reads the records
+
 KEY = {"type": "record", "name": "Key", "namespace": "shop.orders", "fields": [{"name": "id", "type": "int"}]}
 ORDERS = columns({"name": "amount", "type": ["null", DECIMAL]}, {"name": "day", "type": named("int", "io.debezium.time.Date")})
 SOURCE = {"connector": "postgresql", "schema": "shop", "table": "orders"}

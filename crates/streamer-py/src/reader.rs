@@ -48,7 +48,7 @@ impl RecordReader {
     ) -> PyResult<RecordReader> {
         guard(py, || {
             let made = flatten::RecordReader::new(format, envelope, most.unwrap_or(usize::MAX));
-            let mut reader = made.ok_or_else(|| PyValueError::new_err(format!("no format of records: {format:?}")))?;
+            let mut reader = made.ok_or_else(|| PyValueError::new_err(format!("unknown format of records: {format:?}")))?;
             reader.know_tables(whole_rows.into_iter().map(String::into_boxed_str).collect(), table.map(String::into_boxed_str));
             for (table, names) in columns {
                 reader.know_columns(table, names);

@@ -78,7 +78,7 @@ fn decoded(encoded: &str, members: &Object<'_>, at: &str, place: &str) -> Result
     let kind = WHAT.part(members, "datacontenttype", Expected::String, at)?.and_then(Json::string).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_lowercase();
     let raw =
-        typed::base64(encoded.as_bytes()).ok_or_else(|| WHAT.error(EventCode::BadValue, place, "data_base64 is no base64"))?;
+        typed::base64(encoded.as_bytes()).ok_or_else(|| WHAT.error(EventCode::BadValue, place, "data_base64 is not base64"))?;
     if !kind.ends_with("/json") && !kind.ends_with("+json") {
         return Ok(None);
     }
