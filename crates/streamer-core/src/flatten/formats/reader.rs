@@ -43,7 +43,7 @@ pub struct RecordReader {
 enum Of {
     Canal,
     CloudEvents,
-    Debezium(Debezium),
+    Debezium(Box<Debezium>),
     DynamoDb,
     MongoDb,
     Wal2json(Tables),
@@ -57,8 +57,8 @@ impl RecordReader {
         let format = match format {
             "canal" => Of::Canal,
             "cloudevents" => Of::CloudEvents,
-            "debezium" => Of::Debezium(Debezium::new(false)),
-            "debezium_unwrapped" => Of::Debezium(Debezium::new(true)),
+            "debezium" => Of::Debezium(Box::new(Debezium::new(false))),
+            "debezium_unwrapped" => Of::Debezium(Box::new(Debezium::new(true))),
             "dynamodb" => Of::DynamoDb,
             "mongodb" => Of::MongoDb,
             "wal2json" => Of::Wal2json(Tables::default()),
