@@ -333,7 +333,7 @@ def test_a_partition_is_given_up_once_what_was_read_of_it_is_held(topic: Topic, 
                 by_two += len(batch.records) if source is two else 0
         assert time.monotonic() < deadline
     assert sorted(map(int, set(seen))) == list(range(303))
-    assert "before all that was read was held" not in caplog.text
+    assert "before all read messages were confirmed" not in caplog.text
 
 
 def test_a_check_tells_what_is_lost(topic: Topic) -> None:
