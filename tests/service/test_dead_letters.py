@@ -96,6 +96,7 @@ def test_a_key_takes_room_of_dead_letters(tmp_path: Path) -> None:
         assert store.letters()[0].record_key == b"k" * 1000
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_message_of_wal2json_is_decoded_when_it_is_replayed() -> None:
     """The source decodes its messages itself, and a letter has the message as the plugin wrote it."""
     pytest.importorskip("psycopg")

@@ -188,6 +188,7 @@ def test_it_tells_how_far_it_has_come(topic: Topic, monkeypatch: pytest.MonkeyPa
     assert source.progress() == Progress(7, 7, "messages")
 
 
+@pytest.mark.usefixtures("backend")
 def test_an_event_of_binary_mode_is_a_cloudevent_too(topic: Topic) -> None:
     producer = Producer({"bootstrap.servers": topic.cluster.address})
     kind = {"content-type": "application/json; charset=utf-8"}

@@ -645,6 +645,7 @@ def test_a_server_without_logical_decoding_says_what_to_set() -> None:
 # wal2json
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.skipif(not has_wal2json(), reason="the server has no wal2json")
 def test_wal2json_reads_the_same_with_keys(database: Database) -> None:
     database.sql("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL", "INSERT INTO orders VALUES (1, 1, repeat('x', 10000))")

@@ -39,6 +39,9 @@ pub struct RecordReader {
     table: Option<Box<str>>,
 }
 
+/// Deeper than any event may be, so that one event that is too deep is refused by itself, not with the others of its record.
+const DEEPEST: usize = 1_000;
+
 #[derive(Debug)]
 enum Of {
     Canal,
@@ -64,9 +67,9 @@ impl RecordReader {
             "wal2json" => Of::Wal2json(Tables::default()),
             _ => return None,
         };
-        let Limits { max_event_bytes, max_depth, .. } = Limits::default();
+        let Limits { max_event_bytes, .. } = Limits::default();
         let wanted = Wanted { envelope, keys: true, most, most_bytes: max_event_bytes * MOST };
-        Some(RecordReader { format, wanted, max_depth, whole_rows: Vec::new(), table: None })
+        Some(RecordReader { format, wanted, max_depth: DEEPEST, whole_rows: Vec::new(), table: None })
     }
 
     /// Name the collections whose deleted rows are whole, and the one of rows of Debezium that do not name their table.
