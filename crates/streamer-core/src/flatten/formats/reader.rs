@@ -67,9 +67,9 @@ impl RecordReader {
             "wal2json" => Of::Wal2json(Tables::default()),
             _ => return None,
         };
-        let Limits { max_event_bytes, .. } = Limits::default();
+        let Limits { max_event_bytes, max_depth, .. } = Limits::default();
         let wanted = Wanted { envelope, keys: true, most, most_bytes: max_event_bytes * MOST };
-        Some(RecordReader { format, wanted, max_depth: DEEPEST, whole_rows: Vec::new(), table: None })
+        Some(RecordReader { format, wanted, max_depth, whole_rows: Vec::new(), table: None })
     }
 
     /// Name the collections whose deleted rows are whole, and the one of rows of Debezium that do not name their table.
@@ -97,7 +97,7 @@ impl RecordReader {
         let what = self.what();
         let most_bytes = self.wanted.most_bytes.max(record.len().saturating_mul(MOST));
         let mut changes = Changes::new(Wanted { most_bytes, ..self.wanted });
-        let record = value(what, record, self.max_depth)?;
+        let record = value(what, record, DEEPEST).or_else(|_| value(what, record, self.max_depth))?;
         if record.first() != b'{' && !matches!(self.format, Of::CloudEvents) {
             let reason = format!("a message is a JSON object, not {}", record.named());
             return Err(what.error(EventCode::NotAnObject, "", &reason));
