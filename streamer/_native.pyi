@@ -178,9 +178,9 @@ class RecordReader:
         *,
         envelope: bool = False,
         most: int | None = None,
-        whole_rows: Sequence[str] = (),
+        whole_rows: Sequence[str] = ...,
         table: str | None = None,
-        columns: Sequence[tuple[str, Sequence[str]]] = (),
+        columns: Sequence[tuple[str, Sequence[str]]] = ...,
     ) -> Self: ...
     def read(self, record: bytes, key: bytes | str | None = None) -> list[tuple[bytes, str | None]] | None:
         """Return the events in a record, each with its key as text or None; for no change, one event of the type `ignore`.

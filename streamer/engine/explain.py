@@ -116,7 +116,6 @@ class Judgement:
         event: the event.
         outcome: the match, if there is one.
         verdict: the verdict of all conditions.
-        note: a reason other than the conditions, if there is one.
     """
 
     def __init__(self, compiled: CompiledSubscription, event: Event, options: Options) -> None:
@@ -124,13 +123,12 @@ class Judgement:
         self._rows: dict[bool, list[tuple[Condition, Part]]] = {}
         self.outcome: Outcome | None = None
         self.verdict = Verdict.UNKNOWN
-        self.note: str | None = TOO_COSTLY
+        self._is_judged = False
         with suppress(TooCostlyError):
             # Parsing the subscription has cost as much.
             EFFORT.spend(_UNITS_A_CHANGE + size_of(compiled))
             outcome, verdict = self._find_outcome(compiled), self._judge(event)
-            self.outcome, self.verdict = outcome, verdict
-            self.note = self._note()
+            self.outcome, self.verdict, self._is_judged = outcome, verdict, True
 
     @cached_property
     def old(self) -> Event | None:
@@ -164,7 +162,11 @@ class Judgement:
     def _find_outcome(self, compiled: CompiledSubscription) -> Outcome | None:
         return find_outcome(compiled, self.event, self._options.layout, self._options.soft_delete, self._judge)
 
-    def _note(self) -> str | None:
+    @cached_property
+    def note(self) -> str | None:
+        """A reason other than the conditions, if there is one."""
+        if not self._is_judged:
+            return TOO_COSTLY
         verdict, matched, subscription = self.verdict, self.outcome is not None, self.compiled.subscription
         if verdict is Verdict.TRUE and not matched:
             return f"the document is flagged as deleted by {self._options.soft_delete!r}"

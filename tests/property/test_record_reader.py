@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tomllib
 from pathlib import Path
 from random import Random
@@ -158,3 +159,44 @@ def test_both_read_values_with_their_schema_alike() -> None:
         ):
             text, key = spelt(rng, record).encode(), rng.choice([None, b'{"c0":1}', b'{"c1":1}'])
             assert answer(pair[0], text, key) == answer(pair[1], text, key), (text, key)
+
+
+MANY = {f"c{number}": "1" for number in range(60_000)}
+FIELDS = [{"field": name, "type": "string", "optional": True, "default": "2"} for name in MANY]
+STRUCTS = [{"field": name, "type": "struct", "fields": FIELDS} for name in ("before", "after")]
+COLUMNS = [{"name": name, "type": "text", "value": "1"} for name in MANY]
+ITEM = {name: {"S": "1"} for name in MANY}
+STREAM = "arn:aws:dynamodb:eu-west-1:1:table/orders/stream/1"
+DELETED = {"op": "d", "before": MANY, "after": None, "source": SOURCE}
+WIDE: dict[str, tuple[SourceFormat, Any]] = {
+    "canal": ("canal", {**RECORDS["canal"], "data": [MANY], "old": [MANY], "pkNames": [*MANY]}),
+    "debezium": ("debezium", {"op": "u", "before": MANY, "after": MANY, "source": SOURCE}),
+    "schema": ("debezium", {"schema": {"type": "struct", "fields": STRUCTS}, "payload": DELETED}),
+    "debezium_unwrapped": ("debezium_unwrapped", {**MANY, "__op": "u", "__table": "orders"}),
+    "dynamodb": (
+        "dynamodb",
+        {"eventName": "MODIFY", "eventSourceARN": STREAM, "dynamodb": {"Keys": ITEM, "NewImage": ITEM, "OldImage": ITEM}},
+    ),
+    "mongodb": (
+        "mongodb",
+        {"operationType": "insert", "ns": {"db": "a", "coll": "b"}, "documentKey": MANY, "fullDocument": MANY},
+    ),
+    "wal2json": (
+        "wal2json",
+        {"action": "U", "schema": "shop", "table": "orders", "columns": COLUMNS, "identity": COLUMNS, "pk": COLUMNS},
+    ),
+}
+
+
+@pytest.mark.parametrize("is_twice", [False, True])
+@pytest.mark.parametrize("name", WIDE)
+def test_a_wide_record_costs_no_more_than_its_size(name: str, is_twice: bool) -> None:
+    """Keys, identities and names that come twice are looked up: comparing each column with each other takes 4 s and more."""
+    of, record = WIDE[name]
+    text, key = json.dumps(record).encode(), json.dumps(MANY).encode()
+    if is_twice:
+        text = text.replace(b'"c59999"', b'"c0"')
+    for decode in both(of):
+        began = time.thread_time()
+        decode(text, key)
+        assert time.thread_time() - began < 3

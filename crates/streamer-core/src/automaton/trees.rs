@@ -128,7 +128,7 @@ impl<'t> TextHasher<'t, '_> {
         match peek(text, at) {
             b'"' => {
                 let (end, _) = token::string(text, at).ok()?;
-                Some((seed.hash_bytes(&plain(&text[at + 1..end - 1])), end))
+                Some((seed.hash_bytes(&token::unescaped(&text[at + 1..end - 1])), end))
             }
             b'-' | b'0'..=b'9' => {
                 let (end, _) = token::number(text, at).ok()?;
@@ -219,18 +219,8 @@ impl<'t> TextHasher<'t, '_> {
     }
 
     fn name(&self, inside: &Range<u32>) -> Cow<'t, [u8]> {
-        plain(&self.text[inside.start as usize..inside.end as usize])
+        token::unescaped(&self.text[inside.start as usize..inside.end as usize])
     }
-}
-
-/// The plain text of the inside of a string.
-fn plain(inside: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', inside).is_none() {
-        return Cow::Borrowed(inside);
-    }
-    let mut plain = Vec::new();
-    token::unescape(inside, &mut plain);
-    Cow::Owned(plain)
 }
 
 #[cfg(test)]

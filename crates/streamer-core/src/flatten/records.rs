@@ -206,14 +206,8 @@ impl<'t> Members<'t> {
         if peek(text, from) != b'"' {
             return Err(token::expected_name(text, from));
         }
-        let (end, escaped) = token::string(text, from)?;
-        let name = if escaped {
-            let mut plain = Vec::new();
-            token::unescape(&text[from + 1..end - 1], &mut plain);
-            Cow::Owned(plain)
-        } else {
-            Cow::Borrowed(&text[from + 1..end - 1])
-        };
+        let (end, _) = token::string(text, from)?;
+        let name = token::unescaped(&text[from + 1..end - 1]);
         let colon = space(text, end);
         if peek(text, colon) != b':' {
             return Err(token::expected_colon(text, colon));

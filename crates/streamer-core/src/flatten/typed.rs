@@ -362,13 +362,7 @@ impl Reader<'_, '_> {
 
 /// The text in a JSON string.
 fn string_of(quoted: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let inside = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    if memchr::memchr(b'\\', inside).is_none() {
-        return Some(Cow::Borrowed(inside));
-    }
-    let mut plain = Vec::with_capacity(inside.len());
-    token::unescape(inside, &mut plain);
-    Some(Cow::Owned(plain))
+    Some(token::unescaped(quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?))
 }
 
 /// The elements of the list that begins at *at*, each by its first offset and the one behind it.

@@ -3,6 +3,7 @@
 
 use super::block::{self, Block16, Block64};
 use crate::error::{EventCode, EventError};
+use std::borrow::Cow;
 
 /// The error in a text, without allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +193,16 @@ fn low_surrogate(text: &[u8], at: usize) -> Option<u32> {
         return None;
     }
     four_digits(text, at + 2).ok().filter(|unit| (0xdc00..0xe000).contains(unit))
+}
+
+/// The plain text of the inside of a string that [`string`] has accepted.
+pub(crate) fn unescaped(inside: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', inside).is_none() {
+        return Cow::Borrowed(inside);
+    }
+    let mut plain = Vec::with_capacity(inside.len());
+    unescape(inside, &mut plain);
+    Cow::Owned(plain)
 }
 
 /// Append the plain text of the inside of a string that [`string`] has accepted.

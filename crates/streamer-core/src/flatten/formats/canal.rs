@@ -96,8 +96,10 @@ impl Message<'_, '_> {
 
     /// The key of a row, or of the row with its *old* values. Its values are texts, which do not depend on their types.
     fn key_of(&self, row: Json<'_>, old: Option<Json<'_>>) -> Option<String> {
-        let rows = [old.map(Object::of), Some(Object::of(row))];
-        key_of(self.key.iter().map(|name| rows.iter().flatten().find_map(|row| row.get(name))))
+        let rows = [Some(Object::of(row)), old.map(Object::of)];
+        let values: HashMap<&str, Json<'_>> =
+            rows.iter().flatten().flat_map(|row| &row.members).map(|(name, value)| (&**name, *value)).collect();
+        key_of(self.key.iter().map(|name| values.get(&**name).copied()))
     }
 
     fn with_row(&self, kind: &str, row: &Row<'_>) -> Change {

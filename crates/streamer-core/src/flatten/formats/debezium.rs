@@ -158,13 +158,8 @@ impl Debezium {
             let reason = "op is missing; a bare row, as ExtractNewRecordState writes it, has the format debezium_unwrapped";
             return Err(RECORD.error(EventCode::WrongType, "/op", reason));
         }
-        let kind = match op(&RECORD.text(body, "op", "")?, "/op", RECORD)? {
-            Op::Change(kind) => kind,
-            Op::Nothing(what) => {
-                changes.ignore(what);
-                return Ok(None);
-            }
-        };
+        let word = RECORD.text(body, "op", "")?;
+        let Some(kind) = kind_of(op(&word, "/op", RECORD)?, changes) else { return Ok(None) };
         let source = Object::of(RECORD.needed(body, "source", Expected::Object, "")?);
         let connector = RECORD.part(&source, "connector", Expected::String, "/source")?.and_then(Json::string);
         let connector = connector.as_deref().unwrap_or_default();
@@ -219,12 +214,11 @@ impl Debezium {
             true => Some(Cow::Borrowed("d")),
             false => ROW.part(body, "__op", Expected::String, "")?.and_then(Json::string),
         };
-        let kind = match word.map(|word| op(&word, "/__op", ROW)).transpose()? {
-            Some(Op::Change(kind)) => Some(kind),
-            Some(Op::Nothing(what)) => {
-                changes.ignore(what);
-                return Ok(None);
-            }
+        let kind = match word {
+            Some(word) => match kind_of(op(&word, "/__op", ROW)?, changes) {
+                None => return Ok(None),
+                kind => kind,
+            },
             None => None,
         };
         let collection = collection(body, ADDED, "", ROW)?.or_else(|| options.table.map(str::to_owned)).ok_or_else(|| {
@@ -353,6 +347,17 @@ fn op(word: &str, place: &str, what: What) -> Result<Op, EventError> {
     })
 }
 
+/// The type of a change; without one the record is ignored.
+fn kind_of(op: Op, changes: &mut Changes) -> Option<&'static str> {
+    match op {
+        Op::Change(kind) => Some(kind),
+        Op::Nothing(what) => {
+            changes.ignore(what);
+            None
+        }
+    }
+}
+
 fn collection(source: &Object<'_>, prefix: &str, at: &str, what: What) -> Result<Option<String>, EventError> {
     let name = |names: &[&str]| -> Result<Option<String>, EventError> {
         for name in names {
@@ -411,18 +416,21 @@ fn document<'t>(body: &Object<'t>, name: &str, connector: &str) -> Result<Option
 /// The columns of a row, each once: of several with one name the last counts.
 fn unique<'t, V>(members: Vec<(Cow<'t, str>, V)>) -> Vec<(Cow<'t, str>, V)> {
     let mut places: HashMap<&str, usize> = HashMap::with_capacity(members.len());
-    let is_unique = members.iter().all(|(name, _)| places.insert(name, 0).is_none());
-    if is_unique {
-        return members;
-    }
-    let mut found: Vec<(Cow<'t, str>, V)> = Vec::with_capacity(members.len());
-    for (name, value) in members {
-        match found.iter_mut().find(|(known, _)| *known == name) {
-            Some(known) => known.1 = value,
-            None => found.push((name, value)),
+    // The last member of each name, in the order in which the names come first.
+    let mut last: Vec<usize> = Vec::with_capacity(members.len());
+    for (at, (name, _)) in members.iter().enumerate() {
+        let place = *places.entry(name).or_insert(last.len());
+        if place == last.len() {
+            last.push(at);
+        } else {
+            last[place] = at;
         }
     }
-    found
+    if last.len() == members.len() {
+        return members;
+    }
+    let mut members: Vec<Option<(Cow<'t, str>, V)>> = members.into_iter().map(Some).collect();
+    last.into_iter().filter_map(|at| members[at].take()).collect()
 }
 
 fn members(row: Cow<'_, str>) -> Row<'_> {
@@ -456,14 +464,12 @@ fn not_carried(row: &str, key: Option<&Object<'_>>, defaults: &HashMap<&str, &Va
     };
     let blank: HashSet<&str> =
         row.iter().filter(|(name, value)| may_be_filled_in(name, *value)).map(|(name, _)| &**name).collect();
-    let is_in_key = |name: &str| match key {
-        Some(key) => key.get(name).is_some(),
-        None => is_key(name),
-    };
+    let names: Option<HashSet<&str>> = key.map(|key| key.members.iter().map(|(name, _)| &**name).collect());
+    let is_in_key = |name: &str| names.as_ref().map_or_else(|| is_key(name), |names| names.contains(name));
     // If PostgreSQL sends only the key, all other columns are blank. So with one that is not, the row is whole.
     let is_other = row.iter().any(|(name, _)| !is_in_key(name) && !blank.contains(&**name));
-    let is_proof = |key: &Object<'_>| !CELLS.contains(&connector) && !key.members.iter().any(|(name, _)| blank.contains(&**name));
-    if is_other && key.is_some_and(is_proof) {
+    let is_proof = |names: &HashSet<&str>| !CELLS.contains(&connector) && names.is_disjoint(&blank);
+    if is_other && names.as_ref().is_some_and(is_proof) {
         return HashSet::new();
     }
     // Or the identity is an index, or `message.key.columns` has a column that it lacks: so the key may be blank, too.

@@ -97,11 +97,7 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
 /// The key of an item: the values of `Keys` without their types, in the order of their names.
 fn key_of_item(of: &Object<'_>) -> Option<String> {
     let keys = Object::of(of.get("Keys")?);
-    let mut names: Vec<&str> = keys.members.iter().map(|(name, _)| &**name).collect();
-    names.sort_unstable();
-    names.dedup();
-    let value = |name| Object::of(keys.get(name)?).members.last().map(|(_, value)| *value);
-    key_of(names.into_iter().map(value))
+    key_of(keys.sorted().into_values().map(|value| Object::of(value).members.last().map(|(_, value)| *value)))
 }
 
 fn table(record: &Object<'_>, at: &str) -> Result<String, EventError> {

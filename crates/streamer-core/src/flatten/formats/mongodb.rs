@@ -66,14 +66,7 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
 /// The key of a document: the values of `documentKey` in the order of their names.
 fn key_of_document(record: &Object<'_>) -> Option<String> {
     let keys = object(record.get("documentKey"))?;
-    let mut names: Vec<&str> = keys.members.iter().map(|(name, _)| &**name).collect();
-    names.sort_unstable();
-    names.dedup();
-    let value = |name| {
-        let value = keys.get(name)?;
-        Some(Object::of(value).get("$oid").unwrap_or(value))
-    };
-    key_of(names.into_iter().map(value))
+    key_of(keys.sorted().into_values().map(|value| Some(Object::of(value).get("$oid").unwrap_or(value))))
 }
 
 fn object(value: Option<Json<'_>>) -> Option<Object<'_>> {

@@ -34,7 +34,6 @@ pub enum Read {
 pub struct RecordReader {
     format: Of,
     wanted: Wanted,
-    max_depth: usize,
     whole_rows: Vec<Box<str>>,
     table: Option<Box<str>>,
 }
@@ -67,9 +66,8 @@ impl RecordReader {
             "wal2json" => Of::Wal2json(Tables::default()),
             _ => return None,
         };
-        let Limits { max_event_bytes, max_depth, .. } = Limits::default();
-        let wanted = Wanted { envelope, keys: true, most, most_bytes: max_event_bytes * MOST };
-        Some(RecordReader { format, wanted, max_depth, whole_rows: Vec::new(), table: None })
+        let wanted = Wanted { envelope, keys: true, most, most_bytes: Limits::default().max_event_bytes * MOST };
+        Some(RecordReader { format, wanted, whole_rows: Vec::new(), table: None })
     }
 
     /// Name the collections whose deleted rows are whole, and the one of rows of Debezium that do not name their table.
@@ -97,7 +95,8 @@ impl RecordReader {
         let what = self.what();
         let most_bytes = self.wanted.most_bytes.max(record.len().saturating_mul(MOST));
         let mut changes = Changes::new(Wanted { most_bytes, ..self.wanted });
-        let record = value(what, record, DEEPEST).or_else(|_| value(what, record, self.max_depth))?;
+        // The error names the depth that an event may have.
+        let record = value(what, record, DEEPEST).or_else(|_| value(what, record, Limits::default().max_depth))?;
         if record.first() != b'{' && !matches!(self.format, Of::CloudEvents) {
             let reason = format!("a message is a JSON object, not {}", record.named());
             return Err(what.error(EventCode::NotAnObject, "", &reason));

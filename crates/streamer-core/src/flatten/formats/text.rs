@@ -6,6 +6,7 @@ use crate::error::{EventCode, EventError};
 use crate::json::token::{self, JsonFault, peek, space};
 use crate::layout::encode_pointer;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The text of one value.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +36,10 @@ impl<'t> Json<'t> {
     /// The text of a string.
     pub fn string(self) -> Option<Cow<'t, str>> {
         let inside = self.0.strip_prefix('"')?.strip_suffix('"')?;
-        if !inside.contains('\\') {
-            return Some(Cow::Borrowed(inside));
+        match token::unescaped(inside.as_bytes()) {
+            Cow::Borrowed(_) => Some(Cow::Borrowed(inside)),
+            Cow::Owned(plain) => String::from_utf8(plain).ok().map(Cow::Owned),
         }
-        let mut plain = Vec::new();
-        token::unescape(inside.as_bytes(), &mut plain);
-        String::from_utf8(plain).ok().map(Cow::Owned)
     }
 
     /// A number without fraction and exponent, of 64 bits.
@@ -89,6 +88,11 @@ impl<'t> Object<'t> {
     /// A member; of several with one name the last counts.
     pub fn get(&self, name: &str) -> Option<Json<'t>> {
         self.members.iter().rev().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+
+    /// The members in the order of their names, as [`Object::get`] returns each, which reads all of them.
+    pub fn sorted(&self) -> BTreeMap<&str, Json<'t>> {
+        self.members.iter().map(|(name, value)| (&**name, *value)).collect()
     }
 }
 
