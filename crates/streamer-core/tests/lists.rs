@@ -127,31 +127,31 @@ fn a_match_on_lists_allocates_nothing_however_many_there_are() {
 }
 
 #[test]
-fn a_list_of_millions_takes_at_most_twice_the_memory_of_its_event_and_gives_it_back() {
+fn a_long_list_takes_at_most_twice_the_memory_of_its_event_and_gives_it_back() {
     let repeated = |element: &str, bytes: usize| {
         let one = format!("{element},");
         format!("[{}{element}]", one.repeat(bytes / one.len()))
     };
-    let alternating = format!("[{}0]", (0..500_000).map(|at| format!("{},", at % 1000)).collect::<String>());
-    let objects = (0..300_000).map(|at| format!(r#"{{"x":1,"y":{},"id":{at}}},"#, at % 7)).collect::<String>();
+    let alternating = format!("[{}0]", (0..70_000).map(|at| format!("{},", at % 1000)).collect::<String>());
+    let objects = (0..40_000).map(|at| format!(r#"{{"x":1,"y":{},"id":{at}}},"#, at % 7)).collect::<String>();
     let different =
-        |element: &dyn Fn(usize) -> String| format!("[{}]", (1_000_000..1_400_000).map(element).collect::<Vec<_>>().join(","));
+        |element: &dyn Fn(usize) -> String| format!("[{}]", (1_000_000..1_055_000).map(element).collect::<Vec<_>>().join(","));
     let lists = [
         different(&|at| at.to_string()),
         different(&|at| format!("\"v{at}\"")),
         different(&|at| format!("{at}.5")),
-        repeated("1", 2_200_000),
-        repeated(r#""\u0061""#, 2_200_000),
-        repeated(r#"{"x":1,"y":2}"#, 2_200_000),
-        repeated(r#"{ "x" : 1, "y": 2 } "#, 2_200_000),
-        repeated("[1]", 2_200_000),
-        repeated("[[1],[1,[1]],{}]", 2_200_000),
-        repeated(r#"{"x":[1,1],"z":[{"y":1},{"y":1}]}"#, 2_200_000),
-        repeated("[]", 2_200_000),
-        repeated("1,{}", 2_200_000),
-        repeated("1,\"\\n\"", 2_200_000),
-        repeated("[1],2", 2_200_000),
-        repeated("1,1,{},3,[2]", 2_200_000),
+        repeated("1", 300_000),
+        repeated(r#""\u0061""#, 300_000),
+        repeated(r#"{"x":1,"y":2}"#, 300_000),
+        repeated(r#"{ "x" : 1, "y": 2 } "#, 300_000),
+        repeated("[1]", 300_000),
+        repeated("[[1],[1,[1]],{}]", 300_000),
+        repeated(r#"{"x":[1,1],"z":[{"y":1},{"y":1}]}"#, 300_000),
+        repeated("[]", 300_000),
+        repeated("1,{}", 300_000),
+        repeated("1,\"\\n\"", 300_000),
+        repeated("[1],2", 300_000),
+        repeated("1,1,{},3,[2]", 300_000),
         alternating,
         format!(r#"[{objects}{{"x":2}}]"#),
     ];
