@@ -8,8 +8,8 @@
 //! Invariant: all parts but the two documents are those of the original event, even if the layout has them inside a
 //! document.
 //!
-//! Cost: a copy of the text and another flattening. If the layout names several places, or `data` is missing, the event
-//! is parsed, changed and written.
+//! Cost: a copy of the text and another flattening. If the event has values at several places for `before`, or `data` is
+//! missing, the event is parsed, changed and written.
 //!
 //! Rejected: paths of `data` read below `before`, as a delete without `data` does: patterns see the raw event, in which a
 //! pointer of the layout may lead anywhere, through arrays and into the other document.
@@ -57,12 +57,11 @@ impl Flat<'_> {
             return None;
         }
         let data_pointers = self.trie.layout.data.pointers();
-        let before_pointers = self.trie.layout.before.pointers();
         if data_pointers.is_empty() {
             return Some(OldText { text: event.to_vec(), data: DataAt::Before(self.before), record });
         }
         let before = self.place_of(self.before)?;
-        if let (Some(data), 1) = (self.place_of(self.data), before_pointers.len()) {
+        if let (Some(data), true) = (self.place_of(self.data), self.is_only_before()) {
             let (data, before) = ((data.start as usize, data.end as usize), (before.start as usize, before.end as usize));
             let spliced = |parts: [&[u8]; 5]| Some(OldText { text: parts.concat(), data: DataAt::Base(self.data), record });
             if data.1 <= before.0 {
@@ -75,6 +74,13 @@ impl Flat<'_> {
             }
         }
         self.rebuilt()
+    }
+
+    /// Whether the event has a value at only one of the layout's places for `before`.
+    fn is_only_before(&self) -> bool {
+        let [.., data, before, _] = &self.trie.places;
+        let own = usize::from(self.before).checked_sub(data.len());
+        (0..).zip(before).all(|(at, place)| Some(at) == own || self.entries.value(place.node).is_none())
     }
 
     fn place_of(&self, base: u16) -> Option<&Entry> {

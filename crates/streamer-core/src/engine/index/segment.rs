@@ -242,11 +242,12 @@ impl Segment {
     }
 
     /// Find the subscriptions at *version* that may match an event with unknown values: slots of the *candidates* by
-    /// their clauses, and of those with *has_program*: in CEL an error and an unknown make an unknown, but clauses make
-    /// false.
+    /// their clauses, and of those with *has_program* and any of the flags *open*: in CEL an error and an unknown make an
+    /// unknown, but clauses make false.
     pub(in crate::engine) fn find_unknown(
         &self,
         mut candidates: Vec<u32>,
+        open: u8,
         version: u64,
         output: &mut Output,
         has_program: impl Fn(u32) -> bool,
@@ -259,17 +260,11 @@ impl Segment {
         if !with_program.is_empty() {
             let mut seen = vec![false; self.store.len()];
             candidates.iter().for_each(|at| seen[*at as usize] = true);
-            candidates.extend(with_program.iter().filter(|at| !seen[**at as usize]));
+            let is_open = |at: u32| open == u8::MAX || self.store.flags[at as usize] & open != 0;
+            candidates.extend(with_program.iter().filter(|at| !seen[**at as usize] && is_open(**at)));
         }
         let there = candidates.iter().filter(|at| !self.is_gone(**at, version));
         output.unknown.extend(there.map(|at| self.store.slots[*at as usize]));
-    }
-
-    /// Find the subscriptions at *version* with any of some flags: slots that are to be evaluated separately.
-    pub(in crate::engine) fn find_flagged(&self, any: u8, version: u64, output: &mut Output) {
-        output.listed += self.store.len() as u64;
-        let flagged = (0..self.store.len() as u32).filter(|at| self.store.flags[*at as usize] & any != 0);
-        output.unknown.extend(flagged.filter(|at| !self.is_gone(*at, version)).map(|at| self.store.slots[at as usize]));
     }
 
     /// Find the matches of one side of an event at *version*.

@@ -11,8 +11,8 @@
 //! error next to an unknown is unknown. So every subscription whose verdict is true or unknown is a candidate.
 //!
 //! Cost: a look at each distinct clause and each conjunction of the event's segments, a few nanoseconds each; then a
-//! microsecond or two a candidate, a fifth of that if it was one of the last event's. Subscriptions with `transitions`
-//! are candidates for every update that has `before`.
+//! microsecond or two a candidate, a fifth of that if it was one of the last event's. A subscription with `transitions`
+//! is a candidate if either side of an update may match, and one with a CEL part always is.
 //!
 //! Rejected: unknown as a value in the index. Every transition of the hidden path would have to be followed from every
 //! state, and the results would still have to be evaluated, since the index does not distinguish an error from false.
@@ -57,6 +57,20 @@ struct PartialSide {
     raw: Value,
     tree: UnknownTree,
     flagged: Verdict,
+}
+
+/// Subscriptions by position, each once.
+struct Candidates {
+    seen: Vec<bool>,
+    found: Vec<u32>,
+}
+
+impl Candidates {
+    fn add(&mut self, at: u32) {
+        if !std::mem::replace(&mut self.seen[at as usize], true) {
+            self.found.push(at);
+        }
+    }
 }
 
 /// Whether the subscription wants one document.
@@ -110,50 +124,77 @@ impl PartialEvent {
         Ok(PartialEvent { unknown, event_type, topic, new, old, has_flag: flag.is_some() })
     }
 
-    /// Which subscriptions of *store* may want the event, by position: each once, in no order.
-    pub fn candidates(&self, store: &Store, map: &[PathId], values: &mut Values<'_>) -> Vec<u32> {
-        let mut seen = vec![false; store.len()];
-        // The old side may want it even if the new one does not.
-        let tells = self.old.is_some();
+    /// Whether a subscription with `transitions` may want the event because of its old side alone.
+    pub fn may_leave(&self) -> bool {
+        self.old.is_some() && self.event_type == Some(EventType::Update)
+    }
+
+    /// Which subscriptions of *store* with any of the flags *open* may want the event, by position: each once, in no order.
+    ///
+    /// *old* has the values of the old side. Without them, every subscription that may want it is a candidate.
+    pub fn candidates(
+        &self,
+        store: &Store,
+        open: u8,
+        map: &[PathId],
+        values: &mut Values<'_>,
+        old: Option<&mut Values<'_>>,
+    ) -> Vec<u32> {
+        let is_open = |at: u32| open == u8::MAX || store.flags[at as usize] & open != 0;
         let is_same = |old: &PartialSide| self.unknown.data_at == self.unknown.before_at && old.raw == self.new.raw;
         let is_delete = self.event_type == Some(EventType::Delete);
         let all = is_delete && self.has_flag && self.old.as_ref().is_some_and(|old| !is_same(old));
-        let leaves = tells && self.event_type == Some(EventType::Update);
-        let mut found = Vec::new();
-        for at in 0..store.len() as u32 {
-            if all || (leaves && store.flags[at as usize] & flags::TRANSITIONS != 0) {
-                seen[at as usize] = true;
-                found.push(at);
+        if all {
+            return (0..store.len() as u32).collect();
+        }
+        let mut found = Candidates { seen: vec![false; store.len()], found: Vec::new() };
+        self.find(&self.new, store, map, values, is_open, &mut found);
+        if self.may_leave() {
+            // One that reads `before` is evaluated once, on the new side.
+            let is_of_sides = |at: u32| store.flags[at as usize] & (flags::TRANSITIONS | flags::BEFORE) == flags::TRANSITIONS;
+            let leaves = |at: u32| open & flags::TRANSITIONS != 0 && is_of_sides(at);
+            match (old, &self.old) {
+                (Some(values), Some(old)) => self.find(old, store, map, values, leaves, &mut found),
+                _ => (0..store.len() as u32).filter(|at| leaves(*at)).for_each(|at| found.add(at)),
             }
         }
-        if all {
-            return found;
-        }
+        found.found
+    }
+
+    /// Find the subscriptions that may want the document of a side.
+    fn find(
+        &self,
+        side: &PartialSide,
+        store: &Store,
+        map: &[PathId],
+        values: &mut Values<'_>,
+        is_wanted: impl Fn(u32) -> bool,
+        found: &mut Candidates,
+    ) {
         let is_touched_path = |path| {
             spend(1);
-            self.is_touched(path)
+            self.is_touched(side, path)
         };
         let touched: Vec<bool> = (0..store.paths.paths.len()).map(|at| is_touched_path(&store.paths.paths[at])).collect();
         let mut may_hold: Vec<Option<bool>> = vec![None; store.distinct_clauses()];
         for conjunction in 0..store.conjunctions() as u32 {
             spend(2);
+            let targets = store.targets(conjunction);
+            if !targets.iter().any(|target| is_wanted(*target)) {
+                continue;
+            }
             let holds = store.clauses(conjunction).iter().all(|clause| {
                 *may_hold[*clause as usize].get_or_insert_with(|| may_be_true(store, *clause, &touched, map, values))
             });
             if holds {
-                for target in store.targets(conjunction) {
-                    if !std::mem::replace(&mut seen[*target as usize], true) {
-                        found.push(*target);
-                    }
-                }
+                targets.iter().filter(|target| is_wanted(**target)).for_each(|target| found.add(*target));
             }
         }
-        found
     }
 
-    /// Whether an unknown value may hide anything at a path.
-    fn is_touched(&self, (path, mode): &(Path, Mode)) -> bool {
-        let (unknown, tree) = (&self.unknown, &self.new.tree);
+    /// Whether an unknown value may hide anything at a path of a side.
+    fn is_touched(&self, side: &PartialSide, (path, mode): &(Path, Mode)) -> bool {
+        let (unknown, tree) = (&self.unknown, &side.tree);
         let below = |at: &Option<Pointer>| at.as_ref().is_some_and(|at| tree.meets(at.iter().chain(&path.names)));
         match path.root {
             Root::Data if *mode == Mode::Changed => below(&unknown.data_at) || below(&unknown.before_at),
@@ -164,7 +205,7 @@ impl PartialEvent {
             Root::Topic => unknown.topic,
             Root::Collection | Root::Tenant => false,
             Root::Raw if *mode == Mode::Scalar => tree.meets(&path.names),
-            Root::Raw => tree.may_meet(&self.new.raw, &path.names),
+            Root::Raw => tree.may_meet(&side.raw, &path.names),
         }
     }
 
