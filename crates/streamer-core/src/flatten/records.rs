@@ -246,7 +246,7 @@ fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Membe
         if new_rest == old_rest {
             return Ok(Vec::new());
         }
-        let alike = new_rest.iter().zip(old_rest).take_while(|(one, other)| one == other).count();
+        let alike = alike(new_rest, old_rest);
         let from = new.at;
         loop {
             let before = new.at;
@@ -265,6 +265,14 @@ fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Membe
     let held: HashSet<Cow<'_, [u8]>> =
         Members::of(text, before).map(|member| Ok(member?.name)).collect::<Result<_, JsonFault>>()?;
     Members::of(text, data).filter(|member| !member.as_ref().is_ok_and(|member| held.contains(&member.name))).collect()
+}
+
+/// How many bytes two texts have in common at their beginning.
+fn alike(one: &[u8], other: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK)).take_while(|(one, other)| one == other);
+    let whole = BLOCK * blocks.count();
+    whole + one[whole..].iter().zip(&other[whole..]).take_while(|(one, other)| one == other).count()
 }
 
 /// The documents of an event, if it carries both.
