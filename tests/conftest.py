@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -88,10 +89,28 @@ def _leave_out_spark(config: pytest.Config, items: list[pytest.Function]) -> Non
         return
     from tests.tools import spark_versions
 
-    if spark_versions.was_tried(spark_versions.digest()):
+    given = getattr(config, "workerinput", {})
+    if given[TRIED] if TRIED in given else _spark_was_tried():
         for item in spark:
             if not item.nodeid.startswith(spark_versions.ALWAYS):
                 item.add_marker(pytest.mark.integration)
+
+
+#: What each worker of xdist gets from the process that starts it, since a digest takes seconds.
+TRIED = "spark_was_tried"
+
+
+@functools.cache
+def _spark_was_tried() -> bool:
+    from tests.tools import spark_versions
+
+    return spark_versions.was_tried(spark_versions.digest())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    if {str(HERE), HERE.name} & set(node.config.args):
+        node.workerinput[TRIED] = _spark_was_tried()
 
 
 def _of(item: pytest.Function, backend: str) -> bool:

@@ -47,15 +47,15 @@ def data_directory() -> Path:
     return Path(spec.origin).parent / "data"
 
 
-def rows(table: str) -> Iterator[Row]:
-    """Read a table, with numbers as numbers."""
+def rows(table: str, every: int = 1) -> Iterator[Row]:
+    """Read each *every*-th row of a table, with numbers as numbers."""
     directory = data_directory()
     if table == "flights":
         with zipfile.ZipFile(directory / "flights.csv.zip") as archive, archive.open("flights.csv") as packed:
-            yield from _typed(io.TextIOWrapper(packed, "utf-8", newline=""))
+            yield from _typed(io.TextIOWrapper(packed, "utf-8", newline=""), every)
     else:
         with (directory / f"{table}.csv").open(encoding="utf-8", newline="") as file:
-            yield from _typed(file)
+            yield from _typed(file, every)
 
 
 def events(every: int = 1) -> Iterator[bytes]:
@@ -67,8 +67,7 @@ def events(every: int = 1) -> Iterator[bytes]:
     for table in SMALL:
         for row in rows(table):
             yield _insert(table, row)
-    weather = _days(islice(rows("weather"), None, None, every))
-    flights = _days(islice(rows("flights"), None, None, every))
+    weather, flights = _days(rows("weather", every)), _days(rows("flights", every))
     for month in range(1, 13):
         for day in range(1, 32):
             for row in weather.get((month, day), ()):
@@ -104,10 +103,10 @@ def _insert(table: str, row: Row) -> bytes:
     return _text(event)
 
 
-def _typed(file: io.TextIOBase | io.TextIOWrapper) -> Iterator[Row]:
+def _typed(file: io.TextIOBase | io.TextIOWrapper, every: int) -> Iterator[Row]:
     lines = csv.reader(file)
     columns = [(name, int if name in INTEGERS else float if name in DECIMALS else str) for name in next(lines)]
-    for line in lines:
+    for line in islice(lines, None, None, every):
         yield {name: None if text == "NA" else kind(text) for (name, kind), text in zip(columns, line, strict=True)}
 
 

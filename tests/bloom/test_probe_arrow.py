@@ -16,6 +16,7 @@ from streamer import Engine, EventError, LeaseError
 from streamer.bloom import Answer, ShippedFilter
 from streamer.subscriptions.keys import KINDS
 from tests.bloom.test_no_false_negatives import LAYOUTS, random_event, random_subscription
+from tests.parts import in_seeds
 
 pa = pytest.importorskip("pyarrow")
 
@@ -43,7 +44,7 @@ def e(engine: Any) -> Engine:
 
 
 @pytest.mark.later_on_the_reference
-@pytest.mark.parametrize("seed", range(8))
+@in_seeds(3, 16)
 def test_rows_are_answered_as_events_are(engine: Any, seed: int) -> None:
     rng = random.Random(seed)
     layout = rng.choice(LAYOUTS)

@@ -14,8 +14,12 @@ from tests.cli.conftest import COMMAND
 if not os.path.exists("/bin/sh"):
     pytest.skip("these tests close streams by a shell", allow_module_level=True)
 
+STREAMS = ("<&-", ">&-", "2>&-")
+#: Each of them, and all; two at a time take longer than they are worth in each run.
 CLOSED = [
-    " ".join(redirections) for number in range(1, 4) for redirections in itertools.combinations(("<&-", ">&-", "2>&-"), number)
+    *STREAMS,
+    " ".join(STREAMS),
+    *(pytest.param(" ".join(two), marks=pytest.mark.integration) for two in itertools.combinations(STREAMS, 2)),
 ]
 #: Commands, their exit code if nothing is closed, and what they cannot do without.
 COMMANDS = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
+from zlib import crc32
 
 import pytest
 
@@ -112,14 +113,40 @@ def _check_matches(case: Case, validation: Validation, evaluator: CelEvaluator) 
             assert match.certain == case.certain, "certain"
             if case.transition is not None:
                 assert (match.transition or "none") == case.transition
-        if _backend.BACKEND == "reference" and not isinstance(event, bytes):
-            continue  # The other methods are `match` with less of its result, and evaluate the event once more.
-        assert sorted(engine.match_ids(event, case.tenant, case.collection)) == sorted(expected)
-        assert engine.match_count(event, case.tenant, case.collection) == len(expected)
-        assert engine.matches_any(event, case.tenant, case.collection) == bool(expected)
-        (in_its_place,) = engine.match_batch([event], case.tenant, case.collection)
-        assert isinstance(in_its_place, Matches)
-        assert in_its_place.ignored == case.ignored
+        for method in _methods(case, event):
+            method(engine, case, event)
+
+
+def _methods(case: Case, event: Any) -> Sequence[Callable[[Engine, Case, Any], None]]:
+    """Return what to check beside `match`: methods with less of its result, each of which evaluates the event once more.
+
+    Bytes on the native engine get all of them, and other spellings one, another one for other cases. On the reference the methods
+    are `match` and a line more: bytes get one.
+    """
+    if isinstance(event, bytes) and _backend.BACKEND != "reference":
+        return METHODS
+    return () if _backend.BACKEND == "reference" and not isinstance(event, bytes) else (METHODS[crc32(case.id.encode()) % 4],)
+
+
+def _check_ids(engine: Engine, case: Case, event: Any) -> None:
+    assert sorted(engine.match_ids(event, case.tenant, case.collection)) == sorted(case.expect_ids or ())
+
+
+def _check_count(engine: Engine, case: Case, event: Any) -> None:
+    assert engine.match_count(event, case.tenant, case.collection) == len(case.expect_ids or ())
+
+
+def _check_any(engine: Engine, case: Case, event: Any) -> None:
+    assert engine.matches_any(event, case.tenant, case.collection) == bool(case.expect_ids)
+
+
+def _check_batch(engine: Engine, case: Case, event: Any) -> None:
+    (in_its_place,) = engine.match_batch([event], case.tenant, case.collection)
+    assert isinstance(in_its_place, Matches)
+    assert in_its_place.ignored == case.ignored
+
+
+METHODS = (_check_ids, _check_count, _check_any, _check_batch)
 
 
 def _check_verdict(case: Case, evaluator: CelEvaluator) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamer.errors import EventCode
@@ -69,6 +69,18 @@ class Row:
 
     def __repr__(self) -> str:
         return f"<Row: {self.name}>"
+
+    def made(self) -> Row:
+        """Return the row with what is made `Later`."""
+        given = {name: getattr(self, name) for name in ("subscription", "event")}
+        return replace(self, **{name: value.make() for name, value in given.items() if isinstance(value, Later)})
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A large input, which the test makes: each worker collects all rows, and tests some."""
+
+    make: Callable[[], Any]
 
 
 def load() -> list[Row]:

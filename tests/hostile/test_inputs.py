@@ -30,6 +30,7 @@ def test_the_table_is_a_table_of_at_least_a_hundred() -> None:
     [pytest.param(row, id=row.name, marks=[pytest.mark.later_on_the_reference] * row.later_on_the_reference) for row in ROWS],
 )
 def test_a_hostile_input_gets_what_it_must(engine: Callable[..., Engine], backend: str, row: Row) -> None:
+    row = row.made()
     full = engine(layout=row.layout, limits=row.limits)
     if row.subscription_error is not None:
         check_refused(full, row.subscription, row.subscription_error)

@@ -285,10 +285,10 @@ CLEARED: dict[str, dict[str, str]] = {
 }
 
 
-def at(instance: str, series: dict[str, str]) -> Iterator[str]:
+def at(instance: str, series: dict[str, str], job: str) -> Iterator[str]:
     """Write the series of one of the processes of a job."""
     for name, values in series.items():
-        name = name.replace("{", f'{{job="j", instance="{instance}", ').replace(", }", "}")
+        name = name.replace("{", f'{{job="{job}", instance="{instance}", ').replace(", }", "}")
         yield f"{{series: '{name}', values: '{values}'}}"
 
 
@@ -310,48 +310,58 @@ if PROMTOOL is not None:
         assert found.returncode == 0, found.stderr
         assert f"{len(rules.RECORDINGS) + len(rules.ALERTS)} rules found" in found.stdout
 
-    @pytest.mark.parametrize("alert", [alert.name for alert in rules.ALERTS])
-    def test_each_alert_is_raised_for_what_it_tells_of_and_for_nothing_less_and_clears(alert: str, tmp_path: Path) -> None:
-        """Also where nine other processes with an engine of this name do well."""
-        alarming, quiet = ALARMING[alert]
-        well = CLEARED.get(alert) or {name: f"{values} {values}" for name, values in quiet.items()}
-        # A series that only one of them has is new, or ends.
-        both = {name: f"{alarming.get(name, '_x50')} {well.get(name, 'stale')}" for name in {**alarming, **well}}
-        others = [each for number in range(9) for each in at(f"other-{number}", quiet)]
-        cases = [
-            case(alert, "raised", [*at("one", alarming), *others], {50: True}),
-            case(alert, "quiet", [*at("one", quiet), *others], {50: False}),
+    def test_each_alert_is_raised_for_what_it_tells_of_and_for_nothing_less_and_clears(tmp_path: Path) -> None:
+        """Also where nine other processes with an engine of this name do well. Each alert has jobs of its own."""
+        short, long = Cases(), Cases()
+        for alert, (alarming, quiet) in ALARMING.items():
+            well = CLEARED.get(alert) or {name: f"{values} {values}" for name, values in quiet.items()}
+            # A series that only one of them has is new, or ends.
+            both = {name: f"{alarming.get(name, '_x50')} {well.get(name, 'stale')}" for name in {**alarming, **well}}
+            short.add(alert, "raised", [("one", alarming), *((f"other-{n}", quiet) for n in range(9))], {50: True})
+            short.add(alert, "quiet", [("one", quiet), *((f"other-{n}", quiet) for n in range(9))], {50: False})
             # The longest range of a rule is an hour.
-            case(alert, "cleared", [*at("one", both)], {50: True, 152: False}),
-        ]
-        if alert in ALSO:
-            cases.append(case(alert, "raised by the other cause", [*at("one", ALSO[alert])], {50: True}))
-        path = tmp_path / "cases.yaml"
-        path.write_text(f"rule_files: ['{RULES}']\nevaluation_interval: 1m\ntests:\n" + "".join(cases))
+            long.add(alert, "cleared", [("one", both)], {50: True, 152: False})
+            if alert in ALSO:
+                short.add(alert, "raised by the other cause", [("one", ALSO[alert])], {50: True})
+        check(tmp_path, short, long)
+
+    class Cases:
+        """A test of promtool: series of jobs that have nothing to do with each other, and which alerts they raise."""
+
+        def __init__(self) -> None:
+            self._series: list[str] = []
+            self._expected: list[str] = []
+
+        def add(self, alert: str, name: str, processes: list[tuple[str, dict[str, str]]], fires: dict[int, bool]) -> None:
+            """Add a job: whether an alert of its process `one` fires after so many minutes, and no other one's."""
+            job = f"{alert} {name}"
+            self._series += (each for instance, series in processes for each in at(instance, series, job))
+            firing = f'count by (job, instance) (ALERTS{{job="{job}", alertname="{alert}", alertstate="firing"}})'
+            # What is true of a store is raised once, for all of its processes.
+            instance = "" if alert in OF_STORES else ', instance="one"'
+            one = f"""[{{labels: '{{job="{job}"{instance}}}', value: 1}}]"""
+            self._expected += (
+                f"{{expr: '{firing}', eval_time: {minute}m, exp_samples: {one if does else '[]'}}}"
+                for minute, does in fires.items()
+            )
+
+        def __str__(self) -> str:
+            series, expected = ", ".join(self._series), ", ".join(self._expected)
+            return f"  - interval: 1m\n    input_series: [{series}]\n    promql_expr_test: [{expected}]\n"
+
+    def check(folder: Path, *cases: Cases) -> None:
+        path = folder / "cases.yaml"
+        path.write_text(f"rule_files: ['{RULES}']\nevaluation_interval: 1m\ntests:\n" + "".join(map(str, cases)))
         found = subprocess.run([str(PROMTOOL), "test", "rules", str(path)], capture_output=True, text=True, check=False)
         assert found.returncode == 0, found.stdout + found.stderr
-
-    def case(alert: str, name: str, series: list[str], fires: dict[int, bool]) -> str:
-        """Write a test of promtool: whether an alert of the process `one` fires after so many minutes, and no other one's."""
-        firing = f'count by (job, instance) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
-        # What is true of a store is raised once, for all of its processes.
-        instance = "" if alert in OF_STORES else ', instance="one"'
-        one = f"""[{{labels: '{{job="j"{instance}}}', value: 1}}]"""
-        expected = ", ".join(
-            f"{{expr: '{firing}', eval_time: {minute}m, exp_samples: {one if does else '[]'}}}" for minute, does in fires.items()
-        )
-        return (
-            f"  - name: {name}\n    interval: 1m\n    input_series: [{', '.join(series)}]\n    promql_expr_test: [{expected}]\n"
-        )
 
     def test_an_alert_outlasts_a_change_of_the_process_that_delivers(tmp_path: Path) -> None:
         breaker = f"streamer_service_breaker{OF_SINK}"
-        series = [*at("one", {breaker: "2x45 stale"}), *at("two", {breaker: "_x45 2x5"})]
-        path = tmp_path / "cases.yaml"
-        text = case("StreamerBreakerIsOpen", "moved", series, {50: True})
-        path.write_text(f"rule_files: ['{RULES}']\nevaluation_interval: 1m\ntests:\n{text}")
-        found = subprocess.run([str(PROMTOOL), "test", "rules", str(path)], capture_output=True, text=True, check=False)
-        assert found.returncode == 0, found.stdout + found.stderr
+        moved = Cases()
+        moved.add(
+            "StreamerBreakerIsOpen", "moved", [("one", {breaker: "2x45 stale"}), ("two", {breaker: "_x45 2x5"})], {50: True}
+        )
+        check(tmp_path, moved)
 
     def test_promtool_finds_the_names_conventional(engine: MakeEngine) -> None:
         e = engine()

@@ -23,7 +23,7 @@ from streamer.model import Limits, Verdict
 from tests.differential.cel_expressions import Expressions
 from tests.differential.records import record
 
-PAIRS = int(os.environ.get("PAIRS", "10000"))
+PAIRS = int(os.environ.get("PAIRS", "3000"))
 #: Few are a list, of which each is compared; many have an index.
 SIZES = ((25, 8), (100, 2))
 pytestmark = pytest.mark.usefixtures("backend")

@@ -77,14 +77,14 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Engine]:
     return native, reference
 
 
-@in_parts(8, slow=1)
+@in_parts(16, slow=1)
 def test_long_lists_match_as_in_the_reference(pair: tuple[Engine, Engine], part: int) -> None:
     rng = random.Random(part)
     conditions = [{"id": str(number), "transitions": rng.random() < 0.5, **condition(rng)} for number in range(20)]
     for engine in pair:
         engine.add_many(conditions)
     matched = 0
-    for _ in range(6):
+    for _ in range(3):
         event: dict[str, Any] = {
             "type": "insert",
             "data": {"a": elements(rng), "b": elements(rng)[:600], "n": rng.choice([1, 2])},
@@ -96,7 +96,7 @@ def test_long_lists_match_as_in_the_reference(pair: tuple[Engine, Engine], part:
         native, reference = ([(m.subscription_id, m.transition, m.certain) for m in each.match(text).sorted()] for each in pair)
         assert native == reference
         matched += len(native)
-    assert matched > 5
+    assert matched > 2
 
 
 def test_a_list_within_elements_that_repeat_is_read_as_in_the_reference(pair: tuple[Engine, Engine]) -> None:

@@ -18,6 +18,7 @@ from streamer import Engine, SnapshotError, _backend, _native
 from streamer.core import snapshot
 from streamer.core.snapshot import Directory, read_directory, read_head
 from tests.generators import agreeing_event, agreeing_subscription, random_event, random_subscription
+from tests.parts import in_seeds
 from tests.tools.hooks import hooks
 
 COLLECTIONS = "cde"
@@ -71,7 +72,7 @@ def of_another_core(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@in_seeds(3, 12)
 def test_images_lines_and_the_reference_match_alike(tmp_path: Path, seed: int) -> None:
     e = filled(seed)
     e.save(path := tmp_path / "s")

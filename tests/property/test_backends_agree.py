@@ -36,7 +36,7 @@ from tests.generators import OPERANDS, PLACES, RECORDS, agreeing_event, agreeing
 from tests.parts import in_parts
 
 SETS = int(os.environ.get("SETS", "10000"))
-PARTS = 40
+PARTS = 100
 SUBSCRIPTIONS, EVENTS = 20, 10
 #: One set in so many has so many subscriptions that those of a partition have an index.
 MANY, EVERY = 150, 16

@@ -14,6 +14,7 @@ import pytest
 from streamer import Engine, EventError, EventLayout, Filter, SubscriptionError, _backend
 from streamer.bloom import Answer, ShippedFilter
 from tests.generators import OPERANDS
+from tests.parts import in_rounds
 
 NAMES = ("a", "op", "data", "before", "meta")
 VALUES = (1, 2, "x", "", None, True, [1, "x"], [], {"a": 1}, {"a": {"op": "x"}}, 1.5)
@@ -146,39 +147,43 @@ def both(
     return answers
 
 
+@in_rounds(1, 10)
 @pytest.mark.parametrize("members", LAYOUTS, ids=json.dumps)
-def test_both_backends_read_the_same_envelope(members: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_backends_read_the_same_envelope(members: dict[str, Any], rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(f"envelope {members}")
     layout = EventLayout.from_dict(members)
     matched = 0
-    for _ in range(2):
+    for _ in range(rounds):
         conditions = {f"{at}{'t' if at % 3 == 0 else ''}": conditions_of(rng) for at in range(60)}
         events = [json.dumps(event(rng)).encode() for _ in range(60)]
         native, reference = both(conditions, layout, events, monkeypatch)
         for each, one, other in zip(events, native, reference, strict=True):
             assert one == other, (each, {name: conditions[name] for name in {pair[0] for pair in {*one} ^ {*other}}})
         matched += sum(len(found) for found in native if isinstance(found, list))
-    assert matched > 50
+    assert matched > 10 * rounds
 
 
+@in_rounds(1, 10)
 @pytest.mark.parametrize("members", LAYOUTS, ids=json.dumps)
-def test_a_filter_means_the_expression_that_it_prints(members: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_means_the_expression_that_it_prints(
+    members: dict[str, Any], rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the index decides: the reference evaluates the two by hand and as a program."""
     rng = Random(f"printed {members}")
     layout = EventLayout.from_dict(members)
     matched = 0
-    for _ in range(2):
-        filters = {str(at): [filter_of(rng) for _ in range(rng.choice((1, 1, 2)))] for at in range(60)}
+    for _ in range(rounds):
+        filters = {str(at): [filter_of(rng) for _ in range(rng.choice((1, 1, 2)))] for at in range(40)}
         written = {name: {"filters": each} for name, each in filters.items()}
         printed = {name: {"cel": " && ".join(f"({one.to_cel()})" for one in each)} for name, each in filters.items()}
-        events = [json.dumps(event(rng)).encode() for _ in range(40)]
+        events = [json.dumps(event(rng)).encode() for _ in range(30)]
         answers = [*both(written, layout, events, monkeypatch), *both(printed, layout, events, monkeypatch)]
         for each, *found in zip(events, *answers, strict=True):
             differ = {pair[0] for one in found for pair in {*one} ^ {*found[0]}}
             assert not differ, (each, {name: printed[name] for name in differ})
         matched += sum(len(found) for found in answers[0] if isinstance(found, list))
     # Without an envelope only the absence of a field is true.
-    assert matched > 30
+    assert matched > 3 * rounds
 
 
 @pytest.mark.parametrize("op", OPERATORS)
@@ -199,11 +204,12 @@ def test_a_filter_is_indexed_like_the_expression_that_it_prints(engine: Callable
             assert all(of_cel[part] == plan[part] for part in ("access_keys", "bloom_keys", "cost", "effort"))
 
 
-def test_a_shipped_filter_keeps_every_event_that_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_rounds(4, 40)
+def test_a_shipped_filter_keeps_every_event_that_matches(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_backend, "BACKEND", "native")
     rng = Random("shipped")
     stopped = 0
-    for members in LAYOUTS * 12:
+    for members in LAYOUTS * rounds:
         engine = Engine(layout=EventLayout.from_dict(members), default_tenant="t")
         for at in range(3):
             with suppress(SubscriptionError):
@@ -216,4 +222,4 @@ def test_a_shipped_filter_keeps_every_event_that_matches(monkeypatch: pytest.Mon
                     assert guard.ask(each) is not Answer.NO, (each, list(engine))
                 else:
                     stopped += guard.ask(each) is Answer.NO
-    assert stopped > 150
+    assert stopped > 8 * rounds

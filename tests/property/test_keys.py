@@ -114,6 +114,8 @@ def test_what_matches_carries_a_key(sort: str) -> None:
     else:
         texts += [{"type": "update", "data": {}, "before": document} for document in documents if document is not None]
     events = [read_event(text, layout=layout, default_tenant="default", limits=limits) for text in texts]
+    sides = [[event] if event.before is None else [event, as_before(event, layout)] for event in events]
+    carried_by: dict[frozenset[Any], list[Any]] = {}
     keyed = stopped = 0
     for members in asked(sort):
         compiled = compile_subscription({"id": "s", "transitions": True, **members}, programs=programs)
@@ -122,9 +124,9 @@ def test_what_matches_carries_a_key(sort: str) -> None:
             continue
         keyed += 1
         places = frozenset(key.place for key in keys)
-        for event in events:
-            before = [] if event.before is None else [as_before(event, layout)]
-            carried = carried_keys([event, *before], places)
+        if places not in carried_by:
+            carried_by[places] = [carried_keys(each, places) for each in sides]
+        for event, carried in zip(events, carried_by[places], strict=True):
             passes = carried is None or not keys.isdisjoint(carried)
             stopped += not passes
             if not passes:

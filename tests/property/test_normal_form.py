@@ -169,14 +169,14 @@ def sweep(held: list[Any]) -> Iterator[Event]:
             yield Event(raw={"data": data}, tenant="default", collection=collection, type="update", data=data, data_at=("data",))
 
 
-@in_parts(20, slow=2)
+@in_parts(60, slow=2)
 def test_lint_raises_no_false_alarm(part: int, backend: str) -> None:
-    """500 random sets a part: what it calls never matching matches nothing, and what it calls always matching everything."""
+    """150 random sets a part: what it calls never matching matches nothing, and what it calls always matching everything."""
     rng = random.Random(part)
     limits, programs = Limits(), ProgramCache(1000)
     some, every = [some_event(rng, limits) for _ in range(60)], list(sweep(HELD))
     reported = dict.fromkeys(FindingCode, 0)
-    for number in range(500):
+    for number in range(150):
         make, events = (anywhere, some) if number % 5 else (crowded, every)
         made = [make(rng, f"s{number}") for number in range(3)]
         if rng.random() < 0.3:
@@ -198,8 +198,8 @@ def test_lint_raises_no_false_alarm(part: int, backend: str) -> None:
                 wanted = [[evaluate(each, event) is Verdict.TRUE for event in events] for each in (subject, twin)]
                 # An error matches as little as false: the core's normal form does not tell them apart.
                 assert wanted[0] == wanted[1], str(finding)
-    assert reported[FindingCode.NEVER_MATCHES] > 100
-    assert reported[FindingCode.DUPLICATE] > 50
+    assert reported[FindingCode.NEVER_MATCHES] > 20
+    assert reported[FindingCode.DUPLICATE] > 8
 
 
 def filters(*conditions: tuple[str, str, Any]) -> dict[str, Any]:

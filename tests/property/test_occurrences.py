@@ -25,11 +25,11 @@ def asks_for_all_it_names(subscription: dict[str, Any]) -> bool:
     return is_strict and "cel" not in subscription and not any(each["op"] in LOOSE for each in subscription.get("filters", ()))
 
 
-@in_parts(4, slow=1)
+@in_parts(8, slow=1)
 def test_a_subscription_that_matches_lacks_nothing(part: int, engine: Callable[..., Engine]) -> None:
     rng = random.Random(part)
     looked = 0
-    for _ in range(40):
+    for _ in range(20):
         e = engine()
         made = [rng.choice([random_subscription, agreeing_subscription])(rng, f"s{number}") for number in range(20)]
         made += [{"id": f"f{number}", "filters": [random_filter(rng)]} for number in range(20)]
@@ -44,14 +44,14 @@ def test_a_subscription_that_matches_lacks_nothing(part: int, engine: Callable[.
             missing = {each.subscription_id: each for each in found if not each.reason.startswith("types")}
             for name in matched & missing.keys():
                 raise AssertionError((given, held[name], missing[name]))
-    assert looked > 50
+    assert looked > 15
 
 
-@in_parts(4, slow=1)
+@in_parts(8, slow=1)
 def test_an_expression_that_matches_needs_no_other_kind_of_value(part: int, engine: Callable[..., Engine]) -> None:
     rng = random.Random(part)
     looked = 0
-    for _ in range(10):
+    for _ in range(5):
         e = engine()
         for number in range(20):
             with suppress(SubscriptionError):
@@ -62,4 +62,4 @@ def test_an_expression_that_matches_needs_no_other_kind_of_value(part: int, engi
             looked += len(matched)
             found = [each for each in e.lint(events) if "this condition needs" in each.reason]
             assert not matched & {each.subscription_id for each in found}, (events, found)
-    assert looked > 20
+    assert looked > 5

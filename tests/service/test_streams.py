@@ -221,7 +221,7 @@ def test_a_reader_that_falls_behind_reads_on_from_the_store_and_misses_nothing(
     monkeypatch.setattr(streams, "MOST_POSTED", 20_000)
     with streaming(tmp_path) as api:
         slow, quick = Client(api, size=4096), Client(api)
-        count = 600
+        count = 300
         for part in range(0, count, 100):
             api.read(*(order(number, note="x" * 3000) for number in range(part, part + 100)))
         expected = [str(number) for number in range(count)]

@@ -37,12 +37,12 @@ def _storm(backend: str, *arguments: str) -> str:
 @needs_signals
 @pytest.mark.parametrize("kind", ["interrupts", "handlers"])
 def test_a_small_storm_leaves_every_lock_free_and_everything_whole(backend: str, kind: str) -> None:
-    assert kind in _storm(backend, f"--{kind}", "200", "--no-record")
+    assert kind in _storm(backend, f"--{kind}", "60", "--no-record")
 
 
 @needs_signals
 def test_no_child_of_a_busy_process_hangs(backend: str) -> None:
-    assert '"children": {"0": 8}' in _storm(backend, "--forks", "8", "--no-record")
+    assert '"children": {"0": 4}' in _storm(backend, "--forks", "4", "--no-record")
 
 
 @needs_signals

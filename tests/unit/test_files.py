@@ -50,9 +50,13 @@ WRITERS: dict[str, tuple[bool, Callable[[Path], object]]] = {
 
 
 @pytest.fixture(params=WRITERS)
-def writer(request: pytest.FixtureRequest, backend: str) -> tuple[bool, Callable[[Path], object]]:
+def writer(
+    request: pytest.FixtureRequest, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[bool, Callable[[Path], object]]:
     if request.param == "plot":
         pytest.importorskip("matplotlib")
+        # What is drawn takes long, and does not matter here.
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, file, **options: file.write(b"drawn"))
     return WRITERS[request.param]
 
 
