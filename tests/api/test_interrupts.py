@@ -76,12 +76,16 @@ def elements(engine: Engine) -> bytes:
     return json.dumps({"data": {"a": [*range(10**6, 10**6 + 400_000), *range(20_000)]}}).encode()
 
 
-LONG = [regexps, programs, choices, elements]
+#: What takes long, and how it is asked for. Expressions are made at once; all else is asked for in the other ways by slow tests.
+LONG = [
+    pytest.param(make, ask, id=f"{make.__name__}-{ask}", marks=[pytest.mark.slow] * (make is not programs and ask != "match"))
+    for make in (regexps, programs, choices, elements)
+    for ask in ("match", "match_ids", "match_batch", "threads")
+]
 
 
 @pytest.mark.later_on_the_reference
-@pytest.mark.parametrize("make", LONG, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("ask", ["match", "match_ids", "match_batch", "threads"])
+@pytest.mark.parametrize(("make", "ask"), LONG)
 def test_a_long_match_is_interrupted_and_the_engine_goes_on(
     engine: MakeEngine, make: Callable[[Engine], bytes], ask: str
 ) -> None:

@@ -179,10 +179,11 @@ def _any_kind(rng: random.Random, number: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [_clauses, _any_kind])
-def test_keys_have_the_same_bytes_on_both_sides(make: Callable[[random.Random, int], dict[str, Any]]) -> None:
+@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.integration)])
+def test_keys_have_the_same_bytes_on_both_sides(make: Callable[[random.Random, int], dict[str, Any]], count: int) -> None:
     rng = random.Random(5)
     checked = 0
-    for number in range(1500):
+    for number in range(count):
         core = _core()
         core.write([make(rng, number)], "add")
         native, native_unkeyed = core.keys_of("default", "c")
@@ -197,7 +198,7 @@ def test_keys_have_the_same_bytes_on_both_sides(make: Callable[[random.Random, i
         is_bool = any(key.tag == "bool" and key.place.mode is Mode.VALUE for key in keys or ())
         assert (gathered.transitions, gathered.unknown_passes) == (held.transitions, is_bool)
         checked += len(expected)
-    assert checked > 1500
+    assert checked > count
 
 
 @pytest.mark.slow

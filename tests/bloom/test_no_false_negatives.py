@@ -17,7 +17,7 @@ from streamer.events.reading import read_event
 from streamer.model import Limits
 from streamer.reference.transition import find_outcome
 from streamer.subscriptions.compile import compile_subscription
-from tests.parts import in_seeds
+from tests.parts import in_parts, in_seeds
 
 VALUES: list[Any] = [0, 1, 1.0, 2**53, 2**53 + 1, 0.5, True, False, None, "", "1", "x", "paid"]
 #: What ranges, texts and nets are asked for, and values on both sides of their edges.
@@ -236,11 +236,12 @@ def carrying(rng: random.Random) -> Any:
 
 
 @pytest.mark.later_on_the_reference
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed < 3)) for seed in range(4)])
-def test_a_filter_of_all_kinds_over_many_loses_nothing(engine: Any, seed: int) -> None:
+@in_parts(4, slow=1)
+def test_a_filter_of_all_kinds_over_many_loses_nothing(engine: Any, part: int) -> None:
     """So many of one partition that the native engine has a filter for them, which says NO and is rebuilt meanwhile."""
-    rng = random.Random(seed)
-    e: Engine = engine(soft_delete="flag" if seed == 3 else None)
+    rng = random.Random(part)
+    soft_delete = None if part else "flag"
+    e: Engine = engine(soft_delete=soft_delete)
     programs = ProgramCache(100)
     held: dict[str, Subscription] = {}
     matched = 0
@@ -268,7 +269,7 @@ def test_a_filter_of_all_kinds_over_many_loses_nothing(engine: Any, seed: int) -
             if rng.random() < 0.1:
                 event["unknown"] = [rng.choice(["/data/a", "/data/c", "/before", "/topic"])]
             read = read_event(event, layout=EventLayout(), default_tenant="default", limits=Limits())
-            outcomes = {c.id: find_outcome(c, read, EventLayout(), "flag" if seed == 3 else None) for c in compiled}
+            outcomes = {c.id: find_outcome(c, read, EventLayout(), soft_delete) for c in compiled}
             expected = {(name, o.transition, o.certain) for name, o in outcomes.items() if o is not None}
             found = {(m.subscription_id, m.transition, m.certain) for m in e.match(event)}
             assert found == expected, (event, [held[name].to_dict() for name, *_ in found ^ expected])

@@ -33,14 +33,13 @@ COMMANDS = {
     "nonsense": (2, ""),
     "snapshot save held -s subs.jsonl": (0, ""),
 }
-#: Commands of each kind: if several streams are closed, the others add nothing.
+#: Commands of each kind, which are enough on a second backend; if several streams are closed, the others add nothing.
 OF_EACH_KIND = ("match -s subs.jsonl events.jsonl", "match -q -s subs.jsonl -", "check -s subs.jsonl")
 
 
-@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("closed", CLOSED)
-def test_no_command_ends_in_a_traceback(place: Path, closed: str) -> None:
-    for arguments in COMMANDS if closed.count("&-") == 1 else OF_EACH_KIND:
+def test_no_command_ends_in_a_traceback(place: Path, closed: str, backend: str) -> None:
+    for arguments in COMMANDS if closed.count("&-") == 1 and backend == "native" else OF_EACH_KIND:
         code, needed = COMMANDS[arguments]
         ran = subprocess.run(
             ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *arguments.split()],

@@ -120,6 +120,7 @@ def _large_events() -> Iterator[Row]:
                 yield Row(
                     f"10,000 alternatives twice, {at}, {len(unknowns)} unknowns, {'one right' if expect else 'none right'}",
                     later_on_the_reference=True,
+                    is_one_of_many=bool(unknowns) is expect,
                     subscription={"id": "s", "pattern": pattern},
                     event=Later(functools.partial(of_both, at, unknowns, right)),
                     expect=expect,

@@ -52,6 +52,7 @@ class Row:
         subscription_error: the type, and attributes of the error; `contains` is a part of its message.
         event_error: attributes of the error.
         later_on_the_reference: it takes half a second or more there.
+        is_one_of_many: others are nearly alike, so a slow test is soon enough for it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Row:
     subscription_error: Mapping[str, Any] | None = None
     event_error: Mapping[str, Any] | None = None
     later_on_the_reference: bool = False
+    is_one_of_many: bool = False
 
     def __repr__(self) -> str:
         return f"<Row: {self.name}>"

@@ -24,11 +24,12 @@ def test_the_table_is_a_table_of_at_least_a_hundred() -> None:
     assert len(set(names)) == len(names)
 
 
+def _marks(row: Row) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.later_on_the_reference] * row.later_on_the_reference + [pytest.mark.slow] * row.is_one_of_many
+
+
 @pytest.mark.usefixtures("time_limit")
-@pytest.mark.parametrize(
-    "row",
-    [pytest.param(row, id=row.name, marks=[pytest.mark.later_on_the_reference] * row.later_on_the_reference) for row in ROWS],
-)
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name, marks=_marks(row)) for row in ROWS])
 def test_a_hostile_input_gets_what_it_must(engine: Callable[..., Engine], backend: str, row: Row) -> None:
     row = row.made()
     full = engine(layout=row.layout, limits=row.limits)

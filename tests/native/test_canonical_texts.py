@@ -23,7 +23,7 @@ def test_the_core_writes_what_python_writes_or_leaves_it_to_python(part: int) ->
     # Two texts of sixteen digits are as near to it: Python writes the even one.
     texts += [b'{"id": "tie", "filters": [{"field": "n", "op": "==", "value": -1695705067772579.25}]}']
     accepted = written = 0
-    for text in texts[part::PARTS]:
+    for text in list(dict.fromkeys(texts))[part::PARTS]:
         engine = Engine()
         try:
             engine.add(text)

@@ -103,9 +103,10 @@ def test_random_expressions_are_found_suspicious_by_both(part: int) -> None:
 @pytest.mark.slow
 def test_the_subscriptions_of_the_table_are_found_suspicious_by_both() -> None:
     found: Counter[FindingCode] = Counter()
-    for case in load_all():
+    # Many cases ask the same of other events.
+    for subscriptions in dict.fromkeys(tuple(case.subscriptions) for case in load_all()):
         try:
-            found += compare([text.encode("utf-8", "surrogatepass") for text in case.subscriptions])
+            found += compare([text.encode("utf-8", "surrogatepass") for text in subscriptions])
         except StreamerError:
             # The case is about a subscription that is refused.
             continue

@@ -33,7 +33,11 @@ def test_a_merged_index_finds_what_the_table_says(file: str) -> None:
 def test_the_naive_oracle_finds_what_the_table_says() -> None:
     asked = 0
     for case in (case for cases in FILES.values() for case in cases):
-        for engine in _filled(case):
+        # It reads one event, with the places of its parts; what is soft-deleted is evaluated by others.
+        if case.layout.has_changes or case.soft_delete:
+            continue
+        # It knows no validation.
+        for engine in _filled(case)[:1]:
             event, *others = read_events(
                 case.event,
                 layout=case.layout,
@@ -42,12 +46,11 @@ def test_the_naive_oracle_finds_what_the_table_says() -> None:
                 tenant=case.tenant,
                 collection=case.collection,
             )
-            # It reads one event, with the places of its parts.
-            if others or case.layout.has_changes:
+            if others:
                 continue
             held = list(engine.subscriptions())
             # These are evaluated by others.
-            if case.soft_delete or any(s.cel or s.transitions for s in held) or event.unknown:
+            if any(s.cel or s.transitions for s in held) or event.unknown:
                 continue
             texts = [text.encode() for text in case.subscriptions]
             # The oracle knows no types of Debezium: it gets the event as the reference reads it.

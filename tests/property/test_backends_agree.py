@@ -223,7 +223,7 @@ KINDS = (
 )
 
 
-@in_parts(PARTS, slow=4)
+@in_parts(PARTS, slow=1)
 def test_native_and_reference_agree(part: int) -> None:
     tally = Tally()
     for number in range(part, SETS, PARTS):
@@ -237,7 +237,7 @@ def test_native_and_reference_agree(part: int) -> None:
 @pytest.mark.slow
 def test_every_operator_decides_some_pairs() -> None:
     tally = Tally()
-    for number in range(500):
+    for number in range(200):
         tally.add(_run_told(number, decided=True))
     assert tally.decided.keys() == KINDS
     assert {name: count for name, count in tally.decided.items() if count < 0.01 * tally.decided_of} == {}

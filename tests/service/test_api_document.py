@@ -166,7 +166,7 @@ def test_nothing_that_the_document_allows_is_a_defect(api: Api) -> None:
     for result in schema.get_all_operations():
         operation = result.ok()
 
-        @hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), database=None)
+        @hypothesis.settings(max_examples=15, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), database=None)
         @hypothesis.given(case=operation.as_strategy())
         def ask(case: schemathesis.Case) -> None:
             nonlocal asked
@@ -190,8 +190,8 @@ def test_nothing_that_the_document_allows_is_a_defect(api: Api) -> None:
             )
 
         ask()
-    assert asked > 10 * len(ROUTES)
-    assert all(streams[path] > 5 for path in endless), streams
+    assert asked > 6 * len(ROUTES)
+    assert all(streams[path] > 2 for path in endless), streams
 
 
 def begun(request: dict[str, Any], responses: dict[str, Any]) -> int:

@@ -102,12 +102,15 @@ def test_more_than_ten_thousand_states_are_refused_without_building_them() -> No
 @pytest.mark.parametrize("category", ["L", "Lu", "M", "N", "Nd", "P", "S", "Z", "Cc", "Cf", "Co", "C", "Cn"])
 def test_a_category_and_its_complement_part_all_characters(category: str) -> None:
     every = "".join(map(chr, (*range(0x3000), 0xE000, 0x1F600, 0x10FFFF)))
-    members = [char for char in every if matches(f"~p{{{category}}}", char, "strict")]
-    others = [char for char in every if matches(f"~P{{{category}}}", char, "strict")]
+    # Compiled once: of a category with many ranges, that takes a thousand times as long as a match.
+    inside, outside = (compile_re2(translate(f"~{letter}{{{category}}}", "strict").re2) for letter in "pP")
+    members = [char for char in every if inside.fullmatch(char.encode()) is not None]
+    others = [char for char in every if outside.fullmatch(char.encode()) is not None]
     assert sorted(members + others) == list(every)
     # RE2 may know another version of Unicode than Python; what both have assigned keeps its category.
     known = [char for char in every if unicodedata.category(char) != "Cn"]
-    wrong = [char for char in known if (char in set(members)) != unicodedata.category(char).startswith(category)]
+    within = set(members)
+    wrong = [char for char in known if (char in within) != unicodedata.category(char).startswith(category)]
     assert len(wrong) <= len(known) // 1000
 
 
