@@ -166,6 +166,7 @@ class RecordReader:
         most: the most events of a record; None for any number.
         whole_rows: the collections whose deleted rows are whole.
         table: the collection of rows of Debezium that do not name their table.
+        prefix: the prefix of the members that Debezium's transform adds to rows.
         columns: the columns of tables of wal2json, as far as they are known in advance.
 
     Raises:
@@ -180,13 +181,17 @@ class RecordReader:
         most: int | None = None,
         whole_rows: Sequence[str] = ...,
         table: str | None = None,
+        prefix: str = "__",
         columns: Sequence[tuple[str, Sequence[str]]] = ...,
     ) -> Self: ...
-    def read(self, record: bytes, key: bytes | str | None = None) -> list[tuple[bytes, str | None]] | None:
+    def read(
+        self, record: bytes, key: bytes | str | None = None, table: str | None = None
+    ) -> list[tuple[bytes, str | None]] | None:
         """Return the events in a record, each with its key as text or None; for no change, one event of the type `ignore`.
 
         Args:
             key: the record's own key. Formats that do not describe keys do not use it.
+            table: the collection of a row of Debezium that does not name its table, unless the reader has one.
 
         Returns:
             None for a tombstone: a record that is empty or null.

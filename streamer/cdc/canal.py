@@ -33,6 +33,8 @@ from streamer.events.literal_json import Message, named, number, parsed
 NUMBERS: Final = frozenset({-7, -6, -5, 2, 3, 4, 5, 6, 7, 8})
 _TYPES: Final[dict[str, ChangeType]] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _WHAT: Final = "canal"
+#: An event with this member may lack columns of its table.
+_PARTIAL: Final[ChangeEvent] = {"partial": True}
 
 
 def decode(message: Message) -> list[ChangeEvent]:
@@ -78,7 +80,8 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     events: list[Keyed] = []
     for at, given in enumerate(rows):
         row = _row(given, types, columns, f"/data/{at}")
-        # With binlog_row_image=MINIMAL, a row has only its key and the changed columns.
+        # With binlog_row_image=MINIMAL, a row has only its key and the changed columns; with NOBLOB it lacks large values
+        # that were not changed. The types name only the columns that some row of the message has.
         lacking = [name for name in dict.fromkeys((*types, *columns)) if name not in row]
         if kind == "delete":
             event = change(kind, collection, before=row, ts=ts)
@@ -86,19 +89,17 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
             event = change(kind, collection, data=row, unknown=lacking, ts=ts)
         else:
             old = None if olds[at] is None else _row(olds[at], types, columns, f"/old/{at}")
-            # MySQL logs no update without a change: with MINIMAL, the old values of the changed columns are missing.
-            is_whole = bool(old)
-            partial = {} if is_whole else {"partial": True}
             before = None
             if old is not None:
-                before = (row if is_whole else {name: row[name] for name in names or () if name in row}) | old
+                # MySQL logs no update without a change: with MINIMAL, the old values of the changed columns are missing.
+                before = (row if old else {name: row[name] for name in names or () if name in row}) | old
             if old is not None and is_moved(names or (), old, row):
                 gone = change("delete", collection, before=before, ts=ts)
-                made = change("insert", collection, data=row, unknown=lacking, ts=ts) | partial
+                made = change("insert", collection, data=row, unknown=lacking, ts=ts) | _PARTIAL
                 events += [(gone, _key(names, given | olds[at])), (made, _key(names, given))]
                 continue
             # Without `old`, the row before the change is unknown.
-            event = change(kind, collection, data=row, before=before, unknown=lacking, ts=ts) | partial
+            event = change(kind, collection, data=row, before=before, unknown=lacking, ts=ts) | _PARTIAL
             if old is not None and (untold := [name for name in lacking if name not in old]):
                 event["unknown"] += [encode_pointer(("before", name)) for name in untold]
         events.append((event, _key(names, given)))

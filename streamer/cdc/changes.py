@@ -81,7 +81,7 @@ def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default
     columns_within(members, name, "")
     try:
         events = _DECODE[name](members, layout)
-        found = zip(events, envelopes(name, members, len(events)), strict=True)
+        found = zip(events, envelopes(name, members, len(events), layout.added_prefix), strict=True)
         texts = _written([event | {"envelope": envelope} for event, envelope in found], limits.max_event_bytes * _MOST)
     except RecursionError:
         raise too_deep(record if isinstance(record, Mapping) else bytes(record or b""), name) from None
@@ -105,7 +105,8 @@ def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
 
 def _unwrapped(members: Mapping[str, Any], layout: EventLayout) -> list[ChangeEvent]:
     whole = layout.whole_rows or ()
-    return [event for event, _ in debezium.read_unwrapped(members, whole_rows=whole, table="")]
+    read = debezium.read_unwrapped(members, whole_rows=whole, table="", prefix=layout.added_prefix)
+    return [event for event, _ in read]
 
 
 _DECODE: Final[dict[str, Callable[[Mapping[str, Any], EventLayout], list[ChangeEvent]]]] = {

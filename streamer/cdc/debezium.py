@@ -18,6 +18,7 @@ https://debezium.io/documentation/reference/stable/connectors/postgresql.html#po
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -26,9 +27,9 @@ from streamer.cdc.messages import ChangeEvent, ChangeType, Keyed, change, is_mov
 from streamer.cdc.messages import read as read_object
 from streamer.errors import EventCode, EventError
 from streamer.events import connect, extended_json, timestamps
-from streamer.events.carried import CELLS, KEYS, WHOLE, equals, is_blank, may_be_unset
-from streamer.events.layout import IGNORE, EventLayout, encode_pointer
-from streamer.events.literal_json import OBJECT, Message, Number, is_nothing, named, parsed
+from streamer.events.carried import CELLS, KEYS, WHOLE, filled_in, may_be_unset
+from streamer.events.layout import ADDED, IGNORE, EventLayout, encode_pointer
+from streamer.events.literal_json import OBJECT, Message, Number, is_nothing, named, parsed, written
 from streamer.events.records import Placeholders, scaled
 
 _WHAT: Final = "debezium"
@@ -36,8 +37,8 @@ _UNWRAPPED: Final = "debezium_unwrapped"
 _PRESET: Final = EventLayout.preset("debezium")
 _TYPES: Final[Mapping[str, str]] = dict(_PRESET.type_map or ())
 _PLACEHOLDERS: Final = Placeholders(_PRESET)
-#: The prefix of the members that the transform adds to a row.
-ADDED: Final = "__"
+#: The member that marks a deleted row, under every prefix.
+_DELETED: Final = "__deleted"
 _NO_CHANGES: Final = {"t": "a truncate", "m": "a message"}
 TOMBSTONE: Final = "a tombstone: the record before it reported the delete"
 
@@ -99,17 +100,16 @@ def read(message: Message | None, key: Message | None = None, *, whole_rows: Col
         raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {reason}", place="/source/table")
     is_whole = _is_whole(collection, whole_rows)
     columns, side = connect.columns_of(schema), "before"
-    if kind == "delete":
-        if before is None:
-            # Cassandra has the key of a deleted row in `after`.
-            side, before, data = "after", data, None
-        if before is not None and connector not in WHOLE and not is_whole:
-            before = _carried(before, names, connect.defaults_of(columns.get(side)), connector)
+    if kind == "delete" and before is None:
+        # Cassandra has the key of a deleted row in `after`.
+        side, before, data = "after", data, None
     # A document in a text has no schema.
     if not isinstance(body.get("after"), str):
         data = _typed(data, connect.struct_of(columns.get("after")))
     if not isinstance(body.get(side), str):
         before = _typed(before, connect.struct_of(columns.get(side) or columns.get("after")))
+    if kind == "delete" and before is not None and connector not in WHOLE and not is_whole:
+        before = _carried(before, names, columns.get(side), connector)
     unset = [side for side in ("after", "before") if not is_whole and may_be_unset(source, side, kind)]
     return _changes(_Record(kind, collection, _ts(source, body), data, before, names, unset))
 
@@ -120,18 +120,25 @@ def decode_unwrapped(message: Message | None, key: Message | None = None) -> lis
 
 
 def read_unwrapped(
-    message: Message | None, key: Message | None = None, *, whole_rows: Collection[str] = (), table: str | None = None
+    message: Message | None,
+    key: Message | None = None,
+    *,
+    whole_rows: Collection[str] = (),
+    table: str | None = None,
+    prefix: str = ADDED,
 ) -> list[Keyed]:
     """Return the change of a plain row, as the transform ExtractNewRecordState leaves it, and its key; see `read`.
 
     Configure the transform with `add.fields=op,table`, and `schema` or `db` if several tables have the same name, and
-    `source.ts_ms` for the time; for deletes, also with `delete.tombstone.handling.mode=rewrite`. Members that begin with `__` do
-    not count as columns. The row before an update is unknown. In a deleted row, values that may be missing are unknown. Without
-    `op` the type is unknown, unless the row is deleted.
+    `source.ts_ms` for the time; for deletes, also with `delete.tombstone.handling.mode=rewrite`. Members that begin with
+    *prefix* do not count as columns. The row before an update is unknown. In a deleted row, values that may be missing are
+    unknown. Without `op` the type is unknown, unless the row is deleted.
 
     Args:
         whole_rows: see `read`.
         table: the collection of a row that does not name its table; empty for none. Without one, such a row is refused.
+            `collection_of` finds it in the name of a topic.
+        prefix: `add.fields.prefix` of the transform.
 
     Raises:
         EventError: the message is not such a row.
@@ -139,7 +146,8 @@ def read_unwrapped(
     body, schema = _body(message, _UNWRAPPED)
     if body is None:
         return _ignored(TOMBSTONE)
-    if not any(name in body for name in ("__op", "__deleted")):
+    op_at = f"{prefix}op"
+    if not any(name in body for name in (op_at, _DELETED)):
         if what := _no_change(body):
             return _ignored(what)
         if "op" in body and "source" in body:
@@ -147,23 +155,23 @@ def read_unwrapped(
             if (what := _NO_CHANGES.get(str(body["op"]))) is not None:
                 return _ignored(what)
             raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: a whole record, which is of the format debezium", place="/op")
-    is_deleted = body.get("__deleted") in (True, "true")
-    op = "d" if is_deleted else part(body, "__op", str, _UNWRAPPED)
-    kind = None if op is None else _kind(op, "/__op", _UNWRAPPED)
+    is_deleted = body.get(_DELETED) in (True, "true")
+    op = "d" if is_deleted else part(body, op_at, str, _UNWRAPPED)
+    kind = None if op is None else _kind(op, encode_pointer((op_at,)), _UNWRAPPED)
     if kind is None and op is not None:
         return _ignored(_NO_CHANGES[op])
-    row = {name: value for name, value in body.items() if not name.startswith(ADDED)}
-    names, collection = _key(key), _collection(body, ADDED, _UNWRAPPED)
+    row = {name: value for name, value in body.items() if not is_added(name, prefix)}
+    names, collection = _key(key), _collection(body, prefix, _UNWRAPPED)
     if collection is None:
         collection = table
     if collection is None:
-        name = "op" if op is None else "table"
-        reason = f"__{name} is missing: the transform needs add.fields=op,table"
-        raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: {reason}", place=f"/__{name}")
-    ts = _in_range(_first(body, ("__source_ts_ms", "__ts_ms"), _UNWRAPPED))
-    if kind == "delete" and not _is_whole(collection, whole_rows):
-        row = dict(_carried(row, names, connect.defaults_of(schema)))
+        name = f"{prefix}{'op' if op is None else 'table'}"
+        reason = f"{name} is missing: the transform needs add.fields=op,table"
+        raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: {reason}", place=encode_pointer((name,)))
+    ts = _in_range(_first(body, (f"{prefix}source_ts_ms", f"{prefix}ts_ms"), _UNWRAPPED))
     row = _typed(row, schema)
+    if kind == "delete" and not _is_whole(collection, whole_rows):
+        row = dict(_carried(row, names, schema))
     if kind is None:
         # It is an insert or an update.
         made = _changes(_Record("insert", collection, ts, row, None, names))
@@ -171,6 +179,51 @@ def read_unwrapped(
     data, before = (None, row) if kind == "delete" else (row, None)
     made = _changes(_Record(kind, collection, ts, data, before, names))
     return made if collection else [(_unnamed(event), own) for event, own in made]
+
+
+def is_added(name: str, prefix: str = ADDED) -> bool:
+    """Return whether the transform added a member to a row."""
+    return name.startswith(prefix) or name == _DELETED
+
+
+def collection_of(topic: str) -> str | None:
+    """Return the collection of the rows of a topic, such as `public.orders` of `shop.public.orders`; None for other topics.
+
+    A topic of Debezium has a prefix, which may have dots, too; the schema or database; and the table.
+    """
+    prefix, *names = topic.rsplit(".", 2)
+    return ".".join(names) if len(names) == 2 and all((prefix, *names)) else None
+
+
+def with_headers(record: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return a row with the fields that the transform wrote as headers of its message (`add.headers`), for `read_unwrapped`.
+
+    A field that the row has itself counts. A record that is not a row stays as it is.
+
+    Args:
+        headers: those whose names begin with `__`, as text.
+    """
+    try:
+        members = read_object(record, _UNWRAPPED)
+        added = {name: _of_header(name, text) for name, text in headers.items()}
+        if not is_enveloped(members):
+            return written({**added, **members}).encode()
+        if not isinstance(members["payload"], Mapping):
+            return record
+        return written({**members, "payload": {**added, **members["payload"]}}).encode()
+    except (EventError, RecursionError):
+        return record
+
+
+def _of_header(name: str, text: str) -> Any:
+    """Return the value of a header: text as it is, or JSON, depending on Connect's `header.converter`."""
+    if text[:1] in ("{", '"'):
+        value = parsed(text, _UNWRAPPED)
+        return value["payload"] if isinstance(value, Mapping) and is_enveloped(value) else value
+    return int(text) if name.endswith(("_ms", "_us", "_ns")) and _DIGITS(text) else text
+
+
+_DIGITS: Final = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
 def _untyped(event: ChangeEvent) -> ChangeEvent:
@@ -237,25 +290,19 @@ def _kind(op: str, place: str, what: str) -> ChangeType | None:
 def _collection(source: Mapping[str, Any], before: str, what: str) -> str | None:
     """Return the collection of a record, or None if it does not name its table."""
     at = "" if before else "/source"
-    space, name = (_name(source, names, what, at) for names in _NAMES[before])
+    space, name = (_name(source, before, names, what, at) for names in _NAMES)
     if not name:
         return None
     return f"{space}.{name}" if space else str(name)
 
 
-#: The members with the name of a table and of its schema or database, by prefix. ScyllaDB and Cassandra have keyspaces.
-_NAMES: Final[Mapping[str, Sequence[Sequence[str]]]] = {
-    before: [
-        [f"{before}{name}" for name in names]
-        for names in (("schema", "db", "keyspace", "keyspace_name"), ("table", "collection", "table_name"))
-    ]
-    for before in ("", ADDED)
-}
+#: The members with the name of a schema or database, and of a table. ScyllaDB and Cassandra have keyspaces.
+_NAMES: Final = (("schema", "db", "keyspace", "keyspace_name"), ("table", "collection", "table_name"))
 
 
-def _name(source: Mapping[str, Any], names: Sequence[str], what: str, at: str) -> str | None:
+def _name(source: Mapping[str, Any], before: str, names: Sequence[str], what: str, at: str) -> str | None:
     for each in names:
-        if name := part(source, each, str, what, at):
+        if name := part(source, f"{before}{each}", str, what, at):
             return str(name)
     return None
 
@@ -309,15 +356,13 @@ def _typed(row: Any, schema: Any) -> Any:
     return {name: scaled(value, row[name], _PLACEHOLDERS.says) for name, value in made.items()}
 
 
-def _carried(
-    row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapping[str, Any], connector: str | None = None
-) -> Mapping[str, Any]:
-    """Return the reliable part of an old row: all of it, or only its key and the values that are not blank."""
+def _carried(row: Mapping[str, Any], key: Collection[str] | None, schema: Any, connector: str | None = None) -> Mapping[str, Any]:
+    """Return the reliable part of an old row: all of it, or only its key and the values that are not filled in."""
     if connector == "sqlserver":
         # It logs all values except large ones, which are null.
         return {name: value for name, value in row.items() if value is not None}
     names = KEYS if key is None else key
-    blank = {name for name, value in row.items() if is_blank(value) or (name in defaults and equals(value, defaults[name]))}
+    blank = {*filled_in(row, schema)}
     # If PostgreSQL sends only the key, all other columns are blank. So with one that is not, the row is whole.
     if any(name not in names and name not in blank for name in row):
         if key is not None and connector not in CELLS and blank.isdisjoint(key):

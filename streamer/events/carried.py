@@ -6,7 +6,7 @@ record itself shows that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from streamer.events import connect
@@ -26,9 +26,6 @@ BLANKS: Final = frozenset(
 )
 #: Members that name a key at any depth: the record itself does not show which columns are its key.
 KEYS: Final = ("id", "_id")
-#: A primary key of MySQL has at most this many columns.
-_MOST_KEY_COLUMNS: Final = 16
-
 
 #: The formats whose changes say by the member `partial` that they may lack columns.
 PARTIAL: Final = ("canal", "dynamodb", "mongodb", "wal2json", "cdc")
@@ -38,7 +35,6 @@ class Record(NamedTuple):
     """A record read with its layout.
 
     Attributes:
-        held: the members of `before` in the record itself.
         is_whole: whether its layout declares that its rows are whole.
     """
 
@@ -48,14 +44,13 @@ class Record(NamedTuple):
     data: Mapping[str, Any] | None
     before_at: Pointer | None
     before: Mapping[str, Any] | None
-    held: Collection[str]
     is_whole: bool = False
 
 
 def not_carried(format_: str | None, record: Record) -> Iterator[Pointer]:
     """Yield pointers from the event's root to the values that a record may lack; a pointer may end in `REST`."""
     rule = _RULES.get((format_, record.type))
-    if rule is not None and not (record.is_whole and format_ in ("debezium", "maxwell", "wal2json", "cdc")):
+    if rule is not None and not (record.is_whole and format_ in ("debezium", "maxwell", "canal", "wal2json", "cdc")):
         yield from rule(record)
 
 
@@ -87,19 +82,28 @@ def _debezium_delete(record: Record) -> Iterator[Pointer]:
     if connector == "sqlserver":
         yield from _nulls(at, row)
         return
-    schema = connect.columns_of(record.raw.get("schema")).get(side)
-    defaults, columns = connect.defaults_of(schema), connect.columns_of(schema)
-    filled_in = []
-    for name, value in row.items():
-        # The value was read as the schema types it; its default is as it is written.
-        is_default = name in defaults and (
-            equals(value, defaults[name]) or equals(value, connect.plain(connect.typed(defaults[name], columns[name])))
-        )
-        if is_blank(value) or is_default:
-            filled_in.append(name)
+    blank = filled_in(row, connect.columns_of(record.raw.get("schema")).get(side))
     # With an index as replica identity, its columns are there, and those of the primary key are not.
-    is_other = any(name not in KEYS and name not in filled_in for name in row)
-    yield from ((*at, name) for name in filled_in if is_other or name not in KEYS)
+    is_other = any(name not in KEYS and name not in blank for name in row)
+    yield from ((*at, name) for name in blank if is_other or name not in KEYS)
+
+
+def filled_in(row: Mapping[str, Any], schema: Any) -> dict[str, None]:
+    """Return the columns of a deleted row that Debezium may have filled in, in their order.
+
+    Args:
+        row: the row, with its values as the schema types them.
+        schema: the schema of the row; None without one.
+    """
+    columns, defaults = connect.columns_of(schema), connect.defaults_of(schema)
+
+    def is_default(name: str, value: Any) -> bool:
+        # The default is as the source writes it.
+        default = defaults[name]
+        typed = connect.typed(default, columns[name])
+        return any(equals(value, each) for each in (default, typed, connect.plain(typed)))
+
+    return {name: None for name, value in row.items() if is_blank(value) or (name in defaults and is_default(name, value))}
 
 
 def _debezium_write(record: Record) -> Iterator[Pointer]:
@@ -154,15 +158,9 @@ def _dms_delete(record: Record) -> Iterator[Pointer]:
         yield from _nulls(record.before_at, record.before)
 
 
-def _maxwell_update(record: Record) -> Iterator[Pointer]:
-    if record.data is None or record.data_at is None:
-        return
-    if record.before is None or not _has_all_columns(record, [name for name in record.data if name not in record.held]):
-        yield (*record.data_at, REST)
-
-
-def _maxwell_delete(record: Record) -> Iterator[Pointer]:
-    if record.data is not None and record.data_at is not None and not _has_all_columns(record, list(record.data)):
+def _maxwell(record: Record) -> Iterator[Pointer]:
+    """Yield the columns that a row may lack: its image may be MINIMAL or NOBLOB, which a record does not show."""
+    if record.data is not None and record.data_at is not None:
         yield (*record.data_at, REST)
 
 
@@ -172,18 +170,6 @@ def _partial(record: Record) -> Iterator[Pointer]:
         for at, document in ((record.data_at, record.data), (record.before_at, record.before)):
             if at is not None and document is not None:
                 yield (*at, REST)
-
-
-def _has_all_columns(record: Record, unchanged: list[str]) -> bool:
-    """Return whether a row certainly has all columns, not only those of `binlog_row_image=MINIMAL`: the key and the changes."""
-    assert record.data is not None
-    # Columns of a key are never null, a document, or true or false.
-    if len(unchanged) > _MOST_KEY_COLUMNS or any(
-        record.data[name] is None or isinstance(record.data[name], bool | list | Mapping) for name in unchanged
-    ):
-        return True
-    key = record.raw.get("primary_key_columns")
-    return isinstance(key, list) and bool(key) and any(name not in key for name in unchanged)
 
 
 def _supabase(record: Record) -> Iterator[Pointer]:
@@ -211,8 +197,8 @@ _RULES: Final[Mapping[tuple[str | None, str | None], Callable[[Record], Iterator
     ("debezium", "update"): _debezium_write,
     ("debezium", "delete"): _debezium_delete,
     ("dms", "delete"): _dms_delete,
-    ("maxwell", "update"): _maxwell_update,
-    ("maxwell", "delete"): _maxwell_delete,
+    ("maxwell", "update"): _maxwell,
+    ("maxwell", "delete"): _maxwell,
     **{(name, kind): _partial for name in PARTIAL for kind in ("insert", "update")},
     ("supabase", "insert"): _supabase,
     ("supabase", "update"): _supabase,

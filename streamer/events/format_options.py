@@ -3,6 +3,7 @@
 ```python
 {"debezium": {"tables": {"shop.orders": {"identity": "full"}}}}     # ALTER TABLE shop.orders REPLICA IDENTITY FULL
 {"debezium_unwrapped": {"table": "shop.orders"}}                    # of rows to which the transform adds no table
+{"debezium_unwrapped": {"prefix": "_dbz_"}}                         # add.fields.prefix of the transform
 ```
 """
 
@@ -13,17 +14,17 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, final
 
 from streamer.errors import ConfigError
-from streamer.events.layout import MAX_TABLES, MAX_TEXT_BYTES, EventLayout
+from streamer.events.layout import ADDED, MAX_TABLES, MAX_TEXT_BYTES, EventLayout
 from streamer.model import is_unicode
 
 #: The formats whose records may lack values of a row.
-FORMATS: Final = ("debezium", "debezium_unwrapped", "maxwell", "dms", "wal2json", "supabase", "hasura", "sequin")
+FORMATS: Final = ("debezium", "debezium_unwrapped", "maxwell", "canal", "dms", "wal2json", "supabase", "hasura", "sequin")
 #: The formats whose records may lack the name of their table.
 UNNAMED: Final = ("debezium_unwrapped",)
 #: The rows that the updates and deletes of a table have: as much as the format shows, or all columns.
 IDENTITIES: Final = ("default", "full")
 _SHAPE: Final = '{FORMAT: {"tables": {TABLE: {"identity": "full"}}}}'
-_SHAPE_UNNAMED: Final = '{"tables": {TABLE: {"identity": "full"}}, "table": TABLE}'
+_SHAPE_UNNAMED: Final = '{"tables": {TABLE: {"identity": "full"}}, "table": TABLE, "prefix": "__"}'
 
 Fault = tuple[tuple[str, ...], str]
 
@@ -47,13 +48,15 @@ def faults(options: Any, names: Collection[str | None]) -> Iterator[Fault]:
             yield (of,), f"events have the format {named}, so that only {named} can have options"
         elif (
             not isinstance(members, Mapping)
-            or members.keys() - ({"tables", "table"} if of in UNNAMED else {"tables"})
+            or members.keys() - ({"tables", "table", "prefix"} if of in UNNAMED else {"tables"})
             or not isinstance(members.get("tables", {}), Mapping)
         ):
             yield (of,), f"expected {_SHAPE_UNNAMED if of in UNNAMED else _SHAPE}"
         else:
             if "table" in members and (members["table"] == "*" or not _is_name(members["table"])):
                 yield (of, "table"), f"expected the name of one table, of 1 to {MAX_TEXT_BYTES:,} bytes"
+            if "prefix" in members and not _is_name(members["prefix"]):
+                yield (of, "prefix"), f"expected the prefix of the added fields, of 1 to {MAX_TEXT_BYTES:,} bytes"
             yield from _faults_of_tables(of, members.get("tables", {}))
 
 
@@ -92,7 +95,7 @@ def with_options(layout: EventLayout, name: str | None, options: Mapping[str, An
         # A change has `unnamed`, an empty text, if its row does not name its table.
         braced = tables.unnamed.replace("{", "{{").replace("}", "}}")
         layout = replace(layout, collection=("/collection", "{/unnamed}" + braced))
-    return replace(layout, whole_rows=tables.whole) if tables.whole else layout
+    return replace(layout, whole_rows=tables.whole or layout.whole_rows, added_prefix=tables.prefix)
 
 
 @final
@@ -102,13 +105,15 @@ class Tables(NamedTuple):
     Attributes:
         whole: the tables whose records have whole rows.
         unnamed: the table of records that do not name theirs.
+        prefix: the beginning of the names of members that are no columns of a row.
     """
 
     whole: tuple[str, ...] = ()
     unnamed: str | None = None
+    prefix: str = ADDED
 
 
 def tables_of(options: Mapping[str, Any]) -> Tables:
     """Return what the options of one format declare."""
     whole = (table for table, members in options.get("tables", {}).items() if members["identity"] == "full")
-    return Tables(tuple(whole), options.get("table"))
+    return Tables(tuple(whole), options.get("table"), options.get("prefix", ADDED))

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal, TypeAlias, final, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, final, get_args
 
 from streamer.errors import ConfigError
 from streamer.model import INT64_MAX, INT64_MIN, EventType, Pointer, is_unicode
@@ -58,7 +58,9 @@ DECODED = ("pgoutput",)
 #: The formats whose records have change events in them, which are what the layout describes; `cdc` is such an event.
 WITH_CHANGES = ("canal", "dynamodb", "mongodb", "wal2json", "debezium_unwrapped")
 #: Those of them, and of events, whose rows may be declared whole.
-_MAY_BE_WHOLE = (None, "wal2json", "debezium_unwrapped", "cdc")
+_MAY_BE_WHOLE = (None, "canal", "wal2json", "debezium_unwrapped", "cdc")
+#: The prefix of the members that Debezium's transform adds to a row, unless its `add.fields.prefix` is another one.
+ADDED: Final = "__"
 _WHOLE_OR_OBJECT = ("data", "before", "unknown", "envelope")
 
 
@@ -106,6 +108,7 @@ class EventLayout:
         whole_rows: the collections whose records have whole rows, such as tables of PostgreSQL with REPLICA IDENTITY FULL; `*`
             for all. Then `before_holds: partial`, and rules of the format for missing columns, do not apply to a row that is
             there. In the format `debezium` also `schema.table` or `db.table`.
+        added_prefix: the beginning of the names of members that are no columns of a row of the format `debezium_unwrapped`.
         format: the wire format whose rules define what values mean, and which values a record does not carry (semantics.md
             section 1, "Formats"), as in the preset of that name; other presets use the rules of another format, too. None for no
             such rules.
@@ -133,6 +136,7 @@ class EventLayout:
     encoded: Encoding | None = None
     format: RecordFormat | None = None
     whole_rows: str | Sequence[str] | None = None
+    added_prefix: str = ADDED
 
     _ways: dict[str, tuple[Way, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _pointers: dict[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -161,6 +165,9 @@ class EventLayout:
         _check_word("format", self.format)
         object.__setattr__(self, "unknown_value", _check_texts("unknown_value", self.unknown_value))
         object.__setattr__(self, "whole_rows", self._check_whole_rows())
+        _check_prefix(self.added_prefix)
+        if self.added_prefix != ADDED and self.format != "debezium_unwrapped":
+            raise ConfigError("expected next to it format: debezium_unwrapped", place="added_prefix")
         if any(_lies_in(at, self._pointers["data"]) for at in self._pointers["before"]):
             if self.encoded is not None:
                 raise ConfigError("cannot be inside of 'data' if 'data' is encoded", place="before")
@@ -304,6 +311,7 @@ class EventLayout:
             "encoded": self.encoded,
             "format": self.format,
             "whole_rows": _listed(self.whole_rows),
+            "added_prefix": self.added_prefix,
         }
 
 
@@ -380,6 +388,8 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
                 _check_texts(name, value)
             elif name == "whole_rows":
                 _check_texts(name, value, MAX_TABLES)
+            elif name == "added_prefix":
+                _check_prefix(value)
             else:
                 found.append(((str(name),), f"unknown member; expected one of preset, {', '.join(_MEMBERS)}"))
         except ConfigError as error:
@@ -392,6 +402,11 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
         except ConfigError as error:
             found.append(((error.place,), error.reason))
     return found
+
+
+def _check_prefix(prefix: Any) -> None:
+    if not isinstance(prefix, str) or not prefix or not is_unicode(prefix) or len(prefix.encode()) > MAX_TEXT_BYTES:
+        raise ConfigError(f"expected a text of 1 to {MAX_TEXT_BYTES:,} bytes, such as {ADDED!r}", place="added_prefix")
 
 
 def _made(members: Mapping[str, Any]) -> EventLayout:

@@ -187,7 +187,7 @@ class _Parts:
         before_at, before = self._object("before")
         document_at = data_at if before is None else before_at
         is_whole = (data is not None or before is not None) and self._has_whole_rows(collection, document_at)
-        record = Record(self.raw, event_type, data_at, data, before_at, before, self.held, is_whole)
+        record = Record(self.raw, event_type, data_at, data, before_at, before, is_whole)
         unknown = (*self._unknown(), *not_carried(self.layout.format, record))
         if self.layout.format == "dms" and event_type == "delete" and before is not None:
             # AWS DMS writes the key in `data` of a delete, and the row in `before-image`.

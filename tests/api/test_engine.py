@@ -296,7 +296,8 @@ def test_format_options_declare_tables_with_whole_rows(engine: MakeEngine, optio
         ({"debezium": {"tables": {"": {"identity": "full"}}}}, "format_options.debezium.tables."),
         ({"debezium": {"tables": {"x" * 2_000: {"identity": "full"}}}}, f"format_options.debezium.tables.{'x' * 2_000}"),
         ({"debezium": {"tables": {"\ud800": {"identity": "full"}}}}, "format_options.debezium.tables.\ud800"),
-        ({"canal": {"tables": {}}}, "format_options.canal"),
+        ({"mongodb": {"tables": {}}}, "format_options.mongodb"),
+        ({"debezium": {"prefix": "_"}}, "format_options.debezium"),
         ({"debezium": {"table": "shop.orders"}}, "format_options.debezium"),
     ],
 )
@@ -317,12 +318,23 @@ def test_a_table_is_named_for_rows_that_do_not_name_theirs(engine: MakeEngine) -
             engine(format="debezium_unwrapped", format_options={"debezium_unwrapped": {"table": table}})
 
 
+def test_a_prefix_is_named_for_rows_with_another_one(engine: MakeEngine) -> None:
+    e = engine(format="debezium_unwrapped", format_options={"debezium_unwrapped": {"prefix": "_dbz."}})
+    e.add({"id": "s", "collection": "orders", "types": ["insert"], "filters": [{"field": "__op", "op": "==", "value": "x"}]})
+    assert pickle.loads(pickle.dumps(e)).match_ids(b'{"__op":"x","_dbz.op":"c","_dbz.table":"orders"}') == ["s"]
+    for prefix in ("", 5, None, "x" * 2_000):
+        with pytest.raises(ConfigError, match=r"format_options\.debezium_unwrapped\.prefix: expected the prefix"):
+            engine(format="debezium_unwrapped", format_options={"debezium_unwrapped": {"prefix": prefix}})
+    with pytest.raises(ConfigError, match="added_prefix: expected next to it format: debezium_unwrapped"):
+        engine(layout={"added_prefix": "_"})
+
+
 def test_format_options_belong_to_a_format(engine: MakeEngine) -> None:
     with pytest.raises(ConfigError, match="expected the setting format: debezium next to it; a layout has whole_rows"):
         engine(layout={"preset": "debezium"}, format_options={"debezium": {}})
 
 
-@pytest.mark.parametrize("name", ["canal", "dynamodb", "mongodb", "cloudevents", "sns"])
+@pytest.mark.parametrize("name", ["dynamodb", "mongodb", "cloudevents", "sns"])
 def test_records_that_show_what_they_lack_have_no_whole_rows(engine: MakeEngine, name: str) -> None:
     with pytest.raises(ConfigError, match="shows itself which values it lacks"):
         engine(layout={"preset": name, "whole_rows": "shop.orders"})

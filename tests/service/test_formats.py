@@ -15,6 +15,7 @@ from streamer.cdc.envelopes import WITH_ENVELOPE
 from streamer.config.schema.encoded import SourceFormat
 from streamer.core.options import Options
 from streamer.errors import EventError
+from streamer.events.format_options import Tables
 from streamer.events.reading import IgnoredEvent
 from streamer.service.connectors.formats import decoder
 from streamer.service.delivery.messages import EventParts
@@ -134,15 +135,17 @@ def test_a_record_that_is_no_change_has_no_envelope(name: SourceFormat) -> None:
 @pytest.mark.parametrize(("case", "name"), GOLDEN)
 def test_a_record_as_its_source_documents_it(case: dict[str, Any], name: SourceFormat, backend: str) -> None:
     """Each event is one that an engine takes, besides."""
-    decode = decoder(name)
+    tables = Tables(unnamed=case.get("table"), prefix=case.get("prefix", "__"))
+    decode = decoder(name, tables=tables, of_topics="partition" in case)
     assert decode is not None
     record, key = case["value"].encode(), case["key"].encode() if "key" in case else None
+    partition = case.get("partition", "")
     if "error" in case:
         with pytest.raises(EventError) as refused:
-            decode(record, key)
+            decode(record, key, partition)
         assert case["error"] in str(refused.value)
         return
-    found = decode(record, key)
+    found = decode(record, key, partition)
     assert [(_as_read(event), key or "") for event, key in found] == [(_as_read(event), key) for event, key in case["events"]]
     engine = Engine(layout=cdc.LAYOUT)
     engine.add({"id": "all"})

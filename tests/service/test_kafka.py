@@ -209,6 +209,25 @@ def test_an_event_of_binary_mode_is_a_cloudevent_too(topic: Topic) -> None:
     assert [(place.position, error.code.value) for place, error in found.refused] == [(2, "malformed_json")]
 
 
+def test_fields_of_an_unwrapped_row_in_headers_are_read_as_those_of_the_row(topic: Topic) -> None:
+    """As `add.headers` of the transform writes them; other headers, and those of Connect, are none."""
+    producer = Producer({"bootstrap.servers": topic.cluster.address})
+    others = {"__key_schema_id": b"\xff", "__connect.errors.topic": b"x", "trace": b"t"}
+    headers = {"__op": b"u", "__source_ts_ms": b"5", "__table": b'"orders"'} | others
+    producer.produce(topic.name, value=b'{"id": 1.50, "__table": "items"}', headers=headers, partition=0)
+    in_connect = b'{"schema": {"type": "string"}, "payload": "d"}'
+    producer.produce(topic.name, value=b'{"schema": null, "payload": {"id": 1}}', headers={"__op": in_connect}, partition=0)
+    producer.produce(topic.name, value=b"{", headers=headers, partition=0)
+    producer.produce(topic.name, value=b'{"id": 2}', partition=0)
+    producer.flush(10)
+    assert read(topic, topic.open(format="debezium_unwrapped"), 4) == [
+        b'{"__op":"u","__source_ts_ms":5,"__table":"items","id":1.50}',
+        b'{"schema":null,"payload":{"__op":"d","id":1}}',
+        b"{",
+        b'{"id": 2}',
+    ]
+
+
 @pytest.mark.slow
 def test_what_the_store_has_is_read_from_and_the_group_is_told_behind_it(topic: Topic) -> None:
     topic.count(0, 10)

@@ -223,7 +223,12 @@ pub struct EventLayout {
     /// The tables whose records have whole rows, so that these rules and `before_holds: partial` do not apply, in order;
     /// `*` for all.
     pub whole_rows: Box<[Box<str>]>,
+    /// The prefix of the members that a transform added to a row of `debezium_unwrapped`.
+    pub added_prefix: Box<str>,
 }
+
+/// The prefix of the members that Debezium's transform adds to a row, unless its `add.fields.prefix` is another one.
+pub const ADDED: &str = "__";
 
 impl Default for EventLayout {
     /// The layout `change`.
@@ -248,6 +253,7 @@ impl Default for EventLayout {
             ignores_no_change: false,
             format: None,
             whole_rows: Box::default(),
+            added_prefix: ADDED.into(),
         }
     }
 }
@@ -340,6 +346,7 @@ impl EventLayout {
                 tables.sort_unstable();
                 tables
             },
+            added_prefix: value.get("added_prefix").and_then(Value::as_str).unwrap_or(ADDED).into(),
             encoded: match value.get("encoded") {
                 None | Some(Value::Scalar(Scalar::Null)) => false,
                 Some(Value::Scalar(Scalar::String(format))) if **format == *"json" => true,

@@ -15,6 +15,7 @@ use streamer_core::flatten::{self, Read};
 ///     most: the most events of a record; None for any number.
 ///     whole_rows: the collections whose deleted rows are whole.
 ///     table: the collection of rows of Debezium that do not name their table.
+///     prefix: the prefix of the members that Debezium's transform adds to rows.
 ///     columns: the columns of tables of wal2json, as far as they are known in advance.
 ///
 /// Raises:
@@ -36,7 +37,10 @@ fn bytes_of<'k>(key: Option<&'k Bound<'_, PyAny>>) -> Option<&'k [u8]> {
 #[pymethods]
 impl RecordReader {
     #[new]
-    #[pyo3(signature = (format, *, envelope = false, most = None, whole_rows = Vec::new(), table = None, columns = Vec::new()))]
+    #[pyo3(signature = (
+        format, *, envelope = false, most = None, whole_rows = Vec::new(), table = None, prefix = "__", columns = Vec::new()
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
         format: &str,
@@ -44,12 +48,14 @@ impl RecordReader {
         most: Option<usize>,
         whole_rows: Vec<String>,
         table: Option<String>,
+        prefix: &str,
         columns: Vec<(String, Vec<String>)>,
     ) -> PyResult<RecordReader> {
         guard(py, || {
             let made = flatten::RecordReader::new(format, envelope, most.unwrap_or(usize::MAX));
             let mut reader = made.ok_or_else(|| PyValueError::new_err(format!("unknown format of records: {format:?}")))?;
-            reader.know_tables(whole_rows.into_iter().map(String::into_boxed_str).collect(), table.map(String::into_boxed_str));
+            reader.know_whole_rows(whole_rows.into_iter().map(String::into_boxed_str).collect());
+            reader.know_added(table.map(String::into_boxed_str), prefix.into());
             for (table, names) in columns {
                 reader.know_columns(table, names);
             }
@@ -61,17 +67,24 @@ impl RecordReader {
     ///
     /// Args:
     ///     key: the record's own key. Formats that do not describe keys do not use it.
+    ///     table: the collection of a row of Debezium that does not name its table, unless the reader has one.
     ///
     /// Returns:
     ///     None for a tombstone: a record that is empty or null.
     ///
     /// Raises:
     ///     EventError: the record is not one of the format.
-    #[pyo3(signature = (record, key = None))]
-    fn read<'py>(&self, py: Python<'py>, record: &[u8], key: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Bound<'py, PyList>>> {
+    #[pyo3(signature = (record, key = None, table = None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        record: &[u8],
+        key: Option<&Bound<'py, PyAny>>,
+        table: Option<&str>,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
         guard(py, || {
             // No Python code runs while it is locked, so the thread with the GIL never waits.
-            let read = self.reader.lock().unwrap_or_else(PoisonError::into_inner).read(record, bytes_of(key));
+            let read = self.reader.lock().unwrap_or_else(PoisonError::into_inner).read(record, bytes_of(key), table);
             let events = match read {
                 Ok(Read::Tombstone) => return Ok(None),
                 Ok(Read::Nothing(what)) => vec![(flatten::no_change(&what), None)],

@@ -123,6 +123,7 @@ _LAYOUT_SCHEMA: Final[dict[str, Any]] = {
                 "encoded": {"enum": ["json", None], "default": None},
                 "format": {"enum": [*get_args(RecordFormat), None], "default": None},
                 "whole_rows": _TEXTS,
+                "added_prefix": {"type": "string", "minLength": 1, "default": "__"},
                 "no_change": {"enum": ["match", "ignore"], "default": "match"},
             },
         },
@@ -140,6 +141,7 @@ LAYOUT_MEMBERS: Final = (
     "encoded",
     "format",
     "whole_rows",
+    "added_prefix",
 )
 Format: TypeAlias = Annotated[FormatName, PlainValidator(_format), WithJsonSchema({"enum": list(EventLayout.PRESETS)})]
 _IDENTITY: Final = {
@@ -161,6 +163,7 @@ _OPTIONS_SCHEMA: Final[dict[str, Any]] = {
                 "additionalProperties": _IDENTITY,
             },
             "table": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT_BYTES},
+            "prefix": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT_BYTES},
         },
     },
 }

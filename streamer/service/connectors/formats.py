@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 from streamer import _backend, cdc
@@ -33,8 +33,16 @@ Decoded: TypeAlias = tuple[bytes, str | None]
 class Decoder(Protocol):
     """Decodes the records of one source, in their order."""
 
-    def __call__(self, record: bytes, key: bytes | str | None = None, /) -> list[Decoded]:
-        """Return the events of a record; *key* is the record's own, for example the key of a Kafka message. Raises EventError."""
+    def __call__(self, record: bytes, key: bytes | str | None = None, partition: str = "", /) -> list[Decoded]:
+        """Return the events of a record.
+
+        Args:
+            key: the record's own, for example the key of a Kafka message.
+            partition: that of the source; the topic of Kafka in it may name the table.
+
+        Raises:
+            EventError: the record is not one of the format.
+        """
 
 
 @final
@@ -88,7 +96,7 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
             if isinstance(record, Refused):
                 raise record.error
             key = None if batch.keys is None else batch.keys[number]
-            events: list[Decoded] = [(record, text_of(key))] if decode is None else decode(record, key)
+            events: list[Decoded] = [(record, text_of(key))] if decode is None else decode(record, key, batch.partition)
         except EventError as error:
             refused.append((Place(number, batch.positions(number), -1, None), error))
             continue
@@ -110,6 +118,7 @@ def decoder(
     envelope: bool = False,
     tables: Tables = NOT_KNOWN,
     columns: Mapping[str, Iterable[str]] | None = None,
+    of_topics: bool = False,
 ) -> Decoder | None:
     """Return the decoder for the records of one source; None if each record is an event.
 
@@ -119,8 +128,10 @@ def decoder(
         most: the most events that one record may have; None for any number.
         messages: decodes records with schemas first, before the decoder of the format; None if all records are JSON.
         envelope: whether each event gets the rest of its record as its `envelope`.
-        tables: which tables have whole rows, and which one is that of rows that do not name theirs.
+        tables: which tables have whole rows, which one is that of rows that do not name theirs, and the prefix of members that
+            are no columns.
         columns: of wal2json, the columns of the tables that are known in advance.
+        of_topics: whether a partition is one of a topic of Kafka, which may name the table of its rows.
     """
     if name == "json":
         return None if messages is None else _encoded(messages)
@@ -129,21 +140,40 @@ def decoder(
 
         known = [(table, list(names)) for table, names in (columns or {}).items()]
         reader = _native.RecordReader(
-            name, envelope=envelope, most=most, whole_rows=tables.whole, table=tables.unnamed, columns=known
+            name,
+            envelope=envelope,
+            most=most,
+            whole_rows=tables.whole,
+            table=tables.unnamed,
+            prefix=tables.prefix,
+            columns=known,
         )
         read: _Read = reader.read
     else:
         read = _reference(name, most, envelope, tables, columns)
-    return _plain(read) if messages is None else _with_schemas(read, name, messages)
+    table_of = _table_of if of_topics and name == "debezium_unwrapped" else _no_table
+    return _plain(read, table_of) if messages is None else _with_schemas(read, name, messages, table_of)
 
 
-#: Reads a record, with its own key if it has one, as events with their keys; None for a tombstone.
-_Read: TypeAlias = Callable[[bytes, bytes | str | None], list[Decoded] | None]
+#: Reads a record, with its own key if it has one, as events with their keys; None for a tombstone. The last argument is the
+#: collection of a row that does not name its table.
+_Read: TypeAlias = Callable[[bytes, bytes | str | None, str | None], list[Decoded] | None]
+_TableOf: TypeAlias = Callable[[str], str | None]
 
 
-def _plain(read: _Read) -> Decoder:
-    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
-        events = read(record, key)
+@lru_cache(1024)
+def _table_of(partition: str) -> str | None:
+    """Return the collection that the topic of a partition of Kafka names: `orders/0@ID` is a partition of `orders`."""
+    return cdc.debezium.collection_of(partition.partition("@")[0].rpartition("/")[0])
+
+
+def _no_table(_: str) -> None:
+    return None
+
+
+def _plain(read: _Read, table_of: _TableOf) -> Decoder:
+    def decoded(record: bytes, key: bytes | str | None = None, partition: str = "") -> list[Decoded]:
+        events = read(record, key, table_of(partition))
         if events is None:
             # A tombstone: the engine ignores it under every layout.
             return [(record, text_of(key))]
@@ -152,13 +182,14 @@ def _plain(read: _Read) -> Decoder:
     return decoded
 
 
-def _with_schemas(read: _Read, name: str, messages: Messages) -> Decoder:
-    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+def _with_schemas(read: _Read, name: str, messages: Messages, table_of: _TableOf) -> Decoder:
+    def decoded(record: bytes, key: bytes | str | None = None, partition: str = "") -> list[Decoded]:
         if is_nothing(record):
             return [(record, text_of(key))]
         own = messages.key(key)
         try:
-            events = read(_text(messages.value(record)), own if isinstance(own, str) or own is None else _text(own))
+            plain_key = own if isinstance(own, str) or own is None else _text(own)
+            events = read(_text(messages.value(record)), plain_key, table_of(partition))
         except RecursionError:
             raise too_deep(record, name) from None
         if events is None:
@@ -172,30 +203,35 @@ def _text(value: Any) -> bytes:
     return value if isinstance(value, bytes) else written(value).encode()
 
 
-#: Decodes a record, with its own key if it has one, to events with their keys.
-_Keyed: TypeAlias = Callable[[Any, Any], list[cdc.Keyed]]
+#: Decodes a record, with its own key and the table of its topic if it has them, to events with their keys.
+_Keyed: TypeAlias = Callable[[Any, Any, str | None], list[cdc.Keyed]]
 
 
 def _reference(name: str, most: int | None, envelope: bool, tables: Tables, columns: Mapping[str, Iterable[str]] | None) -> _Read:
     """Return a function that reads records as the decoders of `streamer.cdc` do."""
+
+    def unwrapped(record: Any, key: Any, table: str | None) -> list[cdc.Keyed]:
+        table = table if tables.unnamed is None else tables.unnamed
+        return cdc.debezium.read_unwrapped(record, key, whole_rows=tables.whole, table=table, prefix=tables.prefix)
+
     decoders: dict[str, _Keyed] = {
-        "canal": lambda record, _: cdc.canal.read(record, most=most),
-        "cloudevents": lambda record, _: cdc.cloudevents.read(record, most=most),
-        "debezium": partial(cdc.debezium.read, whole_rows=tables.whole),
-        "debezium_unwrapped": partial(cdc.debezium.read_unwrapped, whole_rows=tables.whole, table=tables.unnamed),
-        "dynamodb": lambda record, _: cdc.dynamodb.read(record, most=most),
-        "mongodb": lambda record, _: cdc.mongodb.read(record),
+        "canal": lambda record, *_: cdc.canal.read(record, most=most),
+        "cloudevents": lambda record, *_: cdc.cloudevents.read(record, most=most),
+        "debezium": lambda record, key, _: cdc.debezium.read(record, key, whole_rows=tables.whole),
+        "debezium_unwrapped": unwrapped,
+        "dynamodb": lambda record, *_: cdc.dynamodb.read(record, most=most),
+        "mongodb": lambda record, *_: cdc.mongodb.read(record),
     }
     if name == "wal2json":
         of_slot = cdc.wal2json.Decoder(columns)
-        decoders[name] = lambda record, _: of_slot.read(record)
-    keyed = _with_envelope(decoders[name], name) if envelope else decoders[name]
+        decoders[name] = lambda record, *_: of_slot.read(record)
+    keyed = _with_envelope(decoders[name], name, tables.prefix) if envelope else decoders[name]
 
-    def read(record: bytes, key: bytes | str | None) -> list[Decoded] | None:
+    def read(record: bytes, key: bytes | str | None, table: str | None) -> list[Decoded] | None:
         if is_nothing(record):
             return None
         try:
-            return [(written(event).encode(), _key(parts)) for event, parts in keyed(record, key)]
+            return [(written(event).encode(), _key(parts)) for event, parts in keyed(record, key, table)]
         except RecursionError:
             # A value that could be read may still be too deep to be compared, or written.
             raise too_deep(record, name) from None
@@ -203,15 +239,15 @@ def _reference(name: str, most: int | None, envelope: bool, tables: Tables, colu
     return read
 
 
-def _with_envelope(keyed: _Keyed, name: str) -> _Keyed:
+def _with_envelope(keyed: _Keyed, name: str, prefix: str) -> _Keyed:
     """Return a function that adds to each event the envelope of its record; one that is no change has none."""
 
-    def read(record: Any, key: Any) -> list[cdc.Keyed]:
+    def read(record: Any, key: Any, table: str | None) -> list[cdc.Keyed]:
         value = parsed(record, name)
-        found = keyed(value, key)
+        found = keyed(value, key, table)
         if found and found[0][0].get("type") == IGNORE:
             return found
-        with_them = zip(found, envelopes(name, value, len(found)), strict=True)
+        with_them = zip(found, envelopes(name, value, len(found), prefix), strict=True)
         return [(event | {"envelope": envelope}, parts) for (event, parts), envelope in with_them]
 
     return read
@@ -220,7 +256,7 @@ def _with_envelope(keyed: _Keyed, name: str) -> _Keyed:
 def _encoded(messages: Messages) -> Decoder:
     """Return the decoder for records that are events with schemas."""
 
-    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+    def decoded(record: bytes, key: bytes | str | None = None, _: str = "") -> list[Decoded]:
         own = _key_of_value(messages.key(key))
         value = messages.plain(record)
         try:

@@ -161,6 +161,7 @@ def feed_of(name: str, section: Source, config: Config) -> Feed:
             messages=messages,
             envelope=section.has_envelope,
             tables=config.matching.tables_of(section.record_format),
+            of_topics=isinstance(section, KafkaSource),
         ),
         getattr(source, "again", None),
         messages,

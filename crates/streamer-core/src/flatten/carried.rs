@@ -11,15 +11,14 @@
 //! Contract: a value that the record may not carry is unknown, never null and never missing. A blank value is known
 //! only if the record itself proves it.
 //!
-//! Cost: free for an insert with a document; the names of both documents for an update of Maxwell; a parse of the event
-//! for deletes, and for records of Supabase that list their columns.
+//! Cost: free for an insert with a document, and for Maxwell; a parse of the event for other deletes, and for records of
+//! Supabase that list their columns.
 
 use super::entries::{Entries, Entry};
 use super::envelope::Resolved;
 use super::records::{Members, document, end_of, found};
 use super::trie::{DATA, PartPlace, PathTrie};
-use super::typed;
-use super::unavailable::Unavailable;
+use super::typed::{self, Defaults};
 use crate::error::EventError;
 use crate::json::token::space;
 use crate::json::{self, ParseOptions};
@@ -27,7 +26,7 @@ use crate::layout::{BeforeHolds, EventLayout, EventType, Format, Pointer};
 use crate::value::{Kind, Number, Scalar, Value};
 use memchr::memmem;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// The missing parts of a record that have no pointer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,8 +69,6 @@ const BLANKS: [&str; 15] = [
     "1970-01-01T00:00:00.000000Z",
     "00000000-0000-0000-0000-000000000000",
 ];
-/// The most columns of a primary key of MySQL.
-const MOST_KEY_COLUMNS: usize = 16;
 
 /// Add the values that the record does not carry to *unknown*; return those that have no pointer.
 pub(super) fn find(
@@ -97,16 +94,10 @@ pub(super) fn find(
         }
         (Format::Debezium, Some(EventType::Delete)) => not_carried.rest_of_data = event.debezium_delete(unknown)?,
         (Format::Dms, Some(EventType::Delete)) => not_carried = event.dms_delete(is_whole, unknown)?,
-        (Format::Maxwell, Some(EventType::Delete)) if !lacks_data() => {
-            not_carried.rest_of_data = !event.maxwell_is_whole(None)?;
-            not_carried.rest_of_before = not_carried.rest_of_data && is_completed;
-        }
-        (Format::Maxwell, Some(EventType::Update)) if !lacks_data() => {
-            let end = if is_completed { entries.before_end as usize } else { usize::MAX };
-            let old = event.before().map(|(entry, _)| event.names(entry, end));
-            let is_whole = old.map_or(Ok(false), |old| event.maxwell_is_whole(Some(&old)))?;
-            not_carried.rest_of_data = !is_whole;
-            not_carried.rest_of_before = !is_whole && is_completed;
+        // The image of a row may be MINIMAL or NOBLOB, which a record does not show.
+        (Format::Maxwell, Some(EventType::Update | EventType::Delete)) if !lacks_data() => {
+            not_carried.rest_of_data = true;
+            not_carried.rest_of_before = is_completed;
         }
         (Format::Supabase, Some(_)) => not_carried.data = event.supabase(unknown)?,
         (Format::Debezium, Some(event_type)) => event.debezium_write(event_type, unknown)?,
@@ -182,8 +173,8 @@ impl<'r> Record<'r> {
         }
     }
 
-    fn names(&self, entry: &Entry, end: usize) -> HashSet<Box<str>> {
-        let members = Members::of(self.text, entry).map_while(Result::ok).take_while(|member| member.from < end);
+    fn names(&self, entry: &Entry) -> HashSet<Box<str>> {
+        let members = Members::of(self.text, entry).map_while(Result::ok);
         members.map(|member| String::from_utf8_lossy(&member.name).into()).collect()
     }
 
@@ -202,13 +193,10 @@ impl<'r> Record<'r> {
             self.nulls(entry, &place.pointer, unknown)?;
             return Ok(side == "after");
         }
-        let defaults = defaults(&event, side, &self.trie.unavailable);
-        let is_default = |name: &str, value: &Value| {
-            let default = defaults.get(name);
-            default.is_some_and(|defaults| defaults.iter().any(|default| default.equals(value) == Some(true)))
-        };
+        let schema = event.get("schema").and_then(|schema| typed::column(schema, side));
+        let defaults = schema.map_or_else(Defaults::default, |row| typed::defaults_of(row, &self.trie.unavailable));
         let row = self.row(entry)?;
-        let may_be_filled_in = |(name, value): &&(Box<str>, Value)| is_blank(value) || is_default(name, value);
+        let may_be_filled_in = |(name, value): &&(Box<str>, Value)| may_be_filled_in(name, value, &defaults);
         // An index as replica identity: its columns are there, and those of the primary key are not.
         let is_other = row.iter().any(|column| !is_key(&column.0) && !may_be_filled_in(&column));
         let filled_in = row.iter().filter(may_be_filled_in).filter(|(name, _)| is_other || !is_key(name));
@@ -286,28 +274,6 @@ impl<'r> Record<'r> {
         Ok(NotCarried::default())
     }
 
-    /// Whether a row of Maxwell is certain to have all columns. With `binlog_row_image=MINIMAL`, a row has only the key
-    /// and the changed columns. *changed* are the columns in `old`; None for a delete, of which only the key is
-    /// written.
-    fn maxwell_is_whole(&self, changed: Option<&HashSet<Box<str>>>) -> Result<bool, EventError> {
-        let Some((entry, _)) = self.data() else { return Ok(true) };
-        let row = self.row(entry)?;
-        let rest: Vec<_> = row.iter().filter(|(name, _)| changed.is_none_or(|changed| !changed.contains(name))).collect();
-        if rest.len() > MOST_KEY_COLUMNS {
-            return Ok(true);
-        }
-        // A column of a key is never null, a document, or a bool.
-        if rest.iter().any(|(_, value)| matches!(value.kind(), Kind::Null | Kind::Bool | Kind::List | Kind::Map)) {
-            return Ok(true);
-        }
-        if memmem::find(self.text, b"\"primary_key_columns\"").is_none() {
-            return Ok(false);
-        }
-        let event = self.whole()?;
-        let Some(Value::List(key)) = event.get("primary_key_columns") else { return Ok(false) };
-        Ok(!key.is_empty() && rest.iter().any(|(name, _)| !key.iter().any(|column| column.as_str() == Some(name))))
-    }
-
     /// Supabase's Realtime lists the columns of a table, and leaves out values that are too large or that the user may
     /// not read.
     fn supabase(&self, unknown: &mut Vec<Pointer>) -> Result<bool, EventError> {
@@ -323,7 +289,7 @@ impl<'r> Record<'r> {
         let failed = matches!(event.get("errors"), Some(Value::List(errors)) if !errors.is_empty());
         for document in [self.data(), self.before()].into_iter().flatten() {
             let (entry, place) = document;
-            let held = self.names(entry, usize::MAX);
+            let held = self.names(entry);
             if failed && columns.is_empty() && held.is_empty() {
                 unknown.push(place.pointer.clone());
             }
@@ -367,24 +333,14 @@ pub(super) fn may_be_unset(connector: Option<&str>, captured: Option<&str>, side
     }
 }
 
-/// The defaults of columns of a *side*, from the schema next to the payload, as they are written and as they are read.
-fn defaults<'v>(event: &'v Value, side: &str, unavailable: &Unavailable) -> HashMap<&'v str, Vec<Cow<'v, Value>>> {
-    let fields = |of: Option<&'v Value>| match of.and_then(|of| of.get("fields")) {
-        Some(Value::List(fields)) => &fields[..],
-        _ => &[],
-    };
-    let is_of_side = |field: &&Value| field.get("field").and_then(Value::as_str) == Some(side);
-    let columns = fields(fields(event.get("schema")).iter().rev().find(is_of_side));
-    let both = |column: &'v Value| {
-        let read = typed::default_of(column, unavailable).map(Cow::Owned);
-        let written = Cow::Borrowed(column.get("default")?);
-        Some((column.get("field")?.as_str()?, std::iter::once(written).chain(read).collect()))
-    };
-    columns.iter().filter_map(both).collect()
+/// Whether Debezium may have written a value of a deleted row in place of one that it does not have.
+pub(super) fn may_be_filled_in(name: &str, value: &Value, defaults: &Defaults<'_>) -> bool {
+    let is = |default: &Cow<'_, Value>| default.equals(value) == Some(true);
+    is_blank(value) || defaults.get(name).is_some_and(|defaults| defaults.iter().any(is))
 }
 
 /// Whether Debezium writes this value for one that it does not have.
-pub(super) fn is_blank(value: &Value) -> bool {
+fn is_blank(value: &Value) -> bool {
     let mut open = vec![value];
     while let Some(value) = open.pop() {
         let is_blank = match value {

@@ -120,16 +120,10 @@ impl Columns {
         }
     }
 
-    /// The defaults of the columns of a row, as they are written: of the member *name* of the payload, or of all of it.
-    pub(super) fn defaults(&self, name: Option<&str>) -> HashMap<&str, &Value> {
-        let row = match name {
-            None => self.parsed.as_ref(),
-            Some(name) => {
-                self.parsed.as_ref().and_then(|schema| columns_of(schema).filter(|(known, _)| *known == name).last()?.1.into())
-            }
-        };
-        let columns: HashMap<&str, &Value> = row.into_iter().flat_map(columns_of).collect();
-        columns.into_iter().filter_map(|(name, column)| Some((name, column.get("default")?))).collect()
+    /// The defaults of the columns of a row: of the member *name* of the payload, or of all of it.
+    pub(super) fn defaults(&self, name: Option<&str>, unavailable: &Unavailable) -> Defaults<'_> {
+        let row = self.parsed.as_ref().and_then(|schema| name.map_or(Some(schema), |name| column(schema, name)));
+        row.map_or_else(Defaults::default, |row| defaults_of(row, unavailable))
     }
 
     /// Add the pieces of a row, the member *name* of the payload, by the schema next to it.
@@ -150,6 +144,24 @@ fn columns_of(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     fields.iter().filter_map(|field| Some((field.get("field")?.as_str()?, field)))
 }
 
+/// A column that a schema describes; of several with one name the last counts.
+pub(super) fn column<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
+    columns_of(schema).filter(|(known, _)| *known == name).last().map(|(_, column)| column)
+}
+
+/// The default of each column that has one: as it is written, and as the values of the column are read.
+pub(super) type Defaults<'v> = HashMap<&'v str, Vec<Cow<'v, Value>>>;
+
+/// The defaults of the columns of a row that a schema describes.
+pub(super) fn defaults_of<'v>(row: &'v Value, unavailable: &Unavailable) -> Defaults<'v> {
+    let columns: HashMap<&str, &Value> = columns_of(row).collect();
+    let both = |(name, column): (&'v str, &'v Value)| {
+        let read = default_of(column, unavailable).map(Cow::Owned);
+        Some((name, std::iter::once(Cow::Borrowed(column.get("default")?)).chain(read).collect()))
+    };
+    columns.into_iter().filter_map(both).collect()
+}
+
 /// The rows of a schema, also those whose values are all read as they stand.
 fn rows(schema: &Value) -> Vec<(Box<str>, Type)> {
     let Some(Value::List(fields)) = schema.get("fields") else { return Vec::new() };
@@ -159,7 +171,7 @@ fn rows(schema: &Value) -> Vec<(Box<str>, Type)> {
 }
 
 /// A column's default as its values are read; None if it has none, or if that is read as it stands.
-pub(super) fn default_of(column: &Value, unavailable: &Unavailable) -> Option<Value> {
+fn default_of(column: &Value, unavailable: &Unavailable) -> Option<Value> {
     let kind = type_of(column, 0)?;
     let text = json::write(column.get("default")?).into_bytes();
     let mut pieces = Vec::new();

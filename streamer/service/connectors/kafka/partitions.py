@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, final
 
 from confluent_kafka import TopicPartition
+
+from streamer.events.layout import ADDED
 
 #: Bytes of memory that a message uses in addition to its key and value.
 _OVERHEAD: Final = 512
@@ -84,6 +87,19 @@ def attributes_of(message: Message) -> dict[str, str] | None:
         return None
     attributes = {name.removeprefix(_PREFIX): value for name, value in headers.items() if name.startswith(_PREFIX)}
     return attributes | {"datacontenttype": headers.get("content-type", "")}
+
+
+def added_of(message: Message) -> dict[str, str]:
+    """Return the headers that Debezium's transform ExtractNewRecordState adds to a message (`add.headers`).
+
+    Connect's own headers, such as `__connect.errors.topic`, have a dot in their names, and ids of schemas are not text.
+    """
+    found = {}
+    for name, value in message.headers() or ():
+        if name.startswith(ADDED) and "." not in name and value is not None:
+            with suppress(UnicodeDecodeError):
+                found[name] = value.decode()
+    return found
 
 
 def with_schema(message: Message, part: Literal["key", "value"]) -> bytes | None:

@@ -36,7 +36,7 @@ from typing import Any, Final, final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from streamer.cdc import cloudevents
+from streamer.cdc import cloudevents, debezium
 from streamer.config.schema.connectors.kafka import KafkaSource
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.locks import Lock
@@ -47,6 +47,7 @@ from streamer.service.connectors.kafka.errors import Meaning, meaning
 from streamer.service.connectors.kafka.partitions import (
     Message,
     Partition,
+    added_of,
     attributes_of,
     is_held,
     name_of,
@@ -90,6 +91,8 @@ class KafkaMessages:
         self._section, self._max_bytes = section, max_bytes
         self._are_cloudevents = section.record_format == "cloudevents"
         self._are_encoded = section.format.is_encoded
+        # The text of an encoded message is not known here.
+        self._are_unwrapped = section.record_format == "debezium_unwrapped" and not self._are_encoded
         self._changed = threading.Condition(Lock())
         self._ours: dict[tuple[str, int], Partition] = {}
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
@@ -212,7 +215,8 @@ class KafkaMessages:
             elif value is None:
                 records.append(b"null")  # a tombstone
             elif len(value) <= self._max_bytes:
-                records.append(value)
+                added = added_of(message) if self._are_unwrapped else None
+                records.append(debezium.with_headers(value, added) if added else value)
             else:
                 reason = f"the message is longer than the {self._max_bytes} bytes that are allowed"
                 error = EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes)

@@ -114,8 +114,9 @@ impl Message<'_, '_> {
         self.types.names.iter().map(|name| &**name).filter(|name| !row.contains_key(name))
     }
 
-    /// An update with its *old* values. MySQL logs no update without a change: if there are none, the row image is
-    /// MINIMAL, and the old values of the changed columns are missing.
+    /// An update with its *old* values. It may lack columns: a row image that is NOBLOB has no large value that was not
+    /// changed. MySQL logs no update without a change: if *old* is empty, the row image is MINIMAL, and the old values of
+    /// the changed columns are missing.
     fn update(
         &self,
         (given, row): (Json<'_>, &Row<'_>),
@@ -123,19 +124,17 @@ impl Message<'_, '_> {
         changes: &mut Changes,
     ) -> Result<(), EventError> {
         let own = || self.key_of(given, None);
-        let is_partial = old.is_empty();
-        let made = |change| if is_partial { partial(change) } else { change };
         let key: HashSet<&str> = self.key.iter().map(|name| &**name).collect();
-        let before = match is_partial {
+        let before = match old.is_empty() {
             true => row.iter().filter(|(name, _)| key.contains(&**name)).cloned().collect(),
             false => merged(row, old),
         };
         let (columns, changed) = (by_name(row), by_name(old));
         if is_moved(&self.key, &changed, &columns) {
             changes.push(with_before(self.change("delete"), &before), || self.key_of(given, Some(given_old)))?;
-            return changes.push(made(self.with_row("insert", row)), own);
+            return changes.push(partial(self.with_row("insert", row)), own);
         }
-        let mut change = made(with_before(self.with_row("update", row), &before));
+        let mut change = partial(with_before(self.with_row("update", row), &before));
         self.lacking(&columns).filter(|name| !changed.contains_key(name)).for_each(|name| change.unknown("/before", name));
         changes.push(change, own)
     }

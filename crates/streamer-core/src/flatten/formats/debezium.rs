@@ -12,10 +12,10 @@
 //! Cost: the record is walked once, and its columns are copied. A row with a schema, and a deleted row of a database
 //! that may send only its key, is parsed.
 
-use super::super::carried::{CELLS, WHOLE, is_blank, is_key, may_be_unset};
+use super::super::carried::{CELLS, WHOLE, is_key, may_be_filled_in, may_be_unset};
 use super::super::records;
 use super::super::timestamps;
-use super::super::typed::{self, Columns};
+use super::super::typed::{self, Columns, Defaults};
 use super::super::unavailable::Unavailable;
 use super::changes::{Change, Changes, Row, by_name, is_moved, key_of};
 use super::text::{Expected, Json, Object, What, shown};
@@ -29,8 +29,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 const RECORD: What = What("debezium");
 const ROW: What = What("debezium_unwrapped");
 const LEFT: [&str; 2] = ["before", "after"];
-/// The prefix of the members that the transform adds to a row.
-const ADDED: &str = "__";
+/// The member that marks a deleted row, under every prefix of the members that the transform adds.
+const DELETED: &str = "__deleted";
 const OPS: [(&str, Op); 7] = [
     ("c", Op::Change("insert")),
     ("d", Op::Change("delete")),
@@ -64,12 +64,14 @@ pub(super) struct Debezium {
 }
 
 /// What is known of the tables of records.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct TableOptions<'o> {
     /// The collections whose deleted rows are whole, in order.
     pub whole_rows: &'o [Box<str>],
     /// The collection of rows that do not name their table; empty for none.
     pub table: Option<&'o str>,
+    /// The prefix of the members that the transform adds to a row.
+    pub prefix: &'o str,
 }
 
 impl TableOptions<'_> {
@@ -140,7 +142,7 @@ impl Debezium {
             false => self.record(body, key, options, changes)?,
         };
         let Some(found) = found else { return Ok(()) };
-        write(found, body, self.is_unwrapped, changes)
+        write(found, body, self.is_unwrapped.then_some(options.prefix), changes)
     }
 
     fn record<'t>(
@@ -178,16 +180,18 @@ impl Debezium {
             None => first(body, &["ts_ms"], RECORD)?,
         };
         let is_whole = options.is_whole(&collection);
+        let data = data.map(|data| self.typed(data, Some("after")));
+        let before = before.map(|before| self.typed(before, Some(side)));
         let lacks = match (&before, kind) {
             (Some(before), "delete") if !is_whole && !WHOLE.contains(&connector) => {
-                not_carried(before, key.as_ref(), &self.columns.defaults(Some(side)), connector)
+                not_carried(before, key.as_ref(), &self.columns.defaults(Some(side), &self.unavailable), connector)
             }
             _ => HashSet::new(),
         };
         let captured = source.get("value_capture_type").and_then(Json::string);
         let may_be_unset = |side: &str| !is_whole && may_be_unset(Some(connector), captured.as_deref(), side, kind == "update");
-        let data = data.map(|data| self.known(data, Some("after"), &HashSet::new(), may_be_unset("after")));
-        let before = before.map(|before| self.known(before, Some(side), &lacks, may_be_unset("before")));
+        let data = data.map(|data| self.known(data, &HashSet::new(), may_be_unset("after")));
+        let before = before.map(|before| self.known(before, &lacks, may_be_unset("before")));
         Ok(Some(Found { kind: Some(kind), collection, ts: in_range(ts), data, before, key }))
     }
 
@@ -198,8 +202,10 @@ impl Debezium {
         options: TableOptions<'_>,
         changes: &mut Changes,
     ) -> Result<Option<Found<'t>>, EventError> {
-        let deleted = body.get("__deleted");
-        if deleted.is_none() && body.get("__op").is_none() {
+        let TableOptions { prefix, .. } = options;
+        let op_at = format!("{prefix}op");
+        let deleted = body.get(DELETED);
+        if deleted.is_none() && body.get(&op_at).is_none() {
             if let Some(what) = no_change(body).or_else(|| left_whole(body)) {
                 changes.ignore(what);
                 return Ok(None);
@@ -212,60 +218,61 @@ impl Debezium {
             deleted.is_some_and(|deleted| deleted.0 == "true" || deleted.string().is_some_and(|text| text == "true"));
         let word = match is_deleted {
             true => Some(Cow::Borrowed("d")),
-            false => ROW.part(body, "__op", Expected::String, "")?.and_then(Json::string),
+            false => ROW.part(body, &op_at, Expected::String, "")?.and_then(Json::string),
         };
         let kind = match word {
-            Some(word) => match kind_of(op(&word, "/__op", ROW)?, changes) {
+            Some(word) => match kind_of(op(&word, &format!("/{op_at}"), ROW)?, changes) {
                 None => return Ok(None),
                 kind => kind,
             },
             None => None,
         };
-        let collection = collection(body, ADDED, "", ROW)?.or_else(|| options.table.map(str::to_owned)).ok_or_else(|| {
-            let name = if kind.is_none() { "op" } else { "table" };
-            let reason = format!("__{name} is missing: the transform needs add.fields=op,table");
-            ROW.error(EventCode::WrongType, format!("/__{name}"), &reason)
+        let collection = collection(body, prefix, "", ROW)?.or_else(|| options.table.map(str::to_owned)).ok_or_else(|| {
+            let name = if kind.is_none() { op_at.clone() } else { format!("{prefix}table") };
+            let reason = format!("{name} is missing: the transform needs add.fields=op,table");
+            ROW.error(EventCode::WrongType, format!("/{name}"), &reason)
         })?;
-        let ts = in_range(first(body, &["__source_ts_ms", "__ts_ms"], ROW)?);
-        let columns = body.members.iter().filter(|(name, _)| !name.starts_with(ADDED));
+        let times = ["source_ts_ms", "ts_ms"].map(|name| format!("{prefix}{name}"));
+        let ts = in_range(first(body, &times.each_ref().map(String::as_str), ROW)?);
+        let columns = body.members.iter().filter(|(name, _)| !is_added(name, prefix));
         let mut text = String::new();
         super::changes::write_members(&mut text, columns.map(|(name, Json(value))| (&**name, *value)));
-        let row = Cow::Owned(text);
+        let row = self.typed(Cow::Owned(text), None);
         let (data, before) = if kind == Some("delete") {
             let lacks = match options.is_whole(&collection) {
                 true => HashSet::new(),
-                false => not_carried(&row, key.as_ref(), &self.columns.defaults(None), ""),
+                false => not_carried(&row, key.as_ref(), &self.columns.defaults(None, &self.unavailable), ""),
             };
-            (None, Some(self.known(row, None, &lacks, false)))
+            (None, Some(self.known(row, &lacks, false)))
         } else {
-            (Some(self.known(row, None, &HashSet::new(), false)), None)
+            (Some(self.known(row, &HashSet::new(), false)), None)
         };
         Ok(Some(Found { kind, collection, ts, data, before, key }))
     }
 
-    /// The columns that a row has, as the schema types them: that of the member *name* of the payload, or all of it.
-    fn known<'t>(&self, row: Cow<'t, str>, name: Option<&str>, lacks: &HashSet<String>, may_be_unset: bool) -> Known<'t> {
+    /// A row with its values as the schema types them: that of the member *name* of the payload, or all of it.
+    fn typed<'t>(&self, row: Cow<'t, str>, name: Option<&str>) -> Cow<'t, str> {
+        // A document in a text has no schema.
+        if name.is_some() && matches!(row, Cow::Owned(_)) {
+            return row;
+        }
         let text = row.as_bytes();
         let mut pieces = Vec::new();
         let mut reader = typed::Reader { text, unavailable: &self.unavailable, pieces: &mut pieces };
-        match (name, &row) {
-            // A document in a text has no schema.
-            (Some(_), Cow::Owned(_)) => {}
-            (Some(name), Cow::Borrowed(_)) => {
-                self.columns.read(&mut reader, name, 0, text.len());
-                reader.scaled(0, 0, text.len());
-            }
-            (None, _) => {
-                self.columns.read_all(&mut reader);
-                reader.scaled(0, 0, text.len());
-            }
+        match name {
+            Some(name) => self.columns.read(&mut reader, name, 0, text.len()),
+            None => self.columns.read_all(&mut reader),
         }
-        let row = if pieces.is_empty() {
-            row
-        } else {
-            pieces.sort_by_key(|(start, _, _)| *start);
-            String::from_utf8(typed::put_in_all(text, &pieces)).map_or(row, Cow::Owned)
-        };
+        reader.scaled(0, 0, text.len());
+        if pieces.is_empty() {
+            return row;
+        }
+        pieces.sort_by_key(|(start, _, _)| *start);
+        String::from_utf8(typed::put_in_all(text, &pieces)).map_or(row, Cow::Owned)
+    }
+
+    /// The columns that a row has.
+    fn known<'t>(&self, row: Cow<'t, str>, lacks: &HashSet<String>, may_be_unset: bool) -> Known<'t> {
         let may_lack = self.unavailable.may_be_in(row.as_bytes());
         let mut known = Known { row: Vec::new(), missing: Vec::new(), unset: Vec::new() };
         for (name, value) in members(row) {
@@ -451,17 +458,14 @@ fn parsed(text: &str) -> Option<Value> {
 
 /// The columns of a deleted row that the source may not have sent: PostgreSQL sends only the key, and Debezium fills in
 /// the rest.
-fn not_carried(row: &str, key: Option<&Object<'_>>, defaults: &HashMap<&str, &Value>, connector: &str) -> HashSet<String> {
+fn not_carried(row: &str, key: Option<&Object<'_>>, defaults: &Defaults<'_>, connector: &str) -> HashSet<String> {
     let row = unique(Object::of(Json(row)).members);
     if connector == "sqlserver" {
         // It logs all values except large ones, which are null.
         return row.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name.to_string()).collect();
     }
-    let may_be_filled_in = |name: &str, value: Json<'_>| {
-        let value = parsed(value.0);
-        let is_default = |value: &Value| defaults.get(name).is_some_and(|default| default.equals(value) == Some(true));
-        value.is_none_or(|value| is_blank(&value) || is_default(&value))
-    };
+    let may_be_filled_in =
+        |name: &str, value: Json<'_>| parsed(value.0).is_none_or(|value| may_be_filled_in(name, &value, defaults));
     let blank: HashSet<&str> =
         row.iter().filter(|(name, value)| may_be_filled_in(name, *value)).map(|(name, _)| &**name).collect();
     let names: Option<HashSet<&str>> = key.map(|key| key.members.iter().map(|(name, _)| &**name).collect());
@@ -477,7 +481,13 @@ fn not_carried(row: &str, key: Option<&Object<'_>>, defaults: &HashMap<&str, &Va
     blank.into_iter().filter(|name| !has_key || !is_in_key(name)).map(str::to_owned).collect()
 }
 
-fn write(found: Found<'_>, envelope: &Object<'_>, is_unwrapped: bool, changes: &mut Changes) -> Result<(), EventError> {
+/// Whether the transform added a member to a row.
+fn is_added(name: &str, prefix: &str) -> bool {
+    name.starts_with(prefix) || name == DELETED
+}
+
+/// Add the changes of a record. The members of a row that the transform added begin with *prefix*; a whole record has none.
+fn write(found: Found<'_>, envelope: &Object<'_>, prefix: Option<&str>, changes: &mut Changes) -> Result<(), EventError> {
     let Found { kind, collection, ts, mut data, mut before, key } = found;
     if let (Some(data), Some(before)) = (&mut data, &before)
         && !data.missing.is_empty()
@@ -507,10 +517,9 @@ fn write(found: Found<'_>, envelope: &Object<'_>, is_unwrapped: bool, changes: &
             named => change.string("collection", named),
         }
         change.ts(ts);
-        if is_unwrapped {
-            let added =
-                Object { members: envelope.members.iter().filter(|(name, _)| name.starts_with(ADDED)).cloned().collect() };
-            change.envelope(&added, &[]);
+        if let Some(prefix) = prefix {
+            let added = envelope.members.iter().filter(|(name, _)| is_added(name, prefix)).cloned().collect();
+            change.envelope(&Object { members: added }, &[]);
         } else {
             change.envelope(envelope, &LEFT);
         }

@@ -64,7 +64,7 @@ pub(crate) fn changes(layout: &EventLayout, record: &[u8], limits: &Limits) -> R
         Some(Format::Wal2json) => wal2json::read(&object(wal2json::WHAT)?, None, &mut changes)?,
         Some(Format::DebeziumUnwrapped) => {
             let record = root(record, limits.max_depth)?;
-            let options = TableOptions { whole_rows: &layout.whole_rows, table: Some("") };
+            let options = TableOptions { whole_rows: &layout.whole_rows, table: Some(""), prefix: &layout.added_prefix };
             ROWS.with_borrow_mut(|rows| rows.read(record, None, options, &mut changes))?;
         }
         _ => unreachable!("the records of other formats are events"),

@@ -16,6 +16,7 @@ use crate::error::{EventCode, EventError};
 use crate::flatten::{envelope, records};
 use crate::json;
 use crate::json::token::space;
+use crate::layout::ADDED;
 use crate::limits::Limits;
 
 /// A record's content.
@@ -36,6 +37,7 @@ pub struct RecordReader {
     wanted: Wanted,
     whole_rows: Vec<Box<str>>,
     table: Option<Box<str>>,
+    added_prefix: Box<str>,
 }
 
 /// Deeper than any event may be, so that one event that is too deep is refused by itself, not with the others of its record.
@@ -67,13 +69,19 @@ impl RecordReader {
             _ => return None,
         };
         let wanted = Wanted { envelope, keys: true, most, most_bytes: Limits::default().max_event_bytes * MOST };
-        Some(RecordReader { format, wanted, whole_rows: Vec::new(), table: None })
+        Some(RecordReader { format, wanted, whole_rows: Vec::new(), table: None, added_prefix: ADDED.into() })
     }
 
-    /// Name the collections whose deleted rows are whole, and the one of rows of Debezium that do not name their table.
-    pub fn know_tables(&mut self, mut whole_rows: Vec<Box<str>>, table: Option<Box<str>>) {
-        whole_rows.sort_unstable();
-        (self.whole_rows, self.table) = (whole_rows, table);
+    /// Name the collections whose deleted rows are whole.
+    pub fn know_whole_rows(&mut self, mut tables: Vec<Box<str>>) {
+        tables.sort_unstable();
+        self.whole_rows = tables;
+    }
+
+    /// Name the collection of rows of Debezium that do not name their table, and the prefix of the members that its
+    /// transform adds to rows.
+    pub fn know_added(&mut self, table: Option<Box<str>>, prefix: Box<str>) {
+        (self.table, self.added_prefix) = (table, prefix);
     }
 
     /// Name the columns of a table of wal2json.
@@ -85,10 +93,12 @@ impl RecordReader {
 
     /// Read a record, with its own *key* if it has one.
     ///
+    /// *table* is the collection of a row that does not name its table, unless the reader has one.
+    ///
     /// # Errors
     ///
     /// The record is not one of this format.
-    pub fn read(&mut self, record: &[u8], key: Option<&[u8]>) -> Result<Read, EventError> {
+    pub fn read(&mut self, record: &[u8], key: Option<&[u8]>, table: Option<&str>) -> Result<Read, EventError> {
         if envelope::nothing(record).is_some() {
             return Ok(Read::Tombstone);
         }
@@ -106,7 +116,8 @@ impl RecordReader {
             Of::Canal => canal::read(&object()?, &mut changes)?,
             Of::CloudEvents => cloudevents::read(record, &mut changes)?,
             Of::Debezium(debezium) => {
-                let options = TableOptions { whole_rows: &self.whole_rows, table: self.table.as_deref() };
+                let table = self.table.as_deref().or(table);
+                let options = TableOptions { whole_rows: &self.whole_rows, table, prefix: &self.added_prefix };
                 debezium.read(record, key, options, &mut changes)?;
             }
             Of::DynamoDb => dynamodb::read(&object()?, &mut changes)?,
