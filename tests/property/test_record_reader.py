@@ -41,6 +41,8 @@ MORE: dict[SourceFormat, list[Any]] = {
         {**ROW, "__op": "u", "__table": "orders", "__db": "shop", "__source_ts_ms": 1, "__deleted": "false"},
         {**ROW, "__deleted": "true", "__table": "orders", "schema": {}, "payload": {"__op": "c"}},
         {**ROW, "__deleted": "false", "__table": "orders"},
+        {**ROW, "_op": "u", "_schema": "shop", "_table": "orders", "_ts_ms": 5},
+        {**ROW, "__op": "c", "_op": "d"},
         ROW,
     ],
     "cloudevents": [
@@ -78,7 +80,7 @@ def both(name: SourceFormat, **options: Any) -> tuple[Decoder, Decoder]:
 def answer(decode: Decoder, record: bytes, key: bytes | str | None) -> Any:
     """Return the events of a record with their keys, written in one way, or its error."""
     try:
-        return [(canonical(event), own) for event, own in decode(record, key)]
+        return [(canonical(event), own) for event, own in decode(record, key, "a.shop.orders/0")]
     except EventError as error:
         return error.code, error.place, error.offset
 
@@ -111,7 +113,10 @@ def with_words(rng: Random, record: Any) -> Any:
     return record
 
 
-OPTIONS: list[dict[str, Any]] = [{}, {"envelope": True}, {"tables": Tables(("shop.orders",), "shop.unnamed")}, {"most": 1}]
+OPTIONS: list[dict[str, Any]] = [
+    *({}, {"envelope": True}, {"tables": Tables(("shop.orders",), "shop.unnamed")}, {"most": 1}, {"of_topics": True}),
+    {"tables": Tables(prefix="_"), "envelope": True, "of_topics": True},
+]
 
 
 @in_rounds(500, 10_000)
