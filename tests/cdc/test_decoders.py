@@ -138,7 +138,8 @@ def test_canal_reads_each_row_with_its_numbers(matched: Matched) -> None:
     (event,) = cdc.canal.decode(json.dumps(CANAL_UPDATE))
     row = {"id": 7, "status": "paid", "amount": 12.5, "big": 1.2345678901234568e29, "note": None}
     before = {**row, "status": "new"}
-    assert event == {"type": "update", "collection": "shop.orders", "ts": 1795342530000, "data": row, "before": before}
+    rest = {"data": row, "before": before, "partial": True}
+    assert event == {"type": "update", "collection": "shop.orders", "ts": 1795342530000, **rest}
     found = matched(event, ("amount", ">", 10), ("status", "changed", None), ("amount", "changed", None))
     assert found == [("amount > 10", True), ("status changed None", True)]
 

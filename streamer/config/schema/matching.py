@@ -260,8 +260,8 @@ class Matching(Section):
     format: Format | None = None
     """The wire format of events (docs/sources.md); null without `layout` means `change`."""
     format_options: FormatOptions | None = None
-    """Tables whose updates and deletes have all columns: `{debezium: {tables: {shop.orders: {identity: full}}}}`. Of `format`, or
-    of the formats of sources."""
+    """Tables whose updates and deletes have all columns: `{debezium: {tables: {shop.orders: {identity: full}}}}`; the `table` and
+    the `prefix` of rows of `debezium_unwrapped`. Of `format`, or of the formats of sources."""
     layout: Layout | None = None
     """The layout of events of another shape: a mapping of parts to JSON Pointers (docs/engine.md)."""
     default_tenant: Annotated[str, AfterValidator(_tenant)] | None = "default"
