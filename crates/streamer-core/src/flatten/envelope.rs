@@ -127,8 +127,8 @@ pub(super) fn resolve(
     let has_unknown = has(UNKNOWN) && reader.unknown(checked, max_depth)?;
     let mut fallback = None;
     // AWS DMS writes the key in `data` of a delete, and the row in `before-image`.
-    let is_in_before = data == ALWAYS || trie.layout.format == Some(Format::Dms);
-    if event_type == Some(EventType::Delete) && is_in_before && before != ALWAYS {
+    let is_in_before = || data == ALWAYS || trie.layout.format == Some(Format::Dms);
+    if event_type == Some(EventType::Delete) && before != ALWAYS && is_in_before() {
         data = before;
         let node = trie.places[BEFORE][usize::from(before) - first_before].node;
         if trie.nodes[node as usize].flags & FALLBACK != 0 {
@@ -404,10 +404,11 @@ impl<'r> PartReader<'r> {
     /// The place of `data` that has the document. An event of CloudEvents may have any value there: then it has no
     /// document.
     fn document(&self) -> Result<Option<usize>, EventError> {
-        match self.find(DATA) {
-            Some((_, _, entry)) if entry.kind != Kind::Map && self.trie.layout.format == Some(Format::CloudEvents) => Ok(None),
-            _ => self.object(DATA),
+        let may_be_any = self.trie.layout.format == Some(Format::CloudEvents);
+        if may_be_any && self.find(DATA).is_some_and(|(_, _, entry)| entry.kind != Kind::Map) {
+            return Ok(None);
         }
+        self.object(DATA)
     }
 
     /// Whether any pointer is in `unknown`. One with more steps than an event may have levels is refused.

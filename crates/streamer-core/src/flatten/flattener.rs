@@ -1,7 +1,7 @@
 //! Reads events: the passes over one, in their order.
 
 use super::entries::Entries;
-use super::envelope::{self, GivenParts};
+use super::envelope::{self, GivenParts, Resolved};
 use super::fields::{EventFields, FieldPlaces};
 use super::flat::Flat;
 use super::records::{self, Origin};
@@ -117,11 +117,7 @@ impl Flattener {
         }
         let read = envelope::resolve(trie, entries, text, given, CHECKED, limits.max_depth, made).and_then(|resolved| {
             if trie.layout.tells_of_unknown() {
-                let collection = (!trie.layout.whole_rows.is_empty()).then(|| {
-                    let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
-                    resolved.parts(trie, text, plain, made, given).collection.map(str::to_owned)
-                });
-                records::find_unknown(trie, entries, event, &resolved, collection.flatten().as_deref())?;
+                find_unknown(trie, entries, event, text, given, made, &resolved)?;
             }
             if let Some((start, node)) = resolved.fallback {
                 let mut scan = Scan::<CHECKED>::new(event, trie, &mut *entries, scratch, max_depth);
@@ -140,6 +136,24 @@ impl Flattener {
         let record = entries.record(trie);
         Ok(Flat { trie, entries, event, text, plain, parts, data: resolved.data, before: resolved.before, record })
     }
+}
+
+/// Find the unknown values by the rules of the layout, which few layouts have.
+#[inline(never)]
+fn find_unknown(
+    trie: &PathTrie,
+    entries: &mut Entries,
+    event: &[u8],
+    text: &str,
+    given: &GivenParts<'_>,
+    made: &str,
+    resolved: &Resolved,
+) -> Result<(), EventError> {
+    let collection = (!trie.layout.whole_rows.is_empty()).then(|| {
+        let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
+        resolved.parts(trie, text, plain, made, given).collection.map(str::to_owned)
+    });
+    records::find_unknown(trie, entries, event, resolved, collection.flatten().as_deref())
 }
 
 /// Read a text once, and refuse it if it is not an event; return the text that was read.

@@ -332,11 +332,8 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
 
     fn open(&mut self, node: u32, entry: u32, position: Position, in_object: bool) -> ScanFrame {
         self.scratch.serial += 1;
-        let names = match self.entries.element(position).names {
-            // In no array yet: the names are those of the objects around it.
-            u32::MAX => self.scratch.frames.iter().filter(|frame| frame.in_object).count() as u32,
-            names => names,
-        };
+        // Only the elements of an array use the names.
+        let names = if in_object { 0 } else { self.names(position) };
         ScanFrame {
             node,
             entry,
@@ -350,6 +347,15 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             again: 0,
             names,
             begun: Begun::default(),
+        }
+    }
+
+    /// How many names lead to the outermost array around the elements of an array that is about to be opened.
+    fn names(&self, position: Position) -> u32 {
+        match self.entries.element(position).names {
+            // In no array yet: the names are those of the objects around it.
+            u32::MAX => self.scratch.frames.iter().filter(|frame| frame.in_object).count() as u32,
+            names => names,
         }
     }
 
@@ -448,10 +454,10 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
         let top = self.scratch.frames.len() - 1;
         let frame = &mut self.scratch.frames[top];
         let flags = self.trie.nodes[frame.node as usize].flags;
-        frame.begun = Begun::default();
         if flags & INDEXES != 0 && frame.position == Position::NONE {
             let element = self.trie.element(frame.node, frame.index);
             if element != NOWHERE {
+                frame.begun = Begun::default();
                 if flags & THROUGH != 0 {
                     frame.again = at as u32;
                 }

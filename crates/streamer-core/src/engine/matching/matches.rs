@@ -153,12 +153,15 @@ impl EngineState {
             Err(unread) => return self.settle(Err(unread), scratch),
         };
         let evaluated = match changes.as_deref() {
-            None => self.match_one(group, event, scratch, more),
-            Some([change]) => {
-                let event = Event { text: change.as_bytes(), ..event };
-                self.match_one(group, event, scratch, more).map_err(|unread| flatten::of_change(unread, 0))
+            Some(changes) if changes.len() != 1 => {
+                self.match_changes(group, event, changes, scratch, more).map(|()| Default::default())
             }
-            Some(changes) => self.match_changes(group, event, changes, scratch, more).map(|()| Default::default()),
+            // The only call, so that it is inlined.
+            one => {
+                let text = one.map_or(event.text, |changes| changes[0].as_bytes());
+                let evaluated = self.match_one(group, Event { text, ..event }, scratch, more);
+                evaluated.map_err(|unread| if one.is_some() { flatten::of_change(unread, 0) } else { unread })
+            }
         };
         scratch.release(event.text.len(), self.options.give_back);
         self.settle(evaluated, scratch)

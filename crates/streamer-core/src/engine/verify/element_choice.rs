@@ -53,7 +53,7 @@ pub struct ChoiceScratch {
 
 /// Whether the leaves of an event satisfy all fields of *verification*, at most [`MOST_FIELDS`], in one choice of elements.
 pub(super) fn chosen(store: &Store, verification: &Verification, map: &[PathId], values: &mut Values<'_>) -> bool {
-    let mut scratch = std::mem::take(&mut values.choice);
+    let mut scratch = std::mem::take(values.choice());
     scratch.satisfied.clear();
     let flat = values.flat();
     let wanted = u64::MAX.checked_shr((MOST_FIELDS - verification.fields.len()) as u32).unwrap_or(0);
@@ -83,7 +83,7 @@ pub(super) fn chosen(store: &Store, verification: &Verification, map: &[PathId],
         }
     }
     let in_arrays = scratch.in_arrays(flat);
-    values.choice = scratch;
+    *values.choice() = scratch;
     in_arrays.is_some_and(|fields| (holds | fields) & wanted == wanted)
 }
 

@@ -87,9 +87,12 @@ struct ValuesAt {
     stamp: u64,
     start: u32,
     end: u32,
-    /// The fewest names that lead to an array around one of them; `u32::MAX` if none lies in an array.
+    /// See [`Values::names_to_array`], or [`UNREAD`].
     names_to_array: u32,
 }
+
+/// More names than any value has.
+const UNREAD: u32 = u32::MAX - 1;
 
 /// Buffers that are kept between events to save allocations.
 #[derive(Debug, Default)]
@@ -97,6 +100,12 @@ pub struct ValuesScratch {
     seen: Vec<SeenValue<'static>>,
     asked: Vec<ValuesAt>,
     stamp: u64,
+    buffers: Option<Box<Buffers>>,
+}
+
+/// The buffers that few events use: a pointer to them is moved between the scratch and the event.
+#[derive(Debug, Default)]
+struct Buffers {
     present: Vec<PathId>,
     literals: literals::SeenLiterals,
     choice: ChoiceScratch,
@@ -119,14 +128,10 @@ pub struct Values<'f> {
     seen: Vec<SeenValue<'f>>,
     asked: Vec<ValuesAt>,
     stamp: u64,
-    present: Vec<PathId>,
     present_is_known: bool,
     /// Most events have none of it.
     rare: Option<Box<Rare<'f>>>,
-    /// Scratch of automata over texts.
-    pub(super) literals: literals::SeenLiterals,
-    /// Scratch of patterns over arrays.
-    pub(super) choice: ChoiceScratch,
+    buffers: Option<Box<Buffers>>,
 }
 
 impl<'f> SeenValue<'f> {
@@ -150,11 +155,9 @@ impl<'f> Values<'f> {
             seen: recycle(std::mem::take(&mut scratch.seen)),
             asked,
             stamp: scratch.stamp,
-            present: std::mem::take(&mut scratch.present),
             present_is_known: false,
             rare: None,
-            literals: std::mem::take(&mut scratch.literals),
-            choice: std::mem::take(&mut scratch.choice),
+            buffers: scratch.buffers.take(),
         }
     }
 
@@ -162,9 +165,17 @@ impl<'f> Values<'f> {
     pub fn end(self, scratch: &mut ValuesScratch) {
         scratch.seen = recycle(self.seen);
         scratch.asked = self.asked;
-        scratch.present = self.present;
-        scratch.literals = self.literals;
-        scratch.choice = self.choice;
+        scratch.buffers = self.buffers;
+    }
+
+    /// Scratch of automata over texts.
+    pub(super) fn literals(&mut self) -> &mut literals::SeenLiterals {
+        &mut self.buffers.get_or_insert_default().literals
+    }
+
+    /// Scratch of patterns over arrays.
+    pub(super) fn choice(&mut self) -> &mut ChoiceScratch {
+        &mut self.buffers.get_or_insert_default().choice
     }
 
     /// The seed of the scalars' hashes.
@@ -187,8 +198,13 @@ impl<'f> Values<'f> {
     /// The fewest names that lead to an array around a leaf at a path; `u32::MAX` if none lies in an array.
     #[inline]
     pub fn names_to_array(&mut self, path: PathId) -> u32 {
-        self.at(path, Mode::AnyLeaf);
-        self.asked[place(path, Mode::AnyLeaf)].names_to_array
+        let at = self.at(path, Mode::AnyLeaf);
+        let place = place(path, Mode::AnyLeaf);
+        if self.asked[place].names_to_array == UNREAD {
+            let names = |at| self.flat.names_to_array(self.array_position(at));
+            self.asked[place].names_to_array = at.map(names).min().unwrap_or(u32::MAX);
+        }
+        self.asked[place].names_to_array
     }
 
     fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
@@ -226,13 +242,8 @@ impl<'f> Values<'f> {
             }
         }
         let at = at.unwrap_or(start..self.seen.len());
-        let mut names_to_array = u32::MAX;
-        if mode == Mode::AnyLeaf {
-            let names = |at| flat.names_to_array(self.array_position(at));
-            names_to_array = at.clone().map(names).min().unwrap_or(u32::MAX);
-        }
         self.asked[place(path, mode)] =
-            ValuesAt { stamp: self.stamp, start: at.start as u32, end: at.end as u32, names_to_array };
+            ValuesAt { stamp: self.stamp, start: at.start as u32, end: at.end as u32, names_to_array: UNREAD };
         at
     }
 
@@ -372,15 +383,15 @@ impl<'f> Values<'f> {
     pub fn find_present(&mut self) {
         if !self.present_is_known {
             self.present_is_known = true;
-            self.present.clear();
-            let present = &mut self.present;
+            let Buffers { present, .. } = &mut **self.buffers.get_or_insert_default();
+            present.clear();
             self.flat.present(|path| present.push(path));
         }
     }
 
     /// The paths at which there is anything.
     pub fn present(&self) -> &[PathId] {
-        &self.present
+        self.buffers.as_ref().map_or(&[], |buffers| buffers.present.as_slice())
     }
 }
 

@@ -77,7 +77,7 @@ impl Wide {
         let seen = values.get(at);
         let Some(scalar) = seen.scalar else { return false };
         self.equal.find(seen.hash, |position| clauses.is_equality(position, scalar)).is_some()
-            || self.matchers.iter().any(|matcher| matcher.holds(scalar, &mut values.literals))
+            || self.matchers.iter().any(|matcher| matcher.holds(scalar, values.literals()))
     }
 
     fn others<'s>(&self, clauses: &'s EncodedClauses) -> impl Iterator<Item = EncodedAtom<'s>> {
