@@ -125,4 +125,4 @@ def test_random_expressions_match_what_cel_python_says_of_them(seeds: range) -> 
                 what = f"seed {seed}: {program.source!r}, narrowed by {narrowing(program)!r}, on {event!r}: {verdict}"
                 assert (str(at) in matched) == (verdict in (Verdict.TRUE, Verdict.UNKNOWN)), what
                 counted[verdict.value] += 1
-    assert min(counted.values()) > 10, json.dumps(counted)
+    assert min(counted.values()) > len(seeds) / 5, json.dumps(counted)
