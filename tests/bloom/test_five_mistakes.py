@@ -95,7 +95,8 @@ def test_it_does_not_rebuild_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     e._core.rebuild_filter("default", "c", 500, 0.01)
     now = 0.0
     manager = Manager(e._core, options, lambda: now)
-    for n in range(2000):
+    # A rebuild takes a thousand samples, so in so many events there could be three.
+    for n in range(3500):
         e.match({"collection": "c", "data": {f"f{field}": f"foreign {n}" for field in range(25)}})
         now += 1
         if n % 20 == 0:
