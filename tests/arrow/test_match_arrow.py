@@ -125,7 +125,7 @@ def _parts() -> Iterator[Any]:
 
 
 @pytest.mark.later_on_the_reference
-@pytest.mark.parametrize(("validation", "part"), _parts())
+@pytest.mark.parametrize(("validation", "part"), list(_parts()))
 def test_the_events_of_the_table_match_what_they_match_alone(backend: str, validation: str, part: int) -> None:
     # The reference matches an array event by event, and checks each in full under both.
     for case in CASES[part :: PARTS if backend == "native" else 4 * PARTS]:

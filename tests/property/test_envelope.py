@@ -163,7 +163,7 @@ def test_both_backends_read_the_same_envelope(members: dict[str, Any], rounds: i
     assert matched > 10 * rounds
 
 
-@in_rounds(1, 10)
+@in_rounds(2, 10)
 @pytest.mark.parametrize("members", LAYOUTS, ids=json.dumps)
 def test_a_filter_means_the_expression_that_it_prints(
     members: dict[str, Any], rounds: int, monkeypatch: pytest.MonkeyPatch
@@ -173,10 +173,10 @@ def test_a_filter_means_the_expression_that_it_prints(
     layout = EventLayout.from_dict(members)
     matched = 0
     for _ in range(rounds):
-        filters = {str(at): [filter_of(rng) for _ in range(rng.choice((1, 1, 2)))] for at in range(40)}
+        filters = {str(at): [filter_of(rng) for _ in range(rng.choice((1, 1, 2)))] for at in range(60)}
         written = {name: {"filters": each} for name, each in filters.items()}
         printed = {name: {"cel": " && ".join(f"({one.to_cel()})" for one in each)} for name, each in filters.items()}
-        events = [json.dumps(event(rng)).encode() for _ in range(30)]
+        events = [json.dumps(event(rng)).encode() for _ in range(40)]
         answers = [*both(written, layout, events, monkeypatch), *both(printed, layout, events, monkeypatch)]
         for each, *found in zip(events, *answers, strict=True):
             differ = {pair[0] for one in found for pair in {*one} ^ {*found[0]}}

@@ -121,7 +121,7 @@ def test_a_replay_reads_a_whole_message_as_its_source_decodes_it_and_an_event_as
 
     def with_again(feed: Feed, *args: Any, **named: Any) -> None:
         again(feed, *args, **named)
-        object.__setattr__(feed, "again", lambda record, key=None: [(record.replace(b"<", b"{"), "k")])
+        object.__setattr__(feed, "again", lambda record, key=None, partition=None: [(record.replace(b"<", b"{"), "k")])
 
     monkeypatch.setattr(Feed, "__init__", with_again)
     raw, decoded = event(1).replace(b"{", b"<"), event(2)

@@ -25,6 +25,7 @@ def resident(process: int) -> int:
     return int(Path(f"/proc/{process}/status").read_text().partition("VmRSS:")[2].split()[0]) // 1024
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("plugin", ["pgoutput", "wal2json"])
 def test_a_connection_that_is_given_up_for_its_memory_loses_and_repeats_no_change(
     database: Database, monkeypatch: pytest.MonkeyPatch, plugin: str
