@@ -338,8 +338,8 @@ struct InRun {
 }
 
 impl InRun {
-    /// The next value of the run. It is never inlined: most events have no run.
-    #[inline(never)]
+    /// The next value of the run.
+    #[inline]
     fn next<'f>(&mut self, flat: &'f Flat<'f>) -> Leaf<'f> {
         let text = flat.text.as_bytes();
         let (start, position) = (self.at, Position(self.position));
