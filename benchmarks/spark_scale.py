@@ -79,7 +79,7 @@ class Size:
 
 
 SIZES: Final = (Size(50_000, 50_000, 50), Size(100_000, 100_000, 100), Size(200_000, 200_000, 200))
-SMOKE: Final = (Size(5_000, 1_000, 3),)
+SMOKE: Final = (Size(5_000, 1_000, 3), Size(10_000, 2_000, 5))
 LARGE: Final = tuple(Size(10**7 // part, 10**5 // part, 200) for part in (4, 2, 1))
 FAR: Final = Size(10**9, 10**8, 10_000, hot=0.1)
 

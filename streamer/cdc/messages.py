@@ -52,7 +52,7 @@ def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: st
     is_kind = isinstance(value, OBJECT if kind is Mapping else kind) and (kind is not int or not isinstance(value, bool))
     if value is not None and not is_kind:
         reason = f"{what}: {name} is {_WORDS[kind]}, not {named(value)}"
-        raise EventError(EventCode.WRONG_TYPE, reason, place=f"{place}/{name}")
+        raise EventError(EventCode.WRONG_TYPE, reason, place=place + encode_pointer((name,)))
     return value
 
 
@@ -60,7 +60,7 @@ def needed(message: Mapping[str, Any], name: str, kind: type, what: str, place: 
     """Return a member of a message, as `part` does. Raises EventError also if it is missing."""
     value = part(message, name, kind, what, place)
     if value is None:
-        raise EventError(EventCode.WRONG_TYPE, f"{what}: {name} is missing", place=f"{place}/{name}")
+        raise EventError(EventCode.WRONG_TYPE, f"{what}: {name} is missing", place=place + encode_pointer((name,)))
     return value
 
 

@@ -76,7 +76,7 @@ def elements(engine: Engine) -> bytes:
     return json.dumps({"data": {"a": [*range(10**6, 10**6 + 400_000), *range(20_000)]}}).encode()
 
 
-#: What takes long, and how it is asked for. Expressions are made at once; all else is asked for in the other ways by slow tests.
+#: Events that take long, and the methods that match them. The quick tests call `match` alone, except for expressions.
 LONG = [
     pytest.param(make, ask, id=f"{make.__name__}-{ask}", marks=[pytest.mark.slow] * (make is not programs and ask != "match"))
     for make in (regexps, programs, choices, elements)

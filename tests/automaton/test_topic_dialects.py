@@ -128,7 +128,7 @@ def test_every_short_pattern_wants_of_every_short_topic_what_the_protocol_says(d
         assert caught.value.place == "topic"
     found = 0
     for topic in texts(*of_topics):
-        # What is no topic is asked for once, not by each of thousands of patterns.
+        # Check once whether the text is a topic, not for each of thousands of patterns.
         asked = patterns if IS[dialect](topic, pattern=False) else []
         expected = {pattern for pattern in asked if wanted(pattern, topic, dialect)}
         assert set(matcher.match(topic)) == expected, topic

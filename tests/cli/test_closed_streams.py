@@ -33,7 +33,7 @@ COMMANDS = {
     "nonsense": (2, ""),
     "snapshot save held -s subs.jsonl": (0, ""),
 }
-#: Commands of each kind, which are enough on a second backend; if several streams are closed, the others add nothing.
+#: A command of each kind. These are enough on a second backend, and if several streams are closed.
 OF_EACH_KIND = ("match -s subs.jsonl events.jsonl", "match -q -s subs.jsonl -", "check -s subs.jsonl")
 
 

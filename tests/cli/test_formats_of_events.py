@@ -1,4 +1,4 @@
-"""`streamer match --format`: the cases of the table hold for a file of records of each wire format."""
+"""`streamer match --format` finds what the table of cases expects, for a file of records of each wire format."""
 
 from __future__ import annotations
 

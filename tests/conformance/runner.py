@@ -118,7 +118,7 @@ def _check_matches(case: Case, validation: Validation, evaluator: CelEvaluator) 
 
 
 def _methods(case: Case, event: Any) -> Sequence[Callable[[Engine, Case, Any], None]]:
-    """Return what to check beside `match`: methods with less of its result, each of which evaluates the event once more.
+    """Return the checks that follow the one of `match`. Each calls a method with less of its result.
 
     Bytes on the native engine get all of them, and other spellings one, another one for other cases. On the reference the methods
     are `match` and a line more: bytes get one.

@@ -168,6 +168,16 @@ def test_both_read_values_with_their_schema_alike() -> None:
             assert answer(pair[0], text, key) == answer(pair[1], text, key), (text, key)
 
 
+@pytest.mark.parametrize(
+    "row", [{"a/b~op": 5}, {"a/b~op": "x"}, {"a/b~op": "c"}, {"a/b~op": "c", "a/b~table": 5}], ids=json.dumps
+)
+def test_both_name_the_place_of_a_field_with_any_prefix(row: dict[str, Any]) -> None:
+    text = json.dumps(row).encode()
+    native, reference = (answer(decode, text, None) for decode in both("debezium_unwrapped", tables=Tables(prefix="a/b~")))
+    assert native == reference
+    assert native[1] in ("/a~1b~0op", "/a~1b~0table")
+
+
 MANY = {f"c{number}": "1" for number in range(60_000)}
 FIELDS = [{"field": name, "type": "string", "optional": True, "default": "2"} for name in MANY]
 STRUCTS = [{"field": name, "type": "struct", "fields": FIELDS} for name in ("before", "after")]

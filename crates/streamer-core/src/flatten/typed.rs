@@ -149,7 +149,7 @@ pub(super) fn column<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
     columns_of(schema).filter(|(known, _)| *known == name).last().map(|(_, column)| column)
 }
 
-/// The default of each column that has one: as it is written, and as the values of the column are read.
+/// The default of each column that has one: as written, and as the type of the column reads it.
 pub(super) type Defaults<'v> = HashMap<&'v str, Vec<Cow<'v, Value>>>;
 
 /// The defaults of the columns of a row that a schema describes.

@@ -242,12 +242,12 @@ impl Segment {
     }
 
     /// Find the subscriptions at *version* that may match an event with unknown values: slots of the *candidates* by
-    /// their clauses, and of those with *has_program* and any of the flags *open*: in CEL an error and an unknown make an
-    /// unknown, but clauses make false.
+    /// their clauses, and of those that are *open* and have a program: in CEL an error and an unknown make an unknown, but
+    /// clauses make false.
     pub(in crate::engine) fn find_unknown(
         &self,
         mut candidates: Vec<u32>,
-        open: u8,
+        open: Option<u8>,
         version: u64,
         output: &mut Output,
         has_program: impl Fn(u32) -> bool,
@@ -260,8 +260,7 @@ impl Segment {
         if !with_program.is_empty() {
             let mut seen = vec![false; self.store.len()];
             candidates.iter().for_each(|at| seen[*at as usize] = true);
-            let is_open = |at: u32| open == u8::MAX || self.store.flags[at as usize] & open != 0;
-            candidates.extend(with_program.iter().filter(|at| !seen[**at as usize] && is_open(**at)));
+            candidates.extend(with_program.iter().filter(|at| !seen[**at as usize] && self.store.is_open(**at, open)));
         }
         let there = candidates.iter().filter(|at| !self.is_gone(**at, version));
         output.unknown.extend(there.map(|at| self.store.slots[*at as usize]));

@@ -345,7 +345,7 @@ impl EngineState {
         // The old side of a delete is its document, and a flag on one side depends on unknown values of the other.
         let is_known_after = parts.is_known_after && parts.event_type != Some(EventType::Delete) && view.flag.is_none();
         if parts.has_unknown && !is_known_after {
-            self.evaluate_unknown(one, values, output, old, &mut programs)?;
+            self.evaluate_unknown(None, one, values, output, old, &mut programs)?;
             programs.end(output, tally);
             output.errors = errors;
             return Ok(Change::Untold);
@@ -378,7 +378,9 @@ impl EngineState {
             output.counted = output.certain.len();
         }
         if is_known_after {
-            self.evaluate_before(one, values, output, old, &mut programs)?;
+            if let Some(open) = open_before(one, output) {
+                self.evaluate_unknown(Some(open), one, values, output, old, &mut programs)?;
+            }
             programs.end(output, tally);
             output.errors = errors;
             return Ok(Change::Untold);
@@ -415,35 +417,10 @@ impl EngineState {
         output.candidates_for_cel.retain(is_closed);
     }
 
-    /// Evaluate the subscriptions that may want an event whose only unknown values are in `before`: those that read it
-    /// and, if the event has the old side, those that may have matched that. The index's other matches stay, and only
-    /// their transition is open.
-    fn evaluate_before(
-        &self,
-        one: &One<'_>,
-        values: &mut ValuesScratch,
-        output: &mut Output,
-        old: &mut OldScratch,
-        programs: &mut Programs<'_>,
-    ) -> Result<(), EventError> {
-        let open = flags::BEFORE | told(one.flat);
-        if one.flat.has_old_side() {
-            output.unknown.append(&mut output.certain);
-            output.counted = 0;
-        }
-        if output.unknown.is_empty() && !one.segments().any(|segment| segment.store.any_flags & open != 0) {
-            return Ok(());
-        }
-        // A lazy pass has not checked all of it yet.
-        programs.check()?;
-        let partial = PartialEvent::new(one.flat, &self.options.limits, None, programs)?;
-        self.find_unknown(&partial, open, one, values, output, old);
-        self.evaluate_each(&partial, output, programs)
-    }
-
-    /// Evaluate the subscriptions that may match an event with unknown values, each by itself.
+    /// Evaluate the subscriptions that are *open* and may match an event with unknown values, each by itself.
     fn evaluate_unknown(
         &self,
+        open: Option<u8>,
         one: &One<'_>,
         values: &mut ValuesScratch,
         output: &mut Output,
@@ -454,36 +431,21 @@ impl EngineState {
         // A lazy pass has not checked all of it yet.
         programs.check()?;
         let partial = PartialEvent::new(one.flat, &options.limits, options.soft_delete.as_ref(), programs)?;
-        self.find_unknown(&partial, u8::MAX, one, values, output, old);
-        self.evaluate_each(&partial, output, programs)
-    }
-
-    /// Find the subscriptions with any of the flags *open*, or with whatever flags if these are all, that may match an
-    /// event with unknown values.
-    fn find_unknown(
-        &self,
-        partial: &PartialEvent,
-        open: u8,
-        one: &One<'_>,
-        values: &mut ValuesScratch,
-        output: &mut Output,
-        old: &mut OldScratch,
-    ) {
         let OldScratch { flattener, values: old_scratch, .. } = old;
         let old_text = if partial.may_leave() { one.flat.old_text() } else { None };
         let old_flat = match &old_text {
-            Some(text) => flattener.flatten_old(&one.view.trie, text, one.flat.parts(), self.options.validation).ok(),
+            Some(text) => flattener.flatten_old(&one.view.trie, text, one.flat.parts(), options.validation).ok(),
             None => None,
         };
         let mut old_read = old_flat.as_ref().map(|flat| Values::begin(flat, &self.seed, old_scratch));
         let mut read = Values::begin(one.flat, &self.seed, values);
+        let has_program = |slot| self.records.get(slot).as_ref().is_some_and(|record| record.has_cel);
         for (segment, map) in one.segments().zip(&one.view.maps) {
             let store = &segment.store;
-            if open != u8::MAX && store.any_flags & open == 0 {
+            if open.is_some_and(|open| store.any_flags & open == 0) {
                 continue;
             }
             let candidates = partial.candidates(store, open, &map.ids, &mut read, old_read.as_mut());
-            let has_program = |slot| self.records.get(slot).as_ref().is_some_and(|record| record.has_cel);
             segment.find_unknown(candidates, open, one.version.number, output, has_program);
         }
         read.end(values);
@@ -492,6 +454,7 @@ impl EngineState {
         }
         // Open subscriptions are searched again; those that a topic's budget refused are not open.
         _ = program::take_refused();
+        self.evaluate_each(&partial, output, programs)
     }
 
     /// Evaluate the open subscriptions.
@@ -608,6 +571,19 @@ fn each_segment(one: &One<'_>, answers: [Answer; 4], mut visit: impl FnMut(&Segm
             visit(at, answer, place, map);
         }
     }
+}
+
+/// The flags of the subscriptions that are open for an event whose only unknown values are in `before`: they read it or, if
+/// the event has the old side, may have matched that. The index's other matches stay, and only their transition is open.
+/// None: there is nothing to evaluate.
+fn open_before(one: &One<'_>, output: &mut Output) -> Option<u8> {
+    let open = flags::BEFORE | told(one.flat);
+    if one.flat.has_old_side() {
+        output.unknown.append(&mut output.certain);
+        output.counted = 0;
+    }
+    let is_open = !output.unknown.is_empty() || one.segments().any(|segment| segment.store.any_flags & open != 0);
+    is_open.then_some(open)
 }
 
 /// The flag of subscriptions that want to know when a document no longer matches, if an update has its old side.

@@ -82,6 +82,12 @@ impl Store {
         self.slots.is_empty()
     }
 
+    /// Whether a subscription has any of the flags *open*; without flags, each is open.
+    #[inline]
+    pub fn is_open(&self, at: u32, open: Option<u8>) -> bool {
+        open.is_none_or(|open| self.flags[at as usize] & open != 0)
+    }
+
     /// How many distinct conjunctions there are.
     pub fn conjunctions(&self) -> usize {
         self.conjunction_at.len() - 1

@@ -18,7 +18,7 @@ use super::super::timestamps;
 use super::super::typed::{self, Columns, Defaults};
 use super::super::unavailable::Unavailable;
 use super::changes::{Change, Changes, Row, by_name, is_moved, key_of};
-use super::text::{Expected, Json, Object, What, shown};
+use super::text::{Expected, Json, Object, What, below, shown};
 use crate::error::{EventCode, EventError};
 use crate::json::token::space;
 use crate::json::{self, ParseOptions};
@@ -221,7 +221,7 @@ impl Debezium {
             false => ROW.part(body, &op_at, Expected::String, "")?.and_then(Json::string),
         };
         let kind = match word {
-            Some(word) => match kind_of(op(&word, &format!("/{op_at}"), ROW)?, changes) {
+            Some(word) => match kind_of(op(&word, &below("", &op_at), ROW)?, changes) {
                 None => return Ok(None),
                 kind => kind,
             },
@@ -230,7 +230,7 @@ impl Debezium {
         let collection = collection(body, prefix, "", ROW)?.or_else(|| options.table.map(str::to_owned)).ok_or_else(|| {
             let name = if kind.is_none() { op_at.clone() } else { format!("{prefix}table") };
             let reason = format!("{name} is missing: the transform needs add.fields=op,table");
-            ROW.error(EventCode::WrongType, format!("/{name}"), &reason)
+            ROW.error(EventCode::WrongType, below("", &name), &reason)
         })?;
         let times = ["source_ts_ms", "ts_ms"].map(|name| format!("{prefix}{name}"));
         let ts = in_range(first(body, &times.each_ref().map(String::as_str), ROW)?);
@@ -423,7 +423,7 @@ fn document<'t>(body: &Object<'t>, name: &str, connector: &str) -> Result<Option
 /// The columns of a row, each once: of several with one name the last counts.
 fn unique<'t, V>(members: Vec<(Cow<'t, str>, V)>) -> Vec<(Cow<'t, str>, V)> {
     let mut places: HashMap<&str, usize> = HashMap::with_capacity(members.len());
-    // The last member of each name, in the order in which the names come first.
+    // The last member of each name, in the order of the first ones.
     let mut last: Vec<usize> = Vec::with_capacity(members.len());
     for (at, (name, _)) in members.iter().enumerate() {
         let place = *places.entry(name).or_insert(last.len());

@@ -141,7 +141,7 @@ impl What {
         match object.get(name).filter(|value| !value.is_null()) {
             Some(value) if !expected.is(value) => {
                 let reason = format!("{name} is {}, not {}", expected.named(), value.named());
-                Err(self.error(EventCode::WrongType, format!("{at}/{name}"), &reason))
+                Err(self.error(EventCode::WrongType, below(at, name), &reason))
             }
             found => Ok(found),
         }
@@ -149,7 +149,7 @@ impl What {
 
     /// A member of the object at *at* that must be there.
     pub fn needed<'t>(self, object: &Object<'t>, name: &str, expected: Expected, at: &str) -> Result<Json<'t>, EventError> {
-        let missing = || self.error(EventCode::WrongType, format!("{at}/{name}"), &format!("{name} is missing"));
+        let missing = || self.error(EventCode::WrongType, below(at, name), &format!("{name} is missing"));
         self.part(object, name, expected, at)?.ok_or_else(missing)
     }
 

@@ -129,18 +129,18 @@ impl PartialEvent {
         self.old.is_some() && self.event_type == Some(EventType::Update)
     }
 
-    /// Which subscriptions of *store* with any of the flags *open* may want the event, by position: each once, in no order.
+    /// Which subscriptions of *store* that are *open* may want the event, by position: each once, in no order.
     ///
     /// *old* has the values of the old side. Without them, every subscription that may want it is a candidate.
     pub fn candidates(
         &self,
         store: &Store,
-        open: u8,
+        open: Option<u8>,
         map: &[PathId],
         values: &mut Values<'_>,
         old: Option<&mut Values<'_>>,
     ) -> Vec<u32> {
-        let is_open = |at: u32| open == u8::MAX || store.flags[at as usize] & open != 0;
+        let is_open = |at: u32| store.is_open(at, open);
         let is_same = |old: &PartialSide| self.unknown.data_at == self.unknown.before_at && old.raw == self.new.raw;
         let is_delete = self.event_type == Some(EventType::Delete);
         let all = is_delete && self.has_flag && self.old.as_ref().is_some_and(|old| !is_same(old));
@@ -152,7 +152,7 @@ impl PartialEvent {
         if self.may_leave() {
             // One that reads `before` is evaluated once, on the new side.
             let is_of_sides = |at: u32| store.flags[at as usize] & (flags::TRANSITIONS | flags::BEFORE) == flags::TRANSITIONS;
-            let leaves = |at: u32| open & flags::TRANSITIONS != 0 && is_of_sides(at);
+            let leaves = |at: u32| is_open(at) && is_of_sides(at);
             match (old, &self.old) {
                 (Some(values), Some(old)) => self.find(old, store, map, values, leaves, &mut found),
                 _ => (0..store.len() as u32).filter(|at| leaves(*at)).for_each(|at| found.add(at)),
