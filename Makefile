@@ -126,7 +126,7 @@ bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 	@if $(PY) -c 'import streamer._native' 2>/dev/null; then $(PY) -m benchmarks.cel; $(PY) -m benchmarks.load; fi
 	@if command -v java >/dev/null; then $(PY) -m benchmarks.spark; else echo "benchmarks.spark: left out, there is no java here"; fi
 
-bench-smoke: TEST = tests/test_benchmarks.py
+bench-smoke: TEST = tests/test_benchmarks.py tests/test_spark_benchmarks.py
 bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and check its match counts
 	$(PYTEST) -m 'not integration'
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 #: What takes longest begins first, in this order: a worker that begins a long file last is alone at the end.
-LONGEST = ("test_benchmarks.py", "test_readme.py", "spark", "service", "conformance", "property", "cli")
+LONGEST = (
+    "test_benchmarks.py",
+    "test_spark_benchmarks.py",
+    "test_readme.py",
+    "spark",
+    "service",
+    "conformance",
+    "property",
+    "cli",
+)
 #: Where processes are started, and little is about what matches: all is `later_on_the_reference`.
 LATER = ("cli",)
 #: Where servers, clusters and benchmarks are started, and nothing is about what matches: on the reference all is `integration`.
@@ -58,6 +68,17 @@ def _turn(item: pytest.Item) -> int:
     """Tell how early the file of a test has its turn."""
     name = _folder(item)
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Spare the collector of garbage the thousands of tests, which all live to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks

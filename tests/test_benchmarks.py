@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -37,7 +35,6 @@ from examples.flights import generated, records
 from examples.flights.__main__ import HAND_WRITTEN
 from streamer import Engine
 from streamer.engine.costs import play
-from tests.spark.conftest import missing
 from tests.tools import postgres
 
 ROOT = Path(__file__).parents[1]
@@ -222,16 +219,6 @@ def test_each_page_of_the_console_says_what_it_must(backend: str, capsys: pytest
     told = capsys.readouterr().out
     assert told.count("| 50 |") == 14
     assert f"| {max(console.WATCHERS)} |" in told
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["spark", "spark_scale"])
-def test_spark_finds_the_matches_that_it_must(name: str) -> None:
-    if (reason := missing()) is not None:
-        pytest.skip(reason)
-    command = [sys.executable, "-m", f"benchmarks.{name}", "--smoke"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 def test_an_event_that_waits_for_the_one_before_it_is_late_by_that() -> None:

@@ -22,7 +22,6 @@ from typing import Any, Final, Literal, final
 from streamer.cel_eval.cache import ProgramCache
 from streamer.errors import BulkSubscriptionError, SubscriptionError
 from streamer.importing.rules import Rule
-from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
 
@@ -119,5 +118,8 @@ def _subscription(rule: Rule, members: dict[str, Any]) -> Subscription:
             raise SubscriptionError("a condition stands next to the rule, which is one; write one of them", place=name)
     subscription = parse_subscription({**members, **rule.members, **rule.translate()})
     # An error of an engine would come later, without the place in the file.
+    # Its parser of CEL is a third of what a command takes to start.
+    from streamer.subscriptions.compile import compile_subscription
+
     compile_subscription(subscription, programs=_PROGRAMS)
     return subscription

@@ -25,7 +25,8 @@ def test_the_table_is_a_table_of_at_least_a_hundred() -> None:
 
 
 def _marks(row: Row) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.later_on_the_reference] * row.later_on_the_reference + [pytest.mark.slow] * row.is_one_of_many
+    later = row.later_on_the_reference or row.is_one_of_many
+    return [pytest.mark.later_on_the_reference] * later + [pytest.mark.slow] * row.is_one_of_many
 
 
 @pytest.mark.usefixtures("time_limit")

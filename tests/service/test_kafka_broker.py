@@ -255,7 +255,7 @@ def test_a_service_that_is_killed_at_random_moments_loses_nothing(kafka: Broker,
 
 
 def test_a_group_of_which_members_are_killed_and_stopped_loses_nothing(kafka: Broker, tmp_path: Path) -> None:
-    storm(kafka, tmp_path, rounds=2, pause=8.0)
+    storm(kafka, tmp_path, rounds=1, pause=8.0)
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))

@@ -181,7 +181,7 @@ def test_a_store_that_lost_a_part_is_one_clear_error(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-@pytest.mark.parametrize("step", [97, pytest.param(11, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.integration)])
+@pytest.mark.parametrize("step", [97, pytest.param(1, marks=pytest.mark.integration)])
 def test_a_log_that_was_cut_in_its_last_commit_is_as_it_was_before(tmp_path: Path, step: int) -> None:
     """At every byte, or every so many: of a crash in the middle of a commit, nothing or all of it is there."""
     store = Store(tmp_path / "data")

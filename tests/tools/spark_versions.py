@@ -43,7 +43,6 @@ TESTED: Final = (
 #: What `make test-all` runs on the newest, even if `streamer/spark` has passed all as it is: whether the engine matches there as
 #: it does elsewhere. Files, and beginnings of tests.
 ALWAYS: Final = (
-    "tests/spark/test_every_version.py",
     "tests/spark/test_batch.py::test_the_table_of_cases_holds_on_spark",
     "tests/spark/test_batch.py::test_random_sets_match_as_in_the_embedded_engine",
     "tests/spark/test_batch.py::test_records_with_several_changes_are_matched_where_they_are",

@@ -106,7 +106,6 @@ class Section(BaseModel):
         extra="forbid",
         frozen=True,
         arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
         hide_input_in_errors=True,  # it may be a secret in a field that is not for secrets
     )
 
