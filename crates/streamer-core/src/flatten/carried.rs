@@ -230,9 +230,9 @@ impl<'r> Record<'r> {
 
     /// Whether a member `connector` may have one of these values; a search in place of a parse.
     fn names_connector(&self, names: &[&str]) -> bool {
-        const NAME: &[u8] = b"\"connector\"";
-        memmem::find_iter(self.text, NAME).any(|at| {
-            let at = space(self.text, space(self.text, at + NAME.len()) + 1);
+        let name = &self.trie.unavailable.connector;
+        name.find_iter(self.text).any(|at| {
+            let at = space(self.text, space(self.text, at + name.needle().len()) + 1);
             let value = self.text[at.min(self.text.len())..].strip_prefix(b"\"");
             value.is_some_and(|value| names.iter().any(|name| value.starts_with(name.as_bytes())))
         })

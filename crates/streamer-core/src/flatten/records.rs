@@ -240,22 +240,17 @@ fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Membe
     let (mut new, mut old) = (Members::of(text, data), Members::of(text, before));
     let (new_end, old_end) = (end_of(data, text), end_of(before, text));
     loop {
-        // The part that both spell alike is walked once, and the part after the last difference not at all.
+        // Only members that differ are read.
         let rest = |at: usize, end: usize| text.get(at..end).unwrap_or_default();
         let (new_rest, old_rest) = (rest(new.at, new_end), rest(old.at, old_end));
         if new_rest == old_rest {
             return Ok(Vec::new());
         }
-        let alike = alike(new_rest, old_rest);
-        let from = new.at;
-        loop {
-            let before = new.at;
-            if new.read()?.is_none() || new.at - from >= alike {
-                new.at = before;
-                break;
-            }
+        if peek(text, new.at) == b'}' {
+            return Ok(Vec::new());
         }
-        old.at += new.at - from;
+        let last = skip::last_member(text, new.at, new.at + alike(new_rest, old_rest));
+        (new.at, old.at) = (last, old.at + (last - new.at));
         match (new.read()?, old.read()?) {
             (None, _) => return Ok(Vec::new()),
             (Some(new), Some(old)) if new.name == old.name => {}

@@ -3,6 +3,7 @@
 use crate::json::token::peek;
 use crate::layout::{EventLayout, Format, Pointer};
 use crate::value::{Number, Scalar, Value};
+use aho_corasick::packed::Searcher;
 use memchr::memmem::Finder;
 
 /// The text that Debezium writes for a geometry, a geography and a point that it does not carry: their bytes in base64.
@@ -19,6 +20,10 @@ const DEBEZIUM: [&str; 5] = [
     "b68a35a7-17ad-35b3-af2a-ae46edb4545a",
 ];
 
+/// The characters that have an escape of their own.
+const ESCAPES: [(u8, &str); 8] =
+    [(b'"', "\\\""), (b'\\', "\\\\"), (b'/', "\\/"), (8, "\\b"), (12, "\\f"), (b'\n', "\\n"), (b'\r', "\\r"), (b'\t', "\\t")];
+
 /// Whether a value is such a place.
 fn is_place(value: &Value) -> bool {
     value.get("wkb").and_then(Value::as_str).is_some_and(|bytes| PLACES.contains(&bytes))
@@ -30,22 +35,29 @@ pub(crate) struct Unavailable {
     texts: Box<[Box<str>]>,
     /// Whether Debezium writes them, which has more forms of them.
     is_debezium: bool,
-    finders: Box<[Finder<'static>]>,
+    /// For these texts and the places, and then the escapes that may spell a character in them. None if there are no
+    /// texts, or if it cannot search for them here.
+    searcher: Option<Searcher>,
     /// The ASCII characters in them, and last whether there are others: an escape may spell these.
     spelled: [bool; 129],
+    /// Names in records of Debezium.
+    pub(super) connector: Finder<'static>,
+    pub(super) scale: Finder<'static>,
 }
 
 impl Unavailable {
     pub(crate) fn new(layout: &EventLayout) -> Unavailable {
         let is_debezium = layout.format == Some(Format::Debezium);
         let places = PLACES.iter().copied().filter(|_| is_debezium);
-        let texts: Vec<&str> = layout.unknown_value.iter().map(|text| &**text).chain(places).collect();
+        let texts = layout.unknown_value.iter().map(|text| &**text).chain(places);
         let mut spelled = [false; 129];
-        for char in texts.iter().flat_map(|text| text.chars()) {
+        for char in texts.clone().flat_map(str::chars) {
             spelled[(char as usize).min(128)] = true;
         }
-        let finders = texts.iter().map(|text| Finder::new(text.as_bytes()).into_owned()).collect();
-        Unavailable { texts: layout.unknown_value.clone(), is_debezium, finders, spelled }
+        let escapes = ESCAPES.iter().filter(|(char, _)| spelled[usize::from(*char)]).map(|(_, escape)| *escape).chain(["\\u"]);
+        let searcher = texts.clone().next().and_then(|_| Searcher::new(texts.chain(escapes)));
+        let (connector, scale) = (Finder::new("\"connector\""), Finder::new("scale"));
+        Unavailable { texts: layout.unknown_value.clone(), is_debezium, searcher, spelled, connector, scale }
     }
 
     /// Those of Debezium in its default settings.
@@ -56,8 +68,8 @@ impl Unavailable {
 
     /// Whether a document may contain one of them.
     pub(super) fn may_be_in(&self, document: &[u8]) -> bool {
-        self.finders.iter().any(|finder| finder.find(document).is_some())
-            || self.is_spelled_in(document)
+        let Some(searcher) = &self.searcher else { return self.is_debezium || !self.texts.is_empty() };
+        searcher.find_iter(document).any(|found| self.is_spelled_at(document, found.start()))
             || self.is_debezium && self.may_be_numbers_in(document)
     }
 
@@ -70,28 +82,12 @@ impl Unavailable {
         })
     }
 
-    /// Whether an escape in a document spells a character of theirs.
-    fn is_spelled_in(&self, document: &[u8]) -> bool {
-        let mut next = 0;
-        memchr::memchr_iter(b'\\', document).any(|at| {
-            if at < next {
-                return false;
-            }
-            next = at + 2;
-            let char = match peek(document, at + 1) {
-                b'u' => {
-                    let digits = document.get(at + 2..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
-                    digits.and_then(|digits| usize::from_str_radix(digits, 16).ok()).unwrap_or(128)
-                }
-                b'b' => 8,
-                b'f' => 12,
-                b'n' => 10,
-                b'r' => 13,
-                b't' => 9,
-                plain => usize::from(plain),
-            };
-            self.spelled[char.min(128)]
-        })
+    /// Whether what was found there is one of them, or an escape that spells a character of theirs.
+    fn is_spelled_at(&self, document: &[u8], at: usize) -> bool {
+        let Some(digits) = document[at..].strip_prefix(b"\\u") else { return true };
+        let digits = digits.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
+        let char = digits.and_then(|digits| usize::from_str_radix(digits, 16).ok());
+        self.spelled[char.unwrap_or(128).min(128)]
     }
 
     fn is(&self, text: &str) -> bool {

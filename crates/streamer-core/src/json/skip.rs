@@ -141,28 +141,12 @@ impl block::Loop for Container<'_> {
 #[inline(always)]
 fn container_of<B: Block64>(text: &[u8], mut at: usize, open: u8, close: u8) -> Result<usize> {
     let mut depth: usize = 1;
-    let mut in_string: u64 = 0; // all ones if the block begins inside a string
-    let mut escaped: u64 = 0; // 1 if the first byte of the block is escaped
+    let mut quotes = Quotes::default();
     loop {
-        let padded;
-        let bytes: &[u8; 64] = match text.get(at..at + 64) {
-            Some(bytes) => bytes.try_into().expect("64 bytes"),
-            None if at < text.len() => {
-                let mut rest = [b' '; 64];
-                rest[..text.len() - at].copy_from_slice(&text[at..]);
-                padded = rest;
-                &padded
-            }
-            None => return Err(JsonFault::malformed(text, text.len(), "a container does not end")),
+        let Some(block) = block_at::<B>(text, at) else {
+            return Err(JsonFault::malformed(text, text.len(), "a container does not end"));
         };
-        let block = B::new(bytes);
-        let mut quotes = block.equal(b'"');
-        let backslashes = block.equal(b'\\');
-        if backslashes | escaped != 0 {
-            quotes &= !escapes(backslashes, &mut escaped);
-        }
-        let strings = B::parity(quotes) ^ in_string;
-        in_string = ((strings as i64) >> 63) as u64;
+        let strings = quotes.strings(block);
         let closes = block.equal(close) & !strings;
         let opens = block.equal(open) & !strings;
         let mut rest = closes;
@@ -175,6 +159,90 @@ fn container_of<B: Block64>(text: &[u8], mut at: usize, open: u8, close: u8) -> 
         }
         depth = depth + opens.count_ones() as usize - closes.count_ones() as usize;
         at += 64;
+    }
+}
+
+/// Sixty-four bytes, at the end of the text with spaces behind it; None behind the end.
+#[inline(always)]
+fn block_at<B: Block64>(text: &[u8], at: usize) -> Option<B> {
+    if let Some(bytes) = text.get(at..at + 64) {
+        return Some(B::new(bytes.try_into().expect("64 bytes")));
+    }
+    let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
+    let mut padded = [b' '; 64];
+    padded[..rest.len()].copy_from_slice(rest);
+    Some(B::new(&padded))
+}
+
+/// Finds the strings of a text, block by block, from a place outside of strings on.
+#[derive(Default)]
+struct Quotes {
+    /// All ones if the next block begins inside a string.
+    in_string: u64,
+    /// 1 if its first byte is escaped.
+    escaped: u64,
+}
+
+impl Quotes {
+    /// The bytes of a block that are inside strings.
+    #[inline(always)]
+    fn strings<B: Block64>(&mut self, block: B) -> u64 {
+        let mut quotes = block.equal(b'"');
+        let backslashes = block.equal(b'\\');
+        if backslashes | self.escaped != 0 {
+            quotes &= !escapes(backslashes, &mut self.escaped);
+        }
+        let strings = B::parity(quotes) ^ self.in_string;
+        self.in_string = ((strings as i64) >> 63) as u64;
+        strings
+    }
+}
+
+/// The last member of an object that begins before *end*: the offset of the comma before it, or *at*, where the brace or
+/// a comma of that object is. Trusts the text to be JSON.
+pub(crate) fn last_member(text: &[u8], at: usize, end: usize) -> usize {
+    block::run(LastMember { text: &text[..end], at })
+}
+
+struct LastMember<'t> {
+    text: &'t [u8],
+    at: usize,
+}
+
+impl block::Loop for LastMember<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<B: Block64>(self) -> usize {
+        let (mut last, mut at) = (self.at, self.at + 1);
+        let mut depth: usize = 0;
+        let mut quotes = Quotes::default();
+        while let Some(block) = block_at::<B>(self.text, at) {
+            let plain = !quotes.strings(block);
+            let opens = (block.equal(b'{') | block.equal(b'[')) & plain;
+            let closes = (block.equal(b'}') | block.equal(b']')) & plain;
+            let mut marks = block.equal(b',') & plain;
+            if opens | closes == 0 {
+                // Of commas in a row only the last counts.
+                marks = if depth == 0 { marks & 1_u64.rotate_right(1 + marks.leading_zeros()) } else { 0 };
+            }
+            marks |= opens | closes;
+            while marks != 0 {
+                let mark = marks & marks.wrapping_neg();
+                if opens & mark != 0 {
+                    depth += 1;
+                } else if closes & mark == 0 {
+                    last = if depth == 0 { at + marks.trailing_zeros() as usize } else { last };
+                } else if depth == 0 {
+                    return last;
+                } else {
+                    depth -= 1;
+                }
+                marks ^= mark;
+            }
+            at += 64;
+        }
+        last
     }
 }
 
