@@ -289,7 +289,9 @@ impl Reader<'_, '_> {
     /// Add the pieces of decimals in a row that have their scales, which need no schema. The pieces from *first* on
     /// are those of values that a schema types.
     pub(super) fn scaled(&mut self, first: usize, at: usize, end: usize) {
-        if self.unavailable.scale.find(&self.text[at..end]).is_none() {
+        let row = &self.text[at..end];
+        // An escape may spell the name.
+        if self.unavailable.scale.find(row).is_none() && memchr::memchr(b'\\', row).is_none() {
             return;
         }
         let typed = first..self.pieces.len();
