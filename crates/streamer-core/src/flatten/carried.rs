@@ -235,7 +235,7 @@ impl<'r> Record<'r> {
             let at = space(self.text, space(self.text, at + name.needle().len()) + 1);
             let value = self.text[at.min(self.text.len())..].strip_prefix(b"\"");
             value.is_some_and(|value| names.iter().any(|name| value.starts_with(name.as_bytes())))
-        })
+        }) || self.trie.unavailable.may_spell_names_in(self.text)
     }
 
     /// Add the columns of a row that are null.
@@ -278,7 +278,7 @@ impl<'r> Record<'r> {
     /// not read.
     fn supabase(&self, unknown: &mut Vec<Pointer>) -> Result<bool, EventError> {
         let has = |name: &[u8]| memmem::find(self.text, name).is_some();
-        if !has(b"columns") && !has(b"errors") && !has(b"\\u") {
+        if !has(b"columns") && !has(b"errors") && !self.trie.unavailable.may_spell_names_in(self.text) {
             return Ok(false);
         }
         let event = self.whole()?;

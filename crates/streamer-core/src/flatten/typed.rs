@@ -290,8 +290,7 @@ impl Reader<'_, '_> {
     /// are those of values that a schema types.
     pub(super) fn scaled(&mut self, first: usize, at: usize, end: usize) {
         let row = &self.text[at..end];
-        // An escape may spell the name.
-        if self.unavailable.scale.find(row).is_none() && memchr::memchr(b'\\', row).is_none() {
+        if self.unavailable.scale.find(row).is_none() && !self.unavailable.may_spell_names_in(row) {
             return;
         }
         let typed = first..self.pieces.len();

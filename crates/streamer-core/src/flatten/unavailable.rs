@@ -43,6 +43,8 @@ pub(crate) struct Unavailable {
     /// Names in records of Debezium.
     pub(super) connector: Finder<'static>,
     pub(super) scale: Finder<'static>,
+    /// How an escape of an ASCII character begins, so a search for a name does not find it.
+    escape: Finder<'static>,
 }
 
 impl Unavailable {
@@ -56,14 +58,19 @@ impl Unavailable {
         }
         let escapes = ESCAPES.iter().filter(|(char, _)| spelled[usize::from(*char)]).map(|(_, escape)| *escape).chain(["\\u"]);
         let searcher = texts.clone().next().and_then(|_| Searcher::new(texts.chain(escapes)));
-        let (connector, scale) = (Finder::new("\"connector\""), Finder::new("scale"));
-        Unavailable { texts: layout.unknown_value.clone(), is_debezium, searcher, spelled, connector, scale }
+        let [connector, scale, escape] = ["\"connector\"", "scale", "\\u00"].map(Finder::new);
+        Unavailable { texts: layout.unknown_value.clone(), is_debezium, searcher, spelled, connector, scale, escape }
     }
 
     /// Those of Debezium in its default settings.
     pub(super) fn of_debezium() -> Unavailable {
         let unknown_value = DEBEZIUM.into_iter().map(Box::from).collect();
         Unavailable::new(&EventLayout { unknown_value, format: Some(Format::Debezium), ..EventLayout::default() })
+    }
+
+    /// Whether an escape may spell a character of a name in a text.
+    pub(super) fn may_spell_names_in(&self, text: &[u8]) -> bool {
+        self.escape.find(text).is_some()
     }
 
     /// Whether a document may contain one of them.
