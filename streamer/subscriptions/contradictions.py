@@ -3,13 +3,15 @@
 Reported contradictions are proven. The converse is false: some contradictions, for example between two regular expressions, are
 not detected. Patterns are excluded: their paths go through arrays, so two elements may satisfy two clauses.
 
-Cost: quadratic in the conditions on one path.
+Cost: linear in the conditions. Only a list of scalars takes a check of each by each condition on its path that is no list:
+`startsWith`, for example.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Final
 
 from streamer.subscriptions.atoms import (
@@ -33,6 +35,8 @@ from streamer.subscriptions.normal_form import common_range
 MISSING: Final = IsKind(frozenset({Kind.MISSING}))
 _MAP: Final = IsKind(frozenset({Kind.MAP}))
 _HAS_MEMBERS: Final = IsKind(frozenset({Kind.LIST, Kind.MAP}))
+#: What `_holds` compares with a scalar; of any other atom only the kinds count.
+_COMPARED: Final = (Equal, Range, Not, Prefix, Suffix, Size)
 _SIZED: Final = frozenset({Kind.STRING, Kind.LIST, Kind.MAP})
 
 
@@ -44,18 +48,30 @@ def contradiction(clauses: Iterable[Clause]) -> str | None:
             on_path[clause.path].append(_with_bools(clause))
         elif clause.mode is Mode.MEMBER:
             on_path[clause.path].append(value_clause(clause.path, [_HAS_MEMBERS]))
-    for path, on_it in list(on_path.items()):
-        if any(Kind.MISSING not in kinds_of(clause) for clause in on_it):
-            # If a path has a value, then each of its prefixes is an object.
-            for length in range(1, len(path.names)):
-                parent = Path(path.root, path.names[:length])
-                on_path[parent].append(value_clause(parent, [_MAP]))
     # Sorted, so that the same one of several contradictions is always reported.
-    for path, on_it in sorted(on_path.items(), key=lambda item: (item[0].root.value, item[0].names)):
+    ordered = sorted(on_path.items(), key=lambda item: (item[0].root.value, item[0].names))
+    for path in _parents(ordered):
+        on_path[path].append(value_clause(path, [_MAP]))
+    for path, on_it in ordered:
         reason = _conflict(on_it)
         if reason:
             return f"{path}: {reason}"
     return None
+
+
+def _parents(ordered: list[tuple[Path, list[Clause]]]) -> set[Path]:
+    """Return which of some paths in order are objects, because a value lies below them. Each step of a path is visited once."""
+    found: set[Path] = set()
+    around: list[Path] = []  # the paths that the current one begins with, shortest first
+    for path, clauses in ordered:
+        while around and (path.root, path.names[: len(around[-1].names)]) != (around[-1].root, around[-1].names):
+            around.pop()
+        if any(Kind.MISSING not in kinds_of(clause) for clause in clauses):
+            # What is around one that was found, was found with it.
+            found.update(takewhile(lambda other: other not in found, reversed(around)))
+        if path.names:
+            around.append(path)
+    return found
 
 
 def _with_bools(clause: Clause) -> Clause:
@@ -72,12 +88,6 @@ def _conflict(clauses: list[Clause]) -> str | None:
     kinds = frozenset(Kind).intersection(*map(kinds_of, clauses))
     if not kinds:
         return "its conditions require different types"
-    for clause in clauses:
-        if all(isinstance(atom, Equal) or atom == MISSING for atom in clause.atoms) and not any(
-            all(_clause_holds(other, atom) for other in clauses) if isinstance(atom, Equal) else Kind.MISSING in kinds
-            for atom in clause.atoms
-        ):
-            return "its conditions exclude one another"
     single = [next(iter(clause.atoms)) for clause in clauses if len(clause.atoms) == 1]
     sizes = [atom for atom in single if isinstance(atom, Size)]
     if sizes and max(size.least for size in sizes) > min(size.most for size in sizes):
@@ -88,7 +98,34 @@ def _conflict(clauses: list[Clause]) -> str | None:
     longest = max(prefixes, key=len, default="")
     if not all(longest.startswith(prefix) for prefix in prefixes):
         return "its prefixes exclude one another"
+    if Kind.MISSING not in kinds and _has_no_scalar(clauses, kinds):
+        return "its conditions exclude one another"
     return None
+
+
+def _has_no_scalar(clauses: list[Clause], kinds: frozenset[Kind]) -> bool:
+    """Return whether one of the clauses on one path lists all its scalars, and none of these satisfies all clauses.
+
+    Such a scalar is in every list, so the shortest one suffices.
+    """
+    lists = [clause.atoms for clause in clauses if all(isinstance(atom, Equal) or atom == MISSING for atom in clause.atoms)]
+    if not lists:
+        return False
+    excluded: set[Atom] = set()
+    others: list[tuple[frozenset[Atom], list[Atom]]] = []
+    for clause in clauses:
+        match [*clause.atoms] if len(clause.atoms) == 1 else []:
+            case [Not(atoms=atoms)]:
+                excluded.update(atoms)
+            case _ if any(isinstance(atom, _COMPARED) for atom in clause.atoms):
+                others.append((clause.atoms, [atom for atom in clause.atoms if not isinstance(atom, Equal)]))
+    return not any(
+        isinstance(atom, Equal)
+        and kind_of(atom.value) in kinds
+        and atom not in excluded
+        and all(atom in atoms or any(_holds(other, atom) for other in rest) for atoms, rest in others)
+        for atom in min(lists, key=len)
+    )
 
 
 def kinds_of(clause: Clause) -> frozenset[Kind]:
@@ -115,10 +152,6 @@ def _kinds(atom: Atom) -> frozenset[Kind]:
             return frozenset({Kind.MISSING})
         case _:
             return frozenset({Kind.STRING})
-
-
-def _clause_holds(clause: Clause, scalar: Equal) -> bool:
-    return any(_holds(atom, scalar) for atom in clause.atoms)
 
 
 def _holds(atom: Atom, scalar: Equal) -> bool:

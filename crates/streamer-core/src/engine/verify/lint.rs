@@ -4,7 +4,8 @@
 //! the same for every event counts. The converse is false: many a contradiction (between two regular expressions, for
 //! example) is not detected.
 //!
-//! Cost: quadratic in the conditions on one path.
+//! Cost: linear in the conditions. Only a list of scalars takes a check of each by each condition on its path that is no
+//! list: `startsWith`, for example.
 
 use crate::bloom::keys::root_name;
 use crate::cel::{Program, Verdict, may_fail};
@@ -12,7 +13,8 @@ use crate::subscriptions::Subscription;
 use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Root, Verify};
 use crate::subscriptions::simplify::meet;
 use crate::value::{Kind, Kinds, Scalar, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use rapidhash::fast::RandomState;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
 
 /// Something suspicious.
@@ -96,28 +98,44 @@ fn is_tautology(conjunction: &Conjunction, verify: Option<&Verify>) -> bool {
 
 /// The reason why no event satisfies a conjunction; `None` if that is not proven.
 fn contradiction(conjunction: &Conjunction) -> Option<String> {
-    let mut on_path: BTreeMap<_, (&Path, Vec<&[Atom]>)> = BTreeMap::new();
+    let mut by_place: BTreeMap<_, (&Path, Vec<&[Atom]>)> = BTreeMap::new();
     let is_map = [Atom::kind(Kind::Map)];
     let has_members = [Atom::Kinds(Kinds::of(Kind::List).or(Kinds::of(Kind::Map)))];
     for clause in &conjunction.clauses {
-        let known = on_path.entry(place(&clause.path)).or_insert((&clause.path, Vec::new()));
+        let known = by_place.entry(place(&clause.path)).or_insert((&clause.path, Vec::new()));
         if clause.mode == Mode::Scalar || clause.atoms.is_empty() {
             known.1.push(&clause.atoms);
         } else if clause.mode == Mode::Member {
             known.1.push(&has_members);
         }
     }
-    let mut parents = Vec::new();
-    for (path, clauses) in on_path.values() {
+    let mut on_path: Vec<_> = by_place.into_values().collect();
+    for at in parents(&on_path) {
+        on_path[at].1.push(&is_map);
+    }
+    on_path.iter().find_map(|(path, clauses)| conflict(clauses).map(|reason| format!("{path}: {reason}")))
+}
+
+/// Which of some paths in order are objects, because a value lies below them. Each step of a path is visited once.
+fn parents(on_path: &[(&Path, Vec<&[Atom]>)]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    // The paths that the current one begins with, shortest first.
+    let mut around: Vec<usize> = Vec::new();
+    for (at, (path, clauses)) in on_path.iter().enumerate() {
+        while around.pop_if(|other| !is_below(path, on_path[*other].0)).is_some() {}
         if clauses.iter().any(|atoms| !kinds_of(atoms).has(Kind::Missing)) {
-            // A value below a name lies in an object.
-            parents.extend((1..path.names.len()).map(|length| Path::new(path.root, &path.names[..length])));
+            // What is around one that was found, was found with it.
+            around.iter().rev().take_while(|other| found.insert(**other)).for_each(drop);
+        }
+        if !path.names.is_empty() {
+            around.push(at);
         }
     }
-    for parent in &parents {
-        on_path.entry(place(parent)).or_insert((parent, Vec::new())).1.push(&is_map);
-    }
-    on_path.values().find_map(|(path, clauses)| conflict(clauses).map(|reason| format!("{path}: {reason}")))
+    found
+}
+
+fn is_below(path: &Path, other: &Path) -> bool {
+    path.root == other.root && path.names.starts_with(&other.names)
 }
 
 /// The sort key of a path in the search for contradictions.
@@ -137,16 +155,6 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     if kinds.is_empty() {
         return Some("its conditions require different types");
     }
-    let may_miss = kinds.has(Kind::Missing);
-    let satisfies = |value: &Scalar| clauses.iter().all(|atoms| atoms.iter().any(|atom| may_hold(atom, value)));
-    let is_missing = |atom: &Atom| matches!(atom, Atom::Kinds(kinds) if *kinds == Kinds::MISSING);
-    let finite = clauses.iter().filter(|atoms| atoms.iter().all(|atom| matches!(atom, Atom::Equal(_)) || is_missing(atom)));
-    for atoms in finite {
-        let may_be = |atom: &Atom| if let Atom::Equal(value) = atom { satisfies(value) } else { may_miss };
-        if !atoms.iter().any(may_be) {
-            return Some("its conditions exclude one another");
-        }
-    }
     let mut sizes = clauses.iter().filter_map(|atoms| sizes_of(atoms));
     if let Some(first) = sizes.next() {
         let (least, most) = sizes.fold(first, |all, one| (all.0.max(one.0), all.1.min(one.1)));
@@ -163,7 +171,46 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     if !prefixes.into_iter().all(|prefix| longest.starts_with(prefix)) {
         return Some("its prefixes exclude one another");
     }
+    if !kinds.has(Kind::Missing) && has_no_scalar(clauses, kinds) {
+        return Some("its conditions exclude one another");
+    }
     None
+}
+
+/// Whether one of the clauses on one path lists all its scalars, and none of these satisfies all clauses.
+///
+/// Such a scalar is in every list, so the shortest one suffices.
+fn has_no_scalar(clauses: &[&[Atom]], kinds: Kinds) -> bool {
+    let is_listed =
+        |atom: &Atom| matches!(atom, Atom::Equal(_)) || matches!(atom, Atom::Kinds(kinds) if *kinds == Kinds::MISSING);
+    let lists = clauses.iter().filter(|atoms| atoms.iter().all(is_listed));
+    let Some(shortest) = lists.min_by_key(|atoms| atoms.len()) else { return false };
+    let mut excluded: HashSet<&Scalar, RandomState> = HashSet::default();
+    let mut others = Vec::new();
+    for atoms in clauses {
+        if let [Atom::Other { none_of, .. }] = atoms {
+            excluded.extend(none_of.iter().filter_map(scalar_of));
+        } else if atoms.iter().any(is_compared) {
+            let equal: HashSet<&Scalar, RandomState> = atoms.iter().filter_map(scalar_of).collect();
+            others.push((equal, atoms.iter().filter(|atom| scalar_of(atom).is_none()).collect::<Vec<_>>()));
+        }
+    }
+    let may_be = |value: &Scalar| {
+        kinds.has(value.kind())
+            && !excluded.contains(value)
+            && others.iter().all(|(equal, atoms)| equal.contains(value) || atoms.iter().any(|atom| may_hold(atom, value)))
+    };
+    !shortest.iter().filter_map(scalar_of).any(may_be)
+}
+
+fn scalar_of(atom: &Atom) -> Option<&Scalar> {
+    if let Atom::Equal(value) = atom { Some(value) } else { None }
+}
+
+/// Whether [`may_hold`] compares an atom with the scalar, not only with its kind.
+fn is_compared(atom: &Atom) -> bool {
+    use Atom::{Equal, Numbers, Other, Prefix, Size, Strings, Suffix};
+    matches!(atom, Equal(_) | Numbers(_) | Strings(_) | Prefix(_) | Suffix(_) | Size(..) | Other { .. })
 }
 
 /// The bounds on the size of a value for which some of *atoms* are true; `None` if they are not only about its size.
