@@ -37,6 +37,16 @@ def core_of(e: Engine) -> NativeCore:
     return core
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the file is of another kind")
+def test_the_core_leaves_room_for_the_thread_variables_of_other_modules() -> None:
+    """A process has some 1,600 bytes for modules that it loads with theirs as this one has; then imports fail."""
+    file = Path(_native.__file__).read_bytes()
+    at, size, count = (int.from_bytes(file[start:end], "little") for start, end in ((32, 40), (54, 56), (56, 58)))
+    headers = [file[at + size * number :][:size] for number in range(count)]
+    (variables,) = (int.from_bytes(header[40:48], "little") for header in headers if header[0] == 7)
+    assert 0 < variables <= 600
+
+
 def resident() -> int:
     """Bytes of this process in memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1]) if sys.platform == "linux" else 0
