@@ -19,8 +19,8 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 # Tests of a file share a worker, with what is expensive to start or there but once: a session of Spark, a port.
 # Files have their turns as tests/conftest.py orders them; by default those of few tests come last, which are the longest.
 # What pytest runs: TEST names files or folders, BACKEND one backend; all of it on all backends that are here, if neither is given.
-# A JVM starts with the options that are kept beside the tools, where there are any.
-PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder --durations 20 $(TEST)
+# A JVM of a test ends soon: its quick compiler, and one thread that collects garbage.
+PYTEST = JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder --durations 20 $(TEST)
 
 SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.tools.spark_versions
 
@@ -97,10 +97,10 @@ peers: ## compile the benchmark beside other engines, which is a workspace of it
 pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
 	$(PYTEST)
 
-slow: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are slow, on each backend
+slow: $(VENV)/.dev-$(KIND) ## the tests that are slow, on each backend
 	$(PYTEST) -m '$(if $(TEST),,slow and )not integration'
 
-spark-versions: $(VENV)/.dev-$(KIND) $(VENV)/.java ## all tests of Spark, and some on each PySpark before the newest: one in .venv-spark-VERSION, next to .venv
+spark-versions: $(VENV)/.dev-$(KIND) ## all tests of Spark, and some on each PySpark before the newest: one in .venv-spark-VERSION, next to .venv
 	@$(SPARK_VERSIONS)
 
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
@@ -151,9 +151,6 @@ $(VENV)/.%-pure: pyproject.toml setup.py | $(PY)
 	@rm -f streamer/_native*.so
 	$(PY) -m pip install -qq --config-settings editable_mode=compat --editable '.[$*]'
 	@rm -f $(VENV)/.*-native; touch $@
-
-$(VENV)/.java: $(VENV)/.dev-$(KIND)
-	@$(PY) -m tests.tools.java_options $@
 
 $(PY):
 	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python; do \

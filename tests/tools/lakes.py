@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.tools.fetched import ROOT, fetch
-from tests.tools.java_options import QUICK
-from tests.tools.spark_versions import environment
+from tests.tools.spark_versions import QUICK, environment
 
 #: By PySpark: artifact and version of `io.delta` and `org.apache.iceberg`. docs/spark.md has them, too.
 VERSIONS: Final = {

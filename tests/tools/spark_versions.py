@@ -30,10 +30,11 @@ from typing import Final
 
 from tests.spark.conftest import missing
 from tests.tools.fetched import ROOT, install
-from tests.tools.java_options import QUICK
 from tests.tools.records import append, stamp
 
 VERSIONS: Final = ("3.5", "4.0", "4.1")
+#: As the Makefile has them, for a JVM that ends soon: the quick compiler, and one thread that collects garbage.
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: What is there for it, and random sets, tenants with most events among them.
 TESTED: Final = (
     "tests/spark/test_every_version.py",
