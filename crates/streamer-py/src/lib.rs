@@ -45,6 +45,25 @@ mod testing;
 
 use pyo3::prelude::*;
 
+/// Python aligns its objects to 16 bytes. A class that holds a type with a larger alignment, for SIMD, is one in a box.
+const _: () = {
+    const fn check<T>() {
+        assert!(align_of::<T>() <= 16);
+    }
+    check::<batch::Batch>();
+    check::<batch::ResultIterator>();
+    check::<bloom::GatheredKeys>();
+    check::<bloom::ShippedFilter>();
+    check::<core::Core>();
+    check::<draft::Draft>();
+    check::<hits::Hits>();
+    check::<match_objects::MatchIterator>();
+    check::<matcher::Matcher>();
+    check::<programs::CelPrograms>();
+    check::<reader::RecordReader>();
+    check::<testing::CoreHooks>();
+};
+
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 

@@ -40,11 +40,11 @@ pub(crate) struct Unavailable {
     searcher: Option<Searcher>,
     /// The ASCII characters in them, and last whether there are others: an escape may spell these.
     spelled: [bool; 129],
-    /// Names in records of Debezium.
-    pub(super) connector: Finder<'static>,
-    pub(super) scale: Finder<'static>,
+    /// Names in records of Debezium. In boxes, since a finder is aligned to 32 bytes, and what holds it to as many.
+    pub(super) connector: Box<Finder<'static>>,
+    pub(super) scale: Box<Finder<'static>>,
     /// How an escape of an ASCII character begins, so a search for a name does not find it.
-    escape: Finder<'static>,
+    escape: Box<Finder<'static>>,
 }
 
 impl Unavailable {
@@ -58,7 +58,7 @@ impl Unavailable {
         }
         let escapes = ESCAPES.iter().filter(|(char, _)| spelled[usize::from(*char)]).map(|(_, escape)| *escape).chain(["\\u"]);
         let searcher = texts.clone().next().and_then(|_| Searcher::new(texts.chain(escapes)));
-        let [connector, scale, escape] = ["\"connector\"", "scale", "\\u00"].map(Finder::new);
+        let [connector, scale, escape] = ["\"connector\"", "scale", "\\u00"].map(|name| Box::new(Finder::new(name)));
         Unavailable { texts: layout.unknown_value.clone(), is_debezium, searcher, spelled, connector, scale, escape }
     }
 
