@@ -19,8 +19,7 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 # Tests of a file share a worker, with what is expensive to start or there but once: a session of Spark, a port.
 # Files have their turns as tests/conftest.py orders them; by default those of few tests come last, which are the longest.
 # What pytest runs: TEST names files or folders, BACKEND one backend; all of it on all backends that are here, if neither is given.
-# A JVM of a test ends soon: its quick compiler, and one thread that collects garbage.
-PYTEST = JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder --durations 20 $(TEST)
+PYTEST = STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder --durations 20 $(TEST)
 
 SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.tools.spark_versions
 

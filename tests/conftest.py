@@ -24,6 +24,10 @@ hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
+# A JVM of a test ends soon: its quick compiler suffices, and one thread that collects garbage.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
 # What a shell without job control starts in the background ignores Ctrl-C, and so does all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -72,7 +76,7 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
-    """Spare the collector of garbage the thousands of tests, which all live to the end."""
+    """Keep the garbage collector from looking at thousands of tests, which all live to the end."""
     gc.disable()
     try:
         return (yield)

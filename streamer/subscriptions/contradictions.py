@@ -3,8 +3,8 @@
 Reported contradictions are proven. The converse is false: some contradictions, for example between two regular expressions, are
 not detected. Patterns are excluded: their paths go through arrays, so two elements may satisfy two clauses.
 
-Cost: linear in the conditions. Only a list of scalars takes a check of each by each condition on its path that is no list:
-`startsWith`, for example.
+Cost: linear in the conditions, except that each scalar of a list is checked against each condition on its path that is not a
+list, for example `startsWith`.
 """
 
 from __future__ import annotations

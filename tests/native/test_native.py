@@ -39,7 +39,7 @@ def core_of(e: Engine) -> NativeCore:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the file is of another kind")
 def test_the_core_leaves_room_for_the_thread_variables_of_other_modules() -> None:
-    """A process has some 1,600 bytes for modules that it loads with theirs as this one has; then imports fail."""
+    """glibc has some 1,600 bytes of static thread-local storage for all modules of a process; past them, imports fail."""
     file = Path(_native.__file__).read_bytes()
     at, size, count = (int.from_bytes(file[start:end], "little") for start, end in ((32, 40), (54, 56), (56, 58)))
     headers = [file[at + size * number :][:size] for number in range(count)]

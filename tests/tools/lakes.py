@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.tools.fetched import ROOT, fetch
-from tests.tools.spark_versions import QUICK, environment
+from tests.tools.spark_versions import environment
 
 #: By PySpark: artifact and version of `io.delta` and `org.apache.iceberg`. docs/spark.md has them, too.
 VERSIONS: Final = {
@@ -60,6 +60,6 @@ def environ(version: str) -> dict[str, str]:
     """Return the environment of a process that runs on a PySpark."""
     path = [str(environment(version)), str(ROOT)]
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-    found = {"PYTHONPATH": os.pathsep.join(path), "JDK_JAVA_OPTIONS": QUICK, "PYSPARK_PYTHON": sys.executable}
+    found = {"PYTHONPATH": os.pathsep.join(path), "PYSPARK_PYTHON": sys.executable}
     paths = {"STREAMER_LAKES": jars(version), "STREAMER_CONNECT": connect_jars(version)}
     return {**inherited, **found, **{name: os.pathsep.join(map(str, each)) for name, each in paths.items()}}

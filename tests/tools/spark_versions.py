@@ -33,8 +33,6 @@ from tests.tools.fetched import ROOT, install
 from tests.tools.records import append, stamp
 
 VERSIONS: Final = ("3.5", "4.0", "4.1")
-#: As the Makefile has them, for a JVM that ends soon: the quick compiler, and one thread that collects garbage.
-QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: What is there for it, and random sets, tenants with most events among them.
 TESTED: Final = (
     "tests/spark/test_every_version.py",
@@ -90,7 +88,7 @@ def run(version: str) -> int:
     (found,) = (path.name for path in folder.glob("pyspark-*.dist-info"))
     path = [str(folder), str(ROOT)]
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-    given = {**inherited, "PYTHONPATH": os.pathsep.join(path), "JDK_JAVA_OPTIONS": QUICK}
+    given = {**inherited, "PYTHONPATH": os.pathsep.join(path)}
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not integration", *TESTED]
     for ignored in IGNORED:
         command += ["-W", ignored]
@@ -117,7 +115,7 @@ def run_newest() -> int:
         "not integration",
         "tests/spark",
     ]
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, "JDK_JAVA_OPTIONS": QUICK}, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def main(arguments: list[str]) -> None:

@@ -43,26 +43,8 @@ mod reader;
 mod shared;
 mod testing;
 
+use pyo3::PyClass;
 use pyo3::prelude::*;
-
-/// Python aligns its objects to 16 bytes. A class that holds a type with a larger alignment, for SIMD, is one in a box.
-const _: () = {
-    const fn check<T>() {
-        assert!(align_of::<T>() <= 16);
-    }
-    check::<batch::Batch>();
-    check::<batch::ResultIterator>();
-    check::<bloom::GatheredKeys>();
-    check::<bloom::ShippedFilter>();
-    check::<core::Core>();
-    check::<draft::Draft>();
-    check::<hits::Hits>();
-    check::<match_objects::MatchIterator>();
-    check::<matcher::Matcher>();
-    check::<programs::CelPrograms>();
-    check::<reader::RecordReader>();
-    check::<testing::CoreHooks>();
-};
 
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
@@ -77,18 +59,18 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("IMAGES", streamer_core::engine::IMAGES)?;
     module.add("LATENCY_BOUNDS", streamer_core::engine::state::telemetry::BOUNDS.to_vec())?;
     module.add("SIZE_BOUNDS", streamer_core::engine::state::telemetry::SIZES.to_vec())?;
-    module.add_class::<core::Core>()?;
-    module.add_class::<draft::Draft>()?;
-    module.add_class::<matcher::Matcher>()?;
-    module.add_class::<programs::CelPrograms>()?;
-    module.add_class::<hits::Hits>()?;
-    module.add_class::<match_objects::MatchIterator>()?;
-    module.add_class::<reader::RecordReader>()?;
-    module.add_class::<batch::Batch>()?;
-    module.add_class::<batch::ResultIterator>()?;
-    module.add_class::<bloom::GatheredKeys>()?;
-    module.add_class::<bloom::ShippedFilter>()?;
-    module.add_class::<testing::CoreHooks>()?;
+    add_class::<core::Core>(module)?;
+    add_class::<draft::Draft>(module)?;
+    add_class::<matcher::Matcher>(module)?;
+    add_class::<programs::CelPrograms>(module)?;
+    add_class::<hits::Hits>(module)?;
+    add_class::<match_objects::MatchIterator>(module)?;
+    add_class::<reader::RecordReader>(module)?;
+    add_class::<batch::Batch>(module)?;
+    add_class::<batch::ResultIterator>(module)?;
+    add_class::<bloom::GatheredKeys>(module)?;
+    add_class::<bloom::ShippedFilter>(module)?;
+    add_class::<testing::CoreHooks>(module)?;
     module.add_function(wrap_pyfunction!(gil::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(gil::after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(gil::after_fork_in_child, module)?)?;
@@ -98,4 +80,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bloom::bloom_fill, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_probe, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_probe_any, module)?)
+}
+
+/// Add a class. Python aligns its objects to 16 bytes, so a class must box what needs more, such as a finder of memchr.
+fn add_class<T: PyClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    const { assert!(align_of::<T>() <= 16) };
+    module.add_class::<T>()
 }

@@ -40,7 +40,7 @@ pub(crate) struct Unavailable {
     searcher: Option<Searcher>,
     /// The ASCII characters in them, and last whether there are others: an escape may spell these.
     spelled: [bool; 129],
-    /// Names in records of Debezium. In boxes, since a finder is aligned to 32 bytes, and what holds it to as many.
+    /// Names in records of Debezium. Boxed: a finder is aligned to 32 bytes, and so would be every type that contains it.
     pub(super) connector: Box<Finder<'static>>,
     pub(super) scale: Box<Finder<'static>>,
     /// How an escape of an ASCII character begins, so a search for a name does not find it.

@@ -4,8 +4,8 @@
 //! the same for every event counts. The converse is false: many a contradiction (between two regular expressions, for
 //! example) is not detected.
 //!
-//! Cost: linear in the conditions. Only a list of scalars takes a check of each by each condition on its path that is no
-//! list: `startsWith`, for example.
+//! Cost: linear in the conditions, except that each scalar of a list is checked against each condition on its path that
+//! is not a list, for example `startsWith`.
 
 use crate::bloom::keys::root_name;
 use crate::cel::{Program, Verdict, may_fail};

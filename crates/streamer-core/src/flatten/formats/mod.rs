@@ -40,8 +40,8 @@ const MOST: usize = 8;
 const MOST_CHANGES: usize = 10_000;
 
 thread_local! {
-    /// It keeps the schema of the record before, which is mostly that of the next one. In a box, since a process has some
-    /// hundred bytes for the variables of threads of all modules that it loads.
+    /// Keeps the schema of the previous record, which the next one mostly has, too. Boxed: a process has only some hundred
+    /// bytes for the thread-local variables of all modules that it loads.
     static ROWS: RefCell<Box<Debezium>> = RefCell::new(Box::new(Debezium::new(true)));
 }
 
