@@ -44,7 +44,7 @@ test: $(if $(TEST),pytest,static pytest) ## what a change must pass: lint, types
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
 test-all: $(if $(TEST),slow,test) ## `make test`, the tests that take long, the site, the peers' crate, an installed wheel, older versions of Spark for a change to streamer/spark; with TEST: a part with what takes long in it
-	$(if $(TEST),,@$(PAIRED) slow wheel site peers)
+	$(if $(TEST),,@$(PAIRED) $(if $(AT_ONCE),,slow) wheel site peers)
 	$(if $(TEST),,@$(SPARK_VERSIONS) --if-changed)
 	@echo "make test-all: passed"
 
@@ -84,7 +84,7 @@ rust: | $(PY) ## rustfmt, clippy and the tests of the Rust workspace
 ifeq ($(RUST),yes)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo test --workspace --tests --locked
+	cargo test --workspace --tests --locked --profile $(or $(RUST_PROFILE),test)
 else
 	@echo "rust: left out, there is no cargo here; everything runs on the reference"
 endif
@@ -93,8 +93,8 @@ endif
 peers: ## compile the benchmark beside other engines, which is a workspace of its own
 	$(if $(RUST),cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target)
 
-pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
-	$(PYTEST)
+pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend; AT_ONCE=1: also those that are slow, which `make test-all` then leaves out
+	$(PYTEST) $(if $(AT_ONCE),-m 'not integration')
 
 slow: $(VENV)/.dev-$(KIND) ## the tests that are slow, on each backend
 	$(PYTEST) -m '$(if $(TEST),,slow and )not integration'

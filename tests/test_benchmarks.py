@@ -196,7 +196,7 @@ def test_the_seconds_of_a_crate_are_those_of_cargo() -> None:
         build.crates("<script></script>")
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_events_of_real_shape_match_what_they_must_by_turns_with_another_checkout(
     backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,7 @@ ALPHABETS: dict[TopicDialect, tuple[tuple[str, int], tuple[str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("dialect", ["amqp", "mqtt", pytest.param("nats", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dialect", ["amqp", "mqtt", pytest.param("nats", marks=pytest.mark.integration)])
 def test_every_short_pattern_wants_of_every_short_topic_what_the_protocol_says(dialect: TopicDialect) -> None:
     of_patterns, of_topics = ALPHABETS[dialect]
     matcher: TopicMatcher[str] = TopicMatcher(topic_dialect=dialect)

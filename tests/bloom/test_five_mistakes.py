@@ -83,7 +83,7 @@ def test_what_passes_is_compared_with_the_candidates_alone(monkeypatch: pytest.M
     assert sorted(judged) == ["r0", "r1", "r2", "r3"]
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_it_does_not_rebuild_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifth: a rate of keys that is compared with a threshold for events is past it after every rebuild."""
     monkeypatch.setattr("streamer._backend.BACKEND", "reference")

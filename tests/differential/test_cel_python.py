@@ -53,7 +53,7 @@ def expressions() -> set[str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_both_grammars_accept_the_same_but_for_what_is_listed() -> None:
     theirs, counted = CELParser(), Counter[str]()
     for source in expressions():

@@ -142,7 +142,7 @@ def compare(seeds: range) -> tuple[Counter[str], Counter[str], str]:
     return verdicts, reasons, "\n".join(sources)
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_ten_thousand_pairs_come_to_the_same_and_use_everything() -> None:
     verdicts, reasons, text = compare(range(4500))
     assert verdicts.total() > 10_000
@@ -211,7 +211,7 @@ def test_every_cel_case_of_the_table_comes_to_the_same() -> None:
     assert min(compared[verdict.value] for verdict in Verdict) > 50, compared
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_every_hostile_expression_comes_to_the_same() -> None:
     compared = Counter[str | None]()
     for row in hostile.load():

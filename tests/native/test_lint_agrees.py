@@ -100,7 +100,7 @@ def test_random_expressions_are_found_suspicious_by_both(part: int) -> None:
     assert found[FindingCode.NEVER_MATCHES] > 7
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_subscriptions_of_the_table_are_found_suspicious_by_both() -> None:
     found: Counter[FindingCode] = Counter()
     # Many cases ask the same of other events.

@@ -148,7 +148,7 @@ def test_damage_stops_those_events_that_need_the_section_and_no_others(tmp_path:
     assert "new" in part_of
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_no_flip_in_an_image_is_ever_another_match(tmp_path: Path) -> None:
     e = filled(3, 120)
     e.save(path := tmp_path / "s")

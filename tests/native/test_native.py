@@ -137,7 +137,7 @@ def test_1000000_matches_and_a_scrape_finish_while_a_writer_stands_inside_add(en
     assert sorted(e.match_ids(EVENT)) == ["new", "old"]
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_memory_returns_after_1000000_rounds_of_adding_and_removing(engine: MakeEngine) -> None:
     """No match in between; a thousand a call, since a call each would measure Python."""
     e = engine()
@@ -321,7 +321,7 @@ def test_the_interpreter_ends_while_the_merging_thread_is_at_work() -> None:
         import streamer, threading
         e = streamer.Engine()
         for k in range(12):
-            e.add_many({"id": f"s{k}-{n}", "labels": {"n": 2**70}, "pattern": {"data": {"a": [n]}}} for n in range(3000))
+            e.add_many({"id": f"s{k}-{n}", "labels": {"n": 2**70}, "pattern": {"data": {"a": [n]}}} for n in range(1000))
         threading.Thread(target=lambda: [e.match_batch([b'{"data": {"a": 1}}'] * 100) for _ in range(20)], daemon=True).start()
         matches = e.match(b'{"data": {"a": 1}}')
         print(len(matches))

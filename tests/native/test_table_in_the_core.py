@@ -29,7 +29,7 @@ def test_a_merged_index_finds_what_the_table_says(file: str) -> None:
             assert {m.subscription_id: m for m in after} == {m.subscription_id: m for m in before}, case.id
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_naive_oracle_finds_what_the_table_says() -> None:
     asked = 0
     for case in (case for cases in FILES.values() for case in cases):

@@ -234,7 +234,7 @@ def test_native_and_reference_agree(part: int) -> None:
     assert tally.merges > 0
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_every_operator_decides_some_pairs() -> None:
     tally = Tally()
     for number in range(200):

@@ -113,7 +113,7 @@ def _filled(event: Any, pointer: tuple[str, ...], value: Any) -> Any:
     return event
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @given(sources(), EVENTS, st.data())
 def test_a_verdict_despite_a_hole_holds_whatever_the_hole_contains(source: Any, event: Any, data: st.DataObject) -> None:
     pattern = parsed(source)
