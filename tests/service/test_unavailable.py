@@ -98,6 +98,23 @@ def test_a_database_that_is_down_is_waited_for(
     stopped.stop()
 
 
+def test_a_database_that_starts_right_after_it_refused_was_away(stopped: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the reason of the error is looked for, the server answers. That must not end the service."""
+    dsn = SecretValue("env", "PG")
+    monkeypatch.setenv("PG", stopped.dsn())
+    with pytest.raises(psycopg.OperationalError) as refused:
+        replication.connect(dsn, replication=True)
+    stopped.start()
+    try:
+        assert replication.is_away(refused.value, dsn, replication=True)
+        monkeypatch.setenv("PG", stopped.dsn().replace("secret-word", "another-word"))
+        with pytest.raises(psycopg.OperationalError) as denied:
+            replication.connect(dsn, replication=True)
+        assert not replication.is_away(denied.value, dsn, replication=True)
+    finally:
+        stopped.stop()
+
+
 def test_who_is_told_to_end_while_it_waits_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -158,14 +175,14 @@ def test_nobody_stands_still_while_a_server_says_nothing(monkeypatch: pytest.Mon
             longest[0], before = max(longest[0], time.monotonic() - before), time.monotonic()
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        ticking = threading.Thread(target=tick)
+        ticking = threading.Thread(target=tick, daemon=True)
         ticking.start()
         for host in (f"127.0.0.1:{silent.getsockname()[1]}", "nobody.invalid"):
             monkeypatch.setenv("PG", f"postgresql://u:p@{host}/x")
             dsn = SecretValue("env", "PG")
             with pytest.raises(psycopg.OperationalError) as told:
                 replication.connect(dsn, replication=True)
-            assert replication.is_away(told.value, dsn)
+            assert replication.is_away(told.value, dsn, replication=True)
         is_over.set()
         ticking.join()
     assert longest[0] < 1

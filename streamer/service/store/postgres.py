@@ -128,7 +128,7 @@ class Postgres:
             self.close()
             if isinstance(error, psycopg.Error):
                 told = self._told(error)
-                raise (Away(str(told)) if is_away(error, self._dsn) else told) from error
+                raise (Away(str(told)) if is_away(error, self._dsn, replication=False) else told) from error
             raise
 
     def _connected(self) -> _Connection:
@@ -387,7 +387,7 @@ def inspected(section: SharedStore) -> Inspected:
             return Inspected(positions)
     except psycopg.Error as error:
         told = f"{name}: the store cannot be used: {said(error, section.dsn)}"
-        raise (Away if is_away(error, section.dsn) else ServiceError)(told) from error
+        raise (Away if is_away(error, section.dsn, replication=False) else ServiceError)(told) from error
 
 
 def _version(connection: _Connection, name: str) -> int:

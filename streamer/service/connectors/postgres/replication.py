@@ -104,8 +104,12 @@ def said(error: psycopg.Error, dsn: SecretValue) -> str:
     return text.replace(str(password), "…") if password else text
 
 
-def is_away(error: psycopg.Error, dsn: SecretValue) -> bool:
-    """Return whether an error means that the server does not answer now, or accepts no connections at the moment."""
+def is_away(error: psycopg.Error, dsn: SecretValue, *, replication: bool) -> bool:
+    """Return whether an error means that the server did not answer, or accepted no connections at the moment.
+
+    Args:
+        replication: the kind of the connection that failed, as for `connect`.
+    """
     if error.sqlstate is not None:
         return error.sqlstate in _NOT_NOW
     # If a login fails, libpq has only a text. Errors of TLS do not pass by waiting.
@@ -114,6 +118,17 @@ def is_away(error: psycopg.Error, dsn: SecretValue) -> bool:
     if isinstance(error, errors.ConnectionTimeout) or error.pgconn is None:
         # The server did not answer, or its name is unknown. `ping` would block other threads until it finds the same.
         return True
+    if _answers_not(dsn):
+        return True
+    # The server may have become available since the error. If so, it accepts the same login now.
+    try:
+        connect(dsn, replication=replication).close()
+    except psycopg.OperationalError:
+        return _answers_not(dsn)
+    return True
+
+
+def _answers_not(dsn: SecretValue) -> bool:
     found = pq.PGconn.ping(make_conninfo("", **{**parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
     return found in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 

@@ -488,7 +488,7 @@ class _Told:
 
     def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, psycopg.Error):
-            told = protocols.Away if is_away(error, self._section.dsn) else ServiceError
+            told = protocols.Away if is_away(error, self._section.dsn, replication=True) else ServiceError
             raise told(said(error, self._section.dsn)) from None
 
 
