@@ -27,7 +27,7 @@ SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test static test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel wheels trained first-hour fuzz golden bench bench-smoke console install clean
+.PHONY: help demo season test static test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel check-wheel wheels trained first-hour fuzz golden bench bench-smoke console install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ test: $(if $(TEST),pytest,static pytest) ## what a change must pass: lint, types
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
 test-all: $(if $(TEST),slow,test) ## `make test`, the tests that take long, the site, the peers' crate, an installed wheel, older versions of Spark for a change to streamer/spark; with TEST: a part with what takes long in it
-	$(if $(TEST),,@$(PAIRED) $(if $(AT_ONCE),,slow) wheel site peers)
+	$(if $(TEST),,@$(PAIRED) $(if $(AT_ONCE),,slow) check-wheel site peers)
 	$(if $(TEST),,@$(SPARK_VERSIONS) --if-changed)
 	@echo "make test-all: passed"
 
@@ -102,7 +102,13 @@ slow: $(VENV)/.dev-$(KIND) ## the tests that are slow, on each backend
 spark-versions: $(VENV)/.dev-$(KIND) ## all tests of Spark, and some on each PySpark before the newest: one in .venv-spark-VERSION, next to .venv
 	@$(SPARK_VERSIONS)
 
-wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
+wheel: | $(PY) ## build a wheel for this machine into dist/, without the tools of development
+	@echo "building a wheel $(if $(RUST),with the native core: some minutes,without the native core)"
+	@rm -rf build
+	@$(PY) -m pip wheel --no-deps --wheel-dir dist .
+	@echo "Install it with: pip install $$(ls -t dist/*.whl | head -1)"
+
+check-wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
 	@$(PY) -m tests.tools.check_wheel
 
 wheels: $(VENV)/.dev-$(KIND) ## build the wheel for any Linux with glibc 2.28 or later into dist/, check it, and try it
