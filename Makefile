@@ -57,7 +57,13 @@ PAIRED = $(MAKE) --no-print-directory -j2
 # On a new machine Rust is tested while packages are installed, since it needs only an interpreter. What a command prints comes when
 # it ends.
 static: ## types, Rust and lint, two at a time
-	@$(PAIRED) $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) types rust lint
+	@$(PAIRED) $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) types rust lint $(VENV)/.collected
+
+# The first process that collects the tests writes their bytecode, which takes longer than all else there is to collecting. Without
+# this each worker of pytest would write it.
+$(VENV)/.collected: | $(VENV)/.dev-$(KIND)
+	@$(PY) -m pytest -q --collect-only >/dev/null
+	@touch $@
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .

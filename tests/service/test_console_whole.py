@@ -211,6 +211,7 @@ def test_somebody_goes_once_through_everything(chromium: Any, api: Api, way: str
     window.close()
 
 
+@pytest.mark.integration
 def test_the_keyboard_comes_to_all_that_can_be_used_and_leaves_it(window: Window, api: Api) -> None:
     """Once through each page and out of it, so nothing holds it."""
     page = window.sign_in(api.token)

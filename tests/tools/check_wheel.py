@@ -46,7 +46,7 @@ def main() -> None:
         backends = run(python, "-W", "ignore", "-c", "from streamer import _backend; print(*_backend.available())", cwd=place)
         # What differs between backends is not how they are packed.
         os.environ["STREAMER_BACKEND"] = "native" if "native" in backends else "reference"
-        command = (python, "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", *TESTED)
+        command = (python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *TESTED)
         print(f"wheel, {backends.strip()}:", run(*command, cwd=place).strip().splitlines()[-1])
 
 
