@@ -26,13 +26,11 @@ SETTINGS: Final = {
 }
 
 
-def missing() -> str | None:
-    """Return why there is no server; None where there is one."""
-    return None if _program("mariadbd") and _program("mariadb-install-db") else "no MariaDB is installed here"
-
-
-def _program(name: str) -> str | None:
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+def _program(name: str) -> str:
+    """Return the path of a program. Raises AssertionError."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    assert found is not None, f"there is no {name} here: install MariaDB"
+    return found
 
 
 class Server:
@@ -40,8 +38,6 @@ class Server:
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         program, install = _program("mariadbd"), _program("mariadb-install-db")
-        assert program is not None
-        assert install is not None
         self.directory = Path(tempfile.mkdtemp(prefix="streamer-mariadb-"))
         self.port = free_port()
         self._socket = self.directory / "socket"
@@ -61,7 +57,14 @@ class Server:
             has_ended = self._process.poll() is not None or time.monotonic() > deadline
             assert not has_ended, self._said()
             time.sleep(0.05)
-        client = ["mariadb", "--no-defaults", "--batch", "--unbuffered", "--skip-column-names", "--default-character-set=utf8mb4"]
+        client = [
+            _program("mariadb"),
+            "--no-defaults",
+            "--batch",
+            "--unbuffered",
+            "--skip-column-names",
+            "--default-character-set=utf8mb4",
+        ]
         with open(self.directory / "out", "ab") as out:
             self._client = subprocess.Popen(
                 [*client, "--user=root", f"--socket={self._socket}"],
