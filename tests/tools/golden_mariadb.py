@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from tests.tools.golden_columns import (
     COMPARED,
@@ -202,7 +202,7 @@ class MariaDB(Source):
     configurations = CONFIGURATIONS
     tables = _TABLES
     keyless = ("keyless",)
-    only_in_rows: Mapping[str, tuple[str, ...]] = {"n0": ("123456789012345678901234567890",)}
+    only_in_rows: ClassVar[Mapping[str, tuple[str, ...]]] = {"n0": ("123456789012345678901234567890",)}
     changing = ("i2", "i4", "i8", "b1", "b8", "t", "v", "c", "u", "e", "s", "j", "yr", "virtual", "z", "q")
     commits = ("ALTER", "TRUNCATE")
     last = (

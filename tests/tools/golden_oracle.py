@@ -73,7 +73,7 @@ def rows(source: Source, observed: Observed, of: Configuration) -> Iterator[Row]
     for record in observed.records[of.name]:
         text, key = (_enveloped(record, part, observed.schemas) for part in ("value", "key"))
         table = record["topic"].rpartition(".")[2]
-        body = None if record["value"] is None else json.loads(record["value"])
+        body: Any = None if record["value"] is None else json.loads(record["value"])
         op = None if body is None else body.get("__op", body.get("op"))
         if table not in expected or op not in _KINDS:
             yield Row(text, key, None, 0, frozenset(), frozenset(), frozenset(), False)
