@@ -129,7 +129,7 @@ first-hour: $(VENV)/.dev-$(KIND) ## what a newcomer meets: size and CPU of a pla
 fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, Miri: SECONDS (600) in all, or only TARGETS
 	@$(PY) -m tests.tools.fuzz --seconds $(or $(SECONDS),600) $(TARGETS)
 
-golden: $(VENV)/.dev-$(KIND) ## compare records of the real Debezium engine, from Maven, with the committed ones, and matches with PostgreSQL's answers
+golden: $(VENV)/.dev-$(KIND) ## compare records of the real Debezium engine, from Maven, with the committed ones, and matches with the answers of PostgreSQL and MariaDB
 	STREAMER_BACKEND=$(or $(BACKEND),auto) $(PY) -m pytest -q -m integration tests/cdc/test_golden.py
 
 bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md

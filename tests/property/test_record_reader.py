@@ -16,12 +16,12 @@ from streamer.config.schema.encoded import SourceFormat
 from streamer.events.format_options import Tables
 from streamer.events.literal_json import parsed, written
 from streamer.service.connectors.formats import Decoder, decoder
-from tests.cdc.test_golden import golden
+from tests.cdc.test_golden import CONFIGURATIONS, golden
 from tests.parts import in_rounds
 from tests.property.test_changes import RECORDS, mutated
 from tests.property.test_typed import column, spelt
-from tests.tools.golden_columns import CONFIGURATIONS
 from tests.tools.golden_oracle import rows
+from tests.tools.golden_source import Configuration, Source
 
 pytestmark = pytest.mark.skipif("native" not in _backend.available(), reason="this compares the native core with the reference")
 
@@ -136,12 +136,12 @@ def test_both_read_a_record_alike(name: SourceFormat, rounds: int) -> None:
     assert good > rounds / 10
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_both_read_a_record_of_the_real_engine_alike(name: str) -> None:
-    of, (observed, _) = CONFIGURATIONS[name], golden()
+@pytest.mark.parametrize(("source", "of"), CONFIGURATIONS)
+def test_both_read_a_record_of_the_real_engine_alike(source: Source, of: Configuration) -> None:
+    observed, _ = golden(source)
     native, reference = both("debezium" if of.deletes is None else "debezium_unwrapped")
     compared = 0
-    for row in rows(observed, of):
+    for row in rows(source, observed, of):
         assert answer(native, row.text or b"", row.key) == answer(reference, row.text or b"", row.key), row
         compared += 1
     assert compared > 50

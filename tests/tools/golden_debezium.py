@@ -1,7 +1,7 @@
-"""Write tests/cdc/golden_debezium.jsonl.gz: records of the real Debezium engine, and PostgreSQL's answers about their rows.
+"""Write tests/cdc/golden_NAME.jsonl.gz: records of the real Debezium engine, and the answers of a database about their rows.
 
-`python -m tests.tools.golden_debezium` writes the file. Its statements and conditions are random, by a fixed seed.
-tests/cdc/test_golden.py compares the file with a new run, and runs others.
+`python -m tests.tools.golden_debezium` writes the files of all sources, or of those it names. Statements and conditions are
+random, by a fixed seed. tests/cdc/test_golden.py compares the files with new runs, and runs others.
 """
 
 from __future__ import annotations
@@ -12,47 +12,29 @@ import os
 import random
 import re
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
-
-from tests.tools.fetched import fetch
 from tests.tools.golden_answers import Database
-from tests.tools.golden_columns import CONFIGURATIONS, Configuration
 from tests.tools.golden_conditions import Condition, compares_before, each_once, generate, to_sql
-from tests.tools.golden_statements import SETUP, TABLES, Statements
-from tests.tools.postgres import Cluster
+from tests.tools.golden_mariadb import MariaDB
+from tests.tools.golden_postgres import Postgres
+from tests.tools.golden_source import Server, Source
+from tests.tools.golden_statements import Statements
 
-FILE: Final = Path(__file__).parents[1] / "cdc" / "golden_debezium.jsonl.gz"
-VERSION: Final = "3.6.1.Final"
+SOURCES: Final[Mapping[str, Source]] = {source.name: source for source in (Postgres(), MariaDB())}
 _SEED, _STATEMENTS, _CONDITIONS = 20260, 24, 100
 _PROGRAM: Final = Path(__file__).parent / "golden" / "Golden.java"
-_OPTIONS: Final = {
-    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-    "offset.storage": "org.apache.kafka.connect.storage.MemoryOffsetBackingStore",
-    "offset.flush.interval.ms": "60000",
-    "plugin.name": "pgoutput",
-    "slot.drop.on.stop": "true",
-    "publication.name": "golden",
-    "table.include.list": ",".join(f"public.{table}" for table in (*TABLES, "finish")),
-    "skipped.operations": "none",
-    "poll.interval.ms": "20",
-}
-#: Statements that end the golden run, because few random ones may lack them.
-_LAST: Final = (
-    ["SELECT pg_logical_emit_message(true, 'golden', 'hello')"],
-    ["UPDATE {table} SET t = 'lost' WHERE id >= 0", "ROLLBACK"],
-    [*(f"UPDATE {{table}} SET {each} WHERE id >= 0" for each in ("i4 = 7", "big = t", "id = id + 100"))],
-    ["TRUNCATE {table}"],
-)
 #: Members that differ in each run: times, and positions in the log.
 _VOLATILE: Final = re.compile(
-    r'("(?:ts_ms|ts_us|ts_ns|txId|lsn|__source_ts_ms)":)\d+|("sequence":"|"id":"|MessageId@)(\[[^]]*\]|\d+:\d+|[0-9a-f]+)(")'
+    r'("(?:ts_ms|ts_us|ts_ns|txId|lsn|__source_ts_ms|pos|thread)":)\d+'
+    r'|("(?:sequence|id|gtid|file)":"|MessageId@)(\[[^]]*\]|\d+:\d+|\d+-\d+-\d+|[0-9a-f]+|log\.\d+)(")'
 )
 
 
@@ -75,13 +57,13 @@ class Observed:
     statements: int
 
 
-def jars() -> list[Path]:
-    """Return the jars of Debezium. Raises NotThere."""
-    return [*fetch("io.debezium", "debezium-embedded", VERSION), *fetch("io.debezium", "debezium-connector-postgres", VERSION)]
-
-
 def observe(
-    rng: random.Random, statements: int, conditions: Sequence[Condition], folder: Path, last: Sequence[Sequence[str]] = ()
+    source: Source,
+    rng: random.Random,
+    statements: int,
+    conditions: Sequence[Condition],
+    folder: Path,
+    last: Sequence[Sequence[str]] = (),
 ) -> Observed:
     """Run random statements and then *last* with an engine for each configuration; return the records and the database's answers.
 
@@ -89,43 +71,49 @@ def observe(
         NotThere: Debezium could not be fetched.
         AssertionError: the engine failed, or the database's answers disagree with each other.
     """
-    many = str(len(CONFIGURATIONS) + 10)
-    # By the index of the key a statement changes rows in one order in each run. Such plans look too expensive not to compile.
-    plans = {"enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
-    cluster = Cluster({"max_replication_slots": many, "max_wal_senders": many, "max_connections": "200"} | plans)
+    server = source.start()
     try:
-        cluster.sql(*SETUP)
-        made = Statements(rng)
-        with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
-            database = Database(connection)
-            for statement in made.snapshot():
-                database.run([statement])
-            for configuration in CONFIGURATIONS.values():
-                _write_options(folder, configuration, cluster)
-            command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars()))]
-            with open(folder / "errors", "w") as errors:
-                program = [*command, str(_PROGRAM), str(folder)]
-                process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment())
-            assert process.stdout is not None
-            try:
-                assert process.stdout.readline() == "ready\n", (folder / "errors").read_text()[-3000:]
-                _until_active(connection)
-                count, plain = 0, [condition for condition in conditions if not compares_before(condition)]
-                for transaction in (*made.transactions(statements), *last):
-                    count += sum(statement != "ROLLBACK" for statement in transaction)
-                    database.run(transaction, rng.choice(plain))
-                connection.execute("INSERT INTO finish VALUES (1)")
-                assert process.wait(timeout=60 + statements) == 0, (folder / "errors").read_text()[-3000:]
-            finally:
-                process.kill()
-                process.wait()
-                process.stdout.close()
-            changes, answers = database.history(), [database.answer(condition) for condition in conditions]
-            database.check()
+        made, database = Statements(rng, source), Database(server, source)
+        for statement in made.snapshot():
+            database.run([statement])
+        with engines(source, server, folder, source.configurations) as process:
+            count, plain = 0, [condition for condition in conditions if not compares_before(condition)]
+            for transaction in (*made.transactions(statements), *last):
+                count += sum(statement != "ROLLBACK" for statement in transaction)
+                database.run(transaction, rng.choice(plain))
+            server.transaction(["INSERT INTO finish VALUES (1)"])
+            assert process.wait(timeout=60 + statements) == 0, (folder / "errors").read_text()[-3000:]
+        changes, answers = database.history(), [database.answer(condition) for condition in conditions]
+        database.check()
     finally:
-        cluster.close()
-    records = {name: [json.loads(line) for line in _lines(folder / f"{name}.jsonl")] for name in CONFIGURATIONS}
+        server.close()
+    records = {name: [json.loads(line) for line in _lines(folder / f"{name}.jsonl")] for name in source.configurations}
     return Observed(list(_lines(folder / "schemas.jsonl")), records, changes, answers, count)
+
+
+@contextmanager
+def engines(source: Source, server: Server, folder: Path, names: Collection[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run the program with configurations, all of which have read their snapshots and read changes."""
+    for of in (source.configurations[name] for name in names):
+        lines = (f"{key}={value}\n" for key, value in source.properties(of, server.port).items())
+        (folder / f"{of.name}.properties").write_text("".join(lines))
+    command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, source.jars()))]
+    with open(folder / "errors", "w") as errors:
+        program = [*command, str(_PROGRAM), str(folder)]
+        process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment())
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "ready\n", (folder / "errors").read_text()[-3000:]
+        deadline = time.monotonic() + 300
+        while server.readers() < len(names):
+            has_ended = process.poll() is not None or time.monotonic() > deadline
+            assert not has_ended, (folder / "errors").read_text()[-3000:]
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def _lines(file: Path) -> Iterator[str]:
@@ -138,32 +126,7 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")}
 
 
-def _write_options(folder: Path, configuration: Configuration, cluster: Cluster) -> None:
-    name = configuration.name
-    server = {
-        "name": name,
-        "topic.prefix": name,
-        "slot.name": name,
-        "database.hostname": "127.0.0.1",
-        "database.port": str(cluster.port),
-        "database.user": "streamer",
-        "database.password": "secret-word",
-        "database.dbname": "postgres",
-    }
-    options = _OPTIONS | server | configuration.options()
-    (folder / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-
-
-def _until_active(connection: psycopg.Connection[Any]) -> None:
-    """Wait until every engine has read its snapshot and reads changes."""
-    deadline = time.monotonic() + 120
-    active = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
-    while (row := connection.execute(active).fetchone()) is None or row[0] < len(CONFIGURATIONS):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def small(observed: Observed, conditions: Sequence[Condition]) -> Iterator[dict[str, Any]]:
+def small(source: Source, observed: Observed, conditions: Sequence[Condition]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the file: without times and positions, with one heartbeat, and schemas numbered by first use."""
     numbers: dict[int, int] = {}
     lines: list[dict[str, Any]] = []
@@ -187,7 +150,7 @@ def small(observed: Observed, conditions: Sequence[Condition]) -> Iterator[dict[
     yield from ({"change": change} for change in observed.changes)
     for condition, answer in zip(conditions, observed.answers, strict=True):
         sides = [f"{change}{side}" for change, side in sorted(answer)]
-        yield {"condition": condition, "sql": to_sql(condition), "true": " ".join(sides)}
+        yield {"condition": condition, "sql": to_sql(condition, source), "true": " ".join(sides)}
     yield from lines
 
 
@@ -195,20 +158,20 @@ def _constant(found: re.Match[str]) -> str:
     return f"{found[1]}1" if found[1] else f"{found[2]}1:1{found[4]}"
 
 
-def committed() -> tuple[Observed, list[Condition]]:
+def committed(source: Source) -> tuple[Observed, list[Condition]]:
     """Return what the committed file has, and its conditions."""
     schemas: list[str] = []
-    records: dict[str, list[dict[str, Any]]] = {name: [] for name in CONFIGURATIONS}
+    records: dict[str, list[dict[str, Any]]] = {name: [] for name in source.configurations}
     found = Observed(schemas, records, [], [], _STATEMENTS)
     conditions: list[Condition] = []
-    for text in text_of_committed().decode().splitlines():
+    for text in text_of_committed(source).decode().splitlines():
         line = json.loads(text)
         if "schema" in line:
             schemas.append(line["schema"])
         elif "change" in line:
             found.changes.append(line["change"])
         elif "condition" in line:
-            assert to_sql(line["condition"]) == line["sql"], f"run `make golden`: {line['sql']}"
+            assert to_sql(line["condition"], source) == line["sql"], f"run `make golden`: {line['sql']}"
             conditions.append(line["condition"])
             found.answers.append({(int(each[:-1]), each[-1]) for each in line["true"].split()})
         else:
@@ -216,32 +179,33 @@ def committed() -> tuple[Observed, list[Condition]]:
     return found, conditions
 
 
-def conditions_of(rng: random.Random, count: int) -> list[Condition]:
+def conditions_of(source: Source, rng: random.Random, count: int) -> list[Condition]:
     """Return conditions: one for each column and operator, as many as fit, and random ones."""
-    found = list(each_once(rng))[:count]
-    return [*found, *(generate(rng) for _ in range(count - len(found)))]
+    found = list(each_once(rng, source))[:count]
+    return [*found, *(generate(rng, source) for _ in range(count - len(found)))]
 
 
-def made(folder: Path) -> bytes:
+def made(source: Source, folder: Path) -> bytes:
     """Return the text of the file, from a run of the engine."""
     rng = random.Random(_SEED)
-    conditions = [*each_once(rng), *(generate(rng) for _ in range(_CONDITIONS))]
-    return _text(small(observe(rng, _STATEMENTS, conditions, folder, _LAST), conditions))
+    conditions = [*each_once(rng, source), *(generate(rng, source) for _ in range(_CONDITIONS))]
+    return _text(small(source, observe(source, rng, _STATEMENTS, conditions, folder, source.last), conditions))
 
 
 def _text(lines: Iterable[dict[str, Any]]) -> bytes:
     return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode()
 
 
-def text_of_committed() -> bytes:
+def text_of_committed(source: Source) -> bytes:
     """Return the text of the committed file."""
-    return gzip.decompress(FILE.read_bytes())
+    return gzip.decompress(source.file.read_bytes())
 
 
 def main() -> None:
-    """Write the file."""
-    with tempfile.TemporaryDirectory() as folder:
-        FILE.write_bytes(gzip.compress(made(Path(folder)), mtime=0))
+    """Write the files."""
+    for name in sys.argv[1:] or SOURCES:
+        with tempfile.TemporaryDirectory() as folder:
+            SOURCES[name].file.write_bytes(gzip.compress(made(SOURCES[name], Path(folder)), mtime=0))
 
 
 if __name__ == "__main__":

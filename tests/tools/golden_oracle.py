@@ -1,4 +1,4 @@
-"""Compare what Streamer reports of golden records with PostgreSQL's answers about their rows.
+"""Compare what Streamer reports of golden records with the answers of a database about their rows.
 
 A certain match is true in the database, and a condition without a match is not true there. An uncertain match is right only if
 the record lacks a value that the condition mentions.
@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from streamer import cdc
 from streamer.service.connectors.formats import decoder
-from tests.tools.golden_columns import Configuration
 from tests.tools.golden_conditions import Condition, Unreadable, columns_of, compares_before, write
 from tests.tools.golden_debezium import Observed
+from tests.tools.golden_source import Configuration, Source
 
 #: How records are read: by an engine with the format, or by the decoder.
 ROUTES: Final = ("format", "decoder")
@@ -63,35 +63,48 @@ class Counts:
     untrue: list[str] = field(default_factory=list)
 
 
-def rows(observed: Observed, of: Configuration) -> Iterator[Row]:
+def rows(source: Source, observed: Observed, of: Configuration) -> Iterator[Row]:
     """Yield the records of a configuration, each with the change that it reports, by their order.
 
     Raises:
         AssertionError: a change has no record, or a record no change.
     """
-    expected = {table: _expected(observed.changes, table, of) for table in ("by_key", "whole")}
+    expected = {table: [*_expected(observed.changes, table, table in source.keyless, of)] for table in source.tables}
     for record in observed.records[of.name]:
         text, key = (_enveloped(record, part, observed.schemas) for part in ("value", "key"))
         table = record["topic"].rpartition(".")[2]
-        body = None if record["value"] is None else json.loads(record["value"])
+        body: Any = None if record["value"] is None else json.loads(record["value"])
         op = None if body is None else body.get("__op", body.get("op"))
         if table not in expected or op not in _KINDS:
             yield Row(text, key, None, 0, frozenset(), frozenset(), frozenset(), False)
             continue
-        change, kind, number = next(expected[table])
-        assert (kind, number) == (_KINDS[op], json.loads(record["key"])["id"]), (of.name, record["topic"], change, record["key"])
-        yield _row(text, key, change, kind, table, body, of)
+        document = body if of.deletes is not None else body["before" if op == "d" else "after"]
+        named = document if record["key"] is None else json.loads(record["key"])
+        # A snapshot reads rows in an order of its own.
+        at = next(index for index, each in enumerate(expected[table]) if op != "r" or each[2] == named["id"])
+        change, kind, number = expected[table].pop(at)
+        assert (kind, number) == (_KINDS[op], named["id"]), (of.name, record["topic"], change, record["key"])
+        row = _row(document, kind, table == "by_key", of.deletes is None and body["before"] is not None)
+        if kind == "delete" and not source.may_lack(of):
+            row = row._replace(lacks=frozenset(), blank=frozenset())
+        elif kind == "delete" and of.deletes is not None and of.schemas:
+            fields = json.loads(observed.schemas[record["value_schema"]])["fields"]
+            defaults = (each["field"] for each in fields if "default" in each and each["default"] == body[each["field"]])
+            row = row._replace(blank=row.blank.union(defaults))
+        yield row._replace(text=text, key=key, change=change, is_shown=row.is_shown and key is not None)
     for table, rest in expected.items():
-        assert (left := next(rest, None)) is None, (of.name, table, left)
+        assert not rest, (of.name, table, rest)
 
 
-def _expected(changes: Iterable[Sequence[Any]], table: str, of: Configuration) -> Iterator[tuple[int, str, int]]:
+def _expected(
+    changes: Iterable[Sequence[Any]], table: str, is_keyless: bool, of: Configuration
+) -> Iterator[tuple[int, str, int]]:
     """Yield what each record reports: its change, its kind and its key. A change of the key has two records."""
     deletes = of.deletes is None or of.deletes.startswith("rewrite")
     for change, name, op, old, new in changes:
         if name != table:
             continue
-        if op == "UPDATE" and old == new:
+        if op == "UPDATE" and (old == new or is_keyless):
             yield change, "update", new
             continue
         if op != "INSERT" and deletes:
@@ -108,16 +121,15 @@ def _enveloped(record: Mapping[str, Any], part: str, schemas: Sequence[str]) -> 
     return f'{{"schema":{schemas[number]},"payload":{text}}}'.encode()
 
 
-def _row(text: bytes | None, key: bytes | None, change: int, kind: str, table: str, body: Any, of: Configuration) -> Row:
-    document = body if of.deletes is not None else body["before" if kind == "delete" else "after"]
+def _row(document: Any, kind: str, has_only_key: bool, has_before: bool) -> Row:
+    """Return what the row of a record lacks; *has_only_key* if that of a delete may have no other value than its key."""
     names = frozenset(name for name in document if not name.startswith("__"))
     missing = frozenset(name for name in names if _PLACEHOLDER in json.dumps(document[name]))
     blank = frozenset(name for name in names if _is_blank(document[name]))
     is_shown = "id" not in blank and blank != names - {"id"}
     if kind == "delete":
-        return Row(text, key, kind, change, names - {"id"} if table == "by_key" else frozenset(), frozenset(), blank, is_shown)
-    has_before = of.deletes is None and body["before"] is not None
-    return Row(text, key, kind, change, missing, frozenset() if has_before else names, frozenset(), True)
+        return Row(None, None, kind, 0, names - {"id"} if has_only_key else frozenset(), frozenset(), blank, is_shown)
+    return Row(None, None, kind, 0, missing, frozenset() if has_before else names, frozenset(), True)
 
 
 def _is_blank(value: Any) -> bool:
@@ -143,12 +155,14 @@ class Asked(NamedTuple):
     subscription: dict[str, Any]
 
 
-def subscriptions(conditions: Sequence[Condition], answers: Sequence[set[tuple[int, str]]], of: Configuration) -> list[Asked]:
+def subscriptions(
+    source: Source, conditions: Sequence[Condition], answers: Sequence[set[tuple[int, str]]], of: Configuration
+) -> list[Asked]:
     """Return the conditions that the records of a configuration can answer, as filters and in CEL."""
     found = []
     for index, (condition, true) in enumerate(zip(conditions, answers, strict=True)):
         try:
-            written = write(condition, of)
+            written = write(condition, of, source)
         except Unreadable:
             continue
         columns = frozenset(columns_of(condition))

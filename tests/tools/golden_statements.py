@@ -1,4 +1,4 @@
-"""Random statements on two tables with all columns, and a history of their rows that the database itself keeps."""
+"""Random statements on two tables with all columns of a source."""
 
 from __future__ import annotations
 
@@ -6,40 +6,8 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.tools.golden_columns import COLUMNS, ONLY_IN_ROWS
+from tests.tools.golden_source import Source
 
-#: The tables: one with the default replica identity, one with the full one. Each statement is run on both.
-TABLES: Final = ("by_key", "whole")
-_DEFINED: Final = ", ".join(f"{name} {column.type}" for name, column in COLUMNS.items())
-_KEEP: Final = """
-CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE number bigint := nextval('changes');
-BEGIN
-  IF TG_OP <> 'INSERT' THEN INSERT INTO history SELECT number, 'o', TG_TABLE_NAME, TG_OP, OLD.*; END IF;
-  IF TG_OP <> 'DELETE' THEN INSERT INTO history SELECT number, 'n', TG_TABLE_NAME, TG_OP, NEW.*; END IF;
-  RETURN NULL;
-END $$
-"""
-SETUP: Final = (
-    "CREATE EXTENSION hstore",
-    "CREATE TYPE mood AS ENUM ('sad', 'glad', 'calm')",
-    "CREATE SEQUENCE changes",
-    f"CREATE UNLOGGED TABLE history (change bigint, side text, of text, op text, {_DEFINED.replace(' PRIMARY KEY', '')})",
-    "CREATE UNIQUE INDEX ON history (change, side)",
-    _KEEP,
-    *(
-        statement.format(table=table)
-        for table in TABLES
-        for statement in (
-            f"CREATE TABLE {{table}} ({_DEFINED})",
-            "ALTER TABLE {table} ALTER big SET STORAGE EXTERNAL",
-            "CREATE TRIGGER keep AFTER INSERT OR UPDATE OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION keep()",
-        )
-    ),
-    "ALTER TABLE whole REPLICA IDENTITY FULL",
-    "CREATE TABLE finish (id int PRIMARY KEY)",
-    f"CREATE PUBLICATION golden FOR TABLE {', '.join(TABLES)}, finish",
-)
 #: The rows that a snapshot finds.
 SNAPSHOT: Final = 3
 _MOST_ROWS: Final = 30
@@ -48,8 +16,9 @@ _MOST_ROWS: Final = 30
 class Statements:
     """Random statements. They keep track of the keys that the tables have."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+    def __init__(self, rng: random.Random, source: Source) -> None:
+        self._rng, self._source = rng, source
+        self._names = [name for name, column in source.columns.items() if not column.is_generated()]
         self._keys: set[int] = set()
 
     def snapshot(self) -> list[str]:
@@ -63,7 +32,7 @@ class Statements:
             count -= size
             before = set(self._keys)
             found = [self._statement() for _ in range(size)]
-            if size > 1 and self._rng.random() < 0.1:
+            if size > 1 and self._rng.random() < 0.1 and not any(each.startswith(self._source.commits) for each in found):
                 self._keys = before
                 found.append("ROLLBACK")
             yield found
@@ -76,14 +45,14 @@ class Statements:
             self._keys.clear()
             return "TRUNCATE {table}"
         if draw > 0.98:
-            return f"SELECT pg_logical_emit_message(true, 'golden', 'message {rng.randrange(100)}')"
+            return self._source.extra(rng.randrange(100))
         if draw > 0.83:
             return self._delete()
         if draw > 0.76:
             return self._move()
         if draw > 0.73:
             return f"UPDATE {{table}} SET t = t WHERE {self._some()}"
-        names = rng.sample([name for name in COLUMNS if name != "id"], rng.choice((1, 1, 2, 4, 12)))
+        names = rng.sample(self._names[1:], rng.choice((1, 1, 2, 4, 12)))
         return f"UPDATE {{table}} SET {', '.join(f'{name} = {self._value(name)}' for name in names)} WHERE {self._some()}"
 
     def _some(self) -> str:
@@ -96,9 +65,9 @@ class Statements:
             key = self._new_key()
             # A blank row has the values that Debezium also writes for values that are not in the record.
             nulls = self._rng.choice((0.15, 0.15, 0.15, 0.95))
-            rows.append([str(key), *(self._value(name, nulls) for name in COLUMNS if name != "id")])
+            rows.append([str(key), *(self._value(name, nulls) for name in self._names[1:])])
         values = ", ".join(f"({', '.join(row)})" for row in rows)
-        return f"INSERT INTO {{table}} ({', '.join(COLUMNS)}) VALUES {values}"
+        return f"INSERT INTO {{table}} ({', '.join(self._names)}) VALUES {values}"
 
     def _delete(self) -> str:
         keys = self._rng.sample(sorted(self._keys), self._rng.choice((1, 1, 1, 2)))
@@ -118,12 +87,13 @@ class Statements:
         return key
 
     def _value(self, name: str, nulls: float = 0.15) -> str:
-        rng, column = self._rng, COLUMNS[name]
+        rng, column = self._rng, self._source.columns[name]
         if rng.random() < nulls:
-            # Each row has a time of its own, so that golden records do not depend on the clock.
-            return ("'1970-01-01 00:00Z'" if name == "made" else column.values[0][0]) if "NOT NULL" in column.type else "NULL"
-        if name in ONLY_IN_ROWS and rng.random() < 0.1:
-            return rng.choice(ONLY_IN_ROWS[name])
+            # A time that must be there is one of its own, so that golden records do not depend on the clock.
+            return "NULL" if column.is_nullable() else column.blank or column.values[0][0]
+        only = self._source.only_in_rows.get(name)
+        if only is not None and rng.random() < 0.1:
+            return rng.choice(only)
         return rng.choice(column.values)[0]
 
 

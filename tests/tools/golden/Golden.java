@@ -13,6 +13,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Stream;
 
 /**
@@ -45,12 +46,13 @@ public class Golden {
             }
             String name = files[i].getFileName().toString().replace(".properties", "");
             PrintStream out = open(directory.resolve(name + ".jsonl"));
+            AtomicBoolean ended = new AtomicBoolean();
             engines[i] = DebeziumEngine.create(Json.class)
                     .using(properties)
                     .notifying(record -> {
-                        if (record.destination().endsWith(".finish")) {
+                        if (record.destination().endsWith(".finish") && !ended.getAndSet(true)) {
                             finished.countDown();
-                        } else if (finished.getCount() > 0) {
+                        } else if (!ended.get()) {
                             write(out, record);
                         }
                     })
