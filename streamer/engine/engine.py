@@ -647,12 +647,9 @@ class Engine:
             EventError: the event cannot be read.
             UnknownSubscriptionError: the engine does not have the id.
         """
-        compiled = self._compiled(subscription_id)
-        if compiled is None:
-            raise UnknownSubscriptionError(subscription_id)
         with NO_FORK:
             from streamer.engine.explain import explain
-        return explain(compiled, event, self._options, tenant, collection)
+        return explain(subscription_id, self._compiled, event, self._options, tenant, collection)
 
     def near_misses(
         self,

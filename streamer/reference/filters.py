@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, final
 
+from streamer.effort import EFFORT
 from streamer.model import REST, BeyondFloat64, Event, Pointer, Verdict
-from streamer.reference.effort import EFFORT
 from streamer.reference.searches import may_search
 from streamer.subscriptions.filters import CompiledFilter
 
@@ -57,6 +57,8 @@ class Reading:
 
 def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, Any]:
     """Return the verdict of a filter for one event, and the value of its field (an `Absence` if there is none)."""
+    # Each step of a path is compared with all pointers to unknown values.
+    EFFORT.spend((len(condition.path.names) * (1 + len(event.unknown))) // 8)
     now = read_field(condition.path.root.value, condition.path.names, event)
     if condition.op.mentions_before:
         then = read_field("before", condition.path.names, event)
@@ -188,7 +190,7 @@ def _kind(value: Any) -> str:
 def _contains(condition: CompiledFilter, seen: Any) -> Verdict:
     if isinstance(seen, list):
         return _member(condition.value, seen, len(seen))
-    return _text(lambda seen, value: value in seen)(condition, seen)
+    return _CONTAINS_TEXT(condition, seen)
 
 
 def _text(holds: Callable[[str, str], bool]) -> Callable[[CompiledFilter, Any], Verdict]:
@@ -201,9 +203,18 @@ def _text(holds: Callable[[str, str], bool]) -> Callable[[CompiledFilter, Any], 
     return compare
 
 
+def _has(seen: str, value: str) -> bool:
+    EFFORT.spend(len(seen) // 2_000)
+    return value in seen
+
+
+_CONTAINS_TEXT: Final = _text(_has)
+
+
 def _matches(condition: CompiledFilter, seen: Any) -> Verdict:
     if not isinstance(seen, str):
         return ERROR
+    EFFORT.spend(len(seen) // 200)
     is_searched = may_search(condition.value, condition.size, seen.encode())
     return Verdict.of(is_searched and condition.regexp.search(seen) is not None)
 

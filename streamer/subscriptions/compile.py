@@ -29,6 +29,7 @@ class CompiledSubscription:
         tenant: a name, or `"*"` for every tenant.
         collection: a name; None for every collection.
         types: the accepted types; None for all.
+        cost: the units of an answer (`streamer.effort`) that it takes to read it.
         mentions_before: whether a filter or the CEL expression reads `before`, so that it is evaluated once (semantics.md 7.13).
             For a pattern, that depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
@@ -42,6 +43,7 @@ class CompiledSubscription:
     topic: TopicPattern | None
     cel: Program | None
     mentions_before: bool
+    cost: int = 0
 
     @property
     def id(self) -> str:
@@ -69,6 +71,7 @@ def compile_subscription(
 
     Raises:
         SubscriptionError: the first fault, with its place; PatternError and CelError for those parts.
+        TooCostlyError: reading it takes more than the units of the current answer.
     """
     subscription = parse_subscription(source, default=default)
     try:
@@ -88,7 +91,7 @@ def _compile(
     size = Size(limits)
     size.add_filters(subscription.filters)
     filters = tuple(
-        parse_filter(item, place=f"filters[{index}]", limits=limits) for index, item in enumerate(subscription.filters)
+        parse_filter(item, place=f"filters[{index}]", limits=limits, size=size) for index, item in enumerate(subscription.filters)
     )
     pattern = topic = program = None
     if subscription.pattern is not None:
@@ -96,6 +99,7 @@ def _compile(
     if subscription.topic is not None:
         topic = parse_topic(subscription.topic, subscription.topic_dialect or topic_dialect)
     if subscription.cel is not None:
+        size.spend(len(subscription.cel))
         program = _compile_cel(subscription.cel, subscription.cel_evaluator, limits, programs)
     return CompiledSubscription(
         subscription=subscription,
@@ -107,6 +111,7 @@ def _compile(
         topic=topic,
         cel=program,
         mentions_before=any(item.op.mentions_before for item in filters) or (program is not None and program.mentions_before),
+        cost=size.cost,
     )
 
 

@@ -50,7 +50,7 @@ from streamer.subscriptions.matchers import (
 )
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.regexps import RegexpError, compile_re2, translate
-from streamer.subscriptions.sizes import Size, SizeName
+from streamer.subscriptions.sizes import REGEXP_UNITS, Size, SizeName
 
 MAX_OR_DEPTH = 64
 
@@ -64,6 +64,11 @@ OPERATOR_NAMES = frozenset(
 
 #: Operators whose operand may be empty, except in `anything-but`, because there it would exclude every text.
 AFFIXES = frozenset(("prefix", "suffix"))
+
+#: How many states it takes one unit to read: few but those of regexps and of long paths are more than one at once.
+_STATES_A_UNIT: Final = 4
+#: What it takes to read a network.
+_CIDR_UNITS: Final = 8
 
 #: The matcher for an empty affix.
 ANY_TEXT = Wildcard(("", ""))
@@ -321,6 +326,7 @@ class _Parser:
 
     def _spend(self, states: int, place: Place) -> None:
         self.states += states
+        self.size.spend(states // _STATES_A_UNIT)
         if self.states > self.limits.max_pattern_states:
             _fail(f"the pattern has more than {self.limits.max_pattern_states} states (limits.max_pattern_states)", place)
 
@@ -412,6 +418,7 @@ class _Parser:
             translated = translate(text, self.dialect)
         except RegexpError as error:
             _fail(str(error), place)
+        self.size.spend(REGEXP_UNITS)
         most = self.limits.max_regexp_size
         if translated.states > most:
             _fail(too_large(translated.states, most), place)
@@ -453,6 +460,7 @@ class _Parser:
 
     def _cidr(self, operand: Any, place: Place) -> Cidr:
         self._spend(1, place)
+        self.size.spend(_CIDR_UNITS)
         network = parse_network(self._text(operand, place))
         if network is None:
             _fail("expected an IPv4 or IPv6 network, as 10.0.0.0/24", place)

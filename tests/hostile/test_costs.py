@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from streamer import Engine, Subscription
+from streamer import Engine, Subscription, effort
 from streamer.automaton import Quamina
+from streamer.effort import EFFORT, TOO_COSTLY
 from streamer.engine.misses import Survey
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Limits, Verdict
-from streamer.reference import effort
-from streamer.reference.effort import TOO_COSTLY
 from streamer.reference.patterns import evaluate_pattern
 from streamer.subscriptions.patterns import parse_pattern
 from tests.parts import in_seeds
@@ -161,9 +160,9 @@ def _within(make: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     return circle
 
 
-def _nested(levels: int, value: dict[str, Any]) -> dict[str, Any]:
+def _nested(levels: int, value: dict[str, Any], name: str = "x" * 1_000_000) -> dict[str, Any]:
     for _ in range(levels):
-        value = {"x" * 1_000_000: value}
+        value = {name: value}
     return value
 
 
@@ -222,6 +221,67 @@ def test_answers_about_many_values_name_the_first_ones(engine: MakeEngine, name:
     assert f"{TOO_COSTLY}: {LARGE - 10_000:,} more keys" in str(plan)
 
 
+def spent(act: Callable[[], object]) -> float:
+    """Return the units of one answer."""
+    with EFFORT.bounded(10**12):
+        act()
+        return 10**12 - EFFORT.left
+
+
+#: A subscription, an event, and the units that an explanation takes at least.
+WORK: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    "filters": ({"filters": [{"field": f"f{n}", "op": "==", "value": 1} for n in range(1_000)]}, {}, 15_000),
+    "one value of a filter": ({"filters": [{"field": "a", "op": "==", "value": [1] * 10_000}]}, {"a": 1}, 5_000),
+    "steps": ({"filters": [{"field": ".".join(["a"] * 100), "op": "changed"} for _ in range(20)]}, {"a": 1}, 500),
+    "a long text": ({"filters": [{"field": "a", "op": "contains", "value": "y"} for _ in range(50)]}, {"a": "x" * 80_000}, 2_000),
+    "regexps": ({"filters": [{"field": "a", "op": "matches", "value": f"{n}+x"} for n in range(50)]}, {"a": "x" * 2_000}, 3_500),
+    "cel": ({"cel": " && ".join(["data.a == 1"] * 500)}, {"a": 1}, 7_000),
+    "fields": ({"pattern": {"data": {f"f{n}": [1] for n in range(200)}}}, {}, 3_000),
+    "fields of $or": ({"pattern": {"$or": [{"data": {f"f{n}": [1]}} for n in range(200)]}}, {}, 3_000),
+    "texts": ({"pattern": {"data": {"a": [{"prefix": f"{n}"} for n in range(1_000)]}}}, {"a": "x"}, 1_250),
+    "folded texts": ({"pattern": {"data": {"a": [{"equals-ignore-case": "Ä" * 16_000}]}}}, {"a": "ä" * 16_000}, 2_000),
+    "excluded texts": ({"pattern": {"data": {"a": [{"anything-but": {"suffix": ["x"] * 1_000}}]}}}, {"a": "y"}, 1_250),
+    "exclusions": ({"pattern": {"data": {"a": [{"anything-but": [n]} for n in range(500)]}}}, {"a": [1] * 100}, 50_000),
+    "networks": ({"pattern": {"data": {"a": [{"cidr": f"10.0.{n}.0/24"} for n in range(200)]}}}, {"a": ["::1"] * 500}, 6_000),
+    "wildcards": ({"pattern": {"data": {"a": [{"wildcard": f"*{n}*"} for n in range(100)]}}}, {"a": "x" * 80_000}, 10_000),
+    "regexps of a pattern": ({"pattern": {"data": {"a": [{"regexp": f"{n}x+"} for n in range(50)]}}}, {"a": "x"}, 2_500),
+    "deep fields": ({"pattern": {"data": _nested(400, {f"f{n}": [1] for n in range(20)}, "a")}}, {}, 20 * 400 // 4),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_an_answer_counts_all_of_its_work(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    members, data, least = WORK[name]
+    made = engine()
+    made.add({"id": "s", **members})
+    event = {"type": "insert", "data": data}
+    units = spent(lambda: made.explain(event, "s"))
+    assert units >= least
+    assert spent(lambda: made.near_misses(event)) > least / 2
+    monkeypatch.setattr(effort, "UNITS", least // 4)
+    told = made.explain(event, "s")
+    assert TOO_COSTLY in (told.note, *(condition.reason for condition in told.conditions))
+    assert told.cel is None
+    assert len(told.conditions) < 50
+
+
+def test_conditions_beyond_the_budget_are_counted(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = engine()
+    made.add({"id": "s", "filters": [{"field": "a", "op": "!=", "value": n} for n in range(1_000)], "cel": "data.a == 1"})
+    monkeypatch.setattr(effort, "UNITS", 12_000)
+    told = made.explain({"type": "insert", "data": {"a": -1}}, "s")
+    *conditions, last = told.conditions
+    assert f"more conditions: {1_002 - len(conditions)}  unknown ({TOO_COSTLY})" in str(told)
+    assert 200 < len(conditions) < 500
+    assert conditions[-1].reason == TOO_COSTLY
+    # The tenant is a condition, too.
+    assert (last.text, last.place, last.reason) == (f"more conditions: {1_002 - len(conditions):,}", "", TOO_COSTLY)
+    monkeypatch.setattr(effort, "UNITS", 5_000)
+    told = made.explain({"type": "insert", "data": {"a": -1}}, "s")
+    assert (told.verdict, told.certain, told.conditions, told.note) == (Verdict.UNKNOWN, False, (), TOO_COSTLY)
+    assert made.near_misses({"type": "insert", "data": {"a": -1}}).examined == 0
+
+
 def test_hints_at_names_share_the_budget(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = engine()
     made.add({"id": "s", "filters": [{"field": f"field{n}", "op": "==", "value": 1} for n in range(1000)]})
@@ -256,7 +316,7 @@ def test_a_survey_stops_where_an_event_is_too_costly(engine: MakeEngine, monkeyp
     made.add({"id": "s", "filters": [{"field": "a", "op": "contains", "value": 2}]})
     monkeypatch.setattr(effort, "UNITS", 5_000)
     survey = Survey(made, "s")
-    short, long = {"type": "insert", "data": {"a": [1]}}, {"type": "insert", "data": {"a": [1] * 3_600}}
+    short, long = {"type": "insert", "data": {"a": [1]}}, {"type": "insert", "data": {"a": [1] * 5_500}}
     for number, event in enumerate([long, long, long, short, long, short]):
         survey.see(number, event)
     # The first long one had what all share, and each of the others what each event has.

@@ -19,6 +19,7 @@ from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Place, walk
 from streamer.config.yaml import read_yaml
 from streamer.core.options import Options
+from streamer.effort import EFFORT
 from streamer.engine.engine import Engine
 from streamer.engine.explain import Explanation, explain
 from streamer.engine.misses import near_misses
@@ -129,7 +130,10 @@ class Asking:
 
     def _explain_all(self, call: Call, event: bytes) -> Answer:
         """Explain the matches among all subscriptions."""
-        limit = call.query.get("limit", 10)
+        with EFFORT.bounded():
+            return self._explain_first(call, event, call.query.get("limit", 10))
+
+    def _explain_first(self, call: Call, event: bytes, limit: int) -> Answer:
         matches, more = self._here(call).match(event, call.of_events), False
         found: list[dict[str, Any]] = []
         for held in matches.ids():
@@ -145,8 +149,8 @@ class Asking:
         return answer({"matches": found, "more": more, "ignored": matches.ignored})
 
     def _explained(self, each: Written, event: bytes, tenant: str | None) -> Explanation:
-        compiled = Engine._of(self._options)._compile(each.held)
-        return replace(explain(compiled, event, self._options, tenant), subscription_id=each.id)
+        engine = Engine._of(self._options)
+        return explain(each.id, lambda _: engine._compile(each.held), event, self._options, tenant)
 
     def _of_one(self, call: Call) -> Call:
         """Return the call with a tenant: its own, or the default one."""

@@ -1,7 +1,8 @@
-"""Bound the cost of one call of `explain` or `near_misses`, with everything that it evaluates.
+"""Bound the cost of one call of `explain` or `near_misses`, with everything that it reads and evaluates.
 
 ```
-explain ─ bounded() ─► conditions ─► patterns, filters, CEL ─ spend(units) ─► more than are left: TooCostlyError, from there on
+explain ─ bounded() ─► the subscription's parser ─ spend(units) ─► more than are left: TooCostlyError, from there on
+                   └─► its conditions, one by one ─┘
 ```
 
 A match has no such bound. So the bound is a thread-local value instead of an argument of every condition.
@@ -17,10 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, final
 
-from streamer.cel_eval.program import Outcome, Program, evaluate_cel
-from streamer.cel_eval.values import CelReason
 from streamer.model import TOO_COSTLY as TOO_COSTLY
-from streamer.model import Event
 
 #: The units of one answer: half a second at most.
 UNITS: Final = 250_000
@@ -46,18 +44,6 @@ class Effort(threading.local):
         self.left -= units
         if self.left < 0:
             raise TooCostlyError
-
-    def evaluate_cel(self, program: Program, event: Event, budget: int) -> Outcome:
-        """Return the outcome of a program, within *budget* and the remaining units. Raises TooCostlyError."""
-        self.spend(1)
-        most = min(budget, self.left)
-        outcome = evaluate_cel(program, event, int(most))
-        if outcome.reason is CelReason.BUDGET and most < budget:
-            self.left = -1
-            raise TooCostlyError
-        # The evaluation is finished, so a cost beyond the remaining units is not an error.
-        self.left = max(self.left - outcome.cost, 0)
-        return outcome
 
     @contextmanager
     def bounded(self, units: float | None = None) -> Iterator[None]:
