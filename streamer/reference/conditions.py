@@ -34,7 +34,7 @@ SHOWN_VALUES: Final = 1_000
 #: The most steps of a path for which the text of a filter is its CEL.
 SHOWN_STEPS: Final = 32
 #: What it costs to evaluate and to show a condition, and to read a path.
-_UNITS_A_ROW, _UNITS_A_PATH = 5, 2
+_UNITS_A_ROW, _UNITS_A_PATH = 15, 2
 #: The variables of CEL that are documents.
 _DOCUMENTS = ("data", "before", "envelope")
 _SPENT = "the choice of array elements for its pattern takes more than its budget"

@@ -61,6 +61,7 @@ def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, A
     EFFORT.spend((len(condition.path.names) * (1 + len(event.unknown))) // 8)
     now = read_field(condition.path.root.value, condition.path.names, event)
     if condition.op.mentions_before:
+        EFFORT.spend(5)
         then = read_field("before", condition.path.names, event)
         return _CHANGES[condition.op.name](condition, now, then), now.value
     if condition.op.name == "exists":
@@ -214,7 +215,7 @@ _CONTAINS_TEXT: Final = _text(_has)
 def _matches(condition: CompiledFilter, seen: Any) -> Verdict:
     if not isinstance(seen, str):
         return ERROR
-    EFFORT.spend(len(seen) // 200)
+    EFFORT.spend(len(seen) // 200 + condition.size // 4)
     is_searched = may_search(condition.value, condition.size, seen.encode())
     return Verdict.of(is_searched and condition.regexp.search(seen) is not None)
 

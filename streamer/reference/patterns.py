@@ -280,10 +280,10 @@ class _Alternatives:
                     free = network.max_prefixlen - network.prefixlen
                     networks.setdefault((network.version, free), set()).add(int(network.network_address) >> free)
                 case AnythingBut():
+                    EFFORT.spend(8)
                     excluding.append(cls.of(matcher.matchers))  # these do not nest
                 case _:
                     others.append(matcher)
-        EFFORT.spend(2 * len(excluding))
         texts = _Texts.of(exact, is_folded=False), _Texts.of(folded, is_folded=True)
         return cls(frozenset(equals), texts, networks, excluding, others)
 

@@ -9,7 +9,7 @@ from typing import Any, final
 from streamer.cel_eval import Program, ProgramCache
 from streamer.errors import CelError, SubscriptionError
 from streamer.model import CelEvaluator, Limits, TopicDialect
-from streamer.subscriptions.filters import CompiledFilter, parse_filter
+from streamer.subscriptions.filters import CompiledFilter, compile_filter
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
@@ -91,7 +91,7 @@ def _compile(
     size = Size(limits)
     size.add_filters(subscription.filters)
     filters = tuple(
-        parse_filter(item, place=f"filters[{index}]", limits=limits, size=size) for index, item in enumerate(subscription.filters)
+        compile_filter(item, f"filters[{index}]", limits, size) for index, item in enumerate(subscription.filters)
     )
     pattern = topic = program = None
     if subscription.pattern is not None:

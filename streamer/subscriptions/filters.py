@@ -124,16 +124,21 @@ def parse_filter(
     Raises:
         SubscriptionError: the filter is wrong; `place` is the place of the fault, such as `filters[0].value[3]`.
     """
-    given = read_filter(source, place=place)
+    limits = limits if limits is not None else Limits()
+    return compile_filter(read_filter(source, place=place), place, limits, size if size is not None else Size(limits))
+
+
+def compile_filter(given: Filter, place: str, limits: Limits, size: Size) -> CompiledFilter:
+    """Return a filter that `read_filter` returned, as `parse_filter` does."""
     path = Path(Root(given.root), parse_path(given.field, place=f"{place}.field"))
     op = OPERATORS[given.op]
-    size = size if size is not None else Size(limits if limits is not None else Limits())
     value = json_value(given.value, place=f"{place}.value", spend=size.spend)
     op.operand.check(value, f"{place}.value")
     regexp, states = None, 0
     if op.operand is REGEXP:
         size.spend(REGEXP_UNITS + len(value))
         regexp, states = compile_operand(value, f"{place}.value", limits)
+        size.spend(states)
     return CompiledFilter(path, op, value, place, regexp, states)
 
 

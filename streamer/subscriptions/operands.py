@@ -43,9 +43,11 @@ class Operand:
         if _json_type(value) not in self.types:
             raise SubscriptionError(f"expected {self.expected}, not {type_name(value)}", place=place)
         if self.element is not None:
+            one_of_each = {type(item): item for item in value}
+            if all(_json_type(item) in self.element.types for item in one_of_each.values()):
+                return
             for index, item in enumerate(value):
-                if _json_type(item) not in self.element.types:
-                    self.element.check(item, f"{place}[{index}]")
+                self.element.check(item, f"{place}[{index}]")
 
 
 NOTHING: Final = Operand("no value", ("null",))

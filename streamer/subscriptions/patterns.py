@@ -67,8 +67,8 @@ AFFIXES = frozenset(("prefix", "suffix"))
 
 #: How many states it takes one unit to read: few but those of regexps and of long paths are more than one at once.
 _STATES_A_UNIT: Final = 4
-#: What it takes to read a network.
-_CIDR_UNITS: Final = 8
+#: What it takes to read an operator, and in addition a network or an `anything-but`.
+_OPERATOR_UNITS, _CIDR_UNITS, _ANYTHING_BUT_UNITS = 1, 4, 4
 
 #: The matcher for an empty affix.
 ANY_TEXT = Wildcard(("", ""))
@@ -306,6 +306,7 @@ class _Parser:
                 _fail(f"unknown operator, expected one of {', '.join(known)}", at)
             if self.dialect == "strict" and name in EXCLUSIVE and len(task.value) > 1:
                 _fail(f"{name} must be the only element of its array", at)
+            self.size.spend(_OPERATOR_UNITS)
             matchers.append(OPERATORS[name](self, operand, at))
         return Field(task.path.names(), tuple(matchers))
 
@@ -385,7 +386,9 @@ class _Parser:
     def _wildcard(self, operand: Any, place: Place) -> Wildcard:
         pieces = [""]
         after_star = False
-        characters = iter(self._text(operand, place))
+        text = self._text(operand, place)
+        self.size.spend(len(text) // 16)
+        characters = iter(text)
         for char in characters:
             if char == "*":
                 if after_star:
@@ -473,6 +476,7 @@ class _Parser:
         return Exists() if operand else Absent()
 
     def _anything_but(self, operand: Any, place: Place) -> AnythingBut:
+        self.size.spend(_ANYTHING_BUT_UNITS)
         if _is_object(operand):
             name, inner = self._only_member(operand, place)
             place = Place(place, name)

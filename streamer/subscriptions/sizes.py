@@ -16,7 +16,7 @@ from streamer.subscriptions.subscription import Filter
 SizeName: TypeAlias = Literal["conditions", "alternatives"]
 
 #: The units that it takes to read each of these.
-UNITS: Final[Mapping[SizeName, int]] = {"conditions": 10, "alternatives": 1}
+UNITS: Final[Mapping[SizeName, int]] = {"conditions": 6, "alternatives": 1}
 #: What it takes to compile a regexp, in addition to its length.
 REGEXP_UNITS: Final = 50
 
