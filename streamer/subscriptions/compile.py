@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 from streamer.cel_eval import Program, ProgramCache
 from streamer.errors import CelError, SubscriptionError
@@ -13,7 +13,7 @@ from streamer.subscriptions.filters import CompiledFilter, compile_filter
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
-from streamer.subscriptions.subscription import EVERY, Subscription
+from streamer.subscriptions.subscription import EVERY, Filter, Subscription
 from streamer.subscriptions.topics import TopicPattern, parse_topic
 
 _LIMITS = Limits()
@@ -90,9 +90,8 @@ def _compile(
         )
     size = Size(limits)
     size.add_filters(subscription.filters)
-    filters = tuple(
-        compile_filter(item, f"filters[{index}]", limits, size) for index, item in enumerate(subscription.filters)
-    )
+    checked = cast("Sequence[Filter]", subscription.filters)  # by parse_subscription
+    filters = tuple(compile_filter(item, f"filters[{index}]", limits, size) for index, item in enumerate(checked))
     pattern = topic = program = None
     if subscription.pattern is not None:
         pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
