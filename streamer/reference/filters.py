@@ -82,7 +82,12 @@ def read_field(root: str, names: tuple[str, ...], event: Event) -> Reading:
 def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer | None, unknown: tuple[Pointer, ...]) -> Reading:
     """Read the value at a path of member names in a document, which is at the pointer *at* of the event."""
     value: Any = MISSING if document is None else document
-    for depth in range(len(path) + 1):
+    known = 0
+    if at is None or not unknown:
+        at = None
+        while known < len(path) and type(value) is dict:
+            value, known = value.get(path[known], MISSING), known + 1
+    for depth in range(known, len(path) + 1):
         place = None if at is None else at + path[:depth]
         if place is not None and any(each == place[: len(each)] for each in unknown):
             # The event does not report whether a hidden value exists, so its presence is unknown, too.

@@ -40,6 +40,9 @@ from streamer.subscriptions.topics import SYNTAX, TopicPattern, Wild, parse_topi
 #: A subscription without conditions.
 EVERYTHING: Final = "true"
 
+#: The most characters of all filters: the CEL of one repeats each step of its path for every step below it.
+MAX_LENGTH: Final = 1 << 24
+
 #: One word of a topic, as a regexp.
 _WORD: Final = {
     "amqp": "[^.]*",
@@ -100,8 +103,12 @@ def _parts(parsed: CompiledSubscription | _Parsed, layout: EventLayout, array_de
         yield f"collection == {cel_literal(subscription.collection)}"
     if parsed.topic is not None:
         yield _topic(parsed.topic)
+    length = 0
     for each in parsed.filters:
-        yield each.to_cel()
+        yield (text := each.to_cel())
+        if (length := length + len(text)) > MAX_LENGTH:
+            reason = f"the CEL of the filters up to this one has more than {MAX_LENGTH:,} characters"
+            raise SubscriptionError(reason, place=each.place)
     if parsed.pattern is not None:
         alternatives = distribute(parsed.pattern.root, limits.max_conjunctions)
         if alternatives is None:
