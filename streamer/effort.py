@@ -21,7 +21,10 @@ from typing import Final, final
 from streamer.model import TOO_COSTLY as TOO_COSTLY
 
 #: The units of one answer: half a second at most.
-UNITS: Final = 125_000
+UNITS: Final = 110_000
+
+#: The text of an event that is read in a unit.
+_BYTES_A_UNIT: Final = 64
 
 
 class TooCostlyError(Exception):
@@ -35,15 +38,25 @@ class Effort(threading.local):
     left = math.inf
 
     @property
+    def to_read(self) -> float:
+        """The units that it may take to read a subscription; the others are for its conditions."""
+        return self.left - UNITS // 5
+
+    @property
     def is_spent(self) -> bool:
         """Whether the units are used up, so that evaluation stops."""
         return self.left < 0
 
-    def spend(self, units: int) -> None:
+    def spend(self, units: float) -> None:
         """Count work before it is done. Raises TooCostlyError if the units do not suffice, and on every later call."""
         self.left -= units
         if self.left < 0:
             raise TooCostlyError
+
+    def spend_on_event(self, event: object) -> None:
+        """Count what it takes to read the text of an event: half of all units at most, because the event is read anyway."""
+        if isinstance(event, str | bytes | bytearray):
+            self.left -= min(len(event) // _BYTES_A_UNIT, UNITS // 2)
 
     @contextmanager
     def bounded(self, units: float | None = None) -> Iterator[None]:

@@ -90,15 +90,13 @@ def explain(
     """Return the result of one subscription for one event, with each step. Raises EventError and UnknownSubscriptionError.
 
     Args:
-        read: returns the compiled subscription, at the expense of the answer's budget; None if there is none.
+        read: returns the compiled subscription, as far as the answer has the units for it; None if there is none.
     """
     with EFFORT.bounded():
-        try:
-            if (compiled := read(subscription_id)) is None:
-                raise UnknownSubscriptionError(subscription_id)
-            EFFORT.spend(compiled.cost)
-        except TooCostlyError:
-            return Explanation(subscription_id, False, None, False, Verdict.UNKNOWN, (), note=TOO_COSTLY)
+        EFFORT.spend_on_event(event)
+        if (compiled := read(subscription_id)) is None:
+            raise UnknownSubscriptionError(subscription_id)
+        EFFORT.left -= compiled.cost
         try:
             changes = options.read_all(event, tenant, collection)
         except IgnoredEvent as ignored:
@@ -243,9 +241,11 @@ def _detailed(condition: Condition, part: Part, event: Event, budget: int) -> Co
 
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
+    if compiled.left_out:
+        return None
     try:
         # Each value is printed, and a step of a path for every step below it.
-        EFFORT.spend(2 * size_of(compiled) + sum(len(each.path.names) ** 2 // 4 for each in compiled.filters))
+        EFFORT.spend(2 * size_of(compiled) + sum(len(each.path.names) ** 2 // 64 for each in compiled.filters))
         return subscription_to_cel(compiled.subscription, layout=options.layout, limits=options.limits, compiled=compiled)
     except (SubscriptionError, TooCostlyError):
         return None

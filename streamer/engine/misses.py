@@ -119,11 +119,12 @@ def near_misses(
         among: the ids of the subscriptions to examine, all for the event's tenant and collection; by default all of the engine.
     """
     options = engine._options
-    try:
-        changes = options.read_all(event, tenant, collection)
-    except IgnoredEvent:
-        return NearMisses()
     with EFFORT.bounded():
+        EFFORT.spend_on_event(event)
+        try:
+            changes = options.read_all(event, tenant, collection)
+        except IgnoredEvent:
+            return NearMisses()
         return _near_misses(engine, changes, n, max_subscriptions, _ids(engine, changes) if among is None else among)
 
 
@@ -132,13 +133,12 @@ def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscript
     found: list[tuple[NearMiss, Part, Event]] = []
     examined, is_complete = 0, False
     for subscription_id in islice(held, max_subscriptions):
-        try:
-            if (compiled := engine._compiled(subscription_id)) is None:
-                examined += 1
-                continue  # another thread has removed it
-            EFFORT.spend(compiled.cost)
-        except TooCostlyError:
+        if (compiled := engine._compiled(subscription_id)) is None:
+            examined += 1
+            continue  # another thread has removed it
+        if compiled.left_out or compiled.cost > EFFORT.to_read:
             break
+        EFFORT.left -= compiled.cost
         judged, _ = deciding(compiled, changes, options)
         rows = list(operands_of(judged, options))
         failed = [row for row in rows if row[0].verdict in FAILS]

@@ -100,20 +100,23 @@ def evaluate(
 def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CEL_BUDGET) -> list[tuple[Condition, Part]]:
     """Return each condition of a subscription with its result for an event, in the order of the subscription's members.
 
-    If the answer has used its units, the last one stands for all further conditions; its place is empty.
+    If the answer has used its units, the last one stands for all others; its place is empty.
     """
     REFUSED.begin()
     found: list[tuple[Condition, Part]] = [(each, None) for each in _conditions_of_parts(compiled, event)]
-    count = len(found) + len(compiled.filters) + (compiled.cel is not None)
+    count = len(found) + len(compiled.filters) + (compiled.cel is not None) + compiled.left_out
     if compiled.pattern is not None:
         fields = len(compiled.pattern.root.fields)
         count += fields + (fields > 1)  # all fields together are a condition, too
     for condition, part in _conditions_on_documents(compiled, event, budget):
         found.append((condition, part))
-        if EFFORT.is_spent and (left := count - len(found)):
-            text = f"more conditions: {left:,}"
-            found.append((Condition(condition.kind, text, "", Values(), Verdict.UNKNOWN, TOO_COSTLY), None))
+        if EFFORT.is_spent:
             break
+    else:
+        count = len(found) + compiled.left_out
+    if left := count - len(found):
+        text = f"more conditions: {left:,}"
+        found.append((Condition(found[-1][0].kind, text, "", Values(), Verdict.UNKNOWN, TOO_COSTLY), None))
     return found
 
 
@@ -141,9 +144,10 @@ def _conditions_of_parts(compiled: CompiledSubscription, event: Event) -> Iterat
 
 
 def _condition_of_filter(condition: CompiledFilter, event: Event) -> Condition:
+    steps = len(condition.path.names)
     text = _text_of(condition)
     try:
-        EFFORT.spend(_UNITS_A_ROW + len(text) // 1_000)
+        EFFORT.spend(_UNITS_A_ROW + steps // 8 + len(text) // 1_000)
         verdict, seen = evaluate_filter(condition, event)
         reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
     except TooCostlyError:

@@ -291,7 +291,8 @@ class _Alternatives:
         """Return whether a leaf satisfies one of the matchers; *key* is the key of its value, or None if it has none."""
         # Each of the others reads all of a text.
         length = len(value) if isinstance(value, str) else 0
-        EFFORT.spend(len(self.others) * (1 + length // 100) // 8 + len(self.excluding))
+        if self.others or self.excluding:
+            EFFORT.spend(len(self.others) * (1 + length // 100) // 8 + len(self.excluding))
         return (
             key in self.equals
             # A regexp that exceeds its budget is counted, whatever the others find.
@@ -321,6 +322,7 @@ class _Node:
 
     def satisfied_by(self, value: Scalar) -> int:
         """Return the fields that end here and are satisfied by a leaf with this value."""
+        EFFORT.spend(len(self.matchers))
         key = None if isinstance(value, BeyondFloat64) else scalar_key(value)
         bits = 0
         for bit, alternatives in self.matchers:
@@ -365,8 +367,9 @@ def _make_plan(pattern: Pattern) -> _Plan:
         # Recursive over $or, which nests at most MAX_OR_DEPTH levels.
         nonlocal absent, never, bit
         tree = _And(0, [])
+        EFFORT.spend(2)
         for each in part.fields:
-            EFFORT.spend(1)
+            EFFORT.spend(3)
             if not isinstance(each, Field):
                 tree.any_of.append([number(alternative) for alternative in each.alternatives])
                 continue

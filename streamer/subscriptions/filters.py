@@ -15,7 +15,7 @@ from streamer.subscriptions.atoms import Path, Root
 from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.operands import NOTHING, REGEXP, check_text, compile_operand, json_value, type_name
 from streamer.subscriptions.operators import OPERATORS, Lowered, Operator
-from streamer.subscriptions.sizes import REGEXP_UNITS, Size
+from streamer.subscriptions.sizes import REGEXP_UNITS, UNITS, Size
 from streamer.subscriptions.subscription import Filter
 
 #: The CEL of a filter repeats each step of its path for every step below it, so its length is quadratic in the steps.
@@ -130,6 +130,7 @@ def parse_filter(
 
 def compile_filter(given: Filter, place: str, limits: Limits, size: Size) -> CompiledFilter:
     """Return a filter that `read_filter` returned, as `parse_filter` does."""
+    size.spend(UNITS["conditions"] + len(given.field) // 64)
     path = Path(Root(given.root), parse_path(given.field, place=f"{place}.field"))
     op = OPERATORS[given.op]
     value = json_value(given.value, place=f"{place}.value", spend=size.spend)

@@ -75,7 +75,7 @@ def _json_type(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def json_value(value: Any, *, place: str, spend: Callable[[int], None]) -> Any:
+def json_value(value: Any, *, place: str, spend: Callable[[float], None]) -> Any:
     """Return a copy of a JSON value, made of dict, list and scalars only, after checking it.
 
     Args:
@@ -92,7 +92,7 @@ def json_value(value: Any, *, place: str, spend: Callable[[int], None]) -> Any:
         values += len(members)
         if values >= MAX_VALUES:
             raise SubscriptionError(f"more than {MAX_VALUES} values in one another", place=place)
-        spend(1 + len(members) // 2)
+        spend(1 + len(members) // 3)
 
     return _json_value(value, place, 0, enter)
 

@@ -67,8 +67,10 @@ AFFIXES = frozenset(("prefix", "suffix"))
 
 #: How many states it takes one unit to read: few but those of regexps and of long paths are more than one at once.
 _STATES_A_UNIT: Final = 4
-#: What it takes to read an operator, and in addition a network or an `anything-but`.
-_OPERATOR_UNITS, _CIDR_UNITS, _ANYTHING_BUT_UNITS = 1, 4, 4
+#: What it takes to read an operator, and in addition a network, a range or an `anything-but`.
+_OPERATOR_UNITS, _CIDR_UNITS, _NUMERIC_UNITS, _ANYTHING_BUT_UNITS = 1, 7, 2, 4
+#: What it takes to read an alternative of a `$or`, in addition to its fields.
+_ALTERNATIVE_UNITS: Final = 6
 
 #: The matcher for an empty affix.
 ANY_TEXT = Wildcard(("", ""))
@@ -273,6 +275,7 @@ class _Parser:
             return None
         if task.branch.depth == MAX_OR_DEPTH:
             _fail(f"$or nested deeper than {MAX_OR_DEPTH} levels", task.place)
+        self.size.spend(_ALTERNATIVE_UNITS * len(task.value))
         branches: list[_Branch] = []
         members: list[_Task] = []
         for i, alternative in enumerate(task.value):
@@ -434,6 +437,7 @@ class _Parser:
 
     def _numeric(self, operand: Any, place: Place) -> Numeric:
         self._spend(1, place)
+        self.size.spend(_NUMERIC_UNITS)
         if not _is_array(operand):
             _fail(f"expected an array of comparisons and numbers, not {_kind(operand)}", place)
         if len(operand) not in (2, 4):

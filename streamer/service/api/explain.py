@@ -18,6 +18,7 @@ from typing import Any, Final, final
 from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Place, walk
 from streamer.config.yaml import read_yaml
+from streamer.core.matches import Matches
 from streamer.core.options import Options
 from streamer.effort import EFFORT
 from streamer.engine.engine import Engine
@@ -130,11 +131,12 @@ class Asking:
 
     def _explain_all(self, call: Call, event: bytes) -> Answer:
         """Explain the matches among all subscriptions."""
+        matches = self._here(call).match(event, call.of_events)
         with EFFORT.bounded():
-            return self._explain_first(call, event, call.query.get("limit", 10))
+            return self._explain_first(call, event, matches, call.query.get("limit", 10))
 
-    def _explain_first(self, call: Call, event: bytes, limit: int) -> Answer:
-        matches, more = self._here(call).match(event, call.of_events), False
+    def _explain_first(self, call: Call, event: bytes, matches: Matches, limit: int) -> Answer:
+        more = False
         found: list[dict[str, Any]] = []
         for held in matches.ids():
             tenant, subscription_id = outside(held)
