@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 from streamer.cel_eval import Program, ProgramCache
+from streamer.effort import TooCostlyError
 from streamer.errors import CelError, SubscriptionError
 from streamer.model import CelEvaluator, Limits, TopicDialect
-from streamer.subscriptions.filters import CompiledFilter, parse_filter
+from streamer.subscriptions.filters import CompiledFilter, compile_filter
+from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
-from streamer.subscriptions.subscription import EVERY, Subscription
+from streamer.subscriptions.subscription import EVERY, Filter, Subscription
 from streamer.subscriptions.topics import TopicPattern, parse_topic
 
 _LIMITS = Limits()
@@ -29,6 +31,8 @@ class CompiledSubscription:
         tenant: a name, or `"*"` for every tenant.
         collection: a name; None for every collection.
         types: the accepted types; None for all.
+        cost: the units of an answer (`streamer.effort`) that it took to read it.
+        left_out: how many filters, patterns and expressions were not read, because the current answer has too few units.
         mentions_before: whether a filter or the CEL expression reads `before`, so that it is evaluated once (semantics.md 7.13).
             For a pattern, that depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
@@ -42,6 +46,8 @@ class CompiledSubscription:
     topic: TopicPattern | None
     cel: Program | None
     mentions_before: bool
+    cost: float = 0
+    left_out: int = 0
 
     @property
     def id(self) -> str:
@@ -87,26 +93,41 @@ def _compile(
         )
     size = Size(limits)
     size.add_filters(subscription.filters)
-    filters = tuple(
-        parse_filter(item, place=f"filters[{index}]", limits=limits) for index, item in enumerate(subscription.filters)
-    )
+    checked = cast("Sequence[Filter]", subscription.filters)  # by parse_subscription
+    filters: list[CompiledFilter] = []
     pattern = topic = program = None
+    left_out = 0
+    for index, item in enumerate(checked):
+        try:
+            filters.append(compile_filter(item, f"filters[{index}]", limits, size))
+        except TooCostlyError:
+            left_out += 1
     if subscription.pattern is not None:
-        pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
+        try:
+            pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
+        except TooCostlyError:
+            left_out += 1
     if subscription.topic is not None:
         topic = parse_topic(subscription.topic, subscription.topic_dialect or topic_dialect)
     if subscription.cel is not None:
-        program = _compile_cel(subscription.cel, subscription.cel_evaluator, limits, programs)
+        try:
+            size.spend(len(subscription.cel))
+            program = _compile_cel(subscription.cel, subscription.cel_evaluator, limits, programs)
+        except TooCostlyError:
+            left_out += 1
     return CompiledSubscription(
         subscription=subscription,
         tenant=tenant,
         collection=None if subscription.collection == EVERY else subscription.collection,
         types=None if subscription.types is None else frozenset(subscription.types),
-        filters=filters,
+        filters=tuple(filters),
         pattern=pattern,
         topic=topic,
         cel=program,
-        mentions_before=any(item.op.mentions_before for item in filters) or (program is not None and program.mentions_before),
+        mentions_before=any(OPERATORS[item.op].mentions_before for item in checked)
+        or (program is not None and program.mentions_before),
+        cost=size.cost,
+        left_out=left_out,
     )
 
 

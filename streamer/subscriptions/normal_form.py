@@ -83,8 +83,7 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
         lowered = condition.lower()
         clauses.update(lowered.clauses)
         if not lowered.is_exact:
-            # Print the text only if it is needed, because it may be long.
-            residuals.add(Residual("filters", condition.to_cel()))
+            residuals.add(Residual("filters", condition.in_words()))
     clauses = narrowed(clauses)
     if compiled.cel is not None:
         residuals.add(Residual("cel", compiled.cel.source))

@@ -89,6 +89,16 @@ fn text_of(name: &str) -> &'static Value {
 }
 
 fn clause_holds(event: &Value, clause: &Clause) -> bool {
+    let roots: &[Root] = if clause.mode == Mode::Changed { &[Root::Data, Root::Before] } else { &[clause.path.root] };
+    let is_below_number = |root: &Root| {
+        (0..clause.path.names.len()).any(|length| {
+            let path = Path::new(*root, &clause.path.names[..length]);
+            values(event, &path, Mode::Scalar).iter().any(|(value, _)| value.kind() == Kind::BeyondFloat)
+        })
+    };
+    if matches!(clause.mode, Mode::Scalar | Mode::Changed) && roots.iter().any(is_below_number) {
+        return false;
+    }
     if clause.mode != Mode::Changed {
         return any_holds(&clause.atoms, &values(event, &clause.path, clause.mode));
     }

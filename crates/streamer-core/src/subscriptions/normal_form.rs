@@ -82,7 +82,8 @@ impl fmt::Debug for Path {
 /// The part of a path's values that a clause is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
-    /// The one value at the path as CEL sees it: every step is a member of an object; a list is a list.
+    /// The one value at the path as CEL sees it: every step is a member of an object; a list is a list. Below a number beyond
+    /// float64 no clause is true, not even one of [`Kind::Missing`].
     Scalar,
     /// Any leaf at the path as patterns see it: a pattern goes through arrays along the path and at its end, and
     /// objects and empty arrays have no leaf. A clause is true if an atom is true for some leaf; [`Kind::Missing`]
@@ -95,8 +96,8 @@ pub enum Mode {
     /// object there.
     Member,
     /// `true` if the document and the one before differ at the path, which begins at [`Root::Data`]. They differ if one
-    /// side lacks the value, or if both can be compared and are unequal by [`Value::equals`]. There is one value, or
-    /// none.
+    /// side lacks the value, or if both can be compared and are unequal by [`Value::equals`], unless one of them is below a
+    /// number beyond float64. There is one value, or none.
     Changed,
 }
 

@@ -349,7 +349,7 @@ fn may_be_true(store: &Store, clause: u32, touched: &[bool], map: &[PathId], val
     let mut found = values.at(path, mode);
     let Some(seen) = found.next().map(|at| values.get(at)) else { return true };
     let kind = seen.kind;
-    let is_scalar = !matches!(kind, Kind::Missing | Kind::BeyondFloat | Kind::List | Kind::Map);
+    let is_scalar = !matches!(kind, Kind::Missing | Kind::BeyondFloat | Kind::List | Kind::Map | Kind::Unreadable);
     // To compare with a value of another kind may be an error.
     let mut atoms = view.atoms;
     !is_scalar
