@@ -8,7 +8,7 @@ python -m benchmarks.operators contains exists      # the ways whose names have 
 Each engine has subscriptions of one way, each with its own value. One event matches none of them; if the way allows it, a second
 event matches one. The benchmark measures time and counts work: the alternatives of subscriptions that the core looked at. The
 smoke run compares that work at two sizes, for the event as it is and with an unknown value that no subscription reads. It must be
-equal, except for the ways in `KNOWN`, and beside an unknown value those in `OPEN`, whose work must grow: remove a way from that
+equal, except for the ways in `KNOWN`, and with an unknown value those in `OPEN`, whose work must grow: remove a way from that
 list when its work no longer grows.
 """
 
@@ -381,13 +381,13 @@ class Cost:
         none: microseconds of an event that matches none.
         one: microseconds of an event that matches one.
         looked_at: alternatives that were looked at for one that matches none.
-        beside_unknown: as many if it has an unknown value.
+        with_unknown: as many if it has an unknown value.
     """
 
     none: float
     one: float | None
     looked_at: int
-    beside_unknown: int
+    with_unknown: int
 
 
 def measure(way: Way, size: int, *, is_timed: bool = True) -> Cost:
@@ -462,7 +462,7 @@ def check(way: Way, small: Cost, large: Cost) -> None:
     """
     for name, known, least, most in (
         ("KNOWN", way.name in KNOWN, small.looked_at, large.looked_at),
-        ("OPEN", way.name in KNOWN or way.name in OPEN, small.beside_unknown, large.beside_unknown),
+        ("OPEN", way.name in KNOWN or way.name in OPEN, small.with_unknown, large.with_unknown),
     ):
         grows = most > least + SLACK
         if grows != known:
