@@ -373,6 +373,7 @@ fn consistent(dice: &mut Dice) -> NormalForm {
     NormalForm {
         conjunctions: vec![Conjunction { clauses }],
         verify: Some(Arc::new(Verify { paths, pattern, ..Verify::default() })),
+        ..NormalForm::default()
     }
 }
 

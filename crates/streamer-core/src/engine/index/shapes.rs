@@ -46,6 +46,9 @@ pub(in crate::engine) struct ShapeField {
     hashes: Range<u32>,
 }
 
+/// Paths, each with whether a clause there is an equality, and whether more is read.
+type ShapeKey = (Vec<(u32, bool)>, bool);
+
 impl ShapeField {
     pub fn has_hashes(&self) -> bool {
         !self.hashes.is_empty()
@@ -56,10 +59,10 @@ impl Shapes {
     /// Group the conjunctions of *store*; *unknowns*: what the clauses of a subscription tell, by its position.
     pub fn new(store: &Store, seed: &Seed, unknowns: impl Fn(u32) -> Unknowns) -> Shapes {
         let unknowns: Vec<Unknowns> = (0..store.len() as u32).map(unknowns).collect();
-        let mut groups: HashMap<(Vec<(u32, bool)>, bool), Vec<u32>> = HashMap::new();
+        let mut groups: HashMap<ShapeKey, Vec<u32>> = HashMap::new();
         for conjunction in 0..store.conjunctions() as u32 {
-            let told = store.targets(conjunction).iter().map(|at| unknowns[*at as usize]).filter(|one| *one != Unknowns::Hidden);
-            let Some(most) = told.max() else { continue };
+            let shown = store.targets(conjunction).iter().map(|at| unknowns[*at as usize]).filter(|one| *one != Unknowns::Hidden);
+            let Some(most) = shown.max() else { continue };
             let clauses = first_clauses(store, conjunction);
             let fields = clauses.iter().map(|clause| (clause.path, is_equality(clause))).collect();
             groups.entry((fields, most == Unknowns::Anywhere)).or_default().push(conjunction);

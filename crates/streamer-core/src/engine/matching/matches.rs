@@ -346,7 +346,7 @@ impl EngineState {
         // The old side of a delete is its document, and a flag on one side depends on unknown values of the other.
         let is_known_after = parts.is_known_after && parts.event_type != Some(EventType::Delete) && view.flag.is_none();
         if parts.has_unknown && !is_known_after {
-            self.evaluate_unknown(None, one, values, segment, output, old, &mut programs)?;
+            self.evaluate_unknown(None, one, (values, segment), output, old, &mut programs)?;
             programs.end(output, tally);
             output.errors = errors;
             return Ok(Change::Untold);
@@ -380,7 +380,7 @@ impl EngineState {
         }
         if is_known_after {
             if let Some(open) = open_before(one, output) {
-                self.evaluate_unknown(Some(open), one, values, segment, output, old, &mut programs)?;
+                self.evaluate_unknown(Some(open), one, (values, segment), output, old, &mut programs)?;
             }
             programs.end(output, tally);
             output.errors = errors;
@@ -423,8 +423,7 @@ impl EngineState {
         &self,
         open: Option<u8>,
         one: &One<'_>,
-        values: &mut ValuesScratch,
-        scratch: &mut SegmentScratch,
+        (values, scratch): (&mut ValuesScratch, &mut SegmentScratch),
         output: &mut Output,
         old: &mut OldScratch,
         programs: &mut Programs<'_>,
