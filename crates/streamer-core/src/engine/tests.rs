@@ -324,7 +324,7 @@ fn shared(dice: &mut Dice) -> NormalForm {
         let leaf = dice.chance(50);
         clauses.push(clause(dice, leaf));
     }
-    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None }
+    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None, ..NormalForm::default() }
 }
 
 fn form(dice: &mut Dice) -> NormalForm {
@@ -359,7 +359,7 @@ fn form(dice: &mut Dice) -> NormalForm {
         2 | 3 => return consistent(dice),
         _ => None,
     };
-    NormalForm { conjunctions, verify }
+    NormalForm { conjunctions, verify, ..NormalForm::default() }
 }
 
 /// A pattern without `$or`: one conjunction, and a tree of the same fields.
@@ -383,6 +383,7 @@ fn consistent(dice: &mut Dice) -> NormalForm {
     NormalForm {
         conjunctions: vec![Conjunction { clauses }],
         verify: Some(Arc::new(Verify { paths, pattern, ..Verify::default() })),
+        ..NormalForm::default()
     }
 }
 
@@ -465,7 +466,7 @@ fn unselective(dice: &mut Dice) -> NormalForm {
         clauses.push(Clause { path: Path::new(root, names), mode, atoms });
     }
     let conjunctions = vec![Conjunction { clauses }; 1 + usize::from(dice.chance(5))];
-    NormalForm { conjunctions, verify: None }
+    NormalForm { conjunctions, verify: None, ..NormalForm::default() }
 }
 
 struct Model {

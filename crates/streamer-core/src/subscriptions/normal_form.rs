@@ -138,6 +138,23 @@ pub struct NormalForm {
     pub conjunctions: Vec<Conjunction>,
     /// The further conditions on a candidate. Share it, it may be large.
     pub verify: Option<Arc<Verify>>,
+    /// What the conjunctions tell of an event with unknown values.
+    pub unknowns: Unknowns,
+}
+
+/// What clauses tell of an event with unknown values. A clause is false for certain if it is false for all of them, and not by
+/// an error. What tells less comes later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unknowns {
+    /// A condition is unknown only if it has a conjunction with a clause about an unknown value, of which none is false for
+    /// certain.
+    #[default]
+    InClauses,
+    /// It may also read unknown values that no clause is about. If each conjunction has a clause that is false for certain, the
+    /// condition is false.
+    Anywhere,
+    /// Nothing: it may be unknown whatever its clauses are.
+    Hidden,
 }
 
 /// A condition on one value. Every atom but [`Atom::Kinds`] with [`Kind::Missing`] is false without a value.

@@ -15,6 +15,7 @@ use crate::engine::state::texts::{Split, join};
 use crate::engine::verify::failures::Heard;
 use crate::heap::block;
 use crate::prefetch::{prefetch, prefetch_at};
+use crate::subscriptions::normal_form::Unknowns;
 use memchr::memmem;
 use once_cell::race::OnceBox;
 use std::borrow::Cow;
@@ -32,6 +33,8 @@ pub struct Record {
     pub flags: u8,
     /// Whether it has a CEL part.
     pub has_cel: bool,
+    /// What its clauses tell of an event with unknown values.
+    pub unknowns: Unknowns,
     rest: Option<Arc<Rest>>,
     filing: Arc<Filing>,
     /// Its place in the order of adding; a replacement keeps it.
@@ -140,6 +143,7 @@ impl Record {
     pub(in crate::engine) fn of(addition: Addition, filed: Filed) -> Option<Record> {
         let Filed { filing, order, text: Split { rest, bytes } } = filed;
         let Addition { has_cel, program, external_cel, .. } = addition;
+        let unknowns = if external_cel { Unknowns::Hidden } else { addition.form.unknowns };
         let shape = rest.as_ref().map_or_else(Arc::default, |rest| rest.shape.clone());
         let own = Rest { shape, program, external_cel, conditions: addition.conditions };
         let rest = if own.is_shared() { rest } else { Some(Arc::new(own)) };
@@ -152,6 +156,7 @@ impl Record {
             id_at,
             flags: addition.flags,
             has_cel,
+            unknowns,
             rest,
             filing,
             order,
