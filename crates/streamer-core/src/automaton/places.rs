@@ -41,6 +41,13 @@ pub fn take_refused() -> Option<(u32, String)> {
     REFUSED.with(RefusedSearches::take)
 }
 
+/// Count those again that were taken, since their search is not repeated.
+pub fn put_back(refused: Option<(u32, String)>) {
+    if let Some((patterns, detail)) = refused {
+        REFUSED.with(|counted| counted.add(patterns, detail));
+    }
+}
+
 /// The cost of a pattern with `#`.
 fn units(pattern: usize, key: usize) -> u64 {
     pattern as u64 * key.div_ceil(64) as u64

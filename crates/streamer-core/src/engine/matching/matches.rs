@@ -1,6 +1,7 @@
 //! Matching: the segments of the partitions that an event sees, one after the other, and the effects of the event's
 //! type.
 
+use crate::automaton::places;
 use crate::bloom::answer::Answer;
 use crate::bloom::filter::BloomFilter;
 use crate::cel::Verdict;
@@ -26,7 +27,6 @@ use crate::error::{EventError, Ignored, Unread};
 use crate::flatten::{self, EventFields, Flat, Flattener, Parts, Validation};
 use crate::layout::EventType;
 use crate::prefetch::{LINE, prefetch};
-use crate::regexps::program;
 use crate::subscriptions::normal_form::Unknowns;
 use crate::value::{Number, ScalarRef};
 use crate::watch;
@@ -440,6 +440,10 @@ impl EngineState {
         };
         let mut old_read = old_flat.as_ref().map(|flat| Values::begin(flat, &self.seed, old_scratch));
         let mut read = Values::begin(one.flat, &self.seed, values);
+        // Open subscriptions are searched again, and this search has a budget of its own; those that a topic's budget refused are
+        // not open.
+        let refused = places::take_refused();
+        forget_refused();
         let unknowns = |slot| self.records.get(slot).as_ref().map_or(Unknowns::InClauses, |record| record.unknowns);
         for (segment, map) in one.segments().zip(&one.view.maps) {
             if open.is_some_and(|open| segment.store.any_flags & open == 0) {
@@ -454,8 +458,8 @@ impl EngineState {
         if let Some(read) = old_read {
             read.end(old_scratch);
         }
-        // Open subscriptions are searched again; those that a topic's budget refused are not open.
-        _ = program::take_refused();
+        forget_refused();
+        places::put_back(refused);
         self.evaluate_each(&partial, output, programs)
     }
 
