@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from streamer.service.store.database import Execute
 from streamer.service.store.rows import milliseconds
@@ -55,12 +55,11 @@ class Marks:
         """Return tenant, id, version and text of some subscriptions, by tenant and id, with versions up to one."""
         return self._reader.rows(_TEXTS, *after, milliseconds(), but, upto, PAGE)
 
-    def versions(self, upto: int, but: str, *, tenants: bool) -> list[tuple[int, str]]:
-        """Return the version of each, up to one, and its tenant if *tenants* is set, else nothing."""
-        columns = "version, tenant" if tenants else "version, ''"
-        return self._database.rows(
-            f"SELECT {columns} FROM subscriptions WHERE {_ACTIVE} AND version <= ?", milliseconds(), but, upto
-        )
+    def versions(self, upto: int, but: str, *, tenants: bool) -> list[tuple[Any, ...]]:
+        """Return the version of each, up to one, and with *tenants* its tenant."""
+        columns = "version, tenant" if tenants else "version"
+        statement = f"SELECT {columns} FROM subscriptions WHERE {_ACTIVE} AND version <= ?"
+        return self._database.rows(statement, milliseconds(), but, upto)
 
     def changed(self, after: int, upto: int, but: str) -> list[tuple[str, str, int, bytes]]:
         """Return tenant, id, version and text of those with versions after one, and up to another."""

@@ -62,6 +62,8 @@ _FRACTION: Final = 10
 LOOK: Final = 60.0
 _PATIENCE: Final = 20.0
 _FORMAT: Final = 1
+#: Larger than any version.
+MOST: Final = 2**62
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
@@ -127,7 +129,7 @@ class EngineSnapshot:
             return None
         began = time.monotonic()
         try:
-            changed = self._load(last)
+            changed = self._load(last if self._is_shared else MOST)
         except ServiceError:
             raise
         except Exception as error:
@@ -150,15 +152,13 @@ class EngineSnapshot:
         if head.checksum.hex() != held.head["snapshot"]:
             raise _Unfit(f"{VERSIONS} belongs to another one")
         self._engine._begin_with(head)
-        is_part = self._shard.count > 1
-        rows = self._marks.versions(last, self._but(), tenants=is_part)
-        mine = [version for version, tenant in rows if not is_part or self._shard.holds(tenant)]
-        del rows
-        wanted, known = set(mine), set(held.versions)
-        if not len(self._engine) == len(held.versions) == len(known) or len(mine) != len(wanted):
+        wanted = self._wanted(last)
+        if len(self._engine) != len(held.versions):
             raise _Unfit("the numbers of subscriptions and of versions differ")
-        self._remove(held, wanted)
-        missing = wanted - known
+        gone = {at for at, version in enumerate(held.versions) if version not in wanted}
+        if gone:
+            self._engine.remove_many(ids=[json.loads(line) for at, line in enumerate(BytesIO(held.ids)) if at in gone])
+        missing = {version for version in wanted if version > upto}
         added = self._marks.changed(upto, last, self._but()) if missing else []
         most = self._options.limits.max_subscription_bytes
         self._engine.add_many(stored(t, i, text, most) for t, i, version, text in added if version in missing)
@@ -169,10 +169,14 @@ class EngineSnapshot:
         self._upto = upto
         return len(added)
 
-    def _remove(self, held: _Held, wanted: set[int]) -> None:
-        gone = {at for at, version in enumerate(held.versions) if version not in wanted}
-        if gone:
-            self._engine.remove_many(ids=[json.loads(line) for at, line in enumerate(BytesIO(held.ids)) if at in gone])
+    def _wanted(self, last: int) -> set[int]:
+        """Return the versions of the subscriptions that the engine is to have."""
+        is_part = self._shard.count > 1
+        rows = self._marks.versions(last, self._but(), tenants=is_part)
+        wanted = {version for version, *tenant in rows if not is_part or self._shard.holds(*tenant)}
+        if not is_part and len(wanted) != len(rows):
+            raise _Unfit("several subscriptions of the store have one version")
+        return wanted
 
     def _read(self) -> _Held:
         first, _, rest = (self._directory / VERSIONS).read_bytes().partition(b"\n")
@@ -226,7 +230,6 @@ class EngineSnapshot:
         """
         began, mark, fits = time.monotonic(), token_hex(16), self._fits()
         upto = self._marks.put(mark)
-        faults.point("snapshot.marked")
         core = self._engine._core
         names = [(each.tenant, each.collection) for each in core.partitions()]
         versions, ids = array("q"), bytearray()
