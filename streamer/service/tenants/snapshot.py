@@ -42,6 +42,7 @@ from secrets import token_hex
 from typing import Any, Final, NamedTuple, final
 
 from streamer import __version__
+from streamer.config.schema.service import SNAPSHOT
 from streamer.core import snapshot
 from streamer.engine.engine import Engine
 from streamer.errors import ServiceError, StreamerError
@@ -52,8 +53,8 @@ from streamer.service.store.snapshots import PAGE, Marks
 from streamer.service.store.store import Store
 from streamer.service.tenants.shards import Shard
 
-ENGINE: Final = "engine.snapshot"
-VERSIONS: Final = "engine.versions"
+ENGINE: Final = f"{SNAPSHOT}snapshot"
+VERSIONS: Final = f"{SNAPSHOT}versions"
 #: The fewest subscriptions with a snapshot: fewer are loaded in less than a second.
 FEWEST: Final = 20_000
 #: A snapshot is written again after changes of this fraction of the subscriptions, because each is loaded from its text.
