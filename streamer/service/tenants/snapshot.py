@@ -30,10 +30,12 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import sys
 import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from io import BytesIO
 from itertools import groupby
@@ -77,7 +79,7 @@ class _Held(NamedTuple):
 
     head: Mapping[str, Any]
     versions: array[int]
-    ids: bytes
+    ids: memoryview
 
 
 @final
@@ -109,7 +111,9 @@ class EngineSnapshot:
     def _fits(self) -> str:
         """Return a digest of all that decides how rows become the engine's subscriptions."""
         shard, options = (self._shard.number, self._shard.count), snapshot.shown_options(self._options)
-        parts = [_FORMAT, __version__, self._engine._core.image_kind, options, shard, self._but()]
+        core = getattr(sys.modules.get("streamer._native"), "__file__", None)
+        build = "" if core is None else snapshot.checksum(Path(core).read_bytes()).hex()
+        parts = [_FORMAT, __version__, build, options, shard, self._but()]
         return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     # Loading
@@ -125,7 +129,8 @@ class EngineSnapshot:
         """
         for draft in self._directory.glob(".streamer-*"):
             # Of a process that ended while it wrote.
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink()
         if not (self._directory / VERSIONS).exists():
             return None
         began = time.monotonic()
@@ -180,11 +185,13 @@ class EngineSnapshot:
         return wanted
 
     def _read(self) -> _Held:
-        first, _, rest = (self._directory / VERSIONS).read_bytes().partition(b"\n")
+        content = (self._directory / VERSIONS).read_bytes()
+        versions = array("q")
         try:
-            head = json.loads(first)
+            end = content.index(b"\n")
+            head, rest = json.loads(content[:end]), memoryview(content)[end + 1 :]
             count, total = head["count"], head["checksum"]
-            versions = array("q", rest[: 8 * count])
+            versions.frombytes(rest[: 8 * count])
             head["fits"], head["mark"], head["snapshot"]
         except (KeyError, TypeError, ValueError):
             raise _Unfit(f"{VERSIONS} is damaged") from None
@@ -230,6 +237,7 @@ class EngineSnapshot:
             Exception: it cannot be written. The old files stay, or do not fit one another and are not used.
         """
         began, mark, fits = time.monotonic(), token_hex(16), self._fits()
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         upto = self._marks.put(mark)
         core = self._engine._core
         names = [(each.tenant, each.collection) for each in core.partitions()]
