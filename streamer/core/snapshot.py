@@ -451,7 +451,7 @@ def _read(file: IO[bytes], place: Place, path: str, section: Section) -> bytes:
     return text
 
 
-def checksum(data: bytes) -> bytes:
+def checksum(data: bytes | memoryview) -> bytes:
     """Return the checksum of a part of a file."""
     return mmh3.mmh3_x64_128_digest(data)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,28 +81,31 @@ class Run:
         self.store.close()
 
 
-Start = Callable[..., Run]
+class Start:
+    """Starts with the store in `data`, after the run before has ended."""
+
+    def __init__(self, data: Path, caplog: pytest.LogCaptureFixture) -> None:
+        self._data, self._caplog = data, caplog
+        self._run: Run | None = None
+
+    def __call__(self, **options: Any) -> Run:
+        self.stop()
+        self._caplog.clear()
+        self._run = Run(self._data, self._data, **options)
+        return self._run
+
+    def stop(self) -> None:
+        if self._run is not None:
+            self._run.close()
+        self._run = None
 
 
 @pytest.fixture
 def start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Start]:
-    """Start with the store in `data`; the run before ends first."""
-    runs: list[Run] = []
     caplog.set_level(logging.INFO, "streamer.service")
-
-    def start(**options: Any) -> Run:
-        stop()
-        caplog.clear()
-        runs.append(Run(tmp_path / "data", tmp_path / "data", **options))
-        return runs[-1]
-
-    def stop() -> None:
-        while runs:
-            runs.pop().close()
-
-    start.stop = stop  # type: ignore[attr-defined]
-    yield start
-    stop()
+    started = Start(tmp_path / "data", caplog)
+    yield started
+    started.stop()
 
 
 @pytest.fixture
@@ -113,7 +117,7 @@ def written(start: Start) -> dict[str, Any]:
     run.put(200, lease=3_600_000)
     run.put(201, tenant="*")
     run.snapshot.write()
-    start.stop()  # type: ignore[attr-defined]
+    start.stop()
     return run.held()
 
 
@@ -213,7 +217,7 @@ def test_another_configuration_does_not_use_it(
 
 def test_a_shard_has_its_part(start: Start, written: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     shards = [Shard(number, 2) for number in (1, 2)]
-    found = {}
+    found: dict[str, Any] = {}
     for shard in shards:
         start(shard=shard).snapshot.write()
         run = start(shard=shard)
@@ -236,11 +240,11 @@ def test_a_store_that_was_put_back_is_what_counts(
     run.put(1, gateway_id="lost")
     run.put(302)
     run.snapshot.write()
-    start.stop()  # type: ignore[attr-defined]
+    start.stop()
     newer = {file: (data / file).read_bytes() for file in (ENGINE, VERSIONS)}
 
     def put_back() -> Run:
-        start.stop()  # type: ignore[attr-defined]
+        start.stop()
         for file in data.glob("store.db*"):
             file.unlink()
         shutil.copy(old, data / "store.db")
@@ -257,7 +261,7 @@ def test_a_store_that_was_put_back_is_what_counts(
     run = start()
     assert (run.held() == stored(run), refused(caplog)) == (True, "")
     # A copy that has the mark may be older than the files' other subscriptions, and later than the marked ones.
-    start.stop()  # type: ignore[attr-defined]
+    start.stop()
     for file, content in newer.items():
         (data / file).write_bytes(content)
     run = start()
@@ -295,10 +299,10 @@ def test_a_crash_between_the_files_leaves_none_that_is_used(
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda run: run.put(300, cel_evaluator="portable", cel="data.n == 7", filters=[]), "cel-python"),
-        (lambda run: run.store.database.change(lambda execute: execute("UPDATE subscriptions SET version = 0")), "no version"),
-        (lambda _: shutil.disk_usage, "room"),
-        (lambda _: os.open, "No space left"),
+        (lambda run, _: run.put(300, cel_evaluator="portable", cel="data.n == 7", filters=[]), "cel-python"),
+        (lambda run, _: run.store.database.change(lambda execute: execute("UPDATE subscriptions SET version = 0")), "no version"),
+        (lambda _, patch: patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0)), "room"),
+        (lambda _, patch: patch.setattr("streamer.core.snapshot.replacing", full), "No space left"),
     ],
 )
 def test_a_snapshot_that_cannot_be_written_is_a_warning(
@@ -306,18 +310,14 @@ def test_a_snapshot_that_cannot_be_written_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
-    spoil: Callable[[Run], Any],
+    spoil: Callable[[Run, pytest.MonkeyPatch], object],
     reason: str,
 ) -> None:
     monkeypatch.setattr(module, "FEWEST", 5)
     monkeypatch.setattr(module, "LOOK", 0.01)
     run = start()
     run.put(*range(10))
-    if (target := spoil(run)) is shutil.disk_usage:
-        monkeypatch.setattr(module.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))
-    elif target is os.open:
-        monkeypatch.setattr(module, "replacing", full)
-        monkeypatch.setattr(module.snapshot, "replacing", full)
+    spoil(run, monkeypatch)
     run.subscriptions.start()
     until(lambda: "cannot be written" in caplog.text)
     assert reason in caplog.text
