@@ -75,12 +75,14 @@ def fill(directory: Path, count: int) -> None:
     store.database.close()
 
 
-def change(directory: Path, each: int) -> None:
-    """Replace one subscription in *each*."""
+def change(directory: Path, count: int) -> None:
+    """Replace the first subscriptions."""
     store = Store(directory)
     table = Table(store)
-    tenants = [f"t{number}" for number in range(0, 1000, each)]
-    befores = [row for tenant in tenants for row in table.page(tenant, "").rows]
+    befores: list[Stored] = []
+    while len(befores) < count:
+        befores += table.walk((befores[-1].tenant, befores[-1].id) if befores else ("", "")).rows
+    del befores[count:]
     table.write([replace(row, text=row.text.replace(b'"orders"', b'"others"')) for row in befores], befores, who="api")
     table.close()
     store.database.close()
@@ -155,9 +157,9 @@ def measure(count: int) -> Iterator[str]:
         with started(place, 3600) as service:
             _expect(service, count, 0)
             yield service.row("with a snapshot", count)
-        change(place / "data", 100)
+        change(place / "data", count // 100)
         with started(place, 3600) as service:
-            _expect(service, count, -(-count // 100))
+            _expect(service, count, count // 100)
             yield service.row("1 % changed since", count)
 
 

@@ -134,7 +134,9 @@ class Subscriptions:
                     put(self._engine, loaded, self._active())
                 else:
                     self._load(loaded, loading, (), but=None)
-                self._counted.count(self._seen)
+                # At the start, only another process can have changed what was counted a moment ago.
+                if loading is None or self._store.database.is_shared:
+                    self._counted.count(self._seen)
                 return 0
             is_applied = False
             try:

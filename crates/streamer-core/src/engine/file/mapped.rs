@@ -215,7 +215,7 @@ pub fn image(lines: &[u8], read: &ReadSubscription, seed: u64) -> Result<Option<
             return Ok(None);
         };
         let addition = read(text)?;
-        let refused = |refused| SubscriptionError::of(&addition.id, &format!("{refused:?}"));
+        let refused = |refused| SubscriptionError::of(&addition.id, format!("{refused:?}"));
         builder.add(at, addition.flags, &addition.form).map_err(refused)?;
     }
     Ok(image_of(builder, seed))
