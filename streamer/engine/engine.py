@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from streamer.config import Config
     from streamer.core.lint import Finding
     from streamer.core.plan import Plan
+    from streamer.core.snapshot import Head
     from streamer.engine.explain import Explanation
     from streamer.engine.misses import NearMisses
     from streamer.engine.reload import Configured, Reload
@@ -209,6 +210,22 @@ class Engine:
             raise SnapshotError(f"subscriptions that this version refuses: {bulk.errors[0]}", path=head.path) from bulk
         engine._bloom.watch()
         return engine
+
+    def _begin_with(self, head: Head | None) -> None:
+        """Replace everything that the engine has by the content of a snapshot with its options; by nothing without one.
+
+        No other thread may match or change the engine meanwhile.
+
+        Raises:
+            SnapshotError: any part of the file is damaged, or the file was replaced. The engine is then to begin without one.
+            OSError: it cannot be read.
+        """
+        configured = self._configured
+        self._begin(self._options, head.seed if head is not None and head.images else None)
+        self._configured = configured
+        if head is not None:
+            self._core.open_snapshot(head, None, at_once=True)
+            self._bloom.watch()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all subscriptions, and the options, to one file that `load` reads (docs/snapshots.md).

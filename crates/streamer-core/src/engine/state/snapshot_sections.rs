@@ -9,6 +9,7 @@ use crate::engine::state::record::{Filed, Filing, Record};
 use crate::engine::state::texts::Split;
 use crate::error::SubscriptionError;
 use crate::fork;
+use crate::json::unescaped;
 use crate::map::Bytes;
 use std::fmt;
 use std::ops::Range;
@@ -208,16 +209,24 @@ impl Mapped {
     pub(in crate::engine) fn id_of(&self, slot: u32, visit: impl FnOnce(&[u8])) -> Result<bool, SnapshotFault> {
         let Some((section, line)) = self.place(slot) else { return Ok(false) };
         let (_, text) = section.line(line)?;
-        // Canonical text begins with the id, most of which are plain.
-        if let Some(rest) = text.strip_prefix(b"{\"id\":\"")
-            && let Some(end) = memchr::memchr2(b'"', b'\\', rest)
-            && rest[end] == b'"'
-        {
-            visit(&rest[..end]);
-        } else {
-            visit(section.addition(line, &self.read)?.1.id.as_bytes());
+        // Canonical text begins with the id.
+        match text.strip_prefix(b"{\"id\":\"").and_then(|rest| Some(&rest[..end_of_string(rest)?])) {
+            Some(id) => visit(&unescaped(id)),
+            None => visit(section.addition(line, &self.read)?.1.id.as_bytes()),
         }
         Ok(true)
+    }
+}
+
+/// The length of the inside of a string, whose first byte is that of *text*.
+fn end_of_string(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        match text[at] {
+            b'"' => return Some(at),
+            _ => at += 2,
+        }
     }
 }
 
