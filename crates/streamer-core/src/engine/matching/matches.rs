@@ -27,6 +27,7 @@ use crate::error::{EventError, Ignored, Unread};
 use crate::flatten::{self, EventFields, Flat, Flattener, Parts, Validation};
 use crate::layout::EventType;
 use crate::prefetch::{LINE, prefetch};
+use crate::regexps::program;
 use crate::subscriptions::normal_form::Unknowns;
 use crate::value::{Number, ScalarRef};
 use crate::watch;
@@ -440,26 +441,30 @@ impl EngineState {
         };
         let mut old_read = old_flat.as_ref().map(|flat| Values::begin(flat, &self.seed, old_scratch));
         let mut read = Values::begin(one.flat, &self.seed, values);
-        // Open subscriptions are searched again, and this search has a budget of its own; those that a topic's budget refused are
-        // not open.
-        let refused = places::take_refused();
-        forget_refused();
         let unknowns = |slot| self.records.get(slot).as_ref().map_or(Unknowns::InClauses, |record| record.unknowns);
-        for (segment, map) in one.segments().zip(&one.view.maps) {
-            if open.is_some_and(|open| segment.store.any_flags & open == 0) {
-                continue;
+        let mut search_all = || {
+            for (segment, map) in one.segments().zip(&one.view.maps) {
+                if open.is_some_and(|open| segment.store.any_flags & open == 0) {
+                    continue;
+                }
+                let asked = SegmentQuery { version: one.version.number, answer: Answer::Maybe, map, seed: &self.seed };
+                let shapes = segment.shapes(&self.seed, unknowns);
+                let mut search = CandidateSearch { segment, shapes, asked, open, scratch, output };
+                partial.find(&mut search, &mut read, old_read.as_mut());
             }
-            let asked = SegmentQuery { version: one.version.number, answer: Answer::Maybe, map, seed: &self.seed };
-            let shapes = segment.shapes(&self.seed, unknowns);
-            let mut search = CandidateSearch { segment, shapes, asked, open, scratch, output };
-            partial.find(&mut search, &mut read, old_read.as_mut());
+        };
+        // The subscriptions that a topic's budget refused are not open.
+        if open.is_some() {
+            places::again(search_all);
+        } else {
+            search_all();
         }
         read.end(values);
         if let Some(read) = old_read {
             read.end(old_scratch);
         }
-        forget_refused();
-        places::put_back(refused);
+        // Open subscriptions are evaluated with their regexps again.
+        _ = program::take_refused();
         self.evaluate_each(&partial, output, programs)
     }
 

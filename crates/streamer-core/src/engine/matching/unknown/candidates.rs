@@ -6,6 +6,7 @@
 //! ```
 
 use super::{PartialEvent, PartialSide};
+use crate::automaton::places;
 use crate::engine::index::output::Output;
 use crate::engine::index::segment::{Segment, SegmentQuery, SegmentScratch};
 use crate::engine::index::shapes::{Shape, Shapes};
@@ -61,7 +62,7 @@ impl PartialEvent {
             let start = found.len();
             match (old, &self.old) {
                 _ if store.any_flags & needed != needed => {}
-                (Some(values), Some(old)) => search.side(self, old, values, &mut found),
+                (Some(values), Some(old)) => places::uncounted(|| search.side(self, old, values, &mut found)),
                 _ => found.extend(0..store.len() as u32),
             }
             let leaves: Vec<u32> = found.drain(start..).filter(is_of_sides).collect();
@@ -96,15 +97,21 @@ impl PartialEvent {
 impl CandidateSearch<'_> {
     /// Add the subscriptions, by position, that may want the document of a side.
     fn side(&mut self, event: &PartialEvent, side: &PartialSide, values: &mut Values<'_>, found: &mut Vec<u32>) {
-        let (store, map) = (&self.segment.store, &self.asked.map.ids);
         found.extend_from_slice(self.segment.satisfied(&self.asked, values, self.scratch, self.output));
+        // The search has counted the topics that it refused.
+        places::uncounted(|| self.open_shapes(event, side, values, found));
+    }
+
+    /// Add the subscriptions with a conjunction that reads an unknown value, and may hold.
+    fn open_shapes(&mut self, event: &PartialEvent, side: &PartialSide, values: &mut Values<'_>, found: &mut Vec<u32>) {
+        let (store, map) = (&self.segment.store, &self.asked.map.ids);
         let is_touched_path = |path| {
             spend(1);
             event.is_touched(side, path)
         };
         let touched: Vec<bool> = store.paths.paths.iter().map(is_touched_path).collect();
         // Whether each may hold, once it was looked at.
-        let mut known_clauses = vec![None; store.distinct_clauses()];
+        let mut known_clauses = Vec::new();
         let is_open = |shape: &&Shape| {
             spend(1);
             shape.reads_more || shape.fields.iter().any(|field| touched[field.path as usize])
@@ -120,12 +127,15 @@ impl CandidateSearch<'_> {
             }
             spend(2 * looked.len());
             self.output.candidates += looked.len() as u64;
+            if !looked.is_empty() {
+                known_clauses.resize(store.distinct_clauses(), None);
+            }
             for conjunction in &looked {
                 let may_hold = |clause: &u32| {
                     let may_hold = &mut known_clauses[*clause as usize];
                     *may_hold.get_or_insert_with(|| !is_false_for_certain(store, *clause, &touched, map, values))
                 };
-                if store.clauses(*conjunction).iter().all(may_hold) {
+                if places::uncounted(|| store.clauses(*conjunction).iter().all(may_hold)) {
                     found.extend_from_slice(store.targets(*conjunction));
                 }
             }
