@@ -9,7 +9,6 @@ mod write;
 
 pub(crate) use elements::{Element, Elements};
 pub use token::JsonFault;
-pub(crate) use token::unescaped;
 pub use write::{write, write_string};
 
 use crate::error::{EventCode, EventError};

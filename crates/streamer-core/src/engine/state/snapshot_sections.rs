@@ -9,7 +9,7 @@ use crate::engine::state::record::{Filed, Filing, Record};
 use crate::engine::state::texts::Split;
 use crate::error::SubscriptionError;
 use crate::fork;
-use crate::json::unescaped;
+use crate::json::token;
 use crate::map::Bytes;
 use std::fmt;
 use std::ops::Range;
@@ -210,25 +210,17 @@ impl Mapped {
         let Some((section, line)) = self.place(slot) else { return Ok(false) };
         let (_, text) = section.line(line)?;
         // Canonical text begins with the id.
-        match text.strip_prefix(b"{\"id\":\"").and_then(|rest| Some(&rest[..end_of_string(rest)?])) {
-            Some(id) => visit(&unescaped(id)),
-            None => visit(section.addition(line, &self.read)?.1.id.as_bytes()),
+        let quote = ID.len() - 1;
+        match text.starts_with(ID).then(|| token::string(text, quote)) {
+            Some(Ok((end, _))) => visit(&token::unescaped(&text[quote + 1..end - 1])),
+            _ => visit(section.addition(line, &self.read)?.1.id.as_bytes()),
         }
         Ok(true)
     }
 }
 
-/// The length of the inside of a string, whose first byte is that of *text*.
-fn end_of_string(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-        match text[at] {
-            b'"' => return Some(at),
-            _ => at += 2,
-        }
-    }
-}
+/// How a canonical text begins, up to the quote of its id.
+const ID: &[u8] = b"{\"id\":\"";
 
 /// The sections that *wanted* names, each with its slots.
 pub(in crate::engine) fn sections(
