@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from streamer.cdc import LAYOUT
 from streamer.config import loader
@@ -126,8 +130,6 @@ def test_the_image_is_built_from_what_there_is() -> None:
     assert set(copied) == let_in
     assert all((ROOT / name).exists() for name in copied)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (extras,) = re.findall(r"\.whl\)\[([a-z,]+)\]", text)
-    assert set(extras.split(",")) <= project["optional-dependencies"].keys()
     needed = {"setup.py", "pyproject.toml", "Cargo.toml", "Cargo.lock", project["readme"], *project["license-files"]}
     assert needed <= let_in
 
@@ -139,6 +141,36 @@ def test_the_image_is_built_from_what_there_is() -> None:
     pythons = re.findall(r"FROM python:([\d.]+)", text)
     assert len(set(pythons)) == 1
     assert version(pythons[0]) >= version(project["requires-python"].removeprefix(">="))
+
+
+def test_the_image_has_the_packages_of_the_lock_by_their_hashes() -> None:
+    text = DOCKERFILE.read_text()
+    assert re.findall(r"--require-hashes -r /?locks/(\w+)\.txt", text) == ["build", "service"]
+    assert all(re.search(r"--no-deps|--require-hashes", line) for line in text.splitlines() if "pip install" in line)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    service = (DEPLOY / "locks" / "service.txt").read_text()
+    extras = re.findall(r"--extra (\w+)", service)
+    assert "service" in extras
+    (needed,) = re.findall(r"^DEPENDENCIES\b.*? = (\[.*?^\])", (ROOT / "setup.py").read_text(), re.M | re.S)
+    asked = [
+        *ast.literal_eval(needed),
+        *(each for extra in extras for each in project["project"]["optional-dependencies"][extra]),
+    ]
+    check_locked(service, asked)
+    check_locked((DEPLOY / "locks" / "build.txt").read_text(), project["build-system"]["requires"])
+
+
+def check_locked(lock: str, asked: Iterable[str]) -> None:
+    """Check that a lock has each requirement, in a version that it allows, and hashes of each package."""
+    versions = {}
+    for package in re.sub(r"^#.*\n", "", lock, flags=re.M).replace("\\\n", "").strip().splitlines():
+        requirement, *hashes = package.split("--hash=")
+        assert hashes
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}\s*", each) for each in hashes)
+        name, version = requirement.partition(";")[0].strip().split("==")
+        versions[canonicalize_name(name)] = version
+    for each in map(Requirement, asked):
+        assert each.specifier.contains(versions[canonicalize_name(each.name)]), each
 
 
 def test_the_unit_is_one(tmp_path: Path) -> None:
