@@ -218,16 +218,19 @@ impl Number {
         let negative = literal.first() == Some(&b'-');
         let digits = &literal[usize::from(negative)..];
         let digit = |byte: &u8| u64::from(byte.wrapping_sub(b'0'));
-        let mut whole = 0;
-        let mut read = 0;
+        let (mut whole, mut read) = (0_u64, 0);
         // 19 digits do not overflow.
-        while let Some(digit) = digits.get(read).map(digit).filter(|digit| *digit < 10 && read < 19) {
+        for byte in digits.iter().take(19) {
+            let digit = digit(byte);
+            if digit > 9 {
+                break;
+            }
             whole = whole * 10 + digit;
             read += 1;
         }
         let whole = match &digits[read..] {
             [] => Some(whole),
-            [last] if read == 19 && digit(last) < 10 => whole.checked_mul(10_u64).and_then(|tens| tens.checked_add(digit(last))),
+            [last] if read == 19 && digit(last) < 10 => whole.checked_mul(10).and_then(|tens| tens.checked_add(digit(last))),
             _ => None,
         };
         if let Some(whole) = whole {
