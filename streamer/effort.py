@@ -21,7 +21,7 @@ from typing import Final, final
 from streamer.model import TOO_COSTLY as TOO_COSTLY
 
 #: The units of one answer: half a second at most.
-UNITS: Final = 110_000
+UNITS: Final = 95_000
 
 #: The text of an event that is read in a unit.
 _BYTES_A_UNIT: Final = 64

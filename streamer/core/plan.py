@@ -17,7 +17,7 @@ CostClass = Literal["keyed", "indexed", "unkeyed"]
 #: The most items of a list that are printed, and the most lines of a condition.
 SHOWN, LINES = 8, 3
 #: The most keys that are shown as text.
-MOST_KEYS: Final = 10_000
+MOST_KEYS: Final = 1_000
 WIDTH = 80
 _MARGIN = " " * 15
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from streamer.core.estimate import Effort, alone
-from streamer.core.plan import MOST_KEYS, Plan, keys_in_words
+from streamer.core.plan import Plan, keys_in_words
 from streamer.model import TOO_COSTLY, Limits
 from streamer.reference.conditions import size_of
 from streamer.reference.lint import found_by
@@ -11,11 +13,13 @@ from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.keys import Key, access_keys
 from streamer.subscriptions.normal_form import NormalForm, normal_form
 
+#: A subscription with more values is planned without its form, which would take longer than an answer may.
+_MOST_VALUES: Final = 10_000
+
 
 def plan_of(compiled: CompiledSubscription, keys: frozenset[Key] | None, limits: Limits) -> Plan:
     """Plan a subscription as the reference runs it: by its access keys, then evaluated whole."""
-    # With many values its form takes longer than an answer may.
-    form = normal_form(compiled, limits) if size_of(compiled) <= MOST_KEYS else None
+    form = normal_form(compiled, limits) if size_of(compiled) <= _MOST_VALUES else None
     if form is not None:
         effort = alone(found_by(compiled, form, limits))
     else:

@@ -19,6 +19,14 @@ Make = Callable[[random.Random], Any]
 
 ELEMENTS: dict[str, Make] = {
     "number": lambda rng: rng.choice([rng.randrange(10_000), rng.random(), -1, 1e300, 7.0]),
+    "digits": lambda rng: rng.choice(
+        [
+            rng.randrange(10**18, 2 * 10**19),
+            -rng.randrange(2**52, 2**64),
+            round(rng.random() * 100, rng.randrange(18)),
+            rng.randrange(60),
+        ]
+    ),
     "text": lambda rng: f"v{rng.randrange(10_000)}",
     "escaped": lambda rng: f'"v\n{rng.randrange(50)}',
     "few": lambda rng: rng.choice([1, 2, "a", "b", True, None]),
@@ -51,6 +59,8 @@ def condition(rng: random.Random) -> dict[str, Any]:
             {"filters": [{"field": "a", "op": "contains", "value": value}]},
             {"cel": f"data.a.contains({json.dumps(rng.choice([{'x': rng.randrange(100), 'y': 1}, [rng.randrange(100)], []]))})"},
             {"cel": f"data.a.exists(e, e == {json.dumps(value)})"},
+            {"cel": f"data.a.exists(e, e != {json.dumps(value)})"},
+            {"cel": f"{json.dumps(value)} in data.a"},
             {"cel": f"data.a.exists(e, e.startsWith('{text[:4]}') && e.endsWith('7'))"},
             {"cel": f"data.a.exists(e, e > {number}) && data.n == 1"},
             {"cel": f"size(data.a) > {rng.choice(LENGTHS)}"},

@@ -162,6 +162,10 @@ pub struct Number {
 }
 
 const SIGN: u64 = 1 << 63;
+/// Integers below it are exact in a float64.
+const EXACT: f64 = (1_u64 << 53) as f64;
+/// Powers of ten, which are exact.
+const TENS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
 /// Bits of a finite float64 such that unsigned order is the order of values.
 fn sortable(value: f64) -> u64 {
@@ -190,7 +194,11 @@ impl Number {
         self.floor() as i128 + i128::from(self.rest)
     }
 
+    #[inline]
     fn from_integer(value: i128, near: f64) -> Number {
+        if near.abs() < EXACT {
+            return Number { floor: sortable(near), rest: 0 };
+        }
         let mut floor = sortable(near);
         let mut low = near as i128; // exact: |near| <= 2^68
         if low > value {
@@ -209,25 +217,32 @@ impl Number {
     pub fn parse(literal: &[u8]) -> Option<Number> {
         let negative = literal.first() == Some(&b'-');
         let digits = &literal[usize::from(negative)..];
-        let mut whole: u64 = 0;
-        let mut integer = digits.len() <= 20;
-        for byte in digits {
-            let digit = byte.wrapping_sub(b'0');
-            match whole.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit))) {
-                Some(sum) if digit < 10 && integer => whole = sum,
-                _ => {
-                    integer = false;
-                    break;
-                }
+        let digit = |byte: &u8| u64::from(byte.wrapping_sub(b'0'));
+        let (mut whole, mut read) = (0_u64, 0);
+        // 19 digits do not overflow.
+        for byte in digits.iter().take(19) {
+            let digit = digit(byte);
+            if digit > 9 {
+                break;
             }
+            whole = whole * 10 + digit;
+            read += 1;
         }
-        if integer {
+        let whole = match &digits[read..] {
+            [] => Some(whole),
+            [last] if read == 19 && digit(last) < 10 => whole.checked_mul(10).and_then(|tens| tens.checked_add(digit(last))),
+            _ => None,
+        };
+        if let Some(whole) = whole {
             if !negative {
                 return Some(Number::from_u64(whole));
             }
             if whole <= SIGN {
                 return Some(Number::from_i64((whole as i64).wrapping_neg()));
             }
+        }
+        if let Some(value) = short_decimal(digits) {
+            return Number::from_f64(if negative { -value } else { value });
         }
         // A literal is ASCII; another text is not a number.
         Number::from_f64(std::str::from_utf8(literal).ok()?.parse().ok()?)
@@ -255,6 +270,16 @@ impl Number {
     pub fn from_order_key(key: (u64, u16)) -> Number {
         Number { floor: key.0, rest: key.1 }
     }
+}
+
+/// The value of up to 15 digits with a dot: the quotient of two exact numbers is rounded once, as the literal is.
+fn short_decimal(digits: &[u8]) -> Option<f64> {
+    let dot = digits.iter().position(|byte| *byte == b'.').filter(|_| digits.len() <= TENS.len())?;
+    let mut whole = 0;
+    for byte in digits[..dot].iter().chain(&digits[dot + 1..]) {
+        whole = whole * 10 + u64::from(byte.is_ascii_digit().then(|| byte - b'0')?);
+    }
+    Some(whole as f64 / TENS[digits.len() - 1 - dot])
 }
 
 fn unsortable(key: u64) -> f64 {
@@ -579,6 +604,23 @@ mod tests {
         }
         assert_eq!(number("1.5").as_integer(), None);
         assert_eq!(number("18446744073709551616").as_integer(), None);
+    }
+
+    #[test]
+    fn literals_are_read_as_the_standard_library_reads_them() {
+        let mut dice = crate::automaton::testing::Dice::new(5);
+        for _ in 0..20_000 {
+            let digits: String = (0..=dice.below(19)).map(|_| char::from(b'0' + dice.below(10) as u8)).collect();
+            let (whole, fraction) = digits.split_at(dice.below(digits.len() as u64) as usize);
+            let sign = if dice.chance(2) { "-" } else { "" };
+            let literal = format!("{sign}{}.{fraction}", if whole.is_empty() { "0" } else { whole });
+            assert_eq!(number(&literal), Number::from_f64(literal.parse().unwrap()).unwrap(), "{literal}");
+            let literal = format!("{sign}{digits}");
+            let Ok(whole) = literal.parse::<i64>() else { continue };
+            assert_eq!(number(&literal).as_integer(), Some(i128::from(whole)), "{literal}");
+        }
+        assert_eq!(number("99999999999999999999"), number("1e20"));
+        assert_eq!(number("18446744073709551615").as_integer(), Some(i128::from(u64::MAX)));
     }
 
     #[test]

@@ -246,12 +246,13 @@ impl BloomFilter {
         let mut at_place = |place: usize, values: &mut Values<'_>| {
             let (asked, seed) = (&self.asked[place], values.seed());
             for at in values.at(map.ids[place], self.places.paths[place].1) {
-                let seen = values.get(at);
-                let Some(scalar) = seen.scalar else { continue };
+                let Some(hash) = values.scalar_hash(at) else { continue };
                 if asked.equal != 0 {
-                    visit(join(seen.hash, asked.equal));
+                    visit(join(hash, asked.equal));
                 }
-                if !asked.others.is_empty() {
+                if !asked.others.is_empty()
+                    && let Some(scalar) = values.get(at).scalar
+                {
                     asked.for_each_other(scalar, seed, &mut visit);
                 }
             }

@@ -89,13 +89,13 @@ pub(super) fn find(
         (Format::Debezium | Format::Maxwell, _) if is_whole => {}
         (_, Some(EventType::Insert | EventType::Update)) if format.may_be_partial() && !is_whole && event.is_partial() => {
             not_carried.data = lacks_data();
-            not_carried.rest_of_data = !not_carried.data;
+            not_carried.rest_of_data = event.data().is_some();
             not_carried.rest_of_before = event.before().is_some();
         }
         (Format::Debezium, Some(EventType::Delete)) => not_carried.rest_of_data = event.debezium_delete(unknown)?,
         (Format::Dms, Some(EventType::Delete)) => not_carried = event.dms_delete(is_whole, unknown)?,
         // The image of a row may be MINIMAL or NOBLOB, which a record does not show.
-        (Format::Maxwell, Some(EventType::Update | EventType::Delete)) if !lacks_data() => {
+        (Format::Maxwell, Some(EventType::Update | EventType::Delete)) if event.data().is_some() => {
             not_carried.rest_of_data = true;
             not_carried.rest_of_before = is_completed;
         }

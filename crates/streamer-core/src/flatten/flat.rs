@@ -120,14 +120,17 @@ impl LeafPlace {
         (self.position == APART).then_some(self.at as usize)
     }
 
-    /// Where it lies in arrays.
-    pub(crate) fn position(self) -> Position {
-        if self.position < APART { Position(self.position) } else { Position::NONE }
+    /// The place of an element of a list by [`LeafPlace::at_in_list`].
+    pub(crate) fn in_list(at: u32, flat: &Flat<'_>) -> LeafPlace {
+        if (at as usize) < flat.text.len() { LeafPlace { at, position: IN_LIST } } else { LeafPlace::apart(u32::MAX - at) }
     }
 
-    /// Whether an equal value of the same list does as well: nothing else is in its element.
-    pub(crate) fn may_be_left_out(self) -> bool {
-        self.position >= RUNS
+    /// The offset of an element of a list; beyond the text, from the end of the numbers down, for one that is kept elsewhere.
+    pub(crate) fn at_in_list(self, flat: &Flat<'_>) -> u32 {
+        let Some(number) = self.as_apart() else { return self.at };
+        let at = u32::MAX - number as u32;
+        assert!(at as usize >= flat.text.len(), "an escaped text takes eight bytes");
+        at
     }
 }
 
@@ -413,6 +416,28 @@ impl<'f> Leaf<'f> {
         }
     }
 
+    /// The list that it is an element of, if nothing else is in the element: then an equal one of the list does as well.
+    #[inline]
+    pub(crate) fn list(&self) -> Option<u32> {
+        match self.found {
+            LeafAt::Entry(entry) if entry.position.0 < RUNS => None,
+            _ => Some(self.flat.array(self.position())),
+        }
+    }
+
+    /// Its text and what it is, if it has less than eight bytes in the event.
+    #[inline]
+    pub(crate) fn short_text(&self) -> Option<u64> {
+        let length = self.raw().len();
+        if length > 7 {
+            return None;
+        }
+        let at = (self.raw().as_ptr() as usize).wrapping_sub(self.flat.text.as_ptr() as usize);
+        let bytes = self.flat.text.as_bytes().get(at..)?.first_chunk::<8>()?;
+        let text = u64::from_le_bytes(*bytes) & ((1 << (8 * length)) - 1);
+        Some(text | (1 + length as u64 + 8 * u64::from(self.kind() == Kind::String)) << 56)
+    }
+
     /// Where it stands; None if its text is not in the event.
     pub(crate) fn place(&self) -> Option<LeafPlace> {
         let entries = &self.flat.entries.all;
@@ -433,6 +458,7 @@ impl<'f> Leaf<'f> {
     }
 
     /// The value as it is written in the event; of a part, or a string in a list, its text.
+    #[inline]
     pub fn raw(&self) -> &'f str {
         match self.found {
             LeafAt::Entry(entry) => &self.flat.text[entry.start as usize..entry.end as usize],
@@ -550,6 +576,7 @@ fn value_at(text: &[u8], at: usize) -> (usize, Kind) {
 }
 
 /// Pass over the value at *at*, and return its kind.
+#[inline]
 fn skip_value(text: &[u8], at: &mut usize, strings: &mut Strings, open: &mut Vec<u64>) -> Result<Kind, JsonFault> {
     let start = *at;
     let kind;

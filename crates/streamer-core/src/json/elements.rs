@@ -32,6 +32,7 @@ impl<'t> Elements<'t> {
 impl<'t> Iterator for Elements<'t> {
     type Item = Element<'t>;
 
+    #[inline]
     fn next(&mut self) -> Option<Element<'t>> {
         let start = self.at.take()?;
         let mut escaped = false;
@@ -41,7 +42,11 @@ impl<'t> Iterator for Elements<'t> {
                 escaped = has_escapes;
                 (end, Kind::String)
             }
-            b'-' | b'0'..=b'9' => (token::number(self.text, start).ok()?.0, Kind::Number),
+            b'-' | b'0'..=b'9' => {
+                let (end, beyond) = token::number(self.text, start).ok()?;
+                let is_beyond = beyond && Number::parse(&self.text[start..end]).is_none();
+                (end, if is_beyond { Kind::BeyondFloat } else { Kind::Number })
+            }
             b'[' => (skip::trusted(self.text, start).ok()?, Kind::List),
             b'{' => (skip::trusted(self.text, start).ok()?, Kind::Map),
             b'n' => (token::literal(self.text, start).ok()?, Kind::Null),
@@ -67,10 +72,13 @@ impl Element<'_> {
     }
 
     /// Whether it equals *value*, as [`Value::equals`] has it.
+    #[inline]
     pub fn equals(&self, value: &Value) -> Option<bool> {
         let is_scalar = |scalar| Some(value.as_scalar() == Some(scalar));
         match self.kind {
+            Kind::BeyondFloat => None,
             _ if value.kind() == Kind::BeyondFloat => None,
+            kind if kind != value.kind() => Some(false),
             Kind::Null => is_scalar(ScalarRef::Null),
             Kind::Bool => is_scalar(ScalarRef::Bool(peek(self.text, 0) == b't')),
             Kind::Number => Number::parse(self.text).and_then(|number| is_scalar(ScalarRef::Number(number))),
@@ -84,7 +92,6 @@ impl Element<'_> {
                 token::unescape(inside, &mut plain);
                 Some(plain == text.as_bytes())
             }
-            kind if kind != value.kind() => Some(false),
             _ => {
                 let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
                 parse::<Value>(self.text, options).ok()?.equals(value)

@@ -5,6 +5,9 @@ use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+/// Further values of a clause are counted.
+const MOST_SHOWN: usize = 1_000;
+
 impl fmt::Display for Clause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match self.mode {
@@ -21,7 +24,7 @@ impl fmt::Display for Clause {
         if self.atoms.is_empty() {
             return f.write_str("never");
         }
-        joined(f, &self.atoms, " or ")
+        alternatives(f, &self.atoms)
     }
 }
 
@@ -89,12 +92,18 @@ impl fmt::Display for Atom {
             Atom::Other { kinds, none_of } => {
                 write_kinds(f, *kinds)?;
                 f.write_str(" and not (")?;
-                joined(f, none_of, " or ")?;
+                alternatives(f, none_of)?;
                 f.write_str(")")
             }
             Atom::Topic(pattern) => write!(f, "like {pattern}"),
         }
     }
+}
+
+fn alternatives(f: &mut fmt::Formatter<'_>, atoms: &[Atom]) -> fmt::Result {
+    let (shown, others) = atoms.split_at(atoms.len().min(MOST_SHOWN));
+    joined(f, shown, " or ")?;
+    if others.is_empty() { Ok(()) } else { write!(f, " (and {} more values)", others.len()) }
 }
 
 fn joined<T: fmt::Display>(f: &mut fmt::Formatter<'_>, parts: &[T], between: &str) -> fmt::Result {

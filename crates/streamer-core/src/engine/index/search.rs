@@ -43,9 +43,9 @@ pub struct MatcherScratch {
     hits: Vec<u32>,
     /// The bits of an event's values for the fields of slices.
     asked: Vec<u64>,
-    /// For each path: when its values were numbered, and their numbers.
+    /// For each path: when its values were numbered, and their numbers, each with the kind of its value.
     numbered: Vec<(u64, u32, u32)>,
-    numbers: Vec<u32>,
+    numbers: Vec<(u32, Kind)>,
     stamp: u64,
     /// Whether a path has more than [`MANY_VALUES`] values. From then on each target is followed and checked only once.
     is_many: bool,
@@ -184,7 +184,7 @@ impl Search<'_, '_, '_> {
             let numbers = self.numbers(probe.path);
             let again = again || numbers.len() > 1;
             for at in numbers {
-                let number = self.scratch.numbers[at];
+                let (number, _) = self.scratch.numbers[at];
                 let next = match bucket {
                     _ if number == UNNAMED => None,
                     0 => Some(self.index.values[number as usize].first).filter(|next| *next != Next::NOWHERE),
@@ -226,7 +226,7 @@ impl Search<'_, '_, '_> {
         values
     }
 
-    /// The numbers of the values at a path, by position in the scratch: one for each.
+    /// The numbers of the values at a path, by position in the scratch. Of those without a number one of each kind is there.
     #[inline]
     fn numbers(&mut self, path: u32) -> std::ops::Range<usize> {
         let (stamp, start, end) = self.scratch.numbered[path as usize];
@@ -237,18 +237,22 @@ impl Search<'_, '_, '_> {
         let values = self.values_at(path);
         let MatcherScratch { numbered, numbers, stamp, .. } = &mut *self.scratch;
         let start = numbers.len();
+        let mut unnamed = Kinds::NONE;
         for at in values {
-            let seen = self.values.get(at);
-            let Some(scalar) = seen.scalar else {
-                numbers.push(UNNAMED);
-                continue;
+            let find = |hash| {
+                self.index.dictionary.find(value_hash(self.seed, hash, path), |value| {
+                    let NamedValue { path: other, atom, brief, .. } = self.index.values[value as usize];
+                    let is_it =
+                        |scalar| brief == Brief::of(scalar) && (!brief.is_part() || self.store.encoded.is_equality(atom, scalar));
+                    other == path && self.values.get(at).scalar.is_some_and(is_it)
+                })
             };
-            let wanted = Brief::of(scalar);
-            let found = self.index.dictionary.find(value_hash(self.seed, seen.hash, path), |value| {
-                let NamedValue { path: other, atom, brief, .. } = self.index.values[value as usize];
-                other == path && brief == wanted && (!brief.is_part() || self.store.encoded.is_equality(atom, scalar))
-            });
-            numbers.push(found.unwrap_or(UNNAMED));
+            let found = self.values.scalar_hash(at).and_then(find);
+            let kind = self.values.kind(at);
+            if found.is_some() || !unnamed.has(kind) {
+                unnamed = if found.is_some() { unnamed } else { unnamed.or(Kinds::of(kind)) };
+                numbers.push((found.unwrap_or(UNNAMED), kind));
+            }
         }
         numbered[path as usize] = (*stamp, start as u32, numbers.len() as u32);
         start..numbers.len()
@@ -411,13 +415,11 @@ impl Search<'_, '_, '_> {
             // Most checks: a value that was already numbered for another condition.
             Check::Values(path, wanted) => {
                 let numbers = self.numbers(path);
-                self.scratch.numbers[numbers].iter().any(|number| wanted.iter().any(|wanted| wanted == number))
+                self.scratch.numbers[numbers].iter().any(|(number, _)| wanted.contains(number))
             }
             Check::Other(path, kinds, none_of) => {
-                let (values, numbers) = (self.values_at(path), self.numbers(path));
-                values
-                    .zip(numbers)
-                    .any(|(at, number)| is_other(self.values.get(at).kind, self.scratch.numbers[number], kinds, none_of))
+                let numbers = self.numbers(path);
+                self.scratch.numbers[numbers].iter().any(|(number, kind)| is_other(*kind, *number, kinds, none_of))
             }
             Check::Kinds(path, kinds) => {
                 let (values, kinds) = (self.values_at(path), Kinds::from_bits(kinds));

@@ -1,11 +1,12 @@
 //! The values of one event at the paths that the index asks for, each read, parsed and hashed once.
 //!
-//! A value takes some hundred bytes here. Where a path has thousands, as in a long list, only the place of each is kept, and a part
-//! of its hash: most are compared with a hash and never looked at again. What is looked at is read anew.
+//! A value takes some hundred bytes here. Where a path has thousands, as in a long list, only the place of each is kept, and its
+//! hash: most are compared with a hash and never looked at again. What is looked at is read anew.
 //!
 //! ```text
-//!   position 0 .. 2^31     SeenValue: kind, scalar, hash, leaf
-//!   position 2^31 ..       OneOfMany: place, half a hash          12 bytes
+//!   position 0 .. 2^30      SeenValue: kind, scalar, hash, leaf
+//!   position 2^30 .. 2^31   OneElement: offset, hash               12 bytes
+//!   position 2^31 ..        OneLeaf: place, half a hash            12 bytes
 //! ```
 
 use crate::automaton::literals;
@@ -36,34 +37,53 @@ pub struct SeenValue<'f> {
     pub leaf: Leaf<'f>,
 }
 
-/// A value at a path that has thousands.
+/// A leaf at a path that has thousands.
 #[derive(Clone, Copy, Debug)]
-struct OneOfMany {
-    /// Where it stands, or its number in [`Values::apart`] if its text is not in the event.
+struct OneLeaf {
     place: LeafPlace,
     hash: u32,
 }
 
-/// The position of the first of these.
-const MANY: usize = 1 << 31;
+/// An element of a list of thousands.
+#[derive(Clone, Copy, Debug)]
+struct OneElement {
+    /// Where it stands; from the end of the numbers down, its place in [`Rare::apart`].
+    at: u32,
+    /// The two halves of its hash, see [`SeenValue::hash`].
+    hash: [u32; 2],
+}
+
+impl OneElement {
+    fn hash(self) -> u64 {
+        u64::from(self.hash[1]) << 32 | u64::from(self.hash[0])
+    }
+}
+
+/// The position of the first leaf, and of the first element, of these.
+const LEAVES: usize = 1 << 31;
+const ELEMENTS: usize = 1 << 30;
 /// So many are read as any.
 const FEW_VALUES: usize = 1 << 12;
 /// The elements of a list whose text is shorter are as few.
 const LONG_LIST: usize = 1 << 13;
-/// So many of them are remembered, to leave out those that repeat one.
-const REMEMBERED: usize = 1 << 14;
 
 /// All of these. They are never copied to make room for more.
-#[derive(Debug, Default)]
-struct Many {
-    chunks: Vec<Vec<OneOfMany>>,
+#[derive(Debug)]
+struct Many<T> {
+    chunks: Vec<Vec<T>>,
     length: usize,
+}
+
+impl<T> Default for Many<T> {
+    fn default() -> Many<T> {
+        Many { chunks: Vec::new(), length: 0 }
+    }
 }
 
 const CHUNK: usize = 1 << 12;
 
-impl Many {
-    fn push(&mut self, one: OneOfMany) {
+impl<T: Copy> Many<T> {
+    fn push(&mut self, one: T) {
         if self.length.is_multiple_of(CHUNK) {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
@@ -72,13 +92,8 @@ impl Many {
     }
 
     #[inline]
-    fn get(&self, number: usize) -> OneOfMany {
+    fn get(&self, number: usize) -> T {
         self.chunks[number / CHUNK][number % CHUNK]
-    }
-
-    /// The one of a number that may be of none.
-    fn find(&self, number: u32) -> Option<OneOfMany> {
-        (number as usize).lt(&self.length).then(|| self.get(number as usize))
     }
 }
 
@@ -114,7 +129,9 @@ struct Buffers {
 /// The rest of the values of an event: what few events have, and few subscriptions compare.
 #[derive(Debug, Default)]
 struct Rare<'f> {
-    many: Many,
+    leaves: Many<OneLeaf>,
+    elements: Many<OneElement>,
+    /// Those of them whose text is not in the event.
     apart: Vec<Leaf<'f>>,
     trees: HashMap<usize, Option<Rc<Value>>, FastHash>,
     sizes: HashMap<usize, Option<u32>, FastHash>,
@@ -217,7 +234,7 @@ impl<'f> Values<'f> {
         match mode {
             Mode::Scalar => self.seen.extend(flat.value(path).or_else(|| flat.unreadable(path)).map(seen)),
             Mode::AnyLeaf => match flat.may_have_many_leaves() {
-                true => at = self.read_many(|visit| flat.leaves(path).for_each(visit)),
+                true => at = self.read_many(LEAVES, |visit| flat.leaves(path).for_each(visit)),
                 false => self.seen.extend(flat.leaves(path).map(seen)),
             },
             Mode::Element | Mode::Member => match flat.value(path) {
@@ -227,7 +244,7 @@ impl<'f> Values<'f> {
                 Some(list) => {
                     let is_member = mode == Mode::Member;
                     let mut is_whole = true;
-                    at = self.read_many(|visit| is_whole = list.for_each_element(is_member, visit));
+                    at = self.read_many(ELEMENTS, |visit| is_whole = list.for_each_element(is_member, visit));
                     if !is_whole {
                         self.seen.truncate(start);
                         at = None;
@@ -248,36 +265,33 @@ impl<'f> Values<'f> {
     }
 
     /// Read what *each* visits: leaves of one path, or elements of one list. Of thousands only the places are kept, which
-    /// are returned; None if they are fewer, which are then behind those that were read before.
+    /// are returned, from *kept* on; None if they are fewer, which are then behind those that were read before.
     #[cold]
-    fn read_many(&mut self, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
+    fn read_many(&mut self, kept: usize, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
         let (flat, seed) = (self.flat, self.seed);
         let Values { seen, rare, .. } = self;
-        let Rare { many, apart, .. } = &mut **rare.get_or_insert_default();
-        let (first, start) = (seen.len(), many.length);
-        let mut remembered = Vec::new();
+        let rare = &mut **rare.get_or_insert_default();
+        let (first, start) = (seen.len(), rare.many(kept));
+        let mut repeats = Repeats::default();
         let mut count = 0;
+        let mut are_many = false;
         each(&mut |leaf| {
             count += 1;
+            if repeats.has_short(leaf) {
+                return;
+            }
             let value = SeenValue::new(leaf, seed);
-            if !remembered.is_empty() {
-                return add_to_many(flat, seed, many, apart, &mut remembered, &value);
+            if are_many {
+                return rare.add(flat, seed, kept, &mut repeats, &value);
             }
             seen.push(value);
             if seen.len() - first == FEW_VALUES {
-                remembered.resize(REMEMBERED, u32::MAX);
-                seen.drain(first..).for_each(|value| add_to_many(flat, seed, many, apart, &mut remembered, &value));
+                are_many = true;
+                seen.drain(first..).for_each(|value| rare.add(flat, seed, kept, &mut repeats, &value));
             }
         });
         spend(count / 16);
-        (!remembered.is_empty()).then(|| MANY + start..MANY + many.length)
-    }
-
-    /// The leaf of one of many.
-    #[cold]
-    fn leaf(&self, position: usize) -> Leaf<'f> {
-        let Rare { many, apart, .. } = self.rare();
-        leaf_of(self.flat, apart, many.get(position - MANY).place)
+        are_many.then(|| start..rare.many(kept))
     }
 
     /// Of an event with a position of one of many.
@@ -297,8 +311,27 @@ impl<'f> Values<'f> {
     pub fn get(&self, position: usize) -> SeenValue<'f> {
         match self.seen.get(position) {
             Some(seen) => *seen,
-            None => SeenValue::new(self.leaf(position), self.seed),
+            None => self.rare().read(position, self.flat, self.seed),
         }
+    }
+
+    /// The hash of a value by its position, if it is a scalar.
+    #[inline]
+    pub fn scalar_hash(&self, position: usize) -> Option<u64> {
+        if self.seen.len() <= position && position < LEAVES {
+            let hash = self.rare().elements.get(position - ELEMENTS).hash();
+            if hash != 0 {
+                return Some(hash);
+            }
+        }
+        let SeenValue { scalar, hash, .. } = self.get(position);
+        scalar.map(|_| hash)
+    }
+
+    /// What kind of value there is at a position.
+    #[inline]
+    pub fn kind(&self, position: usize) -> Kind {
+        self.seen.get(position).map_or_else(|| self.rare().kind(position, self.flat), |seen| seen.kind)
     }
 
     /// Whether a value, by its position, may be the scalar of a hash. If not, it is another one.
@@ -306,7 +339,8 @@ impl<'f> Values<'f> {
     pub fn may_be(&self, position: usize, hash: u64) -> bool {
         match self.seen.get(position) {
             Some(seen) => seen.hash == hash,
-            None => self.rare().many.get(position - MANY).hash == hash as u32,
+            None if position < LEAVES => self.rare().elements.get(position - ELEMENTS).hash() == hash,
+            None => self.rare().leaves.get(position - LEAVES).hash == hash as u32,
         }
     }
 
@@ -314,7 +348,7 @@ impl<'f> Values<'f> {
     fn array_position(&self, position: usize) -> Position {
         match self.seen.get(position) {
             Some(seen) => seen.leaf.position(),
-            None => self.rare().many.get(position - MANY).place.position(),
+            None => self.rare().leaf(position, self.flat).position(),
         }
     }
 
@@ -401,37 +435,111 @@ fn place(path: PathId, mode: Mode) -> usize {
     path.0 as usize * Mode::ALL.len() + mode as usize
 }
 
-/// Add the place of a value, unless an equal one of the same list was added lately.
-fn add_to_many<'f>(
-    flat: &'f Flat<'f>,
-    seed: &Seed,
-    many: &mut Many,
-    apart: &mut Vec<Leaf<'f>>,
-    remembered: &mut [u32],
-    value: &SeenValue<'f>,
-) {
-    let leaf = value.leaf;
-    let hash = if value.scalar.is_some() { value.hash } else { seed.hash_bytes(leaf.raw().as_bytes()) } as u32;
-    let place = leaf.place().unwrap_or_else(|| {
-        apart.push(leaf);
-        LeafPlace::apart(apart.len() as u32 - 1)
-    });
-    if place.may_be_left_out() {
-        let latest = &mut remembered[hash as usize % REMEMBERED];
-        if let Some(other) = many.find(*latest).filter(|other| other.hash == hash) {
-            let other = leaf_of(flat, apart, other.place);
-            let is_same = other.kind() == value.kind && other.raw() == leaf.raw();
-            if is_same && flat.array(other.position()) == flat.array(leaf.position()) {
+impl<'f> Rare<'f> {
+    /// The position of the next leaf or element, by the first one's.
+    fn many(&self, kept: usize) -> usize {
+        kept + if kept == LEAVES { self.leaves.length } else { self.elements.length }
+    }
+
+    /// The leaf of one of many.
+    fn leaf(&self, position: usize, flat: &'f Flat<'f>) -> Leaf<'f> {
+        let place = if position < LEAVES {
+            let at = self.elements.get(position - ELEMENTS).at;
+            LeafPlace::in_list(at, flat)
+        } else {
+            self.leaves.get(position - LEAVES).place
+        };
+        place.as_apart().map_or_else(|| flat.leaf(place), |number| self.apart[number])
+    }
+
+    fn kind(&self, position: usize, flat: &'f Flat<'f>) -> Kind {
+        if position < LEAVES {
+            let one = self.elements.get(position - ELEMENTS);
+            match flat.text.as_bytes().get(one.at as usize) {
+                None | Some(b'"') => return Kind::String,
+                Some(b'-' | b'0'..=b'9') if one.hash() != 0 => return Kind::Number,
+                _ => {}
+            }
+        }
+        self.leaf(position, flat).kind()
+    }
+
+    /// Read one of many anew.
+    #[cold]
+    fn read(&self, position: usize, flat: &'f Flat<'f>, seed: &Seed) -> SeenValue<'f> {
+        let leaf = self.leaf(position, flat);
+        if position >= LEAVES {
+            return SeenValue::new(leaf, seed);
+        }
+        let hash = self.elements.get(position - ELEMENTS).hash();
+        SeenValue { kind: leaf.kind(), scalar: leaf.scalar(), hash, leaf }
+    }
+
+    /// Keep the place of a value, unless an equal one of the same list was added lately.
+    fn add(&mut self, flat: &'f Flat<'f>, seed: &Seed, kept: usize, repeats: &mut Repeats, value: &SeenValue<'f>) {
+        let leaf = value.leaf;
+        let hash = if value.scalar.is_some() { value.hash } else { seed.hash_bytes(leaf.raw().as_bytes()) };
+        if let Some(list) = leaf.list().filter(|_| leaf.short_text().is_none()) {
+            let position = self.many(kept);
+            let is_same = |other| {
+                let other = self.leaf(other as usize, flat);
+                other.kind() == value.kind && other.raw() == leaf.raw() && other.list() == Some(list)
+            };
+            if repeats.has_long(hash as u32, position as u32, is_same) {
                 return;
             }
         }
-        *latest = many.length as u32;
+        let place = leaf.place().unwrap_or_else(|| {
+            self.apart.push(leaf);
+            LeafPlace::apart(self.apart.len() as u32 - 1)
+        });
+        if kept == LEAVES {
+            self.leaves.push(OneLeaf { place, hash: hash as u32 });
+        } else {
+            let hash = [value.hash as u32, (value.hash >> 32) as u32];
+            self.elements.push(OneElement { at: place.at_in_list(flat), hash });
+        }
     }
-    many.push(OneOfMany { place, hash });
 }
 
-fn leaf_of<'f>(flat: &'f Flat<'f>, apart: &[Leaf<'f>], place: LeafPlace) -> Leaf<'f> {
-    place.as_apart().map_or_else(|| flat.leaf(place), |number| apart[number])
+/// The elements of long lists that were read lately, to leave out those that repeat one.
+#[derive(Default)]
+struct Repeats {
+    /// Short texts, each with its list.
+    short: Vec<(u64, u32)>,
+    /// The hash and the position of each.
+    long: Vec<(u32, u32)>,
+}
+
+/// So many of each are remembered.
+const SHORT: usize = 1 << 12;
+const LONG: usize = 1 << 14;
+
+impl Repeats {
+    /// Whether a leaf repeats another one of its list; remember it if it is short.
+    #[inline]
+    fn has_short(&mut self, leaf: Leaf<'_>) -> bool {
+        let Some(list) = leaf.list() else { return false };
+        let Some(word) = leaf.short_text() else { return false };
+        if self.short.is_empty() {
+            self.short.resize(SHORT, (0, 0));
+        }
+        let known = &mut self.short[(word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize];
+        std::mem::replace(known, (word, list)) == (word, list)
+    }
+
+    /// Whether the latest value of a hash is the same one; remember its position.
+    fn has_long(&mut self, hash: u32, position: u32, is_same: impl Fn(u32) -> bool) -> bool {
+        if self.long.is_empty() {
+            self.long.resize(LONG, (0, 0));
+        }
+        let known = &mut self.long[hash as usize % LONG];
+        if known.0 == hash && known.1 != 0 && is_same(known.1) {
+            return true;
+        }
+        *known = (hash, position);
+        false
+    }
 }
 
 /// Append the elements of a list to *all*; if there are many, equal ones only once.
