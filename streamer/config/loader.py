@@ -307,6 +307,8 @@ def _nearest(place: Place) -> str:
     """Return a hint with the name that was probably meant: a name in the same section, or a similar name elsewhere."""
     *above, name = place
     beside = _names(tuple(above))
+    if name in beside:
+        return f"a section with another 'type' has {str(name)!r}"
     if (near := closest(str(name), beside, 0.6)) is not None:
         return f"did you mean '{near}'?"
     everywhere = {str(known[-1]): known for known in reversed(list(fields_of(Config)))}

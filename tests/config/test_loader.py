@@ -159,6 +159,10 @@ zzz: 1
         ("metrics: {enabled: 0.0}", "s.yaml:1:20: metrics.enabled: expected true or false, not 0.0"),
         ("matching: {cel: {cache_size: x}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 'x'"),
         (f"matching: {{cel: {{cache_size: {10**20}}}}}", "s.yaml:1:30: matching.cel.cache_size: expected at most 9,223"),
+        (
+            "sinks: {a: {type: kafka, brokers: 'x:1', topic: t, path: p}}",
+            "s.yaml:1:52: sinks.a.path: unknown name; a section with another 'type' has 'path'",
+        ),
         ("matching: {bloom: {fp_rte: 1}}", "s.yaml:1:20: matching.bloom.fp_rte: unknown name; did you mean 'fp_rate'?"),
         ("matching: {bloom: {fp_rate: 2}}", "s.yaml:1:29: matching.bloom.fp_rate: expected less than 1, not 2"),
         ("matching: {bloom: {fp_rate: 1e-12}}", "s.yaml:1:29: matching.bloom.fp_rate: expected a share from 1e-9 to less"),

@@ -18,8 +18,17 @@ from tests.tools.helm import lint, render, validate
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "streamer"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+#: The names of the service in the cluster.
+INSIDE = ["streamer.shop", "streamer.shop.svc", "streamer.shop.svc.cluster.local"]
 #: Kinds that come with Kubernetes, not with an operator.
 OWN = {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy"}
+ONE: dict[str, Any] = {
+    "config": {
+        "sources": {"events": {"type": "postgres", "dsn": {"env": "STORE"}, "slot": "streamer"}},
+        "sinks": {"matches": {"type": "file", "path": "/var/lib/streamer/matches.jsonl"}},
+        "api": {"hosts": ["streamer.example.com"]},
+    }
+}
 SHARED: dict[str, Any] = {
     "replicas": 3,
     "config": {
@@ -61,9 +70,9 @@ def test_the_chart_is_of_this_version_and_ends_a_pod_after_its_messages() -> Non
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("values", [{}, SHARED, EVERYTHING], ids=["as it comes", "shared store", "everything"])
+@pytest.mark.parametrize("values", [ONE, SHARED, EVERYTHING], ids=["one process", "shared store", "everything"])
 def test_what_the_chart_renders_is_accepted(values: dict[str, Any], tmp_path: Path) -> None:
-    assert "0 chart(s) failed" in lint(CHART)
+    assert "0 chart(s) failed" in lint(CHART, values)
     resources = render(CHART, values)
     for (kind, _), each in resources.items():
         if kind in OWN:
@@ -71,8 +80,8 @@ def test_what_the_chart_renders_is_accepted(values: dict[str, Any], tmp_path: Pa
     kinds = {kind for kind, _ in resources}
     assert kinds - OWN == ({"ServiceMonitor", "ScaledObject"} if values is EVERYTHING else set())
     config = configuration(resources, tmp_path)
-    if values:
-        fitting(loader.Loaded(config))
+    fitting(loader.Loaded(config))
+    if values is not ONE:
         assert (tmp_path / "subscriptions.jsonl").read_text() == SHARED["files"]["subscriptions.jsonl"]
     pods = resources["StatefulSet", "streamer"]["spec"]
     assert pods.get("replicas") == (None if values is EVERYTHING else values.get("replicas", 1))
@@ -86,7 +95,7 @@ def test_what_the_chart_renders_is_accepted(values: dict[str, Any], tmp_path: Pa
         assert any(each in place.parents for each in mounted), place
     (api,) = (each["port"] for each in resources["Service", "streamer"]["spec"]["ports"] if each["name"] == "api")
     assert api == config.api.port
-    assert "streamer.shop.svc" in config.api.hosts
+    assert list(config.api.hosts) == (["streamer.example.com"] if values is ONE else ["streamer", *INSIDE])
     labels = pods["template"]["metadata"]["labels"]
     for kind, name in resources:
         chosen = resources[kind, name]["spec"].get("selector") if kind != "ConfigMap" else None
@@ -100,12 +109,19 @@ def test_another_configuration_restarts_the_pods() -> None:
         pod = render(CHART, values)["StatefulSet", "streamer"]["spec"]["template"]
         return str(pod["metadata"]["annotations"]["checksum/config"])
 
-    assert checksum({}) == checksum({"replicas": 1})
-    assert len({checksum({}), checksum(SHARED), checksum(SHARED | {"files": {"subscriptions.jsonl": ""}})}) == 3
+    assert checksum(ONE) == checksum(ONE | {"nodeSelector": {"disk": "ssd"}})
+    assert len({checksum(ONE), checksum(SHARED), checksum(SHARED | {"files": {"subscriptions.jsonl": ""}})}) == 3
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("values", [{"replicas": 2}, {"keda": {"enabled": True}}])
-def test_several_processes_without_a_shared_store_are_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="several processes need a store in PostgreSQL"):
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({}, "needs at least one source"),
+        (ONE | {"replicas": 2}, "several processes need a store in PostgreSQL"),
+        (ONE | {"keda": {"enabled": True}}, "several processes need a store in PostgreSQL"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         render(CHART, values)

@@ -15,7 +15,7 @@ from tests.tools.fetched import FETCHED, NotThere, install
 
 MODULE: Final = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 SCHEMAS: Final = "kubernetes-validate==1.37.0"
-#: The version whose schemas the resources of Kubernetes itself must obey.
+#: The version for which the chart is rendered, and whose schemas the resources of Kubernetes itself must obey.
 KUBERNETES: Final = "1.33"
 
 
@@ -33,9 +33,10 @@ def helm() -> Path:
     return program
 
 
-def lint(chart: Path) -> str:
+def lint(chart: Path, values: dict[str, Any]) -> str:
     """Return what Helm's strict lint prints about a chart; raise AssertionError if it finds a fault."""
-    ran = subprocess.run([helm(), "lint", "--strict", chart], capture_output=True, text=True, check=False)
+    command = [helm(), "lint", "--strict", chart, "--kube-version", KUBERNETES, "--values", "-"]
+    ran = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 
@@ -46,7 +47,7 @@ def render(chart: Path, values: dict[str, Any], release: str = "streamer") -> di
     Raises:
         ValueError: the chart refuses the values.
     """
-    command = [helm(), "template", release, chart, "--namespace", "shop", "--values", "-"]
+    command = [helm(), "template", release, chart, "--namespace", "shop", "--kube-version", KUBERNETES, "--values", "-"]
     ran = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, check=False)
     if ran.returncode:
         raise ValueError(ran.stderr)
