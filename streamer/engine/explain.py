@@ -19,6 +19,7 @@ from streamer.reference.conditions import Condition, Part, conditions, size_of
 from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.reference.transition import Outcome, find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.groups import CompiledGroup
 from streamer.subscriptions.to_cel import subscription_to_cel
 
 #: The other conditions are the same on both sides.
@@ -236,6 +237,9 @@ def _detailed(condition: Condition, part: Part, event: Event, budget: int) -> Co
     """Return a condition with details: the operands that decided it, and a hint at the probable intention."""
     if isinstance(part, Program):
         condition = replace(condition, parts=parts_of(part, condition.verdict, event, budget))
+    if isinstance(part, CompiledGroup):
+        pairs = zip(condition.parts, part.entries, strict=True)
+        return replace(condition, parts=tuple(_detailed(each, entry, event, budget) for each, entry in pairs))
     found = hint(condition, part, event)
     return condition if found is None else replace(condition, hint=found)
 

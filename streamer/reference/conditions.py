@@ -12,7 +12,7 @@ from streamer.cel_eval.times import format_timestamp
 from streamer.cel_eval.values import Timestamp
 from streamer.model import BeyondFloat64, Event, Limits, Verdict
 from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
-from streamer.reference.filters import MISSING, Absence, evaluate_filter, read_field
+from streamer.reference.filters import MISSING, Absence, combined, evaluate_filter, evaluate_group, read_field
 from streamer.reference.patterns import evaluate_pattern, values_at
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
@@ -20,6 +20,7 @@ from streamer.reference.topics import topic_matches
 from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import CompiledGroup, filters_in, joined
 from streamer.subscriptions.matchers import AnythingBut, Matcher
 from streamer.subscriptions.operands import type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
@@ -35,7 +36,7 @@ SHOWN_STEPS: Final = 32
 _DOCUMENTS = ("data", "before", "envelope")
 _SPENT = "the choice of array elements for its pattern takes more than its budget"
 
-Part: TypeAlias = CompiledFilter | Field | AnyOf | Program | None
+Part: TypeAlias = CompiledFilter | CompiledGroup | Field | AnyOf | Program | None
 """The part of a subscription that a condition shows; None for tenant, collection, types, topic, and a pattern as a whole."""
 
 OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
@@ -57,11 +58,11 @@ class Condition:
         text: the condition, for people.
         place: the position of the condition in the subscription.
         seen: the value that it read, for a pattern the list of leaves; an `Absence` if there is none; `Values` for CEL and for
-            alternatives of a pattern.
+            alternatives of a pattern; a group of filters has its parts.
         verdict: the result.
         reason: the reason for the verdict, if the value does not show it; for an error of CEL its fixed word and the details.
-        parts: for CEL, the operands of its `&&` or `||`.
-        decided: for such an operand, whether it is sufficient for the verdict of the whole.
+        parts: for CEL, the operands of its `&&` or `||`; for a group of filters, its entries.
+        decided: for such a part, whether it is sufficient for the verdict of the whole.
         hint: the path that was probably meant, if the event has no value at a path, or one that is not searched.
     """
 
@@ -98,6 +99,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
     REFUSED.begin()
     found: list[tuple[Condition, Part]] = [(each, None) for each in _conditions_of_parts(compiled, event)]
     found += [(_condition_of_filter(each, event), each) for each in compiled.filters]
+    found += [(_condition_of_group(each, event), each) for each in compiled.groups]
     if compiled.pattern is not None:
         found += _pattern_conditions(compiled.pattern, event)
     if compiled.cel is not None:
@@ -131,6 +133,24 @@ def _condition_of_filter(condition: CompiledFilter, event: Event) -> Condition:
     return Condition("filter", _text_of(condition), condition.place, seen, verdict, reason)
 
 
+def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
+    """Return the result of a group, with that of each entry. Recursive: the depth of groups is bounded."""
+    parts = [
+        _condition_of_filter(each, event) if isinstance(each, CompiledFilter) else _condition_of_group(each, event)
+        for each in group.entries
+    ]
+    text, verdict = joined(group.op, [part.text for part in parts]), combined(group.op, [part.verdict for part in parts])
+    if any(part.reason == TOO_COSTLY for part in parts):
+        return Condition("filter", text, group.place, None, Verdict.UNKNOWN, TOO_COSTLY, tuple(parts))
+    return Condition("filter", text, group.place, None, verdict, parts=marked(parts, verdict))
+
+
+def marked(parts: Sequence[Condition], whole: Verdict) -> tuple[Condition, ...]:
+    """Return the parts of a condition, those that are sufficient for its verdict marked as such."""
+    agreeing = {part.verdict for part in parts} == {whole}
+    return tuple(replace(part, decided=not agreeing and part.verdict is whole) for part in parts)
+
+
 def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
     """Return the result of a program, with the value at each path that it reads."""
     try:
@@ -151,6 +171,8 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
     yield _of_topic(compiled, event)
     for condition in compiled.filters:
         yield evaluate_filter(condition, event)[0]
+    for group in compiled.groups:
+        yield evaluate_group(group, event)
     if compiled.pattern is not None:
         verdict = evaluate_pattern(compiled.pattern, event.raw, event.unknown)
         if verdict is Verdict.ERROR and on_cel_error is not None:
@@ -235,7 +257,9 @@ def _seen_by_cel(program: Program, event: Event) -> Values:
 
 def size_of(compiled: CompiledSubscription) -> int:
     """Return the number of values in a subscription: the cost to read it or to print all of it."""
-    lists = [len(each.value) for each in compiled.filters if isinstance(each.value, list)]
+    grouped = (each for group in compiled.groups for each in filters_in(group))
+    lists = [len(each.value) if isinstance(each.value, list) else 0 for each in compiled.filters]
+    lists += [len(each.value) if isinstance(each.value, list) else 1 for each in grouped]
     fields = [] if compiled.pattern is None else fields_of(compiled.pattern.root)
     matchers = (matcher for each in fields for matcher in each.matchers)
     return sum(lists) + sum(len(each.matchers) if isinstance(each, AnythingBut) else 1 for each in matchers)

@@ -9,7 +9,8 @@ from typing import Any, final
 from streamer.cel_eval import Program, ProgramCache
 from streamer.errors import CelError, SubscriptionError
 from streamer.model import CelEvaluator, Limits, TopicDialect
-from streamer.subscriptions.filters import CompiledFilter, parse_filter
+from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import CompiledGroup, parse_entry
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
@@ -29,6 +30,7 @@ class CompiledSubscription:
         tenant: a name, or `"*"` for every tenant.
         collection: a name; None for every collection.
         types: the accepted types; None for all.
+        groups: the groups among its filters.
         mentions_before: whether a filter or the CEL expression reads `before`, so that it is evaluated once (semantics.md 7.13).
             For a pattern, that depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
@@ -38,6 +40,7 @@ class CompiledSubscription:
     collection: str | None
     types: frozenset[str] | None
     filters: tuple[CompiledFilter, ...]
+    groups: tuple[CompiledGroup, ...]
     pattern: Pattern | None
     topic: TopicPattern | None
     cel: Program | None
@@ -87,9 +90,9 @@ def _compile(
         )
     size = Size(limits)
     size.add_filters(subscription.filters)
-    filters = tuple(
-        parse_filter(item, place=f"filters[{index}]", limits=limits) for index, item in enumerate(subscription.filters)
-    )
+    entries = [parse_entry(item, place=f"filters[{index}]", limits=limits) for index, item in enumerate(subscription.filters)]
+    filters = tuple(each for each in entries if isinstance(each, CompiledFilter))
+    groups = tuple(each for each in entries if isinstance(each, CompiledGroup))
     pattern = topic = program = None
     if subscription.pattern is not None:
         pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
@@ -103,10 +106,13 @@ def _compile(
         collection=None if subscription.collection == EVERY else subscription.collection,
         types=None if subscription.types is None else frozenset(subscription.types),
         filters=filters,
+        groups=groups,
         pattern=pattern,
         topic=topic,
         cel=program,
-        mentions_before=any(item.op.mentions_before for item in filters) or (program is not None and program.mentions_before),
+        mentions_before=any(item.op.mentions_before for item in filters)
+        or any(item.mentions_before for item in groups)
+        or (program is not None and program.mentions_before),
     )
 
 

@@ -117,7 +117,7 @@ def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits)
     if alternatives is None:
         return None
     if not alternatives:
-        return "cel: it is true for no event"
+        return f"{'filters' if compiled.groups else 'cel'}: it is true for no event"
     parts = _parts(compiled)
     reasons = set()
     for conjunction in form.conjunctions:
@@ -137,11 +137,14 @@ def possible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
 
 def _lowered(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> tuple[Alternatives | None, bool]:
     program = _plain(compiled.cel, limits)
+    if compiled.groups:
+        program = _whole(compiled, program, limits)
     if program is None:
         return None, False
     lowering = _Lowering(program, limits.max_conjunctions // max(len(form.conjunctions), 1))
     alternatives = lowering.set(program.tree, True)
-    return (None, False) if lowering.has_given_up else (alternatives, lowering.is_exact and program is compiled.cel)
+    is_all = compiled.cel is None or not compiled.cel.is_portable
+    return (None, False) if lowering.has_given_up else (alternatives, lowering.is_exact and is_all)
 
 
 def _plain(program: Program | None, limits: Limits) -> Program | None:
@@ -151,6 +154,15 @@ def _plain(program: Program | None, limits: Limits) -> Program | None:
     source = narrowing(program)
     try:
         return None if source is None else compile_cel(source, limits)
+    except CelError:
+        return None
+
+
+def _whole(compiled: CompiledSubscription, program: Program | None, limits: Limits) -> Program | None:
+    """Return the groups of filters and the expression as one expression; None if it is too long."""
+    parts = [*(group.to_cel() for group in compiled.groups), *([] if program is None else [program.source])]
+    try:
+        return compile_cel(" && ".join(f"({part}\n)" for part in parts), limits)
     except CelError:
         return None
 

@@ -85,6 +85,7 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
         if not lowered.is_exact:
             # Print the text only if it is needed, because it may be long.
             residuals.add(Residual("filters", condition.to_cel()))
+    residuals.update(Residual("filters", group.to_cel()) for group in compiled.groups)
     clauses = narrowed(clauses)
     if compiled.cel is not None:
         residuals.add(Residual("cel", compiled.cel.source))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 from streamer.model import Limits
+from streamer.subscriptions.groups import placed_filters
 from streamer.subscriptions.operands import SCALARS
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.subscription import Filter
@@ -28,12 +29,13 @@ class Size:
         found, most = self._counts[what], self._most[what]
         return None if found <= most else f"{found} {what}, with these; at most {most} are allowed (limits.max_{what})"
 
-    def add_filters(self, filters: Sequence[Filter | Mapping[str, Any]]) -> None:
+    def add_filters(self, filters: Sequence[Any]) -> None:
         """Note filters whose members were checked. Raises SubscriptionError."""
-        if (reason := self.grow("conditions", len(filters))) is not None:
+        placed = list(placed_filters(filters))
+        if (reason := self.grow("conditions", len(placed))) is not None:
             raise SubscriptionError(reason, place="filters")
-        for at, each in enumerate(filters):
+        for place, each in placed:
             if not isinstance(each, Filter) or not isinstance(each.value, list | tuple):
                 continue
             if OPERATORS[each.op].operand is SCALARS and (reason := self.grow("alternatives", len(each.value))) is not None:
-                raise SubscriptionError(reason, place=f"filters[{at}].value")
+                raise SubscriptionError(reason, place=f"{place}.value")

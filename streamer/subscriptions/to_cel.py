@@ -27,7 +27,7 @@ from streamer.errors import PatternError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.model import BeyondFloat64, Limits, TopicDialect
 from streamer.subscriptions.cel_text import cel_literal, cel_path, present, regexp_of
-from streamer.subscriptions.filters import parse_filter
+from streamer.subscriptions.groups import parse_entry
 from streamer.subscriptions.matchers import Equal, Matcher, Numeric, Prefix, Regexp, Suffix, Wildcard
 from streamer.subscriptions.normal_form import distribute
 from streamer.subscriptions.parse import EVENT_TYPES, named, parse_subscription
@@ -80,7 +80,7 @@ def _parts(
     if subscription.topic is not None:
         yield _topic(parse_topic(subscription.topic, topic_dialect))
     for at, each in enumerate(subscription.filters):
-        yield parse_filter(each, place=f"filters[{at}]", limits=limits).to_cel()
+        yield parse_entry(each, place=f"filters[{at}]", limits=limits).to_cel()
     if subscription.pattern is not None:
         pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern")
         alternatives = distribute(pattern.root, limits.max_conjunctions)

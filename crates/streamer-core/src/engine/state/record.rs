@@ -30,8 +30,10 @@ pub struct Record {
     id_at: u8,
     /// See [`crate::engine::verify::store::flags`].
     pub flags: u8,
-    /// Whether it has a CEL part.
+    /// Whether it has a CEL part or groups of filters.
     pub has_cel: bool,
+    /// Whether its groups of filters are evaluated on candidates.
+    pub open_groups: bool,
     rest: Option<Arc<Rest>>,
     filing: Arc<Filing>,
     /// Its place in the order of adding; a replacement keeps it.
@@ -139,7 +141,7 @@ impl Record {
     /// The record of an added subscription. None: it is longer than 2^32 bytes.
     pub(in crate::engine) fn of(addition: Addition, filed: Filed) -> Option<Record> {
         let Filed { filing, order, text: Split { rest, bytes } } = filed;
-        let Addition { has_cel, program, external_cel, .. } = addition;
+        let Addition { has_cel, open_groups, program, external_cel, .. } = addition;
         let shape = rest.as_ref().map_or_else(Arc::default, |rest| rest.shape.clone());
         let own = Rest { shape, program, external_cel, conditions: addition.conditions };
         let rest = if own.is_shared() { rest } else { Some(Arc::new(own)) };
@@ -152,6 +154,7 @@ impl Record {
             id_at,
             flags: addition.flags,
             has_cel,
+            open_groups,
             rest,
             filing,
             order,
