@@ -4,6 +4,7 @@
 python -m benchmarks.service [--smoke | --record] [--pairs 5]
 PG=postgresql://… python -m benchmarks.service --postgres PG [--smoke | --record]
 python -m benchmarks.service --kafka localhost:9092 [--smoke | --record]
+python -m benchmarks.service --restart [--smoke | --record]
 ```
 
 The loop is `for line in engine.match_jsonl(path)`. It makes the messages with the service's own code, and writes them to a file
@@ -21,6 +22,8 @@ the same machine.
 
 With `--kafka HOST:PORT` the service reads as many messages from a topic of six partitions of that broker, and writes the matches
 to a file, or to another topic. The clock starts with the first message, so that it leaves out the start of the consumer group.
+
+With `--restart` it measures starts of a service with many stored subscriptions (`restart.py`).
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import streamer
+from benchmarks import restart
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
 from streamer import cdc
@@ -542,7 +546,18 @@ def main(arguments: list[str] | None = None) -> None:
         "--postgres", metavar="VARIABLE", help="read changes of the PostgreSQL server whose address this variable has, instead"
     )
     parser.add_argument("--kafka", metavar="HOST:PORT", help="read messages from this broker of Kafka, instead")
+    parser.add_argument("--restart", action="store_true", help="measure starts with 960,000 stored subscriptions, instead")
     options = parser.parse_args(arguments)
+    if options.restart:
+        record = Record("service-restart", machine(), "Starts of `streamer serve`, each in a process of its own, one run.")
+        rows = [restart.HEADER]
+        print(restart.HEADER)
+        for row in restart.measure(1000 if options.smoke else 960_000):
+            rows.append(row)
+            print(row, flush=True)
+        if options.record:
+            print(record.write(rows))
+        return
     if options.kafka:
         record = Record(
             "service-kafka", machine(), "Kafka to file and to Kafka, 308 bytes an event, the broker on the same machine."

@@ -348,6 +348,9 @@ class Core:
     def image(self, lines: bytes, seed: int) -> bytes | None:
         """Compile the lines of a section for a snapshot whose images have *seed*; None if that is not worth it."""
 
+    def open_sections(self) -> None:
+        """Read all of a snapshot now, so that no later event or write can find damage."""
+
     def match(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> Matches:
         """Match one event. Raises EventError."""
 

@@ -190,7 +190,23 @@ CEL = [
     "collection.startsWith('c')",
     "size(data.a) > 1",
     "before != null && before.a == data.a",
+    "data.b == 'paid' && data.a - data.x > 0",
+    "data.a[0] == 1 || size(data.b) == 0",
+    "data.c.exists(x, x.d == 1 && data.a == 'abc')",
+    "data.a == 1 && data.a == 'abc'",
+    "topic.startsWith('a') || data.b",
 ]
+
+
+def random_cel(rng: random.Random, depth: int = 0) -> str:
+    """Make an expression: one of `CEL`, or several of them combined."""
+    kind = rng.random() if depth < 2 else 0.0
+    if kind < 0.6:
+        return rng.choice(CEL)
+    one, other = (random_cel(rng, depth + 1) for _ in range(2))
+    if kind < 0.95:
+        return rng.choice([f"({one}) && ({other})", f"({one}) || ({other})", f"!({one})"])
+    return f"({one}) ? ({other}) : {rng.choice(['false', 'data.b == 1'])}"
 
 
 def random_subscription(rng: random.Random, name: str, *, cel: float = 0.1) -> Json:
@@ -303,9 +319,13 @@ def agreeing_subscription(rng: random.Random, name: str) -> Json:
     else:
         made["pattern"] = random_pattern(rng)
     if rng.random() < 0.2:
-        part = rng.choice(["types", "topic", "cel"])
-        choices = {"types": [TYPES[:2], TYPES[1:]], "cel": CEL}
-        made |= random_topic(rng) if part == "topic" else {part: rng.choice(choices[part])}
+        match rng.choice(["types", "topic", "cel"]):
+            case "types":
+                made["types"] = rng.choice([TYPES[:2], TYPES[1:]])
+            case "topic":
+                made |= random_topic(rng)
+            case "cel":
+                made["cel"] = random_cel(rng)
     if rng.random() < 0.25:
         made["transitions"] = True
     if rng.random() < 0.1:
@@ -316,7 +336,19 @@ def agreeing_subscription(rng: random.Random, name: str) -> Json:
 
 
 #: Pointers of values that a source did not carry.
-HOLES = ["/data/a", "/data/c", "/data/c/d", "/before", "/before/a", "/data", "/topic", "/type"]
+HOLES = [
+    "/data/a",
+    "/data/b",
+    "/data/c",
+    "/data/c/d",
+    "/data/c/0/e",
+    "/data/z",
+    "/before",
+    "/before/a",
+    "/data",
+    "/topic",
+    "/type",
+]
 
 
 def agreeing_event(rng: random.Random) -> Json:

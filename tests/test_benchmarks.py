@@ -103,12 +103,14 @@ def test_no_way_of_asking_grows_with_the_subscriptions_but_those_known_to(
 
 
 def test_a_way_of_asking_that_grows_must_be_known() -> None:
-    small, large = (operators.Cost(0.0, None, looked_at) for looked_at in (3, 300))
+    small, large = (operators.Cost(0.0, None, looked_at, looked_at) for looked_at in (3, 300))
     plain, known = (next(way for way in operators.WAYS if (way.name in operators.KNOWN) is known) for known in (False, True))
     for way, costs in ((plain, (small, small)), (known, (small, large))):
         operators.check(way, *costs)
     with pytest.raises(WrongMatches, match="3 looked at, then 300"):
         operators.check(plain, small, large)
+    with pytest.raises(WrongMatches, match="add it to OPEN"):
+        operators.check(plain, small, operators.Cost(0.0, None, 3, 300))
     with pytest.raises(WrongMatches, match="take it off KNOWN"):
         operators.check(known, small, small)
 

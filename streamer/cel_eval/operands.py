@@ -97,8 +97,7 @@ def _split(text: str, op: str) -> list[str]:
 
 def _fields(root: Node, program: Program) -> frozenset[tuple[str, ...]]:
     """Return the paths of a program that a part of it reads."""
-    read = set(_paths(root))
-    return frozenset(field for field in program.fields if any(field == path[: len(field)] for path in read))
+    return program.fields & {path[: length + 1] for path in _paths(root) for length in range(len(path))}
 
 
 def _paths(root: Node) -> Iterator[tuple[str, ...]]:

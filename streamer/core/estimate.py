@@ -21,6 +21,7 @@ Rejected: the index's own counters. They count the cost of past events, and a fi
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -85,7 +86,7 @@ class _Place:
             if isinstance(each, str):
                 self.values[each] += 1
             elif each is not None:
-                self.ends.extend(end for end in each if abs(end) != float("inf"))
+                self.ends += [end for end in each if math.isfinite(end)]
 
     def share(self, each: str | tuple[float, float]) -> float:
         """Return the share of the alternatives at this place that a value, or a range, has."""

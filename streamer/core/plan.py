@@ -95,8 +95,9 @@ class Plan:
     def __str__(self) -> str:
         lines = [f"plan of {self.subscription_id!r}"]
         for heading, text in self.rows():
+            # Cut text far beyond the last line before it is split into words.
             first, *others = textwrap.wrap(
-                text, WIDTH - len(_MARGIN) - 2, max_lines=LINES, placeholder=" ...", break_on_hyphens=False
+                text[: 20 * WIDTH * LINES], WIDTH - len(_MARGIN) - 2, max_lines=LINES, placeholder=" ...", break_on_hyphens=False
             ) or [""]
             lines += [f"  {heading:12} {first}", *(f"{_MARGIN}  {line}" for line in others)]
         return "\n".join(lines)

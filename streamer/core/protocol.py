@@ -201,11 +201,14 @@ class Core(Protocol):
     def remove(self, selection: Selection) -> Changes:
         """Remove the selected subscriptions at once."""
 
-    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
+    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None, *, at_once: bool = False) -> None:
         """Load the contents of a snapshot, or its sections of these names; the core must be empty.
 
         A core may leave sections in the file until they are needed. It then finds damage in them only on use, and raises it
         there.
+
+        Args:
+            at_once: whether to open all sections now, so that no later use finds damage.
 
         Raises:
             SnapshotError: the file is damaged, or differs from the file that the caller read.
@@ -216,7 +219,11 @@ class Core(Protocol):
         """The kind of this core's images; 0 for a core without images."""
 
     def image(self, lines: bytes, seed: int) -> bytes | None:
-        """Return the compiled lines of a section, for a snapshot whose images have *seed*; None if it is not worthwhile."""
+        """Return the compiled lines of a section, for a snapshot whose images have *seed*; None if it is not worthwhile.
+
+        Raises:
+            SubscriptionError: a line is invalid under the options of this core.
+        """
 
     def canonical(self, held: Held) -> tuple[str, str, bytes]:
         """Return tenant and collection (`*` for every one) of a subscription that `given` returned, and its text for a snapshot.

@@ -30,7 +30,7 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from typing import IO, Any, Final, Protocol, final
@@ -39,7 +39,7 @@ import mmh3
 
 from streamer.bloom.options import BloomOptions
 from streamer.core.options import Options
-from streamer.errors import ConfigError, SnapshotError
+from streamer.errors import ConfigError, SnapshotError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.files import check_target, replacing
 from streamer.model import Limits
@@ -278,54 +278,78 @@ def save(path: str | os.PathLike[str], options: Options, held: Iterable[bytes | 
     for order, source in enumerate(held):
         tenant, collection, text = images.canonical(source)
         sections.setdefault((tenant, collection), []).append(b"[%d,%b]\n" % (order, text))
+    is_portable = any(needs_python(line, options) for lines in sections.values() for line in lines)
     with replacing(path, is_private=True) as file:
-        _write(file, options, sorted(sections.items()), images)
+        _write(file, options, sorted(sections.items()), images, sections, is_portable=is_portable)
 
 
-def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str, str], list[bytes]]], images: Images) -> None:
-    names = bytearray()
-    is_portable = any(_is_portable(line, options) for _, lines in sections for line in lines)
+def save_sections(
+    path: str | os.PathLike[str],
+    options: Options,
+    sections: Iterable[tuple[tuple[str, str], list[bytes]]],
+    images: Images,
+    names: Collection[tuple[str, str]],
+) -> bytes:
+    """Write sections as they come, so that only one of them is in memory; return the checksum of header and directory.
+
+    Args:
+        sections: tenant and collection of each, and its lines, none of which needs Python.
+        names: at least their names, for which the directory gets room.
+
+    Raises:
+        SubscriptionError: a subscription is invalid under these options.
+        SnapshotError: a section is not among *names*, and there is no room for it.
+        OSError: see `save`.
+    """
+    with replacing(path, is_private=True) as file:
+        return _write(file, options, sections, images, names, is_strict=True)
+
+
+def _write(
+    file: IO[bytes],
+    options: Options,
+    sections: Iterable[tuple[tuple[str, str], list[bytes]]],
+    images: Images,
+    expected: Collection[tuple[str, str]],
+    *,
+    is_portable: bool = False,
+    is_strict: bool = False,
+) -> bytes:
     image_kind = 0 if is_portable else images.image_kind
     seed = secrets.randbits(64) if image_kind else 0
-    options_shown = {**_shown_options(options), **({_PORTABLE: True} if is_portable else {})}
+    options_shown = {**shown_options(options), **({_PORTABLE: True} if is_portable else {})}
     shown = _padded(json.dumps(options_shown, sort_keys=True, separators=(",", ":")).encode(), 8)
     digest = hashlib.sha256(b"streamer snapshot\n" + shown.rstrip(b"\0"))
-    places = []
-    for (tenant, collection), _ in sections:
-        encoded = tenant.encode(), collection.encode()
-        places.append((len(names), len(encoded[0]), len(encoded[1])))
-        names += b"".join(encoded)
-    directory_length = len(_padded(shown + bytes(ROW.size * len(sections)) + names, 8))
-    at = _aligned(HEADER.size + directory_length)
-    rows = bytearray()
+    room = len(shown) + ROW.size * len(expected) + sum(len((tenant + collection).encode()) for tenant, collection in expected)
+    at = _aligned(HEADER.size + room + -room % 8)
+    names, rows = bytearray(), []
     subscriptions = 0
-    for place, ((tenant, collection), lines) in zip(places, sections, strict=True):
+    for name, lines in sections:
         text = b"".join(lines)
-        digest.update(json.dumps([tenant, collection, len(text)]).encode())
+        digest.update(json.dumps([*name, len(text)]).encode())
         digest.update(text)
         file.seek(at)
         file.write(text)
-        rows += ROW.pack(
-            *place,
-            len(lines),
-            at,
-            len(text),
-            checksum(text),
-            *_image(file, images.image(text, seed) if image_kind else None, at + len(text)),
-        )
+        image = _compiled(images, text, seed, is_strict=is_strict) if image_kind else None
+        tenant, collection = (part.encode() for part in name)
+        places = (at, len(text), checksum(text), *_image(file, image, at + len(text)))
+        rows.append((name, ROW.pack(len(names), len(tenant), len(collection), len(lines), *places)))
+        names += tenant + collection
         subscriptions += len(lines)
         at = _aligned(file.tell())
     # Extend the file to the end of the padding, which reads as zeros.
     file.truncate(at)
-    directory = _padded(shown + bytes(rows) + bytes(names), 8)
+    directory = _padded(shown + b"".join(row for _, row in sorted(rows)) + bytes(names), 8)
+    if rows and HEADER.size + len(directory) > min(ROW.unpack(row)[4] for _, row in rows):
+        raise SnapshotError("new tenants and collections appeared meanwhile", path=file.name, place="directory")
     head = HEADER.pack(
         MAGIC,
         FORMAT,
         HEADER.size,
         at,
-        directory_length,
+        len(directory),
         subscriptions,
-        len(sections),
+        len(rows),
         len(shown),
         digest.digest(),
         image_kind,
@@ -333,18 +357,29 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
         bytes(_CHECKSUM),
     )[:-_CHECKSUM]
     file.seek(0)
-    file.write(head + checksum(head + directory) + directory)
+    file.write(head + (whole := checksum(head + directory)) + directory)
+    return whole
 
 
 #: A key next to the options, set if cel-python evaluates any subscription.
 _PORTABLE: Final = "portable"
 
 
-def _is_portable(line: bytes, options: Options) -> bool:
+def needs_python(line: bytes, options: Options) -> bool:
+    """Return whether cel-python evaluates the subscription of a line."""
     # Texts are canonical. If a label contains the same text, the file is merely read at once, which is harmless.
     if b'"cel_evaluator":"portable"' in line:
         return True
     return options.cel_evaluator == "portable" and b'"cel":' in line
+
+
+def _compiled(images: Images, text: bytes, seed: int, *, is_strict: bool) -> bytes | None:
+    try:
+        return images.image(text, seed)
+    except SubscriptionError:
+        if is_strict:
+            raise
+        return None
 
 
 def _image(file: IO[bytes], image: bytes | None, after: int) -> tuple[int, int, bytes]:
@@ -416,12 +451,13 @@ def _read(file: IO[bytes], place: Place, path: str, section: Section) -> bytes:
     return text
 
 
-def checksum(data: bytes) -> bytes:
+def checksum(data: bytes | memoryview) -> bytes:
     """Return the checksum of a part of a file."""
     return mmh3.mmh3_x64_128_digest(data)
 
 
-def _shown_options(options: Options) -> dict[str, Any]:
+def shown_options(options: Options) -> dict[str, Any]:
+    """Return the options of an engine as a file has them."""
     bloom = asdict(options.bloom)
     for name, value in bloom.items():
         if isinstance(value, timedelta):

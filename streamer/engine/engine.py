@@ -21,6 +21,7 @@ from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Held, Mode, OnBare, Selection, Source
+from streamer.effort import EFFORT
 from streamer.engine.arguments import OnError, check_positive, selection, several, skips
 from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, apply_good, apply_lines, match_lines, write, write_lines
 from streamer.engine.bloom import Bloom
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from streamer.config import Config
     from streamer.core.lint import Finding
     from streamer.core.plan import Plan
+    from streamer.core.snapshot import Head
     from streamer.engine.explain import Explanation
     from streamer.engine.misses import NearMisses
     from streamer.engine.reload import Configured, Reload
@@ -208,6 +210,22 @@ class Engine:
             raise SnapshotError(f"subscriptions that this version refuses: {bulk.errors[0]}", path=head.path) from bulk
         engine._bloom.watch()
         return engine
+
+    def _begin_with(self, head: Head | None) -> None:
+        """Replace everything that the engine has by the content of a snapshot with its options; by nothing without one.
+
+        No other thread may match or change the engine meanwhile.
+
+        Raises:
+            SnapshotError: any part of the file is damaged, or the file was replaced. The engine is then to begin without one.
+            OSError: it cannot be read.
+        """
+        configured = self._configured
+        self._begin(self._options, head.seed if head is not None and head.images else None)
+        self._configured = configured
+        if head is not None:
+            self._core.open_snapshot(head, None, at_once=True)
+            self._bloom.watch()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all subscriptions, and the options, to one file that `load` reads (docs/snapshots.md).
@@ -647,12 +665,9 @@ class Engine:
             EventError: the event cannot be read.
             UnknownSubscriptionError: the engine does not have the id.
         """
-        compiled = self._compiled(subscription_id)
-        if compiled is None:
-            raise UnknownSubscriptionError(subscription_id)
         with NO_FORK:
             from streamer.engine.explain import explain
-        return explain(compiled, event, self._options, tenant, collection)
+        return explain(subscription_id, self._read, event, self._options, tenant, collection)
 
     def near_misses(
         self,
@@ -795,6 +810,11 @@ class Engine:
 
     def _compiled(self, subscription_id: str) -> CompiledSubscription | None:
         return self._core.compiled(subscription_id) if is_text(subscription_id) else None
+
+    def _read(self, subscription_id: str) -> CompiledSubscription | None:
+        """Return a subscription with its parts parsed, as far as the current answer has the units for it, or None."""
+        compiled = self._compiled(subscription_id)
+        return compiled if compiled is None or compiled.cost <= EFFORT.to_read else self._compile(compiled.subscription)
 
     def _compile(self, held: Held) -> CompiledSubscription:
         with NO_FORK:

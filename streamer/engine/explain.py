@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,16 +10,16 @@ from typing import Any, Final, final
 
 from streamer.cel_eval import Program
 from streamer.core.options import Options
+from streamer.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.engine.explain_text import as_json, write
 from streamer.engine.hints import hint, parts_of
-from streamer.errors import SubscriptionError
+from streamer.errors import SubscriptionError, UnknownSubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Transition, Verdict
 from streamer.reference.conditions import Condition, Part, conditions, size_of
-from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.reference.transition import Outcome, find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
-from streamer.subscriptions.groups import CompiledGroup
+from streamer.subscriptions.groups import CompiledGroup, filters_in
 from streamer.subscriptions.to_cel import subscription_to_cel
 
 #: The other conditions are the same on both sides.
@@ -81,28 +81,29 @@ class Explanation:
 
 
 def explain(
-    compiled: CompiledSubscription,
+    subscription_id: str,
+    read: Callable[[str], CompiledSubscription | None],
     event: EventSource,
     options: Options,
     tenant: str | None = None,
     collection: str | None = None,
 ) -> Explanation:
-    """Return the result of one subscription for one event, with each step. Raises EventError."""
-    try:
-        changes = options.read_all(event, tenant, collection)
-    except IgnoredEvent as ignored:
-        return Explanation(
-            subscription_id=compiled.subscription.id,
-            matched=False,
-            transition=None,
-            certain=True,
-            verdict=Verdict.FALSE,
-            conditions=(),
-            note=note_of_ignored(ignored),
-        )
+    """Return the result of one subscription for one event, with each step. Raises EventError and UnknownSubscriptionError.
+
+    Args:
+        read: returns the compiled subscription, as far as the answer has the units for it; None if there is none.
+    """
     with EFFORT.bounded():
+        EFFORT.spend_on_event(event)
+        if (compiled := read(subscription_id)) is None:
+            raise UnknownSubscriptionError(subscription_id)
+        EFFORT.left -= compiled.cost
+        try:
+            changes = options.read_all(event, tenant, collection)
+        except IgnoredEvent as ignored:
+            return Explanation(subscription_id, False, None, True, Verdict.FALSE, (), note=note_of_ignored(ignored))
         judgement, united = deciding(compiled, changes, options)
-        explanation = _explain(judgement, options)
+        explanation = _explain(subscription_id, judgement, options)
         if united is None:
             return explanation
         return replace(explanation, transition=united.transition, certain=united.certain)
@@ -126,8 +127,7 @@ class Judgement:
         self.verdict = Verdict.UNKNOWN
         self._is_judged = False
         with suppress(TooCostlyError):
-            # Parsing the subscription has cost as much.
-            EFFORT.spend(_UNITS_A_CHANGE + size_of(compiled))
+            EFFORT.spend(_UNITS_A_CHANGE)
             outcome, verdict = self._find_outcome(compiled), self._judge(event)
             self.outcome, self.verdict, self._is_judged = outcome, verdict, True
 
@@ -209,7 +209,7 @@ def deciding(compiled: CompiledSubscription, changes: Sequence[Event], options: 
     return chosen, united if others else None
 
 
-def _explain(judged: Judgement, options: Options) -> Explanation:
+def _explain(subscription_id: str, judged: Judgement, options: Options) -> Explanation:
     budget = options.limits.cel_budget
     outcome = judged.outcome
 
@@ -217,7 +217,7 @@ def _explain(judged: Judgement, options: Options) -> Explanation:
         return () if event is None else tuple(_detailed(condition, part, event, budget) for condition, part in rows)
 
     return Explanation(
-        subscription_id=judged.compiled.id,
+        subscription_id=subscription_id,
         matched=outcome is not None,
         transition=outcome.transition if outcome is not None else None,
         certain=outcome.certain if outcome is not None else judged.note != TOO_COSTLY,
@@ -238,18 +238,20 @@ def _detailed(condition: Condition, part: Part, event: Event, budget: int) -> Co
     if isinstance(part, Program):
         condition = replace(condition, parts=parts_of(part, condition.verdict, event, budget))
     if isinstance(part, CompiledGroup):
-        pairs = zip(condition.parts, part.entries, strict=True)
+        # Without the entries that were too costly.
+        pairs = zip(condition.parts, part.entries, strict=False)
         return replace(condition, parts=tuple(_detailed(each, entry, event, budget) for each, entry in pairs))
     found = hint(condition, part, event)
     return condition if found is None else replace(condition, hint=found)
 
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
+    if compiled.left_out:
+        return None
     try:
-        # The subscription is parsed again and printed.
-        EFFORT.spend(2 * size_of(compiled))
-        return subscription_to_cel(
-            compiled.subscription, layout=options.layout, topic_dialect=options.topic_dialect, limits=options.limits
-        )
+        # Each value is printed, and a step of a path for every step below it.
+        filters = filters_in((*compiled.filters, *compiled.groups))
+        EFFORT.spend(2 * size_of(compiled) + sum(len(each.path.names) ** 2 // 64 for each in filters))
+        return subscription_to_cel(compiled.subscription, layout=options.layout, limits=options.limits, compiled=compiled)
     except (SubscriptionError, TooCostlyError):
         return None

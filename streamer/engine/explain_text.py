@@ -99,7 +99,7 @@ def outcome_of(row: Condition) -> str:
 
 def _seen(row: Condition) -> str:
     seen = row.seen
-    if isinstance(seen, Values) and row.kind == "filter":
+    if isinstance(seen, Values) and seen and row.kind == "filter":
         was, now = map(show_value, seen.values())
         return f"was {was}, is {now}"
     if not isinstance(seen, Values):

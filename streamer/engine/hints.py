@@ -5,6 +5,7 @@ Bounded work: a limit applies to the compared fields of an event and to the eval
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -13,9 +14,9 @@ from typing import Any, Final
 
 from streamer.cel_eval import Program
 from streamer.cel_eval.operands import operands
+from streamer.effort import EFFORT, TooCostlyError
 from streamer.model import Event, Verdict
 from streamer.reference.conditions import Condition, Part, Values, condition_of_cel, marked
-from streamer.reference.effort import EFFORT, TooCostlyError
 from streamer.reference.filters import MISSING
 from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.filters import CompiledFilter
@@ -35,7 +36,7 @@ Path = tuple[str, ...]
 
 def parts_of(program: Program, whole: Verdict, event: Event, budget: int, level: int = 0) -> tuple[Condition, ...]:
     """Return the operands of `&&` or `||` with their results, and mark those that decided, unless all did."""
-    joined = operands(program) if level < MAX_LEVELS else None
+    joined = operands(program) if level < MAX_LEVELS and not EFFORT.is_spent else None
     if joined is None:
         return ()
     found = []
@@ -105,9 +106,12 @@ def nearest(names: Path, document: Any) -> Path | None:
     wanted = ".".join(names)
     if len(wanted) > MAX_FIELD or EFFORT.is_spent:
         return None
-    fields = {".".join(path): path for path in islice(_fields(document), MAX_FIELDS) if path != names[: len(path)]}
+    found = [path for path in islice(_fields(document), MAX_FIELDS) if path != names[: len(path)]]
     try:
-        EFFORT.spend(UNITS_A_FIELD * len(fields))
+        EFFORT.spend(UNITS_A_FIELD * len(found))
+        fields = {".".join(path): path for path in found if sum(map(len, path)) <= MAX_FIELD}
+        # Texts that resemble one another are compared character by character.
+        EFFORT.spend(len(wanted) * sum(map(len, fields)) // 20)
     except TooCostlyError:
         return None
     same = [path for path in fields.values() if path[-1].casefold() == names[-1].casefold()]
@@ -119,17 +123,13 @@ def nearest(names: Path, document: Any) -> Path | None:
 
 def _fields(document: Any) -> Iterator[Path]:
     """Yield the path of each member of an object, outer ones first, without those in lists."""
-    level: list[tuple[Path, Any]] = [((), document)]
-    while level:
-        below: list[tuple[Path, Any]] = []
-        for path, value in level:
-            if not isinstance(value, Mapping):
-                continue
+    pending: deque[tuple[Path, Any]] = deque([((), document)])
+    while pending:
+        path, value = pending.popleft()
+        if isinstance(value, Mapping):
             for name, inner in value.items():
-                if sum(map(len, path)) + len(name) <= MAX_FIELD:
-                    yield (*path, name)
-                    below.append(((*path, name), inner))
-        level = below
+                yield (*path, name)
+                pending.append(((*path, name), inner))
 
 
 def _dotted(path: Path) -> str:

@@ -17,19 +17,19 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, final, overload
 
+from streamer import effort
 from streamer.cel_eval import Program
 from streamer.cel_eval.operands import compared, operands
 from streamer.core.options import Options
 from streamer.core.protocol import Selection
+from streamer.effort import EFFORT, TooCostlyError
 from streamer.engine.explain import Judgement, deciding
 from streamer.engine.explain_text import on_one_line, outcome_of, row_as_json
 from streamer.engine.hints import hint
 from streamer.errors import UnknownSubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Verdict
-from streamer.reference import effort
 from streamer.reference.conditions import Condition, Part, condition_of_cel
-from streamer.reference.effort import EFFORT, TooCostlyError
 from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.groups import CompiledGroup
 from streamer.subscriptions.matchers import Equal
@@ -120,11 +120,12 @@ def near_misses(
         among: the ids of the subscriptions to examine, all for the event's tenant and collection; by default all of the engine.
     """
     options = engine._options
-    try:
-        changes = options.read_all(event, tenant, collection)
-    except IgnoredEvent:
-        return NearMisses()
     with EFFORT.bounded():
+        EFFORT.spend_on_event(event)
+        try:
+            changes = options.read_all(event, tenant, collection)
+        except IgnoredEvent:
+            return NearMisses()
         return _near_misses(engine, changes, n, max_subscriptions, _ids(engine, changes) if among is None else among)
 
 
@@ -133,10 +134,12 @@ def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscript
     found: list[tuple[NearMiss, Part, Event]] = []
     examined, is_complete = 0, False
     for subscription_id in islice(held, max_subscriptions):
-        compiled = engine._compiled(subscription_id)
-        if compiled is None:
+        if (compiled := engine._compiled(subscription_id)) is None:
             examined += 1
             continue  # another thread has removed it
+        if compiled.left_out or compiled.cost > EFFORT.to_read:
+            break
+        EFFORT.left -= compiled.cost
         judged, _ = deciding(compiled, changes, options)
         rows = list(operands_of(judged, options))
         failed = [row for row in rows if row[0].verdict in FAILS]
@@ -169,7 +172,7 @@ def _ids(engine: Engine, changes: Sequence[Event]) -> Iterator[str]:
 def operands_of(judged: Judgement, options: Options) -> Iterator[tuple[Condition, Part]]:
     """Yield each condition of a judgement, and each operand of an expression's `&&` as a condition."""
     for condition, part in judged.rows:
-        programs = _conjuncts(part) if isinstance(part, Program) else ()
+        programs = _conjuncts(part) if isinstance(part, Program) and not EFFORT.is_spent else ()
         if len(programs) < 2:
             yield condition, part
         else:
@@ -199,7 +202,7 @@ def _distance(condition: Condition, part: Part, event: Event, options: Options) 
                 sides = compared(part, event, int(min(options.limits.cel_budget, max(EFFORT.left, 0))))
                 return _FAR if sides is None else _apart(*sides)
             case CompiledGroup(op="any", entries=entries):
-                each_part = zip(condition.parts, entries, strict=True)
+                each_part = zip(condition.parts, entries, strict=False)
                 return min(_distance(each, entry, event, options) for each, entry in each_part)
             case CompiledFilter():
                 return _apart(condition.seen, part.value)
@@ -285,7 +288,7 @@ class Survey:
 
     SHOWN: Final = 3
     #: The units that each event may use; events that need more share the units of one answer.
-    EACH: Final = 500
+    EACH: Final = 2_000
 
     def __init__(self, engine: Engine, subscription_id: str) -> None:
         """Start a survey of a subscription. Raises UnknownSubscriptionError."""
@@ -320,6 +323,8 @@ class Survey:
         rows = list(operands_of(judged, self._options))
         failed = [row for row in rows if row[0].verdict in FAILS]
         for condition, _ in rows:
+            if not condition.place:
+                continue  # it stands for conditions that were too costly
             row = self._rows.setdefault((condition.place, condition.text), Row(condition))
             row.verdicts[condition.verdict] += 1
         if judged.outcome is not None:

@@ -295,7 +295,7 @@ class NativeCore(_native.Core):
             errors=tuple(found),
         )
 
-    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
+    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None, *, at_once: bool = False) -> None:
         if head.is_portable:
             # Portable programs must be compiled to find the fields that they read and the functions that they call.
             from streamer.core.snapshot import read_named
@@ -303,6 +303,8 @@ class NativeCore(_native.Core):
             self.write(read_named(head.path, names), "add")
             return
         self.open(head.path, head.checksum, None if names is None else set(names))
+        if at_once:
+            self.open_sections()
 
     @property
     def image_kind(self) -> int:
@@ -530,7 +532,7 @@ class NativeCore(_native.Core):
         compiled = None if held is None else self._host.compiled(held)
         if compiled is None:
             return None
-        groups = [group.to_cel() for group in compiled.groups]
+        groups = [group.in_words() for group in compiled.groups]
         if not told["is_portable"]:
             return as_plan(subscription_id, told, groups=groups)
         program = compiled.cel

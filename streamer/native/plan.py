@@ -17,7 +17,7 @@ def as_plan(subscription_id: str, told: _Plan, external: str | None = None, grou
 
     Args:
         external: the expression that cel-python evaluates.
-        groups: its groups of filters as CEL, if clauses do not express all of them.
+        groups: its groups of filters as text, if clauses do not express all of them.
     """
     cel = external if told["is_portable"] else told["cel"]
     parts = [*(("filters", text) for text in groups if told["open_groups"]), ("cel", cel), ("pattern", told["pattern"])]

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, final
 
 from streamer.cel_eval import CelReason, Program
+from streamer.cel_eval.program import Outcome, evaluate_cel
 from streamer.cel_eval.times import format_timestamp
 from streamer.cel_eval.values import Timestamp
+from streamer.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.model import BeyondFloat64, Event, Limits, Verdict
-from streamer.reference.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.reference.filters import MISSING, Absence, combined, evaluate_filter, evaluate_group, read_field
 from streamer.reference.patterns import evaluate_pattern, values_at
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.topics import topic_matches
-from streamer.subscriptions.cel_text import cel_literal, cel_path
+from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.groups import CompiledGroup, filters_in, joined
@@ -32,6 +34,8 @@ CEL_BUDGET = Limits().cel_budget
 SHOWN_VALUES: Final = 1_000
 #: The most steps of a path for which the text of a filter is its CEL.
 SHOWN_STEPS: Final = 32
+#: What it costs to evaluate and to show a condition, and to read a path.
+_UNITS_A_ROW, _UNITS_A_PATH = 15, 2
 #: The variables of CEL that are documents.
 _DOCUMENTS = ("data", "before", "envelope")
 _SPENT = "the choice of array elements for its pattern takes more than its budget"
@@ -95,16 +99,37 @@ def evaluate(
 
 
 def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CEL_BUDGET) -> list[tuple[Condition, Part]]:
-    """Return each condition of a subscription with its result for an event, in the order of the subscription's members."""
+    """Return each condition of a subscription with its result for an event, in the order of the subscription's members.
+
+    If the answer has used its units, the last one stands for all others; its place is empty.
+    """
     REFUSED.begin()
     found: list[tuple[Condition, Part]] = [(each, None) for each in _conditions_of_parts(compiled, event)]
-    found += [(_condition_of_filter(each, event), each) for each in compiled.filters]
-    found += [(_condition_of_group(each, event), each) for each in compiled.groups]
+    count = len(found) + len(compiled.filters) + len(compiled.groups) + (compiled.cel is not None) + compiled.left_out
     if compiled.pattern is not None:
-        found += _pattern_conditions(compiled.pattern, event)
-    if compiled.cel is not None:
-        found.append((condition_of_cel(compiled.cel, event, budget), compiled.cel))
+        fields = len(compiled.pattern.root.fields)
+        count += fields + (fields > 1)  # all fields together are a condition, too
+    for condition, part in _conditions_on_documents(compiled, event, budget):
+        found.append((condition, part))
+        if EFFORT.is_spent:
+            break
+    else:
+        count = len(found) + compiled.left_out
+    if left := count - len(found):
+        text = f"more conditions: {left:,}"
+        found.append((Condition(found[-1][0].kind, text, "", Values(), Verdict.UNKNOWN, TOO_COSTLY), None))
     return found
+
+
+def _conditions_on_documents(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[tuple[Condition, Part]]:
+    for each in compiled.filters:
+        yield _condition_of_filter(each, event), each
+    for group in compiled.groups:
+        yield _condition_of_group(group, event), group
+    if compiled.pattern is not None:
+        yield from _pattern_conditions(compiled.pattern, event)
+    if compiled.cel is not None:
+        yield condition_of_cel(compiled.cel, event, budget), compiled.cel
 
 
 def _conditions_of_parts(compiled: CompiledSubscription, event: Event) -> Iterator[Condition]:
@@ -122,7 +147,10 @@ def _conditions_of_parts(compiled: CompiledSubscription, event: Event) -> Iterat
 
 
 def _condition_of_filter(condition: CompiledFilter, event: Event) -> Condition:
+    steps = len(condition.path.names)
+    text = _text_of(condition)
     try:
+        EFFORT.spend(_UNITS_A_ROW + steps // 8 + len(text) // 1_000)
         verdict, seen = evaluate_filter(condition, event)
         reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
     except TooCostlyError:
@@ -130,18 +158,27 @@ def _condition_of_filter(condition: CompiledFilter, event: Event) -> Condition:
         verdict, reason = Verdict.UNKNOWN, TOO_COSTLY
     if condition.op.mentions_before:
         seen = _both(condition, event)
-    return Condition("filter", _text_of(condition), condition.place, seen, verdict, reason)
+    return Condition("filter", text, condition.place, seen, verdict, reason)
 
 
 def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
-    """Return the result of a group, with that of each entry. Recursive: the depth of groups is bounded."""
-    parts = [
-        _condition_of_filter(each, event) if isinstance(each, CompiledFilter) else _condition_of_group(each, event)
-        for each in group.entries
-    ]
-    text, verdict = joined(group.op, [part.text for part in parts]), combined(group.op, [part.verdict for part in parts])
-    if any(part.reason == TOO_COSTLY for part in parts):
+    """Return the result of a group, with that of each entry until the answer has used its units.
+
+    Recursive: the depth of groups is bounded.
+    """
+    parts: list[Condition] = []
+    for each in group.entries:
+        of = _condition_of_filter(each, event) if isinstance(each, CompiledFilter) else _condition_of_group(each, event)
+        parts.append(of)
+        if EFFORT.is_spent:
+            break
+    texts = [part.text for part in parts]
+    if left := len(group.entries) - len(parts):
+        texts.append(f"more conditions: {left:,}")
+    text = joined(group.op, texts)
+    if EFFORT.is_spent:
         return Condition("filter", text, group.place, None, Verdict.UNKNOWN, TOO_COSTLY, tuple(parts))
+    verdict = combined(group.op, [part.verdict for part in parts])
     return Condition("filter", text, group.place, None, verdict, parts=marked(parts, verdict))
 
 
@@ -154,11 +191,25 @@ def marked(parts: Sequence[Condition], whole: Verdict) -> tuple[Condition, ...]:
 def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
     """Return the result of a program, with the value at each path that it reads."""
     try:
-        outcome = EFFORT.evaluate_cel(program, event, budget)
+        EFFORT.spend(_UNITS_A_PATH * len(program.fields))
+        outcome = _evaluate_cel(program, event, budget)
     except TooCostlyError:
-        return Condition("cel", program.source, "cel", _seen_by_cel(program, event), Verdict.UNKNOWN, TOO_COSTLY)
+        return Condition("cel", program.source, "cel", Values(), Verdict.UNKNOWN, TOO_COSTLY)
     reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
     return Condition("cel", program.source, "cel", _seen_by_cel(program, event), outcome.verdict, reason)
+
+
+def _evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
+    """Return the outcome of a program, within *budget* and the remaining units of the answer. Raises TooCostlyError."""
+    EFFORT.spend(1)
+    most = min(budget, EFFORT.left)
+    outcome = evaluate_cel(program, event, int(most))
+    if outcome.reason is CelReason.BUDGET and most < budget:
+        EFFORT.left = -1
+        raise TooCostlyError
+    # The evaluation is finished, so a cost beyond the remaining units is not an error.
+    EFFORT.left = max(EFFORT.left - outcome.cost, 0)
+    return outcome
 
 
 # The parts, cheapest first
@@ -180,7 +231,7 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
         yield verdict
     if compiled.cel is not None:
         began = time.perf_counter_ns()
-        outcome = EFFORT.evaluate_cel(compiled.cel, event, budget)
+        outcome = _evaluate_cel(compiled.cel, event, budget)
         CEL_TIME.add(time.perf_counter_ns() - began)
         if outcome.reason is not None and on_cel_error is not None:
             on_cel_error(compiled.id, outcome.reason, outcome.detail)
@@ -208,12 +259,6 @@ def _of_topic(compiled: CompiledSubscription, event: Event) -> Verdict:
 
 
 # Conditions for explain()
-
-
-def _in_short(condition: CompiledFilter) -> str:
-    """Return a short text for a filter whose CEL is long."""
-    what = "" if condition.value is None else f" {cel_literal(condition.value)}"
-    return f"{cel_path('data', condition.path.names)} {condition.op.name.replace('_', ' ')}{what}"
 
 
 def _both(condition: CompiledFilter, event: Event) -> Values:
@@ -256,13 +301,12 @@ def _seen_by_cel(program: Program, event: Event) -> Values:
 
 
 def size_of(compiled: CompiledSubscription) -> int:
-    """Return the number of values in a subscription: the cost to read it or to print all of it."""
-    grouped = (each for group in compiled.groups for each in filters_in(group))
-    lists = [len(each.value) if isinstance(each.value, list) else 0 for each in compiled.filters]
-    lists += [len(each.value) if isinstance(each.value, list) else 1 for each in grouped]
+    """Return the number of filters and values in a subscription: the cost to print all of it."""
+    filters = filters_in((*compiled.filters, *compiled.groups))
+    sizes = sum(1 + len(each.value) if isinstance(each.value, list) else 1 for each in filters)
     fields = [] if compiled.pattern is None else fields_of(compiled.pattern.root)
     matchers = (matcher for each in fields for matcher in each.matchers)
-    return sum(lists) + sum(len(each.matchers) if isinstance(each, AnythingBut) else 1 for each in matchers)
+    return sizes + sum(len(each.matchers) if isinstance(each, AnythingBut) else 1 for each in matchers)
 
 
 def _text_of(condition: CompiledFilter) -> str:
@@ -273,7 +317,7 @@ def _text_of(condition: CompiledFilter) -> str:
         condition = replace(condition, value=value[:SHOWN_VALUES])
     # CEL repeats each step of a path for every step below it.
     is_long = condition.op.mentions_before or len(condition.path.names) > SHOWN_STEPS
-    return f"{_in_short(condition) if is_long else condition.to_cel()}{more}"
+    return f"{condition.in_words() if is_long else condition.to_cel()}{more}"
 
 
 def _in_words(matchers: Sequence[Matcher]) -> str:
@@ -298,46 +342,48 @@ def _place(root: str, path: tuple[str, ...]) -> str:
     return str(place)
 
 
-def _pattern_conditions(pattern: Pattern, event: Event) -> list[tuple[Condition, Part]]:
-    """Return a condition for each field and `$or` of a pattern, or one for the whole if only the choice of elements fails."""
-    found: list[tuple[Condition, Part]] = []
+def _pattern_conditions(pattern: Pattern, event: Event) -> Iterator[tuple[Condition, Part]]:
+    """Yield a condition for each field and `$or` of a pattern, and one for the whole if only the choice of elements fails."""
+    verdicts: list[Verdict] = []
+    reason: str | None
     for part, alone in zip(pattern.root.fields, _parts_of(pattern), strict=True):
         verdict, reason = _verdict_of(alone, event)
+        verdicts.append(verdict)
         if isinstance(part, Field):
             place = _place("pattern", part.path)
             seen: Any = _leaves_at(part.path, event)
             text = f"{_place('', part.path)}: {_in_words(part.matchers)}"
         else:
-            paths = sorted({field.path for field in fields_of(AllOf((part,)))})
-            seen = Values((_place("", path), _leaves_at(path, event)) for path in paths)
+            seen = _leaves_of(part, event)
             place, text = "pattern.$or", f"any of {len(part.alternatives)} alternatives"
-        found.append((Condition("pattern", text, place, seen, verdict, reason), part))
-    apart = Verdict.all([condition.verdict for condition, _ in found])
-    if len(found) == 1 or apart is Verdict.FALSE or any(condition.reason == TOO_COSTLY for condition, _ in found):
-        return found
+        yield Condition("pattern", text, place, seen, verdict, reason), part
+    apart = Verdict.all(verdicts)
+    if len(verdicts) == 1 or apart is Verdict.FALSE or EFFORT.is_spent:
+        return
     whole, reason = _verdict_of(pattern, event)
     if whole is not Verdict.ERROR and reason != TOO_COSTLY:
         known = "" if whole is Verdict.FALSE else ", as far as is known"
         reason = f"each part is true, but not for the same elements of the arrays{known}"
     if whole is not apart or reason == TOO_COSTLY:
-        found.append((Condition("pattern", "all fields together", "pattern", Values(), whole, reason), None))
-    return found
+        yield Condition("pattern", "all fields together", "pattern", Values(), whole, reason), None
 
 
-def _parts_of(pattern: Pattern) -> list[Pattern]:
-    """Return a pattern for each field and `$or`, always the same ones, so that what their evaluation needs is made once."""
+def _parts_of(pattern: Pattern) -> Iterator[Pattern]:
+    """Yield a pattern for each field and `$or`, always the same ones, so that what their evaluation needs is made once."""
     if len(pattern.root.fields) == 1:
-        return [pattern]
-    kept = vars(pattern)
-    if "parts" not in kept:
-        kept["parts"] = [replace(pattern, root=AllOf((part,))) for part in pattern.root.fields]
-    parts: list[Pattern] = kept["parts"]
-    return parts
+        yield pattern
+        return
+    kept: dict[int, Pattern] = vars(pattern).setdefault("parts", {})
+    for at, part in enumerate(pattern.root.fields):
+        if at not in kept:
+            kept[at] = replace(pattern, root=AllOf((part,)))
+        yield kept[at]
 
 
 def _verdict_of(pattern: Pattern, event: Event) -> tuple[Verdict, str | None]:
     """Return the verdict of a pattern, and the reason if the leaves do not show it."""
     try:
+        EFFORT.spend(_UNITS_A_ROW)
         verdict = evaluate_pattern(pattern, event.raw, event.unknown)
         return verdict, _SPENT if verdict is Verdict.ERROR else _why_refused()
     except TooCostlyError:
@@ -347,9 +393,22 @@ def _verdict_of(pattern: Pattern, event: Event) -> tuple[Verdict, str | None]:
 def _leaves_at(path: tuple[str, ...], event: Event) -> Any:
     """Return the leaves at a path, or an `Absence`."""
     try:
+        EFFORT.spend(_UNITS_A_PATH + len(path))
         return values_at(event.raw, path) or MISSING
     except TooCostlyError:
         return Absence.UNKNOWN
+
+
+def _leaves_of(choice: AnyOf, event: Event) -> Values:
+    """Return the leaves at each path of a `$or`, as far as the budget of the answer allows."""
+    seen = Values()
+    with suppress(TooCostlyError):
+        EFFORT.spend(sum(len(field.path) for field in fields_of(AllOf((choice,)))))
+        for path in sorted({field.path for field in fields_of(AllOf((choice,)))}):
+            if EFFORT.is_spent:
+                break
+            seen[_place("", path)] = _leaves_at(path, event)
+    return seen
 
 
 def fields_of(root: AllOf) -> Iterator[Field]:

@@ -190,7 +190,7 @@ class ReferenceCore:
 
         return self._change(written)
 
-    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
+    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None, *, at_once: bool = False) -> None:
         self.write(read_named(head.path, names), "add")
 
     image_kind: Final = 0

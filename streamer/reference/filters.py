@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, final
 
+from streamer.effort import EFFORT
 from streamer.model import REST, BeyondFloat64, Event, FilterGroupOperator, Pointer, Verdict
-from streamer.reference.effort import EFFORT
 from streamer.reference.searches import may_search
 from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.groups import CompiledGroup
@@ -58,8 +58,11 @@ class Reading:
 
 def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, Any]:
     """Return the verdict of a filter for one event, and the value of its field (an `Absence` if there is none)."""
+    # Each step of a path is compared with all pointers to unknown values.
+    EFFORT.spend((len(condition.path.names) * (1 + len(event.unknown))) // 8)
     now = read_field(condition.path.root.value, condition.path.names, event)
     if condition.op.mentions_before:
+        EFFORT.spend(5)
         then = read_field("before", condition.path.names, event)
         return _CHANGES[condition.op.name](condition, now, then), now.value
     if condition.op.name == "exists":
@@ -98,7 +101,12 @@ def read_field(root: str, names: tuple[str, ...], event: Event) -> Reading:
 def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer | None, unknown: tuple[Pointer, ...]) -> Reading:
     """Read the value at a path of member names in a document, which is at the pointer *at* of the event."""
     value: Any = MISSING if document is None else document
-    for depth in range(len(path) + 1):
+    known = 0
+    if at is None or not unknown:
+        at = None
+        while known < len(path) and type(value) is dict:
+            value, known = value.get(path[known], MISSING), known + 1
+    for depth in range(known, len(path) + 1):
         place = None if at is None else at + path[:depth]
         if place is not None and any(each == place[: len(each)] for each in unknown):
             # The event does not report whether a hidden value exists, so its presence is unknown, too.
@@ -207,7 +215,7 @@ def _kind(value: Any) -> str:
 def _contains(condition: CompiledFilter, seen: Any) -> Verdict:
     if isinstance(seen, list):
         return _member(condition.value, seen, len(seen))
-    return _text(lambda seen, value: value in seen)(condition, seen)
+    return _CONTAINS_TEXT(condition, seen)
 
 
 def _text(holds: Callable[[str, str], bool]) -> Callable[[CompiledFilter, Any], Verdict]:
@@ -220,9 +228,18 @@ def _text(holds: Callable[[str, str], bool]) -> Callable[[CompiledFilter, Any], 
     return compare
 
 
+def _has(seen: str, value: str) -> bool:
+    EFFORT.spend(len(seen) // 2_000)
+    return value in seen
+
+
+_CONTAINS_TEXT: Final = _text(_has)
+
+
 def _matches(condition: CompiledFilter, seen: Any) -> Verdict:
     if not isinstance(seen, str):
         return ERROR
+    EFFORT.spend(len(seen) // 200 + condition.size // 4)
     is_searched = may_search(condition.value, condition.size, seen.encode())
     return Verdict.of(is_searched and condition.regexp.search(seen) is not None)
 

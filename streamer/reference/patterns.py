@@ -30,14 +30,14 @@ the event, which would crash on a few hundred nested arrays.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from streamer.effort import EFFORT
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import encode_pointer
 from streamer.model import REST, BeyondFloat64, Pointer, Verdict
-from streamer.reference.effort import EFFORT
 from streamer.reference.searches import may_search
 from streamer.subscriptions.folding import simple_fold
 from streamer.subscriptions.matchers import (
@@ -48,7 +48,6 @@ from streamer.subscriptions.matchers import (
     EqualsIgnoreCase,
     Exists,
     Matcher,
-    Network,
     Numeric,
     Prefix,
     Regexp,
@@ -198,6 +197,8 @@ def evaluate_pattern(pattern: Pattern, raw: Any, unknown: Iterable[Pointer] = ()
     """
     plan = _plan_of(pattern)
     view = _View(plan)
+    unknown = tuple(unknown)
+    EFFORT.spend(len(unknown))
     view.read(raw, _Unknown.tree(unknown))
     return view.verdict()
 
@@ -227,7 +228,9 @@ class _Texts:
     longest: int = -1
 
     @classmethod
-    def of(cls, matchers: Iterable[Prefix | Suffix | EqualsIgnoreCase], *, is_folded: bool) -> _Texts:
+    def of(cls, matchers: Sequence[Prefix | Suffix | EqualsIgnoreCase], *, is_folded: bool) -> _Texts:
+        if is_folded:
+            EFFORT.spend(sum(len(matcher.text) for matcher in matchers) // 16)
         texts: dict[type, list[str]] = {Prefix: [], Suffix: [], EqualsIgnoreCase: []}
         for matcher in matchers:
             texts[type(matcher)].append(simple_fold(matcher.text) if is_folded else matcher.text)
@@ -241,6 +244,7 @@ class _Texts:
         # A text may be much longer than these. One more character distinguishes it from a whole one.
         start, end = text[: self.longest + 1], text[-self.longest :]
         if self.is_folded:
+            EFFORT.spend((len(start) + len(end)) // 16)
             start, end = simple_fold(start), simple_fold(end)
         return start in self.whole or start.startswith(self.prefixes) or end.endswith(self.suffixes)
 
@@ -251,13 +255,15 @@ class _Alternatives:
 
     equals: frozenset[tuple[str, Scalar]]
     texts: tuple[_Texts, _Texts]
-    networks: list[Network]
+    networks: dict[tuple[int, int], set[int]]  # by IP version and number of free bits: the bits that are not free
     excluding: list[_Alternatives]
     others: list[Matcher]
 
     @classmethod
-    def of(cls, matchers: Iterable[Matcher]) -> _Alternatives:
-        equals, networks, excluding = [], [], []
+    def of(cls, matchers: Sequence[Matcher]) -> _Alternatives:
+        EFFORT.spend(len(matchers) // 4)
+        equals, excluding = [], []
+        networks: dict[tuple[int, int], set[int]] = {}
         exact: list[Prefix | Suffix | EqualsIgnoreCase] = []
         folded: list[Prefix | Suffix | EqualsIgnoreCase] = []
         others: list[Matcher] = []
@@ -270,8 +276,11 @@ class _Alternatives:
                 case Prefix() | Suffix() | EqualsIgnoreCase():
                     folded.append(matcher)
                 case Cidr():
-                    networks.append(matcher.network)
+                    network = matcher.network
+                    free = network.max_prefixlen - network.prefixlen
+                    networks.setdefault((network.version, free), set()).add(int(network.network_address) >> free)
                 case AnythingBut():
+                    EFFORT.spend(8)
                     excluding.append(cls.of(matcher.matchers))  # these do not nest
                 case _:
                     others.append(matcher)
@@ -280,7 +289,10 @@ class _Alternatives:
 
     def any_holds(self, key: tuple[str, Scalar] | None, value: Scalar) -> bool:
         """Return whether a leaf satisfies one of the matchers; *key* is the key of its value, or None if it has none."""
-        EFFORT.spend((len(self.others) + len(self.networks)) // 8)
+        # Each of the others reads all of a text.
+        length = len(value) if isinstance(value, str) else 0
+        if self.others or self.excluding:
+            EFFORT.spend(len(self.others) * (1 + length // 100) // 8 + len(self.excluding))
         return (
             key in self.equals
             # A regexp that exceeds its budget is counted, whatever the others find.
@@ -290,8 +302,13 @@ class _Alternatives:
         )
 
     def _is_in_network(self, text: str) -> bool:
-        address = parse_address(text) if self.networks else None
-        return address is not None and any(address.version == each.version and address in each for each in self.networks)
+        if not self.networks:
+            return False
+        EFFORT.spend(10)
+        address = parse_address(text)
+        return address is not None and any(
+            version == address.version and int(address) >> free in fixed for (version, free), fixed in self.networks.items()
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -305,6 +322,7 @@ class _Node:
 
     def satisfied_by(self, value: Scalar) -> int:
         """Return the fields that end here and are satisfied by a leaf with this value."""
+        EFFORT.spend(len(self.matchers))
         key = None if isinstance(value, BeyondFloat64) else scalar_key(value)
         bits = 0
         for bit, alternatives in self.matchers:
@@ -349,8 +367,9 @@ def _make_plan(pattern: Pattern) -> _Plan:
         # Recursive over $or, which nests at most MAX_OR_DEPTH levels.
         nonlocal absent, never, bit
         tree = _And(0, [])
+        EFFORT.spend(2)
         for each in part.fields:
-            EFFORT.spend(1 + bit.bit_length() // 4096)
+            EFFORT.spend(3)
             if not isinstance(each, Field):
                 tree.any_of.append([number(alternative) for alternative in each.alternatives])
                 continue
@@ -360,13 +379,16 @@ def _make_plan(pattern: Pattern) -> _Plan:
             # A number beyond float64 equals no value. `all` is also true for a field without matchers.
             if all(isinstance(matcher, Equal) and isinstance(matcher.value, BeyondFloat64) for matcher in each.matchers):
                 never |= bit
+            # Each step changes as many bits as there are fields.
+            EFFORT.spend(len(each.path) * (1 + bit.bit_length() // 4096) // 4)
             node = trie
             node.through |= bit
             for name in each.path:
-                node = node.children.setdefault(name, _Node())
+                if name not in node.children:
+                    node.children[name] = _Node()
+                node = node.children[name]
                 node.through |= bit
             node.ends |= bit
-            EFFORT.spend(len(each.matchers) // 4)
             node.matchers.append((bit, _Alternatives.of(each.matchers)))
             nodes[each.path] = node
             bit <<= 1

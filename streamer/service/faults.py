@@ -32,6 +32,7 @@ POINTS: Final = frozenset(
         "source.snapshot",  # all rows were read, and the store does not have that
         "sink.refused",  # a sink refuses some messages, and their dead letters are not in the store
         "sink.cut",  # the torn last line of a file was cut off
+        "snapshot.half",  # one of the two files of a snapshot was replaced
         "reload.checked",  # a new configuration is valid, and not in force
         "reload.paused",  # its sources are open, and the replaced ones are closed
     }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from streamer.model import INT64_MAX
 
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
+_DOTTED = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*(?:\.[_a-zA-Z][_a-zA-Z0-9]*)*")
 _QUOTABLE = re.compile(r"[a-zA-Z0-9_.\-/ ]+")
 _RESERVED = frozenset(
     "as break const continue else false for function if import in let loop namespace "
@@ -56,11 +58,21 @@ def _name(name: str) -> str | None:
 
 def cel_path(root: str, path: tuple[str, ...]) -> str:
     """Return a path from a part of the event as CEL text, such as ``data.user.`content-type` ``."""
+    dotted = ".".join(path)
+    if _DOTTED.fullmatch(dotted) and dotted.count(".") < len(path) and _RESERVED.isdisjoint(path):
+        return f"{root}.{dotted}"
     printed = root
     for name in path:
         plain = _name(name)
         printed += f".{plain}" if plain is not None else f"[{cel_literal(name)}]"
     return printed
+
+
+def steps(root: str, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each name of a path after the CEL text of the path up to it."""
+    for name in path:
+        yield root, name
+        root = cel_path(root, (name,))
 
 
 def has(root: str, path: tuple[str, ...]) -> str:
@@ -74,12 +86,12 @@ def has(root: str, path: tuple[str, ...]) -> str:
 
 def present(root: str, path: tuple[str, ...]) -> str:
     """Return a CEL test of whether every step of a path exists; it is false, never an error, if one does not."""
-    steps = []
-    for i in range(len(path)):
-        parent, plain = cel_path(root, path[:i]), _name(path[i])
-        step = f"has({parent}.{plain})" if plain is not None else f"{cel_literal(path[i])} in {parent}"
-        steps.append(f"type({parent}) == map && {step}")
-    return " && ".join(steps)
+    tests = []
+    for parent, name in steps(root, path):
+        plain = _name(name)
+        test = f"has({parent}.{plain})" if plain is not None else f"{cel_literal(name)} in {parent}"
+        tests.append(f"type({parent}) == map && {test}")
+    return " && ".join(tests)
 
 
 def regexp_of(text: str) -> str:

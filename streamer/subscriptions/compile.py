@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 from streamer.cel_eval import Program, ProgramCache
+from streamer.effort import TooCostlyError
 from streamer.errors import CelError, SubscriptionError
 from streamer.model import CelEvaluator, Limits, TopicDialect
 from streamer.subscriptions.filters import CompiledFilter
-from streamer.subscriptions.groups import CompiledGroup, parse_entry
+from streamer.subscriptions.groups import CompiledGroup, compile_entry, placed_filters
+from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
-from streamer.subscriptions.subscription import EVERY, Subscription
+from streamer.subscriptions.subscription import EVERY, Filter, FilterGroup, Subscription
 from streamer.subscriptions.topics import TopicPattern, parse_topic
 
 _LIMITS = Limits()
@@ -31,6 +33,8 @@ class CompiledSubscription:
         collection: a name; None for every collection.
         types: the accepted types; None for all.
         groups: the groups among its filters.
+        cost: the units of an answer (`streamer.effort`) that it took to read it.
+        left_out: how many filters, groups, patterns and expressions were not read, because the current answer has too few units.
         mentions_before: whether a filter or the CEL expression reads `before`, so that it is evaluated once (semantics.md 7.13).
             For a pattern, that depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
@@ -45,6 +49,8 @@ class CompiledSubscription:
     topic: TopicPattern | None
     cel: Program | None
     mentions_before: bool
+    cost: float = 0
+    left_out: int = 0
 
     @property
     def id(self) -> str:
@@ -89,30 +95,44 @@ def _compile(
             "expected a tenant, since the engine has no default tenant; '*' means every tenant", place="tenant"
         )
     size = Size(limits)
-    size.add_filters(subscription.filters)
-    entries = [parse_entry(item, place=f"filters[{index}]", limits=limits) for index, item in enumerate(subscription.filters)]
-    filters = tuple(each for each in entries if isinstance(each, CompiledFilter))
-    groups = tuple(each for each in entries if isinstance(each, CompiledGroup))
+    checked = cast("Sequence[Filter | FilterGroup]", subscription.filters)  # by parse_subscription
+    placed = list(placed_filters(checked))
+    size.add_filters(placed)
+    entries: list[CompiledFilter | CompiledGroup] = []
     pattern = topic = program = None
+    left_out = 0
+    for index, item in enumerate(checked):
+        try:
+            entries.append(compile_entry(item, f"filters[{index}]", limits, size))
+        except TooCostlyError:
+            left_out += 1
     if subscription.pattern is not None:
-        pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
+        try:
+            pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
+        except TooCostlyError:
+            left_out += 1
     if subscription.topic is not None:
         topic = parse_topic(subscription.topic, subscription.topic_dialect or topic_dialect)
     if subscription.cel is not None:
-        program = _compile_cel(subscription.cel, subscription.cel_evaluator, limits, programs)
+        try:
+            size.spend(len(subscription.cel))
+            program = _compile_cel(subscription.cel, subscription.cel_evaluator, limits, programs)
+        except TooCostlyError:
+            left_out += 1
     return CompiledSubscription(
         subscription=subscription,
         tenant=tenant,
         collection=None if subscription.collection == EVERY else subscription.collection,
         types=None if subscription.types is None else frozenset(subscription.types),
-        filters=filters,
-        groups=groups,
+        filters=tuple(each for each in entries if isinstance(each, CompiledFilter)),
+        groups=tuple(each for each in entries if isinstance(each, CompiledGroup)),
         pattern=pattern,
         topic=topic,
         cel=program,
-        mentions_before=any(item.op.mentions_before for item in filters)
-        or any(item.mentions_before for item in groups)
+        mentions_before=any(OPERATORS[item.op].mentions_before for _, item in placed)
         or (program is not None and program.mentions_before),
+        cost=size.cost,
+        left_out=left_out,
     )
 
 

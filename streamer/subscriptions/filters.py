@@ -13,8 +13,10 @@ from streamer.errors import SubscriptionError
 from streamer.events.layout import decode_pointer
 from streamer.model import FilterGroupOperator, FilterRoot, Limits
 from streamer.subscriptions.atoms import Path, Root
+from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.operands import NOTHING, REGEXP, check_text, compile_operand, json_value, type_name
 from streamer.subscriptions.operators import OPERATORS, Lowered, Operator
+from streamer.subscriptions.sizes import REGEXP_UNITS, UNITS, Size
 from streamer.subscriptions.subscription import Filter
 
 #: The CEL of a filter repeats each step of its path for every step below it, so its length is quadratic in the steps.
@@ -54,6 +56,11 @@ class CompiledFilter:
     def to_cel(self) -> str:
         """Return the CEL expression with exactly the meaning of this filter."""
         return self.op.cel(self.path, self.value)
+
+    def in_words(self) -> str:
+        """Return a text that is as short as its path and value: CEL repeats each step of a path for every step below it."""
+        what = "" if self.value is None else f" {cel_literal(self.value)}"
+        return f"{cel_path(self.path.root.value, self.path.names)} {self.op.name.replace('_', ' ')}{what}"
 
     def lower(self) -> Lowered:
         """Return the clauses that an index can use for the filter."""
@@ -110,20 +117,33 @@ def _takes_nothing(op: object) -> bool:
 
 
 def parse_filter(
-    source: Filter | Mapping[str, Any], *, place: str = "filters[0]", limits: Limits | None = None
+    source: Filter | Mapping[str, Any], *, place: str = "filters[0]", limits: Limits | None = None, size: Size | None = None
 ) -> CompiledFilter:
     """Return a filter that is ready to be evaluated or lowered, after checking it in full.
+
+    Args:
+        size: the size of the subscription, which counts what it costs to read the filter.
 
     Raises:
         SubscriptionError: the filter is wrong; `place` is the place of the fault, such as `filters[0].value[3]`.
     """
-    given = read_filter(source, place=place)
+    limits = limits if limits is not None else Limits()
+    return compile_filter(read_filter(source, place=place), place, limits, size if size is not None else Size(limits))
+
+
+def compile_filter(given: Filter, place: str, limits: Limits, size: Size) -> CompiledFilter:
+    """Return a filter that `read_filter` returned, as `parse_filter` does."""
+    size.spend(UNITS["conditions"] + len(given.field) // 64)
     path = Path(Root(given.root), parse_path(given.field, place=f"{place}.field"))
     op = OPERATORS[given.op]
-    value = json_value(given.value, place=f"{place}.value")
+    value = json_value(given.value, place=f"{place}.value", spend=size.spend)
     op.operand.check(value, f"{place}.value")
-    regexp, size = compile_operand(value, f"{place}.value", limits) if op.operand is REGEXP else (None, 0)
-    return CompiledFilter(path, op, value, place, regexp, size)
+    regexp, states = None, 0
+    if op.operand is REGEXP:
+        size.spend(REGEXP_UNITS + len(value))
+        regexp, states = compile_operand(value, f"{place}.value", limits)
+        size.spend(states)
+    return CompiledFilter(path, op, value, place, regexp, states)
 
 
 def parse_path(text: str, *, place: str = "filters[0].field") -> tuple[str, ...]:

@@ -6,14 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final, get_args
 
 from streamer.errors import SubscriptionError
 from streamer.model import FilterGroupOperator, Limits
-from streamer.subscriptions.filters import CompiledFilter, parse_filter, read_filter
+from streamer.subscriptions.filters import CompiledFilter, compile_filter, read_filter
 from streamer.subscriptions.operands import type_name
+from streamer.subscriptions.sizes import Size
 from streamer.subscriptions.subscription import Filter, FilterGroup
 
 GROUPS: Final[tuple[FilterGroupOperator, ...]] = get_args(FilterGroupOperator)
@@ -38,14 +39,13 @@ class CompiledGroup:
     entries: tuple[CompiledFilter | CompiledGroup, ...]
     place: str = "filters[0]"
 
-    @property
-    def mentions_before(self) -> bool:
-        """Whether a filter in it reads the document before the change."""
-        return any(each.op.mentions_before for each in filters_in(self))
-
     def to_cel(self) -> str:
         """Return the CEL expression with exactly the meaning of this group."""
-        return joined(self.op, [each.to_cel() for each in self.entries])
+        return "".join(_pieces(self))
+
+    def in_words(self) -> str:
+        """Return a text that is as short as its paths and values."""
+        return joined(self.op, [each.in_words() for each in self.entries])
 
 
 def joined(op: FilterGroupOperator, texts: Sequence[str]) -> str:
@@ -55,13 +55,35 @@ def joined(op: FilterGroupOperator, texts: Sequence[str]) -> str:
     return f" {'||' if op == 'any' else '&&'} ".join(f"({text})" for text in texts)
 
 
-def filters_in(entry: CompiledFilter | CompiledGroup) -> Iterator[CompiledFilter]:
-    """Yield the filters of an entry."""
+def cel_within(entry: CompiledFilter | CompiledGroup, limit: int) -> str | None:
+    """Return the CEL of an entry, or None if it has more than *limit* characters."""
+    pieces: list[str] = []
+    for piece in _pieces(entry):
+        pieces.append(piece)
+        if (limit := limit - len(piece)) < 0:
+            return None
+    return "".join(pieces)
+
+
+def _pieces(entry: CompiledFilter | CompiledGroup) -> Iterator[str]:
     if isinstance(entry, CompiledFilter):
-        yield entry
-    else:
-        for each in entry.entries:
-            yield from filters_in(each)
+        yield entry.to_cel()
+        return
+    yield "!(" if entry.op == "not" else "("
+    for index, each in enumerate(entry.entries):
+        if index:
+            yield ") || (" if entry.op == "any" else ") && ("
+        yield from _pieces(each)
+    yield ")"
+
+
+def filters_in(entries: Iterable[CompiledFilter | CompiledGroup]) -> Iterator[CompiledFilter]:
+    """Yield the filters among entries, also in groups."""
+    for entry in entries:
+        if isinstance(entry, CompiledFilter):
+            yield entry
+        else:
+            yield from filters_in(entry.entries)
 
 
 def placed_filters(entries: Sequence[Any], place: str = "filters") -> Iterator[tuple[str, Any]]:
@@ -128,14 +150,15 @@ def parse_entry(source: Entry, *, place: str = "filters[0]", limits: Limits | No
     Raises:
         SubscriptionError: it is wrong; `place` is the place of the fault, such as `filters[0].any[1].value`.
     """
-    given = read_entry(source, place=place)
-    return _parsed(given, place, limits)
+    limits = limits if limits is not None else Limits()
+    return compile_entry(read_entry(source, place=place), place, limits, Size(limits))
 
 
-def _parsed(given: Any, place: str, limits: Limits | None) -> CompiledFilter | CompiledGroup:
+def compile_entry(given: Any, place: str, limits: Limits, size: Size) -> CompiledFilter | CompiledGroup:
+    """Return an entry that `read_entry` returned, as `parse_entry` does; *size* counts what it costs to read it."""
     if not isinstance(given, FilterGroup):
-        return parse_filter(given, place=place, limits=limits)
+        return compile_filter(given, place, limits, size)
     inner = f"{place}.{given.op}"
     places = [inner] if given.op == "not" else [f"{inner}[{at}]" for at in range(len(given.filters))]
-    entries = (_parsed(each, where, limits) for each, where in zip(given.filters, places, strict=True))
+    entries = (compile_entry(each, where, limits, size) for each, where in zip(given.filters, places, strict=True))
     return CompiledGroup(given.op, tuple(entries), place)

@@ -70,6 +70,7 @@ from streamer.subscriptions.atoms import (
 )
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.contradictions import MISSING, contradiction
+from streamer.subscriptions.groups import cel_within
 from streamer.subscriptions.matchers import Equal, Prefix, Suffix
 from streamer.subscriptions.normal_form import NormalForm
 from streamer.subscriptions.subscription import EVERY
@@ -160,7 +161,11 @@ def _plain(program: Program | None, limits: Limits) -> Program | None:
 
 def _whole(compiled: CompiledSubscription, program: Program | None, limits: Limits) -> Program | None:
     """Return the groups of filters and the expression as one expression; None if it is too long."""
-    parts = [*(group.to_cel() for group in compiled.groups), *([] if program is None else [program.source])]
+    parts = [] if program is None else [program.source]
+    for group in compiled.groups:
+        if (text := cel_within(group, limits.max_cel_bytes - sum(map(len, parts)))) is None:
+            return None
+        parts.append(text)
     try:
         return compile_cel(" && ".join(f"({part}\n)" for part in parts), limits)
     except CelError:

@@ -83,9 +83,8 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
         lowered = condition.lower()
         clauses.update(lowered.clauses)
         if not lowered.is_exact:
-            # Print the text only if it is needed, because it may be long.
-            residuals.add(Residual("filters", condition.to_cel()))
-    residuals.update(Residual("filters", group.to_cel()) for group in compiled.groups)
+            residuals.add(Residual("filters", condition.in_words()))
+    residuals.update(Residual("filters", group.in_words()) for group in compiled.groups)
     clauses = narrowed(clauses)
     if compiled.cel is not None:
         residuals.add(Residual("cel", compiled.cel.source))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final, final
 
 import re2
@@ -44,6 +43,9 @@ class Operand:
         if _json_type(value) not in self.types:
             raise SubscriptionError(f"expected {self.expected}, not {type_name(value)}", place=place)
         if self.element is not None:
+            one_of_each = {type(item): item for item in value}
+            if all(_json_type(item) in self.element.types for item in one_of_each.values()):
+                return
             for index, item in enumerate(value):
                 self.element.check(item, f"{place}[{index}]")
 
@@ -73,19 +75,39 @@ def _json_type(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def json_value(value: Any, *, place: str) -> Any:
+def json_value(value: Any, *, place: str, spend: Callable[[float], None]) -> Any:
     """Return a copy of a JSON value, made of dict, list and scalars only, after checking it.
+
+    Args:
+        spend: takes the units that it costs to read a list or an object, before it is read.
 
     Raises:
         SubscriptionError: a number exceeds float64 or 64 bits, a string has a lone surrogate, a type is not JSON, or the value is
             nested deeper than `MAX_VALUE_DEPTH` or has more than `MAX_VALUES` values.
     """
-    return _json_value(value, place, 0, count())
+    values = 0
+
+    def enter(members: Sized, place: str) -> None:
+        nonlocal values
+        values += len(members)
+        if values >= MAX_VALUES:
+            raise SubscriptionError(f"more than {MAX_VALUES} values in one another", place=place)
+        spend(1 + len(members) // 3)
+
+    return _json_value(value, place, 0, enter)
 
 
-def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> Any:
-    if next(values) >= MAX_VALUES:
-        raise SubscriptionError(f"more than {MAX_VALUES} values in one another", place=place)
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is a scalar that needs neither a copy nor a further check: nearly every element of a long list."""
+    kind = type(value)
+    return (
+        (kind is str and value.isascii())
+        or (kind is int and INT64_MIN <= value <= UINT64_MAX)
+        or (kind is float and math.isfinite(value))
+    )
+
+
+def _json_value(value: Any, place: str, depth: int, enter: Callable[[Sized, str], None]) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -104,13 +126,17 @@ def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> An
     if depth == MAX_VALUE_DEPTH and isinstance(value, list | tuple | Mapping):
         raise SubscriptionError(f"nested deeper than {MAX_VALUE_DEPTH} levels", place=place)
     if isinstance(value, list | tuple):
-        return [_json_value(item, f"{place}[{index}]", depth + 1, values) for index, item in enumerate(value)]
+        enter(value, place)
+        return [
+            item if _is_plain(item) else _json_value(item, f"{place}[{at}]", depth + 1, enter) for at, item in enumerate(value)
+        ]
     if isinstance(value, Mapping):
+        enter(value, place)
         for name in value:
             if not isinstance(name, str):
                 raise SubscriptionError(f"expected member names that are strings, not {type_name(name)}", place=place)
             check_text(name, place=place)
-        return {name: _json_value(item, f"{place}.{name}", depth + 1, values) for name, item in value.items()}
+        return {name: _json_value(item, f"{place}.{name}", depth + 1, enter) for name, item in value.items()}
     raise SubscriptionError(no_json(value), place=place)
 
 

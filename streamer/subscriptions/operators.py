@@ -46,7 +46,7 @@ from streamer.subscriptions.atoms import (
     kind_of,
 )
 from streamer.subscriptions.atoms import value_clause as clause
-from streamer.subscriptions.cel_text import cel_literal, cel_path, has, present
+from streamer.subscriptions.cel_text import cel_literal, cel_path, has, present, steps
 from streamer.subscriptions.matchers import Equal, Prefix, Suffix
 from streamer.subscriptions.operands import ANYTHING, BOOLEAN, NOTHING, ORDERED, REGEXP, SCALAR, SCALARS, TEXT, Operand
 
@@ -103,7 +103,7 @@ def _exists(path: Path, value: Any) -> str:
     root, names = path.root.value, path.names
     if not value:
         return f"!({present(root, names)})"
-    return " && ".join(has(root, names[: i + 1]) for i in range(len(names)))
+    return " && ".join(has(parent, (name,)) for parent, name in steps(root, names))
 
 
 def _changed(path: Path, _: Any) -> str:

@@ -50,7 +50,7 @@ from streamer.subscriptions.matchers import (
 )
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.regexps import RegexpError, compile_re2, translate
-from streamer.subscriptions.sizes import Size, SizeName
+from streamer.subscriptions.sizes import REGEXP_UNITS, Size, SizeName
 
 MAX_OR_DEPTH = 64
 
@@ -64,6 +64,13 @@ OPERATOR_NAMES = frozenset(
 
 #: Operators whose operand may be empty, except in `anything-but`, because there it would exclude every text.
 AFFIXES = frozenset(("prefix", "suffix"))
+
+#: How many states it takes one unit to read: few but those of regexps and of long paths are more than one at once.
+_STATES_A_UNIT: Final = 4
+#: What it takes to read an operator, and in addition a network, a range or an `anything-but`.
+_OPERATOR_UNITS, _CIDR_UNITS, _NUMERIC_UNITS, _ANYTHING_BUT_UNITS = 1, 7, 2, 4
+#: What it takes to read an alternative of a `$or`, in addition to its fields.
+_ALTERNATIVE_UNITS: Final = 6
 
 #: The matcher for an empty affix.
 ANY_TEXT = Wildcard(("", ""))
@@ -268,6 +275,7 @@ class _Parser:
             return None
         if task.branch.depth == MAX_OR_DEPTH:
             _fail(f"$or nested deeper than {MAX_OR_DEPTH} levels", task.place)
+        self.size.spend(_ALTERNATIVE_UNITS * len(task.value))
         branches: list[_Branch] = []
         members: list[_Task] = []
         for i, alternative in enumerate(task.value):
@@ -301,6 +309,7 @@ class _Parser:
                 _fail(f"unknown operator, expected one of {', '.join(known)}", at)
             if self.dialect == "strict" and name in EXCLUSIVE and len(task.value) > 1:
                 _fail(f"{name} must be the only element of its array", at)
+            self.size.spend(_OPERATOR_UNITS)
             matchers.append(OPERATORS[name](self, operand, at))
         return Field(task.path.names(), tuple(matchers))
 
@@ -321,6 +330,7 @@ class _Parser:
 
     def _spend(self, states: int, place: Place) -> None:
         self.states += states
+        self.size.spend(states // _STATES_A_UNIT)
         if self.states > self.limits.max_pattern_states:
             _fail(f"the pattern has more than {self.limits.max_pattern_states} states (limits.max_pattern_states)", place)
 
@@ -379,7 +389,9 @@ class _Parser:
     def _wildcard(self, operand: Any, place: Place) -> Wildcard:
         pieces = [""]
         after_star = False
-        characters = iter(self._text(operand, place))
+        text = self._text(operand, place)
+        self.size.spend(len(text) // 16)
+        characters = iter(text)
         for char in characters:
             if char == "*":
                 if after_star:
@@ -412,6 +424,7 @@ class _Parser:
             translated = translate(text, self.dialect)
         except RegexpError as error:
             _fail(str(error), place)
+        self.size.spend(REGEXP_UNITS)
         most = self.limits.max_regexp_size
         if translated.states > most:
             _fail(too_large(translated.states, most), place)
@@ -424,6 +437,7 @@ class _Parser:
 
     def _numeric(self, operand: Any, place: Place) -> Numeric:
         self._spend(1, place)
+        self.size.spend(_NUMERIC_UNITS)
         if not _is_array(operand):
             _fail(f"expected an array of comparisons and numbers, not {_kind(operand)}", place)
         if len(operand) not in (2, 4):
@@ -453,6 +467,7 @@ class _Parser:
 
     def _cidr(self, operand: Any, place: Place) -> Cidr:
         self._spend(1, place)
+        self.size.spend(_CIDR_UNITS)
         network = parse_network(self._text(operand, place))
         if network is None:
             _fail("expected an IPv4 or IPv6 network, as 10.0.0.0/24", place)
@@ -465,6 +480,7 @@ class _Parser:
         return Exists() if operand else Absent()
 
     def _anything_but(self, operand: Any, place: Place) -> AnythingBut:
+        self.size.spend(_ANYTHING_BUT_UNITS)
         if _is_object(operand):
             name, inner = self._only_member(operand, place)
             place = Place(place, name)

@@ -21,23 +21,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from streamer.errors import PatternError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.model import BeyondFloat64, Limits, TopicDialect
 from streamer.subscriptions.cel_text import cel_literal, cel_path, present, regexp_of
-from streamer.subscriptions.groups import parse_entry
+from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import CompiledGroup, cel_within, parse_entry
 from streamer.subscriptions.matchers import Equal, Matcher, Numeric, Prefix, Regexp, Suffix, Wildcard
 from streamer.subscriptions.normal_form import distribute
 from streamer.subscriptions.parse import EVENT_TYPES, named, parse_subscription
-from streamer.subscriptions.patterns import Field, parse_pattern
+from streamer.subscriptions.patterns import Field, Pattern, parse_pattern
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.topics import SYNTAX, TopicPattern, Wild, parse_topic
 
 #: A subscription without conditions.
 EVERYTHING: Final = "true"
+
+#: The most characters of all filters: the CEL of one repeats each step of its path for every step below it.
+MAX_LENGTH: Final = 1 << 24
 
 #: One word of a topic, as a regexp.
 _WORD: Final = {
@@ -58,32 +63,58 @@ def subscription_to_cel(
     array_depth: int | None = None,
     topic_dialect: TopicDialect = "amqp",
     limits: Limits | None = None,
+    compiled: CompiledSubscription | None = None,
 ) -> str:
-    """Return all conditions of a subscription as CEL; see `Subscription.to_cel`."""
+    """Return all conditions of a subscription as CEL; see `Subscription.to_cel`. If it was compiled, it is not parsed again."""
     limits = limits if limits is not None else Limits()
-    subscription = parse_subscription(subscription)
+    subscription = parse_subscription(subscription) if compiled is None else subscription
     try:
-        dialect = subscription.topic_dialect or topic_dialect
-        parts = list(_parts(subscription, layout if layout is not None else EventLayout(), array_depth, dialect, limits))
+        parsed = compiled or _parsed(subscription, topic_dialect, limits)
+        parts = list(_parts(parsed, layout if layout is not None else EventLayout(), array_depth, limits))
     except SubscriptionError as error:
         raise named(error, subscription.id) from None
     return " && ".join(f"({part})" for part in parts) if len(parts) > 1 else "".join(parts) or EVERYTHING
 
 
-def _parts(
-    subscription: Subscription, layout: EventLayout, array_depth: int | None, topic_dialect: TopicDialect, limits: Limits
-) -> Iterator[str]:
+class _Parsed(NamedTuple):
+    """What is printed of a compiled subscription. CEL is printed as written."""
+
+    subscription: Subscription
+    filters: Sequence[CompiledFilter | CompiledGroup]
+    groups: Sequence[CompiledGroup]
+    pattern: Pattern | None
+    topic: TopicPattern | None
+
+
+def _parsed(subscription: Subscription, topic_dialect: TopicDialect, limits: Limits) -> _Parsed:
+    entries = [parse_entry(each, place=f"filters[{at}]", limits=limits) for at, each in enumerate(subscription.filters)]
+    pattern, topic = subscription.pattern, subscription.topic
+    return _Parsed(
+        subscription,
+        entries,
+        (),
+        None if pattern is None else parse_pattern(pattern, dialect=subscription.dialect, limits=limits, place="pattern"),
+        None if topic is None else parse_topic(topic, subscription.topic_dialect or topic_dialect),
+    )
+
+
+def _parts(parsed: CompiledSubscription | _Parsed, layout: EventLayout, array_depth: int | None, limits: Limits) -> Iterator[str]:
+    subscription = parsed.subscription
     if subscription.types is not None:
         yield f"type in {cel_literal(list(subscription.types))}"
     if subscription.collection not in (None, "*"):
         yield f"collection == {cel_literal(subscription.collection)}"
-    if subscription.topic is not None:
-        yield _topic(parse_topic(subscription.topic, topic_dialect))
-    for at, each in enumerate(subscription.filters):
-        yield parse_entry(each, place=f"filters[{at}]", limits=limits).to_cel()
-    if subscription.pattern is not None:
-        pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern")
-        alternatives = distribute(pattern.root, limits.max_conjunctions)
+    if parsed.topic is not None:
+        yield _topic(parsed.topic)
+    left = MAX_LENGTH
+    for each in (*parsed.filters, *parsed.groups):
+        if (text := cel_within(each, left)) is None:
+            reason = f"the CEL of the filters up to this one has more than {MAX_LENGTH:,} characters"
+            raise SubscriptionError(reason, place=each.place)
+        yield text
+        left -= len(text)
+    if parsed.pattern is not None:
+        alternatives = distribute(parsed.pattern.root, limits.max_conjunctions)
         if alternatives is None:
             raise _refusal(f"more than {limits.max_conjunctions} alternatives of $or (limits.max_conjunctions)", ())
         types = EVENT_TYPES if subscription.types is None else subscription.types

@@ -96,6 +96,7 @@ TLS = {"tls": True, "ca": "ca.pem", "certificate": "c.pem", "key": "k.pem"}
         ({"service": {"watch": "."}, "sinks": {"b": file("x.jsonl")}}, "sinks.b.path: service.watch reads this file"),
         ({"service": {"data_dir": "."}, "sinks": {"b": file("store.db-wal")}}, "sinks.b.path: the store is in this file"),
         ({"sinks": {"b": file("streamer-data/lock")}}, "sinks.b.path: the store is in this file"),
+        ({"sinks": {"b": file("streamer-data/engine.versions")}}, "sinks.b.path: a snapshot of the engine is in this file"),
         ({"service": {"data_dir": "."}, "sources": {"b": file("store.db")}}, "sources.b.path: the store is in this file"),
         ({"api": {"tokens": {"file": "t"}}, "sinks": {"b": file("t")}}, "sinks.b.path: this is api.tokens.file"),
         ({"api": {"tokens": {"file": "t"}}, "sources": {"b": file("t")}}, "sources.b.path: this is api.tokens.file"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
+import signal
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -12,20 +14,19 @@ from typing import Any
 
 import pytest
 
-from streamer import Engine, Subscription
+from streamer import Engine, Subscription, effort
 from streamer.automaton import Quamina
+from streamer.effort import EFFORT, TOO_COSTLY
 from streamer.engine.misses import Survey
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Limits, Verdict
-from streamer.reference import effort
-from streamer.reference.effort import TOO_COSTLY
 from streamer.reference.patterns import evaluate_pattern
 from streamer.subscriptions.patterns import parse_pattern
 from tests.parts import in_seeds
 
 MakeEngine = Callable[..., Engine]
 #: What one answer may cost here, a fifth of what users get, and elements that cost more.
-UNITS, MANY = effort.UNITS // 5, 60_000
+UNITS, MANY = 50_000, 60_000
 
 
 # Long lists
@@ -161,9 +162,9 @@ def _within(make: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     return circle
 
 
-def _nested(levels: int, value: dict[str, Any]) -> dict[str, Any]:
+def _nested(levels: int, value: dict[str, Any], name: str = "x" * 1_000_000) -> dict[str, Any]:
     for _ in range(levels):
-        value = {"x" * 1_000_000: value}
+        value = {name: value}
     return value
 
 
@@ -201,7 +202,7 @@ VALUES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", VALUES)
 def test_answers_about_many_values_name_the_first_ones(engine: MakeEngine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effort, "UNITS", UNITS)
+    monkeypatch.setattr(effort, "UNITS", 150_000)
     made = engine()
     made.add({"id": "s", **VALUES[name]})
     event = {"type": "insert", "data": {"a": -1}}
@@ -211,7 +212,8 @@ def test_answers_about_many_values_name_the_first_ones(engine: MakeEngine, name:
     assert text.endswith(f"(and {LARGE - 1_000:,} more values)")
     assert len(text) < 50_000
     # Its text would take longer than the answer may.
-    assert told.cel is None
+    monkeypatch.setattr(effort, "UNITS", 40_000)
+    assert made.explain(event, "s").cel is None
     plan = made.plan("s")
     if plan.cost != "keyed" or name in ("prefixes", "wildcards"):
         return
@@ -220,6 +222,144 @@ def test_answers_about_many_values_name_the_first_ones(engine: MakeEngine, name:
     assert len(plan.access_keys) == 10_001
     assert plan.access_keys[-1] == f"{TOO_COSTLY}: {LARGE - 10_000:,} more keys"
     assert f"{TOO_COSTLY}: {LARGE - 10_000:,} more keys" in str(plan)
+
+
+def spent(act: Callable[[], object]) -> float:
+    """Return the units of one answer."""
+    with EFFORT.bounded(10**12):
+        act()
+        return 10**12 - EFFORT.left
+
+
+#: A subscription, an event, and the units that an explanation takes at least.
+WORK: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    "filters": ({"filters": [{"field": f"f{n}", "op": "==", "value": 1} for n in range(1_000)]}, {}, 15_000),
+    "one value of a filter": ({"filters": [{"field": "a", "op": "==", "value": [1] * 10_000}]}, {"a": 1}, 3_300),
+    "steps": ({"filters": [{"field": ".".join(["a"] * 100), "op": "changed"} for _ in range(20)]}, {"a": 1}, 500),
+    "a long text": ({"filters": [{"field": "a", "op": "contains", "value": "y"} for _ in range(50)]}, {"a": "x" * 80_000}, 2_000),
+    "regexps": ({"filters": [{"field": "a", "op": "matches", "value": f"{n}+x"} for n in range(50)]}, {"a": "x" * 2_000}, 3_500),
+    "cel": ({"cel": " && ".join(["data.a == 1"] * 500)}, {"a": 1}, 7_000),
+    "fields": ({"pattern": {"data": {f"f{n}": [1] for n in range(200)}}}, {}, 3_000),
+    "fields of $or": ({"pattern": {"$or": [{"data": {f"f{n}": [1]}} for n in range(200)]}}, {}, 3_000),
+    "texts": ({"pattern": {"data": {"a": [{"prefix": f"{n}"} for n in range(1_000)]}}}, {"a": "x"}, 1_250),
+    "folded texts": ({"pattern": {"data": {"a": [{"equals-ignore-case": "Ä" * 16_000}]}}}, {"a": "ä" * 16_000}, 2_000),
+    "excluded texts": ({"pattern": {"data": {"a": [{"anything-but": {"suffix": ["x"] * 1_000}}]}}}, {"a": "y"}, 1_250),
+    "exclusions": ({"pattern": {"data": {"a": [{"anything-but": [n]} for n in range(500)]}}}, {"a": [1] * 100}, 50_000),
+    "networks": ({"pattern": {"data": {"a": [{"cidr": f"10.0.{n}.0/24"} for n in range(200)]}}}, {"a": ["::1"] * 500}, 6_000),
+    "wildcards": ({"pattern": {"data": {"a": [{"wildcard": f"*{n}*"} for n in range(100)]}}}, {"a": "x" * 80_000}, 10_000),
+    "regexps of a pattern": ({"pattern": {"data": {"a": [{"regexp": f"{n}x+"} for n in range(50)]}}}, {"a": "x"}, 2_500),
+    "deep fields": ({"pattern": {"data": _nested(400, {f"f{n}": [1] for n in range(20)}, "a")}}, {}, 20 * 400 // 4),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_an_answer_counts_all_of_its_work(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    members, data, least = WORK[name]
+    made = engine()
+    made.add({"id": "s", **members})
+    event = {"type": "insert", "data": data}
+    units = spent(lambda: made.explain(event, "s"))
+    assert units >= least
+    assert spent(lambda: made.near_misses(event)) > least / 2
+    monkeypatch.setattr(effort, "UNITS", least // 4)
+    told = made.explain(event, "s")
+    assert TOO_COSTLY in (told.note, *(condition.reason for condition in told.conditions))
+    assert told.cel is None
+    assert len(told.conditions) < 60
+
+
+def test_conditions_beyond_the_budget_are_counted(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = engine()
+    made.add({"id": "s", "filters": [{"field": "a", "op": "!=", "value": n} for n in range(1_000)], "cel": "data.a == 1"})
+    monkeypatch.setattr(effort, "UNITS", 12_000)
+    told = made.explain({"type": "insert", "data": {"a": -1}}, "s")
+    *conditions, last = told.conditions
+    assert f"more conditions: {1_002 - len(conditions)}  unknown ({TOO_COSTLY})" in str(told)
+    assert 200 < len(conditions) < 500
+    assert conditions[-1].reason == TOO_COSTLY
+    # The tenant is a condition, too.
+    assert (last.text, last.place, last.reason) == (f"more conditions: {1_002 - len(conditions):,}", "", TOO_COSTLY)
+    monkeypatch.setattr(effort, "UNITS", 5_000)
+    told = made.explain({"type": "insert", "data": {"a": -1}}, "s")
+    assert (told.verdict, told.certain, told.note) == (Verdict.UNKNOWN, False, TOO_COSTLY)
+    assert 20 < len(told.conditions) < 100
+    assert told.conditions[-1].text == f"more conditions: {1_003 - len(told.conditions):,}"
+    assert made.near_misses({"type": "insert", "data": {"a": -1}}).examined == 0
+
+
+def test_cheap_conditions_are_evaluated_next_to_costly_ones(engine: MakeEngine) -> None:
+    made = engine()
+    prefixes = {"data": {"a": [{"prefix": f"v{number}"} for number in range(90_000)]}}
+    made.add({"id": "s", "filters": [{"field": "b", "op": "==", "value": 1}], "pattern": prefixes})
+    for value, verdict in ((1, Verdict.UNKNOWN), (2, Verdict.FALSE)):
+        told = made.explain({"type": "insert", "data": {"a": "v", "b": value}}, "s")
+        _, cheap, others = told.conditions
+        assert (cheap.text, cheap.verdict) == ("data.b == 1", Verdict.of(value == 1))
+        assert (told.verdict, others.text, others.reason) == (verdict, "more conditions: 1", TOO_COSTLY)
+        assert told.certain is (verdict is Verdict.FALSE)
+
+
+LONG: dict[str, dict[str, Any]] = {
+    "changed": {"op": "changed"},
+    "changed_to": {"op": "changed_to", "value": 1},
+    "changed_from": {"op": "changed_from", "value": 1},
+    "exists": {"op": "exists", "value": True},
+    "absent": {"op": "exists", "value": False},
+    "==": {"op": "==", "value": 1},
+    "envelope": {"op": "exists", "value": False, "root": "envelope"},
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_paths_cost_no_more_than_their_length(engine: MakeEngine, name: str) -> None:
+    made = engine()
+    paths = [".".join([f"f{number}", *["s"] * 499]) for number in range(200)]
+    began = time.process_time()
+    made.add({"id": "s", "filters": [{"field": path, **LONG[name]} for path in paths]})
+    made.explain({"type": "update", "data": {"f1": 1}, "before": {"f1": {"s": 1}}}, "s")
+    made.match_ids({"type": "update", "data": {"f1": 1}, "before": {"f1": {"s": 1}}})
+    # A clause for each step, or the CEL of each, took 5 s and more.
+    assert time.process_time() - began < 2.5
+
+
+def test_the_cel_of_long_paths_is_refused_once_it_is_too_long(backend: str) -> None:
+    filters = [{"field": ".".join([f"f{number}", *["s"] * 499]), "op": "changed"} for number in range(200)]
+    assert len(Subscription(id="s", filters=filters[:1]).to_cel()) > 1_000_000
+    with pytest.raises(SubscriptionError, match="has more than 16,777,216 characters") as caught:
+        Subscription(id="s", filters=filters).to_cel()
+    assert re.fullmatch(r"filters\[\d+\]", caught.value.place or "")
+
+
+LASTING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "cel": ({"cel": "data.a.exists(x, data.a.exists(y, data.a.exists(z, x + y + z == -1)))"}, {"a": [1] * 3_000}),
+    "filters": ({"filters": [{"field": f"f{n}", "op": "==", "value": 1} for n in range(9_000)]}, {}),
+    "alternatives": (
+        {"pattern": {"data": {"a": {"$or": [{"x": [n], "y": [n]} for n in range(40)]}}}},
+        {"a": [{"x": n % 50, "y": (n + 1) % 50} for n in range(20_000)]},
+    ),
+}
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no timers")
+@pytest.mark.parametrize("name", LASTING)
+def test_ctrl_c_ends_an_answer_at_once_and_changes_nothing(engine: MakeEngine, name: str) -> None:
+    members, data = LASTING[name]
+    made = engine()
+    made.add({"id": "s", **members})
+    event = {"type": "insert", "data": data}
+    told = made.explain(event, "s")
+    before = signal.signal(signal.SIGPROF, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_PROF, 0.05)
+        began = time.process_time()
+        with pytest.raises(KeyboardInterrupt):
+            _ = [made.explain(event, "s") for _ in range(100)]
+        assert time.process_time() - began < 1
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    assert EFFORT.left == math.inf
+    assert made.explain(event, "s") == told
 
 
 def test_hints_at_names_share_the_budget(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +382,7 @@ def test_the_text_of_a_condition_is_as_long_as_its_path(engine: MakeEngine) -> N
 
 
 def test_near_misses_count_what_it_takes_to_read_a_subscription(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effort, "UNITS", effort.UNITS // 10)
+    monkeypatch.setattr(effort, "UNITS", 25_000)
     made = engine()
     values = list(range(100))
     made.add_many({"id": f"s{n}", "filters": [{"field": "a", "op": "in", "value": values}]} for n in range(400))
@@ -256,7 +396,7 @@ def test_a_survey_stops_where_an_event_is_too_costly(engine: MakeEngine, monkeyp
     made.add({"id": "s", "filters": [{"field": "a", "op": "contains", "value": 2}]})
     monkeypatch.setattr(effort, "UNITS", 5_000)
     survey = Survey(made, "s")
-    short, long = {"type": "insert", "data": {"a": [1]}}, {"type": "insert", "data": {"a": [1] * 3_600}}
+    short, long = {"type": "insert", "data": {"a": [1]}}, {"type": "insert", "data": {"a": [1] * 5_500}}
     for number, event in enumerate([long, long, long, short, long, short]):
         survey.see(number, event)
     # The first long one had what all share, and each of the others what each event has.

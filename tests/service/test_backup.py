@@ -319,7 +319,7 @@ def _directory(file: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (_later, "copy.db: written by a later version of Streamer: schema 9, but this one supports 8; EXPECTED"),
+        (_later, "copy.db: written by a later version of Streamer: schema 10, but this one supports 9; EXPECTED"),
         (_foreign, "copy.db: no store of Streamer; EXPECTED"),
         (_cut(0), "copy.db: no store of Streamer, but an empty file; EXPECTED"),
         (_cut(100), "copy.db: damaged, or not a backup: .*; EXPECTED"),

@@ -152,11 +152,17 @@ def read(python: Path, place: Path, name: str, page: str) -> int:
     return examples
 
 
-def plain_installation(wheel: Path, place: Path, *, timed: bool) -> dict[str, float]:
-    """Install a wheel without an extra, print and return its figures, run the pages; ends where one is not as it should be."""
+def plain_installation(wheel: Path, place: Path, *, timed: bool, sized: bool = True) -> dict[str, float]:
+    """Install a wheel without an extra, print and return its figures, run the pages; ends where one is not as it should be.
+
+    Args:
+        timed: whether CPU times are measured.
+        sized: whether the size of what is installed has a goal.
+    """
     python = install(wheel, place)
     reading = Figure("minutes to a match on Debezium's", minutes(first_match()), 10)
-    figures = [*sizes(python, place), *(times(python, place) if timed else []), reading]
+    packages, size = sizes(python, place)
+    figures = [packages, *([size] if sized else []), *(times(python, place) if timed else []), reading]
     print(*figures, sep="\n")
     examples = 0
     for name, page in pages().items():

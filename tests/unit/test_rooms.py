@@ -33,7 +33,7 @@ ORDER: dict[str, tuple[set[str], ...]] = {
         {"importing", "terminal"},
         {"subscriptions"},
         {"cel_eval", "cdc"},
-        {"events"},
+        {"effort", "events"},
         {"model", "quiet", "telemetry"},
         {"locks", "_backend"},
         {"_native", "errors", "extras", "files", "late", "living", "sizes", "version"},

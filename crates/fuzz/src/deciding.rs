@@ -57,12 +57,16 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
         conjunction.clauses.iter().all(|clause| {
             let path = paths[&clause.path];
             match clause.mode {
-                Mode::Scalar => clause.atoms.iter().any(|atom| holds(atom, flat.value(path))),
+                Mode::Scalar => {
+                    let value = flat.value(path).or_else(|| flat.unreadable(path));
+                    clause.atoms.iter().any(|atom| holds(atom, value))
+                }
                 Mode::AnyLeaf if flat.leaves(path).next().is_none() => clause.atoms.iter().any(|atom| holds(atom, None)),
                 Mode::AnyLeaf => flat.leaves(path).any(|leaf| clause.atoms.iter().any(|atom| holds(atom, Some(leaf)))),
                 Mode::Changed => {
                     let before = Path { root: Root::Before, names: clause.path.names.clone() };
                     match (flat.value(paths[&before]), flat.value(path)) {
+                        _ if flat.unreadable(paths[&before]).or_else(|| flat.unreadable(path)).is_some() => false,
                         (Some(one), Some(other)) => whole(one).equals(&whole(other)) == Some(false),
                         (one, other) => one.is_some() != other.is_some(),
                     }

@@ -39,7 +39,7 @@ fn compiled(choices: &mut Choices<'_>, count: usize) -> Option<Compiled> {
         lines.extend(format!("[{},{text}]\n", held.len()).into_bytes());
         held.push(parsed);
     }
-    let image = mapped::image(&lines, &reader(limits), SEED)?;
+    let image = mapped::image(&lines, &reader(limits), SEED).ok()??;
     Some(Compiled { lines, image, held })
 }
 

@@ -75,6 +75,8 @@ pub enum Kind {
     List = 6,
     /// An object.
     Map = 7,
+    /// Below a number beyond float64: to read it is an error. It is in no set of kinds.
+    Unreadable = 8,
 }
 
 impl Kind {
@@ -84,7 +86,7 @@ impl Kind {
             Kind::Missing => "nothing",
             Kind::Null => "null",
             Kind::Bool => "a boolean",
-            Kind::Number | Kind::BeyondFloat => "a number",
+            Kind::Number | Kind::BeyondFloat | Kind::Unreadable => "a number",
             Kind::String => "a string",
             Kind::List => "a list",
             Kind::Map => "an object",
@@ -110,7 +112,7 @@ impl Kinds {
 
     /// The set of one kind.
     pub const fn of(kind: Kind) -> Kinds {
-        Kinds(1 << kind as u8)
+        Kinds((1_u16 << kind as u16) as u8)
     }
 
     /// The kinds in either set.
@@ -125,7 +127,7 @@ impl Kinds {
 
     /// Whether *kind* is in the set.
     pub const fn has(self, kind: Kind) -> bool {
-        self.0 & (1 << kind as u8) != 0
+        self.0 as u16 & (1 << kind as u16) != 0
     }
 
     /// Whether the set is empty.

@@ -182,7 +182,19 @@ impl Core {
         guard(py, || {
             let reading = self.reading.clone();
             let read: ReadSubscription = Arc::new(move |text: &[u8]| reading.read(text, text, None));
-            Ok(gil::released(py, || mapped::image(lines, &read, seed)).map(|image| PyBytes::new(py, &image)))
+            let image = gil::released(py, || mapped::image(lines, &read, seed));
+            match image {
+                Ok(image) => Ok(image.map(|image| PyBytes::new(py, &image))),
+                Err(error) => Err(PyErr::from_value(errors::subscription_error(py, &error, None)?)),
+            }
+        })
+    }
+
+    /// Read all of a snapshot now, so that no later event or write can find damage.
+    fn open_sections(&self, py: Python<'_>) -> PyResult<()> {
+        guard(py, || {
+            gil::released(py, || self.shared.engine.open_sections());
+            Ok(())
         })
     }
 

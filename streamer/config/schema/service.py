@@ -24,6 +24,8 @@ from streamer.config.units import Duration, Size
 #: Files of an embedded store in its directory: its lock, and its database with the files that belong to it.
 LOCK: Final = "lock"
 DATABASE: Final = "store.db"
+#: The beginning of the names of the files of an engine's snapshot.
+SNAPSHOT: Final = "engine."
 #: The endings of the names of files that are read in the watched directory.
 _WATCHED: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _DATA_DIR: Final = Path("streamer-data")
@@ -167,5 +169,6 @@ class Service(Section):
         """See `Section`."""
         for thing in (OneFile(self.directory / LOCK), Files(self.directory, DATABASE)):
             yield Claim(("data_dir",), OWNS, thing, "the store is in this file")
+        yield Claim(("data_dir",), OWNS, Files(self.directory, SNAPSHOT), "a snapshot of the engine is in this file")
         for files in self.watched():
             yield Claim(("watch",), READS, files, "{}.watch reads this file")

@@ -18,7 +18,9 @@ from typing import Any, Final, final
 from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Place, walk
 from streamer.config.yaml import read_yaml
+from streamer.core.matches import Matches
 from streamer.core.options import Options
+from streamer.effort import EFFORT
 from streamer.engine.engine import Engine
 from streamer.engine.explain import Explanation, explain
 from streamer.engine.misses import near_misses
@@ -129,8 +131,12 @@ class Asking:
 
     def _explain_all(self, call: Call, event: bytes) -> Answer:
         """Explain the matches among all subscriptions."""
-        limit = call.query.get("limit", 10)
-        matches, more = self._here(call).match(event, call.of_events), False
+        matches = self._here(call).match(event, call.of_events)
+        with EFFORT.bounded():
+            return self._explain_first(call, event, matches, call.query.get("limit", 10))
+
+    def _explain_first(self, call: Call, event: bytes, matches: Matches, limit: int) -> Answer:
+        more = False
         found: list[dict[str, Any]] = []
         for held in matches.ids():
             tenant, subscription_id = outside(held)
@@ -145,8 +151,8 @@ class Asking:
         return answer({"matches": found, "more": more, "ignored": matches.ignored})
 
     def _explained(self, each: Written, event: bytes, tenant: str | None) -> Explanation:
-        compiled = Engine._of(self._options)._compile(each.held)
-        return replace(explain(compiled, event, self._options, tenant), subscription_id=each.id)
+        engine = Engine._of(self._options)
+        return explain(each.id, lambda _: engine._compile(each.held), event, self._options, tenant)
 
     def _of_one(self, call: Call) -> Call:
         """Return the call with a tenant: its own, or the default one."""

@@ -46,7 +46,8 @@ from streamer.service.tenants.gateways import Gateways, sink_of
 from streamer.service.tenants.loading import Loading
 from streamer.service.tenants.quotas import Quotas
 from streamer.service.tenants.shards import Shard
-from streamer.service.tenants.subscriptions import Subscriptions
+from streamer.service.tenants.snapshot import EngineSnapshot
+from streamer.service.tenants.subscriptions import FILES, Subscriptions
 from streamer.terminal import OK
 
 if TYPE_CHECKING:
@@ -276,12 +277,17 @@ class Service:
         subscription_files.put(self.engine, self._loaded, loading.counted([each.held for each in mine]), of_mine)
         store = Store(place_of(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
-        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), shard, config.service.history)
+        directory = config.service.data_dir if store.database.is_shared else config.service.directory
+        snapshot = None if directory is None else EngineSnapshot(directory, self.engine, store, shard, self._replaced_by_files)
+        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), shard, config.service.history, snapshot)
         opened.enter_context(closing(self.subscriptions))
         self.subscriptions.begin(self._loaded, found, places, loading=loading)
         if not len(self.engine):
             _LOGGER.warning("there are no subscriptions, so no event matches")
         return store
+
+    def _replaced_by_files(self) -> str:
+        return FILES if subscription_files.are_from_files(self.config) else ""
 
     def _open(self, absent: Absent, store: Store) -> None:
         """Open sinks and sources, except those that are away now. Raises ServiceError."""

@@ -96,6 +96,10 @@ UPGRADES: Final[list[str]] = [
     """
     ALTER TABLE dead_letters ADD COLUMN record_key BLOB;
     """,
+    # The marks of the engine's snapshots next to the store.
+    """
+    CREATE TABLE snapshots (mark TEXT PRIMARY KEY, version INTEGER NOT NULL);
+    """,
 ]
 
 #: PostgreSQL, as above. `removed` has deleted rows for processes that have not seen the deletion yet; `leader` has the process
@@ -162,5 +166,9 @@ POSTGRES: Final[list[str]] = [
     # The key of a record.
     """
     ALTER TABLE dead_letters ADD COLUMN record_key BYTEA;
+    """,
+    # The marks of snapshots.
+    """
+    CREATE TABLE snapshots (mark TEXT PRIMARY KEY, version BIGINT NOT NULL);
     """,
 ]

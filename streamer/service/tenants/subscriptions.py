@@ -45,6 +45,7 @@ from streamer.service.tenants.expiry import Upkeep
 from streamer.service.tenants.loading import Loading
 from streamer.service.tenants.quotas import Counted, Quotas
 from streamer.service.tenants.shards import Shard
+from streamer.service.tenants.snapshot import EngineSnapshot
 from streamer.service.tenants.subscription_files import are_from_files, put
 from streamer.service.tenants.validation import examined
 from streamer.subscriptions.subscription import Subscription
@@ -81,6 +82,9 @@ class Subscriptions:
         quotas: the limits of a tenant; a reload may change them.
         shard: the tenants that this engine has; the store has all tenants.
         history: how long the log of changes keeps an entry; a reload may change it.
+
+    Args:
+        snapshot: of the engine, to begin with and to write; None without.
     """
 
     def __init__(
@@ -90,8 +94,9 @@ class Subscriptions:
         quotas: Quotas | None = None,
         shard: Shard | None = None,
         history: timedelta = timedelta(days=30),
+        snapshot: EngineSnapshot | None = None,
     ) -> None:
-        self.shard, self.history = shard or Shard(), history
+        self.shard, self.history, self._snapshot = shard or Shard(), history, snapshot
         self._engine, self._store, self._table = engine, store, Table(store)
         self.quotas = quotas or Quotas()
         self._lock = Lock()
@@ -125,19 +130,24 @@ class Subscriptions:
             self._seen, _ = self._table.last()
             self._own.clear()
             if not are_from_files(loaded.config):
-                put(self._engine, loaded, self._active(loading=loading))
-                self._counted.count(self._seen)
+                if loading is None:
+                    put(self._engine, loaded, self._active())
+                else:
+                    self._load(loaded, loading, (), but=None)
+                # At the start, only another process can have changed what was counted a moment ago.
+                if loading is None or self._store.database.is_shared:
+                    self._counted.count(self._seen)
                 return 0
             is_applied = False
             try:
                 while True:
                     self._check_taken(loaded, found, places)
-                    others = self._active(but=FILES, loading=loading)
+                    mine, of_mine = self.shard.mine(found, places)
                     if loading is None:
-                        mine, of_mine = self.shard.mine(found, places)
+                        others = self._active(but=FILES)
                         put(self._engine, loaded, chain((each.held for each in mine), others), of_mine)
                     else:
-                        put(self._engine, loaded, others, adds=True)
+                        self._load(loaded, loading, mine, but=FILES)
                         loading = None
                     is_applied = True
                     # If another process wrote one of these ids meanwhile, the check is repeated.
@@ -153,6 +163,18 @@ class Subscriptions:
             self._counted.count(self._seen)
             self._upkeep.wrote(self._counted.held)
             return count
+
+    def _load(self, loaded: Loaded, loading: Loading, mine: Sequence[Written], *, but: str | None) -> None:
+        """Add the subscriptions of the store to an engine that has those of files, *mine*."""
+        count = None if self._snapshot is None else self._snapshot.load(self._seen)
+        if count is not None or not len(self._engine):
+            # The attempt removed them.
+            self._engine.add_many(each.held for each in mine)
+        if count is None:
+            put(self._engine, loaded, self._active(but=but, loading=loading), adds=True)
+        else:
+            loading.loaded += count
+            loading.total = loading.loaded
 
     def _check_taken(self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
         taken = set(self._table.others(FILES))
@@ -456,11 +478,15 @@ class Subscriptions:
     # Leases
 
     def start(self) -> None:
-        """Begin to delete expired subscriptions, in a thread of its own."""
+        """Begin to delete expired subscriptions, and to write snapshots, each in a thread of its own."""
         self._upkeep.start()
+        if self._snapshot is not None:
+            self._snapshot.start(lambda: (self._table.last()[0], self._counted.held.total()))
 
     def close(self) -> None:
-        """Stop that thread."""
+        """Stop these threads."""
+        if self._snapshot is not None:
+            self._snapshot.close()
         self._upkeep.close()
         self._table.close()
 

@@ -24,7 +24,7 @@ fn number(value: u64) -> Number {
 }
 
 fn all(clauses: Vec<Clause>) -> NormalForm {
-    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None }
+    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None, ..NormalForm::default() }
 }
 
 fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addition {
@@ -274,7 +274,7 @@ fn nothing_is_limited_to_255_or_65_535_of_anything() {
         addition(&format!("p{n}"), "t", "c", all(vec![clause(&[&name], vec![text("x")])]))
     }));
     let conjunctions = (0..3000).map(|n| Conjunction { clauses: vec![clause(&["b"], vec![text(&n.to_string())])] }).collect();
-    additions.push(addition("or", "t", "c", NormalForm { conjunctions, verify: None }));
+    additions.push(addition("or", "t", "c", NormalForm { conjunctions, verify: None, ..NormalForm::default() }));
     let fields = (0..300).map(|n| clause(&["f", &n.to_string()], vec![text("x")])).collect();
     additions.push(addition("and", "t", "c", all(fields)));
     let values = (0..70_000).map(|n| Atom::Equal(Scalar::Number(number(n)))).collect();

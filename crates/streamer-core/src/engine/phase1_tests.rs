@@ -23,7 +23,7 @@ fn exists(name: &str) -> Clause {
 }
 
 fn addition(id: &str, clauses: Vec<Clause>) -> Addition {
-    let form = NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None };
+    let form = NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None, ..NormalForm::default() };
     Addition {
         gateway_id: Some("g".into()),
         tenant: "t".into(),

@@ -89,6 +89,16 @@ fn text_of(name: &str) -> &'static Value {
 }
 
 fn clause_holds(event: &Value, clause: &Clause) -> bool {
+    let roots: &[Root] = if clause.mode == Mode::Changed { &[Root::Data, Root::Before] } else { &[clause.path.root] };
+    let is_below_number = |root: &Root| {
+        (0..clause.path.names.len()).any(|length| {
+            let path = Path::new(*root, &clause.path.names[..length]);
+            values(event, &path, Mode::Scalar).iter().any(|(value, _)| value.kind() == Kind::BeyondFloat)
+        })
+    };
+    if matches!(clause.mode, Mode::Scalar | Mode::Changed) && roots.iter().any(is_below_number) {
+        return false;
+    }
     if clause.mode != Mode::Changed {
         return any_holds(&clause.atoms, &values(event, &clause.path, clause.mode));
     }
@@ -314,7 +324,7 @@ fn shared(dice: &mut Dice) -> NormalForm {
         let leaf = dice.chance(50);
         clauses.push(clause(dice, leaf));
     }
-    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None }
+    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None, ..NormalForm::default() }
 }
 
 fn form(dice: &mut Dice) -> NormalForm {
@@ -349,7 +359,7 @@ fn form(dice: &mut Dice) -> NormalForm {
         2 | 3 => return consistent(dice),
         _ => None,
     };
-    NormalForm { conjunctions, verify }
+    NormalForm { conjunctions, verify, ..NormalForm::default() }
 }
 
 /// A pattern without `$or`: one conjunction, and a tree of the same fields.
@@ -373,6 +383,7 @@ fn consistent(dice: &mut Dice) -> NormalForm {
     NormalForm {
         conjunctions: vec![Conjunction { clauses }],
         verify: Some(Arc::new(Verify { paths, pattern, ..Verify::default() })),
+        ..NormalForm::default()
     }
 }
 
@@ -455,7 +466,7 @@ fn unselective(dice: &mut Dice) -> NormalForm {
         clauses.push(Clause { path: Path::new(root, names), mode, atoms });
     }
     let conjunctions = vec![Conjunction { clauses }; 1 + usize::from(dice.chance(5))];
-    NormalForm { conjunctions, verify: None }
+    NormalForm { conjunctions, verify: None, ..NormalForm::default() }
 }
 
 struct Model {

@@ -109,6 +109,8 @@ pub struct Entries {
     pub(crate) heads: Vec<Head>,
     pub(crate) elements: Vec<ArrayElement>,
     pub(crate) runs: Vec<Run>,
+    /// Whether there may be a number beyond float64 outside of arrays.
+    pub(crate) has_beyond: bool,
     /// The number of the next value in a run.
     pub(crate) next_in_run: u32,
     /// Unescaped strings, one after the other.
@@ -135,7 +137,7 @@ impl Entries {
         self.elements.clear();
         self.elements.push(ArrayElement::NONE);
         self.runs.clear();
-        self.next_in_run = RUNS;
+        (self.next_in_run, self.has_beyond) = (RUNS, false);
         self.plain.clear();
         self.kept.clear();
         self.unknown.clear();

@@ -1,7 +1,7 @@
 //! A flattened event: its parts, and its [`Entries`] by path.
 
 use super::entries::{DEAD, Entries, Entry, IS_RUN, Position, RUNS};
-use super::trie::{ALWAYS, DATA, FALLBACK, PathId, PathTrie, VALUE};
+use super::trie::{ALWAYS, DATA, FALLBACK, PathId, PathTrie, ROOT, VALUE};
 use crate::cel::Times;
 use crate::json::skip;
 use crate::json::token::{self, JsonFault, Strings, peek, space};
@@ -176,6 +176,25 @@ impl<'a> Flat<'a> {
             Err(text) => LeafAt::Text(text?),
         };
         Some(Leaf { flat: self, found })
+    }
+
+    /// A value of the kind [`Kind::Unreadable`] if a path leads below a number beyond float64.
+    #[inline]
+    pub fn unreadable(&self, path: PathId) -> Option<Leaf<'_>> {
+        (self.entries.has_beyond && self.is_unreadable(path))
+            .then_some(Leaf { flat: self, found: LeafAt::Element("", Kind::Unreadable) })
+    }
+
+    #[cold]
+    fn is_unreadable(&self, path: PathId) -> bool {
+        let Ok(mut node) = self.node(path) else { return false };
+        while node != ROOT {
+            node = self.trie.parents[node as usize];
+            if self.entries.value(node).is_some_and(|entry| entry.kind == Kind::BeyondFloat) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Every leaf at a path as patterns see it, in the order of the text.
@@ -459,7 +478,7 @@ impl<'f> Leaf<'f> {
             Kind::Bool => Some(ScalarRef::Bool(self.raw() == "true")),
             Kind::Number => self.number().map(ScalarRef::Number),
             Kind::String => self.text().map(ScalarRef::String),
-            Kind::Missing | Kind::BeyondFloat | Kind::List | Kind::Map => None,
+            Kind::Missing | Kind::BeyondFloat | Kind::List | Kind::Map | Kind::Unreadable => None,
         }
     }
 }

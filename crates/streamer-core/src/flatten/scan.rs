@@ -223,6 +223,8 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             if first != b'{' && first != b'[' {
                 at = if wanted.flags & LEAVES != 0 || (here && wanted.flags & VALUE != 0) {
                     self.scalar(node, first, at, position)?
+                } else if here && wanted.children != 0 {
+                    self.parent(node, first, at)?
                 } else {
                     self.skip(at)?
                 };
@@ -398,7 +400,13 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                     return Ok((value, child));
                 }
                 let recorded = if in_array { LEAVES } else { LEAVES | VALUE };
-                at = if flags & recorded != 0 { self.scalar(child, first, value, position)? } else { self.skip(value)? };
+                at = if flags & recorded != 0 {
+                    self.scalar(child, first, value, position)?
+                } else if !in_array && trie.nodes[child as usize].children != 0 {
+                    self.parent(child, first, value)?
+                } else {
+                    self.skip(value)?
+                };
                 if !CHECKED && (self.missing == 0 || self.scratch.frames[top].unseen == 0) {
                     return Ok((at, NOWHERE));
                 }
@@ -610,6 +618,15 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
         }
     }
 
+    /// Read a scalar outside of arrays at a node that only the nodes below want: a number beyond float64 makes them unreadable.
+    #[cold]
+    fn parent(&mut self, node: u32, first: u8, at: usize) -> Result<usize> {
+        if matches!(first, b'-' | b'0'..=b'9') && token::number(self.text, at)?.1 {
+            return self.scalar(node, first, at, Position::NONE);
+        }
+        self.skip(at)
+    }
+
     /// Read a scalar and record it.
     fn scalar(&mut self, node: u32, first: u8, at: usize, position: Position) -> Result<usize> {
         let text = self.text;
@@ -628,8 +645,9 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             }
             b'-' | b'0'..=b'9' => {
                 let (end, beyond) = token::number(text, at)?;
-                let kind = if beyond && Number::parse(&text[at..end]).is_none() { Kind::BeyondFloat } else { Kind::Number };
-                self.record(node, kind, at, end, position);
+                let is_beyond = beyond && Number::parse(&text[at..end]).is_none();
+                self.entries.has_beyond |= is_beyond;
+                self.record(node, if is_beyond { Kind::BeyondFloat } else { Kind::Number }, at, end, position);
                 Ok(end)
             }
             _ => {

@@ -20,7 +20,7 @@
 //! Invariant: every node is wanted (has a flag or a child). `through` is set on every node at or below which leaves are
 //! wanted: only there a pass goes through arrays.
 //!
-//! Cost: 48 bytes a node and 24 an edge, 8 to 16 for its place in a table. A lookup of a name is a mask test for most names that are not wanted.
+//! Cost: 52 bytes a node and 24 an edge, 8 to 16 for its place in a table. A lookup of a name is a mask test for most names that are not wanted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -121,6 +121,8 @@ pub(crate) struct PartPlace {
 pub struct PathTrie {
     pub(crate) layout: Arc<EventLayout>,
     pub(crate) nodes: Vec<TrieNode>,
+    /// For each node the one above it; for the root the root.
+    pub(crate) parents: Vec<u32>,
     edges: Vec<Edge>,
     names: Vec<u8>,
     tables: Vec<u32>,
@@ -385,6 +387,7 @@ impl Growing {
         let seed = Seed::random();
         let mut trie = PathTrie {
             nodes: Vec::with_capacity(self.flags.len()),
+            parents: self.parents(),
             edges: Vec::with_capacity(self.steps.len()),
             names: Vec::new(),
             tables: Vec::new(),

@@ -143,7 +143,7 @@ impl FilterNode {
             return EventSet::within(Vec::new());
         }
         let set = match self {
-            FilterNode::Filter(filter) if wanted => EventSet::all_of((filter.op.row().clauses)(filter)),
+            FilterNode::Filter(filter) if wanted => EventSet::of(vec![(filter.op.row().clauses)(filter)]),
             FilterNode::Filter(filter) => fails(filter),
             FilterNode::Not(node) => node.set(!wanted, work),
             FilterNode::Any(nodes) => joined(work, !wanted, nodes, |work, node| node.set(wanted, work)),
@@ -155,7 +155,7 @@ impl FilterNode {
 
 /// The events for which a filter is false: neither true nor an error.
 fn fails(filter: &Filter) -> EventSet {
-    let is = |op: Operator| EventSet::all_of((op.row().clauses)(filter));
+    let is = |op: Operator| EventSet::of(vec![(op.row().clauses)(filter)]);
     let at = |names: &[Box<str>], atoms| Clause { path: Path::new(filter.path.root, names), mode: Mode::Scalar, atoms };
     let names = &filter.path.names;
     match filter.op {
@@ -175,10 +175,11 @@ fn fails(filter: &Filter) -> EventSet {
             EventSet::clause(at(names, atoms))
         }
         Operator::Exists if filter.value == Value::Scalar(Scalar::Bool(true)) => {
-            EventSet::any_of((0..names.len()).map(|length| {
+            let without = |length: usize| {
                 let lacks = at(&names[..=length], vec![Atom::kind(Kind::Missing)]);
                 vec![at(&names[..length], vec![Atom::kind(Kind::Map)]), lacks]
-            }))
+            };
+            EventSet::of((0..names.len()).map(without).collect())
         }
         Operator::Exists => EventSet::clause(at(names, vec![Atom::Kinds(Kinds::PRESENT)])),
         // No clause expresses that two values are equal.
@@ -189,7 +190,7 @@ fn fails(filter: &Filter) -> EventSet {
             // The other side has the value, or this side has not.
             let mut was = became(filter, other, side);
             let is_not = was.split_off(1);
-            EventSet::any_of([was, is_not])
+            EventSet::of(vec![was, is_not])
         }
     }
 }
@@ -202,7 +203,8 @@ pub fn and_groups(form: &mut NormalForm, subscription: &Subscription, limits: &L
     }
     let mut work = Work::new((limits.max_conjunctions / form.conjunctions.len().max(1)).max(1));
     let mut all = joined(&mut work, true, &subscription.groups, |work, node| node.set(true, work));
-    all.any_of.retain_mut(simplify);
-    lower::join(form, &all.any_of);
-    all.is_exact || all.any_of.is_empty()
+    // Conjunctions that cannot be true stay, as those of filters do.
+    all.any_of.iter_mut().for_each(|clauses| _ = simplify(clauses));
+    lower::join(form, &all.any_of, all.unknowns);
+    all.is_exact
 }

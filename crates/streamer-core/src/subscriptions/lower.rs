@@ -1,6 +1,6 @@
 //! A subscription becomes its normal form: exactly, with the errors of CEL, or with a rest that must be verified.
 
-use super::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Root, Verify};
+use super::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Root, Unknowns, Verify};
 use super::parse::Subscription;
 use super::patterns::{AllOf, Field};
 use super::simplify::simplify;
@@ -63,7 +63,9 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     }
     let verify =
         tree.map(|tree| Arc::new(Verify { paths: paths.paths.into(), pattern: Some(tree), is_cut, ..Verify::default() }));
-    NormalForm { conjunctions, verify }
+    // A pattern that was cut has fields that no clause is about.
+    let unknowns = if is_cut { Unknowns::Anywhere } else { Unknowns::InClauses };
+    NormalForm { conjunctions, verify, unknowns }
 }
 
 /// Add the clauses of its CEL expression to the form of a subscription. Return whether they are all of it; if not, it
@@ -84,12 +86,12 @@ pub fn and_cel(form: &mut NormalForm, program: &Program, limits: &Limits) -> boo
         verify.paths = paths.paths.into();
         form.verify = Some(Arc::new(verify));
     }
-    join(form, &lowered.alternatives);
+    join(form, &lowered.alternatives, lowered.unknowns);
     lowered.is_exact
 }
 
-/// Add to each conjunction each of some alternatives.
-pub(super) fn join(form: &mut NormalForm, alternatives: &[Vec<Clause>]) {
+/// Add to each conjunction each of some alternatives; *unknowns*: what these tell of an event with unknown values.
+pub(super) fn join(form: &mut NormalForm, alternatives: &[Vec<Clause>], unknowns: Unknowns) {
     let both = |conjunction: Conjunction| {
         let with = move |alternative: &Vec<Clause>| {
             let mut clauses = [&conjunction.clauses[..], alternative].concat();
@@ -99,6 +101,7 @@ pub(super) fn join(form: &mut NormalForm, alternatives: &[Vec<Clause>]) {
         alternatives.iter().map(with)
     };
     form.conjunctions = std::mem::take(&mut form.conjunctions).into_iter().flat_map(both).collect();
+    form.unknowns = form.unknowns.max(unknowns);
 }
 
 #[derive(Default)]

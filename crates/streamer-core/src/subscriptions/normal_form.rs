@@ -82,7 +82,8 @@ impl fmt::Debug for Path {
 /// The part of a path's values that a clause is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
-    /// The one value at the path as CEL sees it: every step is a member of an object; a list is a list.
+    /// The one value at the path as CEL sees it: every step is a member of an object; a list is a list. Below a number beyond
+    /// float64 no clause is true, not even one of [`Kind::Missing`].
     Scalar,
     /// Any leaf at the path as patterns see it: a pattern goes through arrays along the path and at its end, and
     /// objects and empty arrays have no leaf. A clause is true if an atom is true for some leaf; [`Kind::Missing`]
@@ -95,8 +96,8 @@ pub enum Mode {
     /// object there.
     Member,
     /// `true` if the document and the one before differ at the path, which begins at [`Root::Data`]. They differ if one
-    /// side lacks the value, or if both can be compared and are unequal by [`Value::equals`]. There is one value, or
-    /// none.
+    /// side lacks the value, or if both can be compared and are unequal by [`Value::equals`], unless one of them is below a
+    /// number beyond float64. There is one value, or none.
     Changed,
 }
 
@@ -137,6 +138,23 @@ pub struct NormalForm {
     pub conjunctions: Vec<Conjunction>,
     /// The further conditions on a candidate. Share it, it may be large.
     pub verify: Option<Arc<Verify>>,
+    /// What the conjunctions tell of an event with unknown values.
+    pub unknowns: Unknowns,
+}
+
+/// What clauses tell of an event with unknown values. A clause is false for certain if it is false for all of them, and not by
+/// an error. What tells less comes later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unknowns {
+    /// A condition is unknown only if it has a conjunction with a clause about an unknown value, of which none is false for
+    /// certain.
+    #[default]
+    InClauses,
+    /// It may also read unknown values that no clause is about. If each conjunction has a clause that is false for certain, the
+    /// condition is false.
+    Anywhere,
+    /// Nothing: it may be unknown whatever its clauses are.
+    Hidden,
 }
 
 /// A condition on one value. Every atom but [`Atom::Kinds`] with [`Kind::Missing`] is false without a value.

@@ -5,9 +5,11 @@
 //! | `==`, `in` | `data.a.b` equals |
 //! | `!=`, `not in` | `data.a.b` is readable and none of them |
 //! | `<` and so on | `data.a.b` in a range of its own type |
-//! | `exists` false | `data.a.b` is missing, and `data.a` is not a number beyond float64 (a member of one is an error) |
-//! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal; `before.a` as above |
-//! | `changed` | `data.a.b` differs from before; `data.a` and `before.a` as above |
+//! | `exists` false | `data.a.b` is missing |
+//! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal |
+//! | `changed` | `data.a.b` differs from before |
+//!
+//! A member of a number beyond float64 is an error, so it is neither missing nor differs from anything ([`Mode::Scalar`]).
 //!
 //! With the root `envelope` each path of `data` is one of the envelope; the operators on `before` do not have it.
 //!
@@ -22,7 +24,6 @@ use crate::fork;
 use crate::json::Tree;
 use crate::regexps::{CompiledRegexp, Regexp};
 use crate::value::{Kinds, Scalar, Value};
-use std::iter;
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
@@ -205,8 +206,7 @@ pub const OPERATORS: [Row; 16] = [
         any(filter, filter.regexp.iter().cloned().map(Atom::Regexp).collect())
     }),
     row(Operator::Changed, "changed", Operand::Nothing, "has_now && has_then ? then != now : has_now || has_then", |filter| {
-        let changed = Clause::changed(filter.path.clone());
-        iter::once(changed).chain(readable_way(filter, Root::Data)).chain(readable_way(filter, Root::Before)).collect()
+        vec![Clause::changed(filter.path.clone())]
     }),
     row(
         Operator::ChangedTo,
@@ -259,30 +259,14 @@ fn contains(filter: &Filter) -> Vec<Clause> {
 }
 
 fn exists(filter: &Filter) -> Vec<Clause> {
-    if filter.value == Value::Scalar(Scalar::Bool(true)) {
-        return one(filter, Atom::Kinds(Kinds::PRESENT));
-    }
-    let mut clauses = one(filter, Atom::Kinds(Kinds::MISSING));
-    clauses.extend(readable_way(filter, filter.path.root));
-    clauses
+    let is_wanted = filter.value == Value::Scalar(Scalar::Bool(true));
+    one(filter, Atom::Kinds(if is_wanted { Kinds::PRESENT } else { Kinds::MISSING }))
 }
 
 /// One side has the value, and the other does not.
 pub(super) fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
     let is_not = vec![Atom::Kinds(Kinds::MISSING), none_of(slice::from_ref(&filter.value))];
-    let both = [at(filter, side, vec![Atom::equal(&filter.value)]), at(filter, other, is_not)];
-    both.into_iter().chain(readable_way(filter, other)).collect()
-}
-
-/// The parents of the field must not be numbers beyond float64: a member of one is an error.
-fn readable_way(filter: &Filter, root: Root) -> impl Iterator<Item = Clause> {
-    let kinds = Kinds::MISSING.or(Kinds::READABLE);
-    let names = &filter.path.names;
-    (1..names.len()).map(move |length| Clause {
-        path: Path::new(root, &names[..length]),
-        mode: Mode::Scalar,
-        atoms: vec![Atom::Kinds(kinds)],
-    })
+    vec![at(filter, side, vec![Atom::equal(&filter.value)]), at(filter, other, is_not)]
 }
 
 #[cfg(test)]

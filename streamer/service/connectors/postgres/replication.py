@@ -118,17 +118,17 @@ def is_away(error: psycopg.Error, dsn: SecretValue, *, replication: bool) -> boo
     if isinstance(error, errors.ConnectionTimeout) or error.pgconn is None:
         # The server did not answer, or its name is unknown. `ping` would block other threads until it finds the same.
         return True
-    if _answers_not(dsn):
+    if _is_unreachable(dsn):
         return True
     # The server may have become available since the error. If so, it accepts the same login now.
     try:
         connect(dsn, replication=replication).close()
     except psycopg.OperationalError:
-        return _answers_not(dsn)
+        return _is_unreachable(dsn)
     return True
 
 
-def _answers_not(dsn: SecretValue) -> bool:
+def _is_unreachable(dsn: SecretValue) -> bool:
     found = pq.PGconn.ping(make_conninfo("", **{**parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
     return found in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 

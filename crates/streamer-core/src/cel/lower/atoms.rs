@@ -15,7 +15,7 @@ use super::sets::EventSet;
 use super::times::{self, Moment};
 use super::{elements, strict};
 use crate::cel::ast::{BinaryOp, Constant, Function, Meaning, Node, NodeId, Step, TypeName, UnaryOp};
-use crate::subscriptions::normal_form::{Atom, Clause, Path, Range, Relation, Root};
+use crate::subscriptions::normal_form::{Atom, Clause, Path, Range, Relation, Root, Unknowns};
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn changed(one: Path, other: Path) -> Option<EventSet> {
         return None;
     }
     let changed = Clause::changed(data.clone());
-    Some(EventSet { any_of: vec![vec![is(one, Kinds::READABLE), is(other, Kinds::READABLE), changed]], is_exact: true })
+    Some(EventSet::of(vec![vec![is(one, Kinds::READABLE), is(other, Kinds::READABLE), changed]]))
 }
 
 /// Equal to one of *values*, or to none.
@@ -140,7 +140,7 @@ fn has(path: Path, map: Path, wanted: bool) -> EventSet {
     if wanted {
         return EventSet::clause(is(path, Kinds::PRESENT));
     }
-    EventSet { any_of: vec![vec![is(map, MAP), is(path, Kinds::MISSING)]], is_exact: true }
+    EventSet::of(vec![vec![is(map, MAP), is(path, Kinds::MISSING)]])
 }
 
 /// `size(data.a)` compared with a number, `type(data.a)` with a type, `timestamp(data.a)` and `duration(data.a)` with a
@@ -188,7 +188,9 @@ fn size(ast: &Scope<'_>, op: BinaryOp, id: NodeId, bound: i64, wanted: bool) -> 
         _ => return sizes(path, if wanted { Some(op) } else { opposite(op) }, bound),
     };
     let empty = [Value::Scalar(Scalar::String("".into())), Value::List(Vec::new()), Value::Map(Vec::new())];
-    Some(one_of(path, empty.into_iter().map(|value| Atom::equal(&value)).collect(), STRING.or(LIST).or(MAP), is_empty))
+    let set = one_of(path, empty.into_iter().map(|value| Atom::equal(&value)).collect(), STRING.or(LIST).or(MAP), is_empty);
+    // The size of a number is an error, though a number certainly differs from these.
+    Some(EventSet { unknowns: Unknowns::Hidden, ..set })
 }
 
 /// The values whose size compares this way with *bound*; without an operator, those whose size differs from it.

@@ -14,7 +14,7 @@ use super::operators::{bounds, mirrored, opposite, text_atom};
 use super::reads::{EventRead, LIST, MAP, MAX_STEPS, Scope, VARIABLE, constant, is, name_of, read, steps_from, text_of, unwrap};
 use super::sets::EventSet;
 use crate::cel::ast::{BinaryOp, Constant, Function, Macro, MacroKind, Node, NodeId, Step};
-use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path};
+use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path, Unknowns};
 use crate::subscriptions::simplify::simplify;
 use crate::value::Kinds;
 
@@ -47,15 +47,18 @@ pub(super) fn over(path: Path) -> EventSet {
 /// The events of which an element of the list at *path*, or a name of the object there, is in *elements*: a set in which the
 /// element is the document of [`VARIABLE`].
 pub(super) fn some(path: &Path, elements: EventSet) -> EventSet {
-    let mut whole = EventSet { any_of: Vec::new(), is_exact: elements.is_exact };
+    let mut whole = EventSet { any_of: Vec::new(), ..elements };
     for mut clauses in elements.any_of {
         // They are about one element.
         if !simplify(&mut clauses) {
+            whole.unknowns = Unknowns::Hidden;
             continue;
         }
         let (mut found, mut conditions, mut is_bound) = (Vec::with_capacity(clauses.len()), 0, false);
         for clause in clauses {
             if clause.path.root != VARIABLE {
+                // If it is false, the macro is false, too, but only over a list or an object.
+                whole.unknowns = Unknowns::Hidden;
                 found.push(clause);
                 continue;
             }
@@ -144,5 +147,8 @@ pub(super) fn indexed_test(scope: &Scope<'_>, id: NodeId, last: &Step) -> Option
 }
 
 fn within_leaves(path: Path, atoms: Vec<Atom>) -> EventSet {
-    if atoms.is_empty() { EventSet::none() } else { EventSet::within(vec![Clause { path, mode: Mode::AnyLeaf, atoms }]) }
+    if atoms.is_empty() {
+        return EventSet::none();
+    }
+    EventSet { is_exact: false, ..EventSet::clause(Clause { path, mode: Mode::AnyLeaf, atoms }) }
 }

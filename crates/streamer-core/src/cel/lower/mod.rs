@@ -14,8 +14,8 @@
 //! Invariant: an answer contains every event with the wanted result; if it is exact, no other. An answer that is not
 //! exact is still a set that an index can use, and the program is evaluated on candidates.
 //!
-//! Only the program decides an event with unknown values: an unknown `&&` an error is unknown, but the clauses would be
-//! false.
+//! An unknown `&&` an error is unknown, but the clauses would be false. So of an event with unknown values only some
+//! clauses tell anything ([`Unknowns`]), and the program decides.
 //!
 //! Cost: a ternary needs both answers for its condition, and alternatives multiply; past a number of clauses the rest is left
 //! to the program.
@@ -30,7 +30,7 @@ mod times;
 
 use crate::cel::ast::{BinaryOp, Function, LogicOp, MacroKind, Node, NodeId, UnaryOp};
 use crate::cel::program::Program;
-use crate::subscriptions::normal_form::{Clause, Path, Relation};
+use crate::subscriptions::normal_form::{Clause, Path, Relation, Unknowns};
 use crate::subscriptions::simplify::simplify;
 use atoms::ComparedPaths;
 use reads::{Scope, flatten};
@@ -47,6 +47,8 @@ pub struct Lowered {
     pub compared: Vec<(Path, Relation, Path)>,
     /// Whether this is all of it: the program need not be evaluated.
     pub is_exact: bool,
+    /// What the alternatives tell of an event with unknown values.
+    pub unknowns: Unknowns,
 }
 
 /// Lower a program into at most *limit* alternatives.
@@ -63,16 +65,18 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
                     None => changed.push((one, other)),
                     Some(relation) => compared.push((one, relation, other)),
                 }
-                EventSet { any_of: vec![clauses], is_exact: true }
+                EventSet { any_of: vec![clauses], ..EventSet::all() }
             }
             None => lowering.set(operand, true),
         };
         all = all.and(truth, limit);
     }
+    let before = all.any_of.len();
     all.any_of.retain_mut(simplify);
+    let unknowns = if all.any_of.len() < before { Unknowns::Hidden } else { all.unknowns };
     // An empty set is always exact.
     let is_exact = all.is_exact || all.any_of.is_empty();
-    Lowered { alternatives: all.any_of, changed, compared, is_exact }
+    Lowered { alternatives: all.any_of, changed, compared, is_exact, unknowns }
 }
 
 struct Lowering<'p> {
@@ -114,7 +118,8 @@ impl Lowering<'_> {
                     let not = self.set(branch.condition, false).and(whole, limit);
                     whole = then.or(not, limit);
                 }
-                whole
+                // An unknown condition decides, even if both branches are false.
+                EventSet { unknowns: Unknowns::Hidden, ..whole }
             }
             Node::Operation { first, rest } => match &rest[..] {
                 [one] => self.comparison(one.op, *first, one.operand, wanted, id),

@@ -1,43 +1,40 @@
 //! Sets of events, as clauses.
 
-use crate::subscriptions::normal_form::Clause;
+use crate::subscriptions::normal_form::{Clause, Unknowns};
 
 /// A set of events: an OR of ANDs of clauses. If it is not exact, the clauses cover more than the set.
 #[derive(Clone, Debug)]
 pub(crate) struct EventSet {
     pub any_of: Vec<Vec<Clause>>,
     pub is_exact: bool,
+    /// What the clauses tell of an event with unknown values.
+    pub unknowns: Unknowns,
 }
 
 impl EventSet {
-    /// Every event.
-    pub fn all() -> EventSet {
-        EventSet { any_of: vec![Vec::new()], is_exact: true }
+    /// Exactly these, each clause about one value that the condition reads.
+    pub fn of(any_of: Vec<Vec<Clause>>) -> EventSet {
+        EventSet { any_of, is_exact: true, unknowns: Unknowns::InClauses }
     }
 
-    /// The empty set.
+    /// Every event.
+    pub fn all() -> EventSet {
+        EventSet::of(vec![Vec::new()])
+    }
+
+    /// The empty set. Its condition may be unknown nevertheless, by a value that it reads.
     pub fn none() -> EventSet {
-        EventSet { any_of: Vec::new(), is_exact: true }
+        EventSet { unknowns: Unknowns::Hidden, ..EventSet::of(Vec::new()) }
     }
 
     /// Exactly the events that satisfy a clause.
     pub fn clause(clause: Clause) -> EventSet {
-        EventSet { any_of: vec![vec![clause]], is_exact: true }
-    }
-
-    /// Exactly the events that satisfy all of *clauses*.
-    pub fn all_of(clauses: Vec<Clause>) -> EventSet {
-        EventSet::any_of([clauses])
-    }
-
-    /// Exactly the events that satisfy one of these ANDs.
-    pub fn any_of(any_of: impl IntoIterator<Item = Vec<Clause>>) -> EventSet {
-        EventSet { any_of: any_of.into_iter().collect(), is_exact: true }
+        EventSet::of(vec![vec![clause]])
     }
 
     /// Some events that satisfy all of *clauses*.
     pub fn within(clauses: Vec<Clause>) -> EventSet {
-        EventSet { any_of: vec![clauses], is_exact: false }
+        EventSet { is_exact: false, unknowns: Unknowns::Anywhere, ..EventSet::of(vec![clauses]) }
     }
 
     fn is_all(&self) -> bool {
@@ -48,10 +45,11 @@ impl EventSet {
         if self.any_of.is_empty() || other.any_of.is_empty() {
             return EventSet::none();
         }
+        let unknowns = self.unknowns.max(other.unknowns);
         if self.any_of.len() * other.any_of.len() > limit {
             // Either is more than both.
             let fewer = if other.any_of.len() < self.any_of.len() { other } else { self };
-            return EventSet { is_exact: false, ..fewer };
+            return EventSet { is_exact: false, unknowns: unknowns.max(Unknowns::Anywhere), ..fewer };
         }
         let is_exact = self.is_exact && other.is_exact;
         if self.any_of.len() == 1 && other.any_of.len() > 1 {
@@ -59,13 +57,13 @@ impl EventSet {
         }
         if let [one] = &other.any_of[..] {
             self.any_of.iter_mut().for_each(|alternative| alternative.extend(one.iter().cloned()));
-            return EventSet { is_exact, ..self };
+            return EventSet { is_exact, unknowns, ..self };
         }
         let both = |one: &Vec<Clause>| {
             let one = one.clone();
             other.any_of.iter().map(move |other| [&one[..], &other[..]].concat())
         };
-        EventSet { any_of: self.any_of.iter().flat_map(both).collect(), is_exact }
+        EventSet { any_of: self.any_of.iter().flat_map(both).collect(), is_exact, unknowns }
     }
 
     pub fn or(mut self, other: EventSet, limit: usize) -> EventSet {
@@ -73,6 +71,7 @@ impl EventSet {
             return EventSet::all();
         }
         let is_exact = self.is_exact && other.is_exact;
+        let unknowns = self.unknowns.max(other.unknowns);
         for alternative in other.any_of {
             // Two conditions on one value are one clause.
             if let [clause] = &alternative[..]
@@ -87,9 +86,10 @@ impl EventSet {
             }
         }
         if self.any_of.len() > limit || self.is_all() {
-            return EventSet { is_exact: is_exact && self.any_of.len() <= limit, any_of: vec![Vec::new()] };
+            let is_exact = is_exact && self.any_of.len() <= limit;
+            return EventSet { any_of: vec![Vec::new()], is_exact, unknowns: unknowns.max(Unknowns::Anywhere) };
         }
-        EventSet { is_exact, ..self }
+        EventSet { is_exact, unknowns, ..self }
     }
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn joined<L: AsMut<Work>, T>(
     set: impl Fn(&mut L, &T) -> EventSet,
 ) -> EventSet {
     let limit = lowering.as_mut().limit;
-    let mut whole = if all { EventSet::all() } else { EventSet::none() };
+    let mut whole = if all { EventSet::all() } else { EventSet::of(Vec::new()) };
     for operand in operands {
         let one = set(lowering, operand);
         whole = if all { whole.and(one, limit) } else { whole.or(one, limit) };

@@ -4,27 +4,44 @@
 
 use super::reads::{BOOL, EventRead, LIST, MAP, NUMBER, STRING, Scope, is, name_of, read, steps_from};
 use super::sets::EventSet;
-use crate::cel::ast::{BinaryOp, Function, Node, NodeId, Step, UnaryOp};
-use crate::subscriptions::normal_form::Clause;
+use crate::cel::ast::{BinaryOp, Function, Meaning, Node, NodeId, Step, UnaryOp};
+use crate::subscriptions::normal_form::{Clause, Path, Unknowns};
 use crate::value::Kinds;
 
 /// The events for which an expression has a value at all: its strict operands are present, and of kinds that it
 /// accepts.
 pub(super) fn value_of(ast: &Scope<'_>, id: NodeId) -> EventSet {
-    let mut clauses = Vec::new();
-    strict(ast, id, Kinds::READABLE, &mut clauses);
-    EventSet::within(clauses)
+    let mut read = StrictReads { clauses: Vec::new(), unknowns: Unknowns::InClauses };
+    strict(ast, id, Kinds::READABLE, &mut read);
+    EventSet { unknowns: read.unknowns, ..EventSet::within(read.clauses) }
 }
 
-fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, clauses: &mut Vec<Clause>) {
-    let mut all = |ids: &[NodeId], kinds: Kinds| ids.iter().for_each(|id| strict(ast, *id, kinds, clauses));
+/// The clauses of an expression's strict operands, and whether it reads anything else.
+struct StrictReads {
+    clauses: Vec<Clause>,
+    unknowns: Unknowns,
+}
+
+impl StrictReads {
+    fn add(&mut self, path: Path, kinds: Kinds) {
+        self.clauses.push(is(path, kinds));
+    }
+
+    fn more(&mut self) {
+        self.unknowns = Unknowns::Anywhere;
+    }
+}
+
+fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, found: &mut StrictReads) {
+    let mut all = |ids: &[NodeId], kinds: Kinds| ids.iter().for_each(|id| strict(ast, *id, kinds, found));
     match &ast[id] {
-        Node::Literal(_) | Node::Ident { .. } | Node::Logic { .. } => {}
+        Node::Literal(_) | Node::Ident { meaning: Meaning::Type(_), .. } => {}
+        Node::Ident { .. } | Node::Logic { .. } => found.more(),
         Node::Paren(inner) => all(&[*inner], kinds),
         Node::List(items) => all(items, Kinds::READABLE),
         Node::Map(entries) => entries.iter().for_each(|(key, value)| {
-            strict(ast, *key, BOOL.or(NUMBER).or(STRING), clauses);
-            strict(ast, *value, Kinds::READABLE, clauses);
+            strict(ast, *key, BOOL.or(NUMBER).or(STRING), found);
+            strict(ast, *value, Kinds::READABLE, found);
         }),
         Node::Unary { op, operand, .. } => all(&[*operand], if *op == UnaryOp::Not { BOOL } else { NUMBER }),
         Node::Operation { first, rest } => {
@@ -33,15 +50,18 @@ fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, clauses: &mut Vec<Clause>) 
                 all(&[one.operand], if one.op == BinaryOp::In { LIST.or(MAP) } else { operand_kinds(one.op) });
             }
         }
-        Node::Ternary { branches, .. } => all(&[branches[0].condition], BOOL),
+        Node::Ternary { branches, .. } => {
+            all(&[branches[0].condition], BOOL);
+            found.more();
+        }
         Node::Call { function: Function::Dyn, args } => all(args, kinds),
         Node::Call { function, args } => all(args, argument_kinds(*function)),
         Node::Has { target, .. } => all(&[*target], MAP),
-        Node::Chain { base, steps } => of_chain(ast, *base, steps, kinds, clauses),
+        Node::Chain { base, steps } => of_chain(ast, *base, steps, kinds, found),
     }
 }
 
-fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, clauses: &mut Vec<Clause>) {
+fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, found: &mut StrictReads) {
     let named = steps.iter().take_while(|step| name_of(ast, step).is_some()).count();
     let kinds_of_named = match steps.get(named) {
         None => kinds,
@@ -49,17 +69,18 @@ fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, clauses
         Some(Step::Method { function, .. }) => target_kinds(*function),
     };
     match read(ast, base).and_then(|base| steps_from(base, ast, &steps[..named])) {
-        Some(EventRead::Path(path)) => clauses.push(is(path, kinds_of_named)),
-        Some(_) => {}
-        None => strict(ast, base, Kinds::READABLE, clauses),
+        Some(EventRead::Path(path)) => found.add(path, kinds_of_named),
+        Some(_) => found.more(),
+        None => strict(ast, base, Kinds::READABLE, found),
     }
     for step in &steps[named..] {
         match step {
-            Step::Select { .. } | Step::Macro(_) => {}
-            Step::Index { key, .. } => strict(ast, *key, Kinds::READABLE, clauses),
+            Step::Select { .. } => {}
+            Step::Macro(_) => found.more(),
+            Step::Index { key, .. } => strict(ast, *key, Kinds::READABLE, found),
             Step::Method { function, args, .. } => {
                 let kinds = if *function == Function::Contains { Kinds::READABLE } else { STRING };
-                args.iter().for_each(|arg| strict(ast, *arg, kinds, clauses));
+                args.iter().for_each(|arg| strict(ast, *arg, kinds, found));
             }
         }
     }

@@ -37,6 +37,7 @@ use crate::engine::state::snapshot_sections::{
 };
 use crate::engine::verify::paths::PathSets;
 use crate::engine::verify::store::StoreBuilder;
+use crate::error::SubscriptionError;
 use crate::fork;
 use crate::map::Bytes;
 use crate::value::Seed;
@@ -95,6 +96,13 @@ impl EngineState {
             share: Share::within(&self.shares),
             section: None,
         }))
+    }
+
+    /// Open all sections, and have the table of ids: no later event or write can find damage. A [`SnapshotFault`] is thrown.
+    pub fn open_sections(&self) {
+        let version = self.version.load_full();
+        version.partitions.for_each(|partition| _ = self.opened(partition));
+        self.have_ids();
     }
 
     /// Run *act*, which takes long, with the host's lock (Python's GIL) released.
@@ -196,13 +204,24 @@ impl EngineState {
 
 /// The image of a section's lines for a file whose images have *seed*; None for a small section, which is compiled as
 /// quickly.
-pub fn image(lines: &[u8], read: &ReadSubscription, seed: u64) -> Option<Vec<u8>> {
+///
+/// # Errors
+///
+/// A subscription is refused.
+pub fn image(lines: &[u8], read: &ReadSubscription, seed: u64) -> Result<Option<Vec<u8>>, SubscriptionError> {
     let mut builder = StoreBuilder::default();
     for (line, at) in lines.split_inclusive(|byte| *byte == b'\n').zip(0..) {
-        let comma = memchr::memchr(b',', line)?;
-        let addition = read(line[comma + 1..].strip_suffix(b"]\n")?).ok()?;
-        builder.add(at, addition.flags, &addition.form).ok()?;
+        let Some(text) = memchr::memchr(b',', line).and_then(|comma| line[comma + 1..].strip_suffix(b"]\n")) else {
+            return Ok(None);
+        };
+        let addition = read(text)?;
+        let refused = |refused| SubscriptionError::of(&addition.id, format!("{refused:?}"));
+        builder.add(at, addition.flags, &addition.form).map_err(refused)?;
     }
+    Ok(image_of(builder, seed))
+}
+
+fn image_of(builder: StoreBuilder, seed: u64) -> Option<Vec<u8>> {
     let mut store = builder.build(&mut PathSets::default());
     if !is_indexed(&store) {
         return None;
@@ -322,7 +341,7 @@ mod tests {
     #[test]
     fn an_image_is_matched_where_it_lies_and_a_changed_one_used_or_refused() {
         let lines = lines();
-        let image = image(&lines, &reader(), SEED).expect("enough for an index");
+        let image = image(&lines, &reader(), SEED).expect("good lines").expect("enough for an index");
         let expected: Vec<Box<str>> = ["s0", "s1", "s17", "s2"].map(Into::into).into();
         assert_eq!(found(&lines, &image), Ok(expected));
         let (mut used, mut refused) = (0, 0);

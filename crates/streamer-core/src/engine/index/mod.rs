@@ -18,4 +18,5 @@ pub(super) mod plan;
 pub(super) mod search;
 pub mod segment;
 pub(super) mod selective;
+pub(super) mod shapes;
 pub(super) mod tombstones;

@@ -26,6 +26,7 @@ use crate::engine::index::buckets::Index;
 use crate::engine::index::build::{Depth, build};
 use crate::engine::index::output::Output;
 use crate::engine::index::search::{Found, MatcherScratch, Search, hand_out};
+use crate::engine::index::shapes::Shapes;
 use crate::engine::index::tombstones::Tombstones;
 use crate::engine::verify::clauses;
 use crate::engine::verify::encoded::CannotBuild;
@@ -38,6 +39,7 @@ use crate::fork;
 use crate::heap::block;
 use crate::map;
 use crate::prefetch::{prefetch, prefetch_all};
+use crate::subscriptions::normal_form::Unknowns;
 use crate::value::Seed;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,9 +64,9 @@ pub struct Segment {
     removed: OnceLock<Tombstones>,
     dead: Dead,
     guard: Option<Guard>,
-    /// Positions of subscriptions with a CEL part, from the first event with unknown values on. By then a slot may
-    /// belong to another subscription, but readers do not see that position any more.
-    with_program: OnceLock<Box<[u32]>>,
+    /// From the first event with unknown values on. By then a slot may belong to another subscription, but readers do not see
+    /// that position any more.
+    shapes: OnceLock<Shapes>,
 }
 
 /// How many subscriptions are removed, with access keys and without: one word, so that a reader sees both counts as
@@ -170,21 +172,14 @@ impl Segment {
             index.iter_mut().for_each(|index| index.each_array(visit));
         });
         let guard = access.map(|access| Guard::of(&store, access, index.is_none()));
-        Ok(Segment { store, index, removed: OnceLock::new(), dead: Dead::default(), guard, with_program: OnceLock::new() })
+        Ok(Segment { store, index, removed: OnceLock::new(), dead: Dead::default(), guard, shapes: OnceLock::new() })
     }
 
     /// A segment of an index that was built before.
     pub(in crate::engine) fn indexed(mut store: Store, index: Index, seed: &Seed, access: Option<&Access>) -> Segment {
         store.widen(seed);
         let guard = access.map(|access| Guard::of(&store, access, false));
-        Segment {
-            store,
-            index: Some(index),
-            removed: OnceLock::new(),
-            dead: Dead::default(),
-            guard,
-            with_program: OnceLock::new(),
-        }
+        Segment { store, index: Some(index), removed: OnceLock::new(), dead: Dead::default(), guard, shapes: OnceLock::new() }
     }
 
     /// Its index; None for a list.
@@ -241,29 +236,21 @@ impl Segment {
         guard.map_or(0, |guard| guard.keys.div_ceil(u64::from(guard.counts.0).max(1)))
     }
 
-    /// Find the subscriptions at *version* that may match an event with unknown values: slots of the *candidates* by
-    /// their clauses, and of those that are *open* and have a program: in CEL an error and an unknown make an unknown, but
-    /// clauses make false.
-    pub(in crate::engine) fn find_unknown(
+    /// Its conjunctions by what they are about; *unknowns*: what the clauses of the subscription in a slot tell.
+    pub(in crate::engine) fn shapes(&self, seed: &Seed, unknowns: impl Fn(u32) -> Unknowns) -> &Shapes {
+        fork::once(&self.shapes, || Shapes::new(&self.store, seed, |at| unknowns(self.store.slots[at as usize])))
+    }
+
+    /// The subscriptions, by position, that have a conjunction which is true for one side of an event.
+    pub(in crate::engine) fn satisfied<'s>(
         &self,
-        mut candidates: Vec<u32>,
-        open: Option<u8>,
-        version: u64,
+        asked: &SegmentQuery<'_>,
+        values: &mut Values<'_>,
+        scratch: &'s mut SegmentScratch,
         output: &mut Output,
-        has_program: impl Fn(u32) -> bool,
-    ) {
-        output.listed += self.store.conjunctions() as u64;
-        let with_program = self.with_program.get().unwrap_or_else(|| {
-            let found = (0..).zip(self.store.slots.iter()).filter(|(_, slot)| has_program(**slot)).map(|(at, _)| at).collect();
-            fork::once(&self.with_program, || found)
-        });
-        if !with_program.is_empty() {
-            let mut seen = vec![false; self.store.len()];
-            candidates.iter().for_each(|at| seen[*at as usize] = true);
-            candidates.extend(with_program.iter().filter(|at| !seen[**at as usize] && self.store.is_open(**at, open)));
-        }
-        let there = candidates.iter().filter(|at| !self.is_gone(**at, version));
-        output.unknown.extend(there.map(|at| self.store.slots[*at as usize]));
+    ) -> &'s [u32] {
+        self.search(0, asked, values, scratch, output);
+        &scratch.found.once
     }
 
     /// Find the matches of one side of an event at *version*.

@@ -1,6 +1,7 @@
 //! Matching: the segments of the partitions that an event sees, one after the other, and the effects of the event's
 //! type.
 
+use crate::automaton::places;
 use crate::bloom::answer::Answer;
 use crate::bloom::filter::BloomFilter;
 use crate::cel::Verdict;
@@ -10,7 +11,7 @@ use crate::engine::matching::flattening::{One, Work, asks_for, filters, sets};
 use crate::engine::matching::group::{Group, SeenPartitions};
 use crate::engine::matching::programs::{Programs, forget_refused};
 use crate::engine::matching::scratch::{OldScratch, Scratch};
-use crate::engine::matching::unknown::PartialEvent;
+use crate::engine::matching::unknown::{CandidateSearch, PartialEvent};
 use crate::engine::state::engine_state::EngineState;
 use crate::engine::state::engine_version::Version;
 use crate::engine::state::event::{Event, Identity};
@@ -27,6 +28,7 @@ use crate::flatten::{self, EventFields, Flat, Flattener, Parts, Validation};
 use crate::layout::EventType;
 use crate::prefetch::{LINE, prefetch};
 use crate::regexps::program;
+use crate::subscriptions::normal_form::Unknowns;
 use crate::value::{Number, ScalarRef};
 use crate::watch;
 use std::collections::HashMap;
@@ -345,7 +347,7 @@ impl EngineState {
         // The old side of a delete is its document, and a flag on one side depends on unknown values of the other.
         let is_known_after = parts.is_known_after && parts.event_type != Some(EventType::Delete) && view.flag.is_none();
         if parts.has_unknown && !is_known_after {
-            self.evaluate_unknown(None, one, values, output, old, &mut programs)?;
+            self.evaluate_unknown(None, one, (values, segment), output, old, &mut programs)?;
             programs.end(output, tally);
             output.errors = errors;
             return Ok(Change::Untold);
@@ -379,7 +381,7 @@ impl EngineState {
         }
         if is_known_after {
             if let Some(open) = open_before(one, output) {
-                self.evaluate_unknown(Some(open), one, values, output, old, &mut programs)?;
+                self.evaluate_unknown(Some(open), one, (values, segment), output, old, &mut programs)?;
             }
             programs.end(output, tally);
             output.errors = errors;
@@ -422,7 +424,7 @@ impl EngineState {
         &self,
         open: Option<u8>,
         one: &One<'_>,
-        values: &mut ValuesScratch,
+        (values, scratch): (&mut ValuesScratch, &mut SegmentScratch),
         output: &mut Output,
         old: &mut OldScratch,
         programs: &mut Programs<'_>,
@@ -432,27 +434,36 @@ impl EngineState {
         programs.check()?;
         let partial = PartialEvent::new(one.flat, &options.limits, options.soft_delete.as_ref(), programs)?;
         let OldScratch { flattener, values: old_scratch, .. } = old;
-        let old_text = if partial.may_leave() { one.flat.old_text() } else { None };
+        let old_text = if partial.asks_old() { one.flat.old_text() } else { None };
         let old_flat = match &old_text {
             Some(text) => flattener.flatten_old(&one.view.trie, text, one.flat.parts(), options.validation).ok(),
             None => None,
         };
         let mut old_read = old_flat.as_ref().map(|flat| Values::begin(flat, &self.seed, old_scratch));
         let mut read = Values::begin(one.flat, &self.seed, values);
-        let has_program = |slot| self.records.get(slot).as_ref().is_some_and(|record| record.has_cel);
-        for (segment, map) in one.segments().zip(&one.view.maps) {
-            let store = &segment.store;
-            if open.is_some_and(|open| store.any_flags & open == 0) {
-                continue;
+        let unknowns = |slot| self.records.get(slot).as_ref().map_or(Unknowns::InClauses, |record| record.unknowns);
+        let mut search_all = || {
+            for (segment, map) in one.segments().zip(&one.view.maps) {
+                if open.is_some_and(|open| segment.store.any_flags & open == 0) {
+                    continue;
+                }
+                let asked = SegmentQuery { version: one.version.number, answer: Answer::Maybe, map, seed: &self.seed };
+                let shapes = segment.shapes(&self.seed, unknowns);
+                let mut search = CandidateSearch { segment, shapes, asked, open, scratch, output };
+                partial.find(&mut search, &mut read, old_read.as_mut());
             }
-            let candidates = partial.candidates(store, open, &map.ids, &mut read, old_read.as_mut());
-            segment.find_unknown(candidates, open, one.version.number, output, has_program);
+        };
+        // The subscriptions that a topic's budget refused are not open.
+        if open.is_some() {
+            places::again(search_all);
+        } else {
+            search_all();
         }
         read.end(values);
         if let Some(read) = old_read {
             read.end(old_scratch);
         }
-        // Open subscriptions are searched again; those that a topic's budget refused are not open.
+        // Open subscriptions are evaluated with their regexps again.
         _ = program::take_refused();
         self.evaluate_each(&partial, output, programs)
     }

@@ -267,7 +267,7 @@ impl<'e> Programs<'e> {
     /// The event is bad in a part that lazy validation skipped.
     pub fn verdict(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
         let record = self.engine.records.get(slot);
-        let groups = match record.as_ref().filter(|record| record.open_groups) {
+        let groups = match record.as_ref().filter(|record| record.open_groups()) {
             Some(record) => match self.subscription(slot, record) {
                 Some(parsed) => self.all(&parsed.subscription.groups, side)?,
                 None => Verdict::Error,

@@ -9,6 +9,7 @@ use crate::engine::state::record::{Filed, Filing, Record};
 use crate::engine::state::texts::Split;
 use crate::error::SubscriptionError;
 use crate::fork;
+use crate::json::token;
 use crate::map::Bytes;
 use std::fmt;
 use std::ops::Range;
@@ -208,18 +209,18 @@ impl Mapped {
     pub(in crate::engine) fn id_of(&self, slot: u32, visit: impl FnOnce(&[u8])) -> Result<bool, SnapshotFault> {
         let Some((section, line)) = self.place(slot) else { return Ok(false) };
         let (_, text) = section.line(line)?;
-        // Canonical text begins with the id, most of which are plain.
-        if let Some(rest) = text.strip_prefix(b"{\"id\":\"")
-            && let Some(end) = memchr::memchr2(b'"', b'\\', rest)
-            && rest[end] == b'"'
-        {
-            visit(&rest[..end]);
-        } else {
-            visit(section.addition(line, &self.read)?.1.id.as_bytes());
+        // Canonical text begins with the id.
+        let quote = ID.len() - 1;
+        match text.starts_with(ID).then(|| token::string(text, quote)) {
+            Some(Ok((end, _))) => visit(&token::unescaped(&text[quote + 1..end - 1])),
+            _ => visit(section.addition(line, &self.read)?.1.id.as_bytes()),
         }
         Ok(true)
     }
 }
+
+/// How a canonical text begins, up to the quote of its id.
+const ID: &[u8] = b"{\"id\":\"";
 
 /// The sections that *wanted* names, each with its slots.
 pub(in crate::engine) fn sections(

@@ -18,7 +18,7 @@
 
 use crate::automaton::ranges::NumberCut;
 use crate::engine::verify::encoded::{AtomView, ClauseView};
-use crate::value::{Kind, ScalarRef};
+use crate::value::{Kind, Kinds, ScalarRef};
 
 /// The result of one look at a record.
 #[derive(Clone, Copy, Debug)]
@@ -237,5 +237,5 @@ pub(in crate::engine) fn write<'s>(
 /// Whether a value of this kind and number passes [`Check::Other`].
 #[inline]
 pub(in crate::engine) fn is_other(kind: Kind, number: u32, kinds: u8, none_of: &[u32]) -> bool {
-    kinds & (1 << kind as u8) != 0 && !none_of.contains(&number)
+    Kinds::from_bits(kinds).has(kind) && !none_of.contains(&number)
 }

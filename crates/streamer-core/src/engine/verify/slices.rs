@@ -24,6 +24,7 @@ use crate::engine::verify::store::Store;
 use crate::engine::verify::values::Values;
 use crate::prefetch::prefetch;
 use crate::subscriptions::normal_form::Mode;
+use crate::value::Kind;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -139,17 +140,17 @@ impl Field {
     /// Return a bit for each line that an event's values at positions *at* are in; no bit if they rule out no row.
     fn asked(&self, values: &Values<'_>, at: Range<usize>) -> u64 {
         let mut asked = 0;
-        let mut add = |cell: Option<usize>| {
-            let line = cell.map_or(ALL, |cell| self.line_of[cell]);
+        let line_of = |cell: Option<usize>| cell.map_or(ALL, |cell| self.line_of[cell]);
+        let mut add = |line: u8| {
             asked |= if line == ALL { 0 } else { 1 << line };
             line != ALL
         };
         let goes_on = if at.is_empty() {
-            add(Some(Cells::MISSING))
+            add(line_of(Some(Cells::MISSING)))
         } else {
             at.into_iter().all(|at| {
                 let seen = values.get(at);
-                add(self.cells.of(seen.kind, seen.scalar))
+                add(if seen.kind == Kind::Unreadable { NONE } else { line_of(self.cells.of(seen.kind, seen.scalar)) })
             })
         };
         // A line that accepts no row adds no bits to the line of another value.

@@ -215,7 +215,7 @@ impl<'f> Values<'f> {
         let seen = |leaf| SeenValue::new(leaf, seed);
         let mut at = None;
         match mode {
-            Mode::Scalar => self.seen.extend(flat.value(path).map(seen)),
+            Mode::Scalar => self.seen.extend(flat.value(path).or_else(|| flat.unreadable(path)).map(seen)),
             Mode::AnyLeaf => match flat.may_have_many_leaves() {
                 true => at = self.read_many(|visit| flat.leaves(path).for_each(visit)),
                 false => self.seen.extend(flat.leaves(path).map(seen)),

@@ -73,8 +73,12 @@ fn compares(one: usize, relation: Relation, other: usize, values: &mut Values<'_
     }
 }
 
-/// Whether two values, each at most one, differ; a number beyond float64 cannot be compared.
+/// Whether two values, each at most one, differ; a number beyond float64 cannot be compared, and nothing below one be read.
 pub(super) fn differ(one: Range<usize>, other: Range<usize>, values: &mut Values<'_>) -> bool {
+    let is_unreadable = |at: &Range<usize>| !at.is_empty() && values.get(at.start).kind == Kind::Unreadable;
+    if is_unreadable(&one) || is_unreadable(&other) {
+        return false;
+    }
     if one.is_empty() || other.is_empty() {
         return one.is_empty() != other.is_empty();
     }

@@ -96,7 +96,9 @@ impl Stores {
         let store = self.each[partition as usize].store.get_or_insert_default();
         let place = store.len() as u32;
         if self.failed.is_none() {
-            self.failed = store.add(0, flags, &std::mem::take(form)).err();
+            // The record needs the rest.
+            let rest = NormalForm { unknowns: form.unknowns, ..NormalForm::default() };
+            self.failed = store.add(0, flags, &std::mem::replace(form, rest)).err();
         }
         place
     }

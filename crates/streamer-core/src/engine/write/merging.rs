@@ -324,7 +324,8 @@ mod tests {
     fn asks(id: &str, value: &str) -> Addition {
         let atoms = vec![Atom::Equal(Scalar::String(value.into()))];
         let clause = Clause { path: Path::new(Root::Data, ["a"]), mode: Mode::Scalar, atoms };
-        let form = NormalForm { conjunctions: vec![Conjunction { clauses: vec![clause] }], verify: None };
+        let form =
+            NormalForm { conjunctions: vec![Conjunction { clauses: vec![clause] }], verify: None, ..NormalForm::default() };
         Addition { tenant: "t".into(), collection: Some("c".into()), ..Addition::new(id, form, id.as_bytes()) }
     }
 

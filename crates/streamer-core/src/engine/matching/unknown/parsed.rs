@@ -76,7 +76,7 @@ mod tests {
     fn record(id: usize, bytes: usize) -> HeldRecord {
         let text = format!(r#"{{"id": "{id}", "topic": "{}"}}"#, "a".repeat(bytes));
         let text = text.as_bytes();
-        let addition = Addition::new(id.to_string(), NormalForm { conjunctions: Vec::new(), verify: None }, text);
+        let addition = Addition::new(id.to_string(), NormalForm::default(), text);
         let partition = Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() });
         let filing = Arc::new(Filing { partition, gateway_id: None });
         let filed = Filed { filing, order: 0, text: Split { rest: None, bytes: text.into() } };

@@ -74,22 +74,10 @@ impl UnknownTree {
         }
     }
 
-    /// Whether a place lies at, above or below an unknown value; as many steps as the place has, however many unknown values there are.
-    pub fn meets<'p>(&self, place: impl IntoIterator<Item = &'p Box<str>>) -> bool {
-        let Some(mut at) = self.root() else { return false };
-        for token in place {
-            match self.step(at, token) {
-                _ if self.node(at).is_end => return true,
-                Some(next) => at = next,
-                None => return false,
-            }
-        }
-        true
-    }
-
-    /// Whether an unknown value may hide leaves at a path in *raw*: from the first array on, and below a part that the
-    /// event lacks, any token may stand for an element.
-    pub fn may_meet(&self, raw: &Value, path: &[Box<str>]) -> bool {
+    /// Whether an unknown value may hide something at a path in *raw*: a part that the event lacks is unknown if an unknown value
+    /// is below it, and from the first array on any token may stand for an element. As many steps as the path has, however many
+    /// unknown values there are.
+    pub fn may_meet<'p>(&self, raw: &Value, path: impl IntoIterator<Item = &'p Box<str>>) -> bool {
         let (Some(mut at), mut value) = (self.root(), raw) else { return false };
         for name in path {
             if self.node(at).is_end || !matches!(value, Value::Map(_)) {
