@@ -155,11 +155,14 @@ impl CanonicalReader<'_> {
         if self.peek()? != b'[' {
             return self.value(out, 0);
         }
-        self.array(out, CanonicalReader::entry)
+        self.array(out, |reader, out| reader.entry(out, 0))
     }
 
-    /// A filter or a group. Recursive: groups nest to a bound.
-    fn entry(&mut self, out: &mut String) -> Option<()> {
+    /// A filter or a group.
+    fn entry(&mut self, out: &mut String, depth: u32) -> Option<()> {
+        if depth > DEEPEST {
+            return None;
+        }
         let mut parts: [Option<String>; FILTER.len()] = Default::default();
         let mut group: Option<String> = None;
         self.object(|reader, name| {
@@ -168,9 +171,9 @@ impl CanonicalReader<'_> {
             let part = if GROUPS.contains(&name) {
                 let _ = write!(value, "{{\"{name}\":");
                 if name == "not" {
-                    reader.entry(&mut value)?
+                    reader.entry(&mut value, depth + 1)?
                 } else {
-                    reader.array(&mut value, CanonicalReader::entry)?
+                    reader.array(&mut value, |reader, out| reader.entry(out, depth + 1))?
                 }
                 value.push('}');
                 &mut group

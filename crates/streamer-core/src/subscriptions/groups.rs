@@ -182,8 +182,12 @@ fn fails(filter: &Filter) -> EventSet {
             EventSet::of((0..names.len()).map(without).collect())
         }
         Operator::Exists => EventSet::clause(at(names, vec![Atom::Kinds(Kinds::PRESENT)])),
-        // No clause expresses that two values are equal.
-        Operator::Changed => EventSet::within(Vec::new()),
+        // No clause expresses that two values are equal. These only name the values that it reads, for events with unknown ones.
+        Operator::Changed => {
+            let any_value = vec![Atom::Kinds(Kinds::READABLE.or(Kinds::MISSING))];
+            let read = |root| Clause { path: Path::new(root, names), mode: Mode::Scalar, atoms: any_value.clone() };
+            EventSet { is_exact: false, ..EventSet::of(vec![vec![read(Root::Data), read(Root::Before)]]) }
+        }
         Operator::ChangedTo | Operator::ChangedFrom => {
             let (side, other) =
                 if filter.op == Operator::ChangedTo { (Root::Data, Root::Before) } else { (Root::Before, Root::Data) };
