@@ -39,7 +39,8 @@ def test_both_cores_plan_the_same_partition_and_keys() -> None:
         if orders_bools:
             counted["bools"] += 1
         elif has_groups:
-            assert set(native.bloom_keys) >= set(reference.bloom_keys) or not native.bloom_keys, made
+            # The clauses of a group may have better keys.
+            assert native.bloom_keys or not reference.bloom_keys, made
             counted["groups"] += 1
         elif native.normal_form:
             assert set(native.bloom_keys) == set(reference.bloom_keys), made
