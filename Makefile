@@ -27,7 +27,7 @@ SPARK_VERSIONS = STREAMER_BACKEND=$(if $(RUST),native,reference) $(PY) -m tests.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test static test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel check-wheel wheels trained first-hour fuzz golden bench bench-smoke console install clean
+.PHONY: help demo season test static all-at-once rest test-all test-integration spark-versions lint types format docs site rust peers pytest slow wheel check-wheel wheels trained first-hour fuzz golden bench bench-smoke console install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,11 +40,11 @@ demo: $(VENV)/.demo-$(KIND) ## replay the flights that left New York in 2013 aga
 season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while subscribers come and go for a year
 	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights.season --plot docs/filters.png
 
-test: $(if $(TEST),pytest,static pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
+test: $(if $(TEST),pytest,static $(if $(AT_ONCE),all-at-once,pytest)) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
 test-all: $(if $(TEST),slow,test) ## `make test`, the tests that take long, the site, the peers' crate, an installed wheel, older versions of Spark for a change to streamer/spark; with TEST: a part with what takes long in it
-	$(if $(TEST),,@$(PAIRED) $(if $(AT_ONCE),,slow) check-wheel site peers)
+	$(if $(TEST)$(AT_ONCE),,@$(PAIRED) slow rest)
 	$(if $(TEST),,@$(SPARK_VERSIONS) --if-changed)
 	@echo "make test-all: passed"
 
@@ -64,6 +64,13 @@ static: ## types, Rust and lint, two at a time
 $(VENV)/.collected: | $(VENV)/.dev-$(KIND)
 	@$(PY) -m pytest -q --collect-only >/dev/null
 	@touch $@
+
+# Many tests wait for servers, and the rest uses the processors meanwhile.
+all-at-once: ## with AT_ONCE=1: all tests, and the rest at the same time
+	@$(PAIRED) pytest rest
+
+rest: $(VENV)/.dev-$(KIND) ## what `make test-all` checks apart from tests
+	@nice -n 5 $(MAKE) --no-print-directory check-wheel site peers
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .
@@ -96,10 +103,10 @@ else
 endif
 
 # Where clippy has checked what both need.
-peers: ## compile the benchmark beside other engines, which is a workspace of its own
+peers: ## compile the benchmark that compares other engines, which is a workspace of its own
 	$(if $(RUST),cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target)
 
-pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend; AT_ONCE=1: also those that are slow, which `make test-all` then leaves out
+pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend; AT_ONCE=1: with those that are slow
 	$(PYTEST) $(if $(AT_ONCE),-m 'not integration')
 
 slow: $(VENV)/.dev-$(KIND) ## the tests that are slow, on each backend
@@ -126,7 +133,7 @@ trained: $(VENV)/.dev-$(KIND) ## lay the checkout's core out as that of a wheel,
 first-hour: $(VENV)/.dev-$(KIND) ## what a newcomer meets: size and CPU of a plain installation against their goals, README and tutorials in it; WHEEL=FILE RECORD=1
 	@$(PY) -m tests.tools.first_hour $(if $(RECORD),--record) $(WHEEL)
 
-fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, Miri: SECONDS (600) in all, or only TARGETS
+fuzz: $(VENV)/.dev-$(KIND) ## properties, native next to reference, cargo-fuzz, Miri: SECONDS (600) in all, or only TARGETS
 	@$(PY) -m tests.tools.fuzz --seconds $(or $(SECONDS),600) $(TARGETS)
 
 golden: $(VENV)/.dev-$(KIND) ## compare records of the real Debezium engine, from Maven, with the committed ones, and matches with the answers of PostgreSQL and MariaDB

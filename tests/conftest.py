@@ -57,7 +57,7 @@ LONGEST = (
     "property",
     "cli",
 )
-#: Where processes are started, and little is about what matches: all is `later_on_the_reference`.
+#: Where processes are started, and little is about what matches: on the reference, what is quick is slow.
 LATER = ("cli",)
 #: Where servers, clusters and benchmarks are started, and nothing is about what matches: on the reference all is `integration`.
 LAST = ("metrics", "service", "spark", "test_benchmarks.py")
@@ -96,9 +96,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
         for item in items:
             if not _of(item, "reference"):
                 continue
-            if _folder(item) in LAST:
+            if _folder(item) in LAST or item.get_closest_marker("later_on_the_reference"):
                 item.add_marker(pytest.mark.integration)
-            elif _folder(item) in LATER or item.get_closest_marker("later_on_the_reference"):
+            elif _folder(item) in LATER:
                 item.add_marker(pytest.mark.integration if item.get_closest_marker("slow") else pytest.mark.slow)
     if config.getoption("case") is None:
         return

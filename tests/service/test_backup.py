@@ -31,6 +31,7 @@ from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.api import tokens
+from streamer.service.connectors.postgres.replication import lsn
 from streamer.service.store import backup as module
 from streamer.service.store import schema, sqlite
 from streamer.service.store.backup import backup, dump_command, load_command, restore
@@ -712,7 +713,8 @@ def test_a_slot_that_is_ahead_of_a_restored_store_is_refused_until_its_positions
     """Its server keeps no changes from before, which the lost store had confirmed."""
     (place / "subs.jsonl").write_text(SUBSCRIPTION)
     (place / "streamer.yaml").write_text(
-        f"subscriptions: subs.jsonl\nsources: {{orders: {{type: postgres, dsn: {{env: PG}}, slot: {database.name}}}}}\n"
+        "subscriptions: subs.jsonl\n"
+        f"sources: {{orders: {{type: postgres, dsn: {{env: PG}}, slot: {database.name}, status_interval: 1s}}}}\n"
         "sinks: {out: {type: file, path: out.jsonl}}\nservice: {data_dir: data}\n"
     )
 
@@ -729,7 +731,10 @@ def test_a_slot_that_is_ahead_of_a_restored_store_is_refused_until_its_positions
     until(matched(1))
     assert run("store", "backup", "copy.db", "-c", "streamer.yaml").returncode == 0
     database.sql("INSERT INTO orders VALUES (2, 200)")
+    ((inserted,),) = database.sql("SELECT pg_current_wal_flush_lsn()")
     until(matched(2))
+    # The commit of a row can arrive after the row, and until then the slot stays before it.
+    until(lambda: database.confirmed() >= lsn(inserted))
     end(service)
     assert run("store", "restore", "copy.db", "-c", "streamer.yaml").returncode == 0
     database.sql("INSERT INTO orders VALUES (3, 200)")

@@ -59,7 +59,8 @@ class Run:
         self.engine, self.store = Engine(**options), Store(place)
         self.snapshot = EngineSnapshot(directory, self.engine, self.store, shard, lambda: but)
         self.subscriptions = Subscriptions(self.engine, self.store, shard=shard, snapshot=self.snapshot)
-        self.subscriptions.begin(Loaded(Config()), [], [], loading=Loading())
+        self.loading = Loading()
+        self.subscriptions.begin(Loaded(Config()), [], [], loading=self.loading)
 
     def put(self, *numbers: int, tenant: str = "acme", lease: int | None = None, **more: Any) -> None:
         texts = [
@@ -139,6 +140,7 @@ def refused(caplog: pytest.LogCaptureFixture) -> str:
 def test_what_changed_since_is_added_and_removed(start: Start, written: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     run = start()
     assert (run.held(), refused(caplog)) == (written, "")
+    assert run.loading.members()["subscriptions"] == {"loaded": 202, "total": 202}
     run.put(1, gateway_id="other")
     run.put(300)
     run.put(301)
@@ -189,7 +191,9 @@ def test_a_damaged_snapshot_is_not_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     spoil(tmp_path / "data")
-    assert start().held() == written
+    run = start()
+    assert run.held() == written
+    assert run.loading.members()["subscriptions"] == {"loaded": 202, "total": 202}
     told = refused(caplog)
     # A changed byte may lie in the padding between two parts.
     assert reason in told

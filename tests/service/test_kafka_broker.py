@@ -254,10 +254,6 @@ def test_a_service_that_is_killed_at_random_moments_loses_nothing(kafka: Broker,
     kill_again_and_again(kafka, tmp_path, 3, 3000)
 
 
-def test_a_group_of_which_members_are_killed_and_stopped_loses_nothing(kafka: Broker, tmp_path: Path) -> None:
-    storm(kafka, tmp_path, rounds=1, pause=8.0)
-
-
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_group_with_one_store_of_which_members_are_killed_and_stopped_loses_nothing(
     kafka: Broker, tmp_path: Path, receiver: Receiver
@@ -445,6 +441,7 @@ def test_who_we_are_and_who_brokers_are_is_checked_and_no_password_is_shown(
     assert "another-word" not in caplog.text
 
 
+@pytest.mark.integration
 def test_a_broker_that_restarts_and_crashes_under_load_loses_nothing(
     kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ from streamer.service import faults
 from streamer.service.store.ids import inside, stored
 from streamer.service.store.snapshots import PAGE, Marks
 from streamer.service.store.store import Store
+from streamer.service.tenants.loading import Loading
 from streamer.service.tenants.shards import Shard
 
 ENGINE: Final = f"{SNAPSHOT}snapshot"
@@ -118,11 +119,14 @@ class EngineSnapshot:
 
     # Loading
 
-    def load(self, last: int) -> int | None:
+    def load(self, last: int, loading: Loading) -> bool:
         """Fill an engine that only has subscriptions of files, which are lost, with those of the store up to a version.
 
+        Args:
+            loading: counts them.
+
         Returns:
-            The number of subscriptions; None if the snapshot was not used: the engine is then empty, or unchanged without files.
+            Whether the snapshot was used. If not, the engine is empty, or unchanged without files.
 
         Raises:
             ServiceError: the store failed.
@@ -132,22 +136,23 @@ class EngineSnapshot:
             with suppress(OSError):
                 draft.unlink()
         if not (self._directory / VERSIONS).exists():
-            return None
-        began = time.monotonic()
+            return False
+        began, before = time.monotonic(), loading.loaded
         try:
-            changed = self._load(last if self._is_shared else MOST)
+            changed = self._load(last if self._is_shared else MOST, loading)
         except ServiceError:
             raise
         except Exception as error:
             reason = str(error) if isinstance(error, _Unfit | StreamerError | OSError) else f"{type(error).__name__}: {error}"
             _LOGGER.warning("snapshot: %s is not used, and all subscriptions are read: %s", self._directory / ENGINE, reason)
             self._engine._begin_with(None)
-            return None
+            return False
         count = len(self._engine)
+        loading.loaded = loading.total = before + count
         _LOGGER.info("snapshot: %d subscriptions in %.1f s, %d of them changed since", count, time.monotonic() - began, changed)
-        return count
+        return True
 
-    def _load(self, last: int) -> int:
+    def _load(self, last: int, loading: Loading) -> int:
         held = self._read()
         if held.head["fits"] != self._fits():
             raise _Unfit("it is of another configuration, or of another version of Streamer")
@@ -157,6 +162,7 @@ class EngineSnapshot:
         head = snapshot.read_head(self._directory / ENGINE)
         if head.checksum.hex() != held.head["snapshot"]:
             raise _Unfit(f"{VERSIONS} belongs to another one")
+        loading.total = loading.loaded + len(held.versions)
         self._engine._begin_with(head)
         wanted = self._wanted(last)
         if len(self._engine) != len(held.versions):

@@ -166,15 +166,12 @@ class Subscriptions:
 
     def _load(self, loaded: Loaded, loading: Loading, mine: Sequence[Written], *, but: str | None) -> None:
         """Add the subscriptions of the store to an engine that has those of files, *mine*."""
-        count = None if self._snapshot is None else self._snapshot.load(self._seen)
-        if count is not None or not len(self._engine):
+        is_loaded = self._snapshot is not None and self._snapshot.load(self._seen, loading)
+        if is_loaded or not len(self._engine):
             # The attempt removed them.
             self._engine.add_many(each.held for each in mine)
-        if count is None:
+        if not is_loaded:
             put(self._engine, loaded, self._active(but=but, loading=loading), adds=True)
-        else:
-            loading.loaded += count
-            loading.total = loading.loaded
 
     def _check_taken(self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
         taken = set(self._table.others(FILES))
