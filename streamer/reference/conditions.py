@@ -166,6 +166,7 @@ def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
 
     Recursive: the depth of groups is bounded.
     """
+    EFFORT.left -= _UNITS_A_ROW
     parts: list[Condition] = []
     for each in group.entries:
         of = _condition_of_filter(each, event) if isinstance(each, CompiledFilter) else _condition_of_group(each, event)
@@ -176,6 +177,7 @@ def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
     if left := len(group.entries) - len(parts):
         texts.append(f"more conditions: {left:,}")
     text = joined(group.op, texts)
+    EFFORT.left -= len(text) // 1_000
     if EFFORT.is_spent:
         return Condition("filter", text, group.place, None, Verdict.UNKNOWN, TOO_COSTLY, tuple(parts))
     verdict = combined(group.op, [part.verdict for part in parts])

@@ -14,7 +14,7 @@ from streamer.errors import SubscriptionError
 from streamer.model import FilterGroupOperator, Limits
 from streamer.subscriptions.filters import CompiledFilter, compile_filter, read_filter
 from streamer.subscriptions.operands import type_name
-from streamer.subscriptions.sizes import Size
+from streamer.subscriptions.sizes import UNITS, Size
 from streamer.subscriptions.subscription import Filter, FilterGroup
 
 GROUPS: Final[tuple[FilterGroupOperator, ...]] = get_args(FilterGroupOperator)
@@ -158,6 +158,7 @@ def compile_entry(given: Any, place: str, limits: Limits, size: Size) -> Compile
     """Return an entry that `read_entry` returned, as `parse_entry` does; *size* counts what it costs to read it."""
     if not isinstance(given, FilterGroup):
         return compile_filter(given, place, limits, size)
+    size.spend(UNITS["conditions"])
     inner = f"{place}.{given.op}"
     places = [inner] if given.op == "not" else [f"{inner}[{at}]" for at in range(len(given.filters))]
     entries = (compile_entry(each, where, limits, size) for each, where in zip(given.filters, places, strict=True))

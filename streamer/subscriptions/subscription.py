@@ -63,6 +63,9 @@ class Filter:
         return members
 
 
+_GROUPS: Final = get_args(FilterGroupOperator)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class FilterGroup:
@@ -77,7 +80,7 @@ class FilterGroup:
     filters: Sequence[Filter | FilterGroup | Mapping[str, Any]]
 
     def __post_init__(self) -> None:
-        if self.op not in get_args(FilterGroupOperator):
+        if self.op not in _GROUPS:
             raise SubscriptionError(f"expected 'any', 'all' or 'not', not {self.op!r}", place="op")
         if self.op == "not" and len(self.filters) != 1:
             raise SubscriptionError(f"'not' takes one filter, not {len(self.filters)}", place="filters")

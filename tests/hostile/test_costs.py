@@ -239,6 +239,7 @@ WORK: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
         {},
         15_000,
     ),
+    "groups in groups": ({"filters": [_nested(16, {"field": "a", "op": "exists", "value": True}, "not")] * 100}, {}, 25_000),
     "one value of a filter": ({"filters": [{"field": "a", "op": "==", "value": [1] * 10_000}]}, {"a": 1}, 3_300),
     "steps": ({"filters": [{"field": ".".join(["a"] * 100), "op": "changed"} for _ in range(20)]}, {"a": 1}, 500),
     "a long text": ({"filters": [{"field": "a", "op": "contains", "value": "y"} for _ in range(50)]}, {"a": "x" * 80_000}, 2_000),

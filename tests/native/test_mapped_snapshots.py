@@ -251,7 +251,7 @@ def test_what_an_image_is_changes_with_its_number_only() -> None:
     lines = "".join(f"[{n},{text}]\n" for n, text in enumerate(texts)).encode()
     image = Engine()._core.image(lines, 1)
     assert image is not None
-    assert (_native.IMAGES & 0xFFFF, snapshot.checksum(image).hex()) == (11, "8eebb6c6f457ebc25a1a66db635d0d5b")
+    assert (_native.IMAGES & 0xFFFF, snapshot.checksum(image).hex()) == (11, "e9aac15cf3dba3b645077eac621ecc79")
 
 
 SHARER = """
