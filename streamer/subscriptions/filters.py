@@ -1,6 +1,7 @@
-"""Parse filters: conditions on one field of `data` or of the envelope (semantics.md section 3). See operators.py for each
-operator, groups.py for
-groups of filters."""
+"""Parse filters: conditions on one field of `data` or of the envelope (semantics.md section 3).
+
+See operators.py for each operator, groups.py for groups of filters.
+"""
 
 from __future__ import annotations
 

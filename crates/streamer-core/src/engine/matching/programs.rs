@@ -267,22 +267,22 @@ impl<'e> Programs<'e> {
     /// The event is bad in a part that lazy validation skipped.
     pub fn verdict(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
         let record = self.engine.records.get(slot);
-        let groups = match record.as_ref().filter(|record| record.open_groups()) {
-            Some(record) => match self.subscription(slot, record) {
-                Some(parsed) => self.all(&parsed.subscription.groups, side)?,
-                None => Verdict::Error,
-            },
-            None => Verdict::True,
+        let Some(record) = record.as_ref() else { return Ok(Verdict::True) };
+        if !record.open_groups() {
+            return self.cel(slot, record, side);
+        }
+        let groups = match self.subscription(slot, record) {
+            Some(parsed) => self.all(&parsed.subscription.groups, side)?,
+            None => Verdict::Error,
         };
-        if groups == Verdict::False { Ok(groups) } else { Ok(groups.and(self.cel(slot, side)?)) }
+        if groups == Verdict::False { Ok(groups) } else { Ok(groups.and(self.cel(slot, record, side)?)) }
     }
 
     /// Evaluate the CEL part of the subscription in *slot*; true if it has none.
-    fn cel(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
-        let record = self.engine.records.get(slot);
-        match record.as_ref().and_then(|record| Some((record, record.program()?))) {
-            Some((record, program)) => self.timed(slot, record, program, side),
-            None if record.as_ref().is_some_and(|record| record.external_cel()) => self.external(slot, side),
+    fn cel(&mut self, slot: u32, record: &Record, side: Side) -> Result<Verdict, EventError> {
+        match record.program() {
+            Some(program) => self.timed(slot, record, program, side),
+            None if record.external_cel() => self.external(slot, side),
             None => Ok(Verdict::True),
         }
     }
@@ -295,7 +295,7 @@ impl<'e> Programs<'e> {
     pub fn verdict_of(&mut self, slot: u32, record: &Record, parsed: &Parsed, side: Side) -> Result<Verdict, EventError> {
         match &parsed.program {
             Some(program) => self.timed(slot, record, program, side),
-            None => self.cel(slot, side),
+            None => self.cel(slot, record, side),
         }
     }
 
