@@ -293,6 +293,29 @@ def _cel() -> Iterator[Way]:
     yield way("a conversion", lambda i: f"string(data.a) == 't{i}'", data(a=1), data(a="t7"))
 
 
+def _groups() -> Iterator[Way]:
+    def way(name: str, make: Callable[[int], Any], none: Make, one: Make) -> Way:
+        return Way(f"group {name}", lambda i: {"filters": [make(i)]}, none, one)
+
+    def each(op: str, *conditions: tuple[Any, ...]) -> Members:
+        return {op: filters(*conditions)["filters"]}
+
+    same = {"b": 1}
+    yield way("`any`", lambda i: each("any", ("a", "==", f"t{i}"), ("b", "==", f"t{i}")), data(a="x", b="y"), data(a="x", b="t7"))
+    yield way(
+        "`not` of `any`, fields of their own",
+        lambda i: {"not": each("any", (f"f{i}", "==", 7), (f"f{i}", "contains", "x"))},
+        data(f7=7),
+        data(f7="t"),
+    )
+    yield way(
+        "`all`, with `not` of `changed`",
+        lambda i: {"all": [*filters(("a", "==", f"t{i}"))["filters"], {"not": {"field": "b", "op": "changed"}}]},
+        changed({"a": "x", **same}, {"a": "x", **same}),
+        changed({"a": "x", **same}, {"a": "t7", **same}),
+    )
+
+
 def _patterns() -> Iterator[Way]:
     matchers: tuple[tuple[str, Callable[[int], Any], Any, Any], ...] = (
         ("exact, text", lambda i: f"t{i}", "x", "t7"),
@@ -370,7 +393,7 @@ def _topics() -> Iterator[Way]:
         yield Way(f"topic, {name}", lambda i, make=make: {"topic": make.format(i)}, on(none), on(one))  # type: ignore[misc]
 
 
-WAYS: Final = (*_filters(), *_cel(), *_patterns(), *_topics())
+WAYS: Final = (*_filters(), *_groups(), *_cel(), *_patterns(), *_topics())
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from streamer.model import (
     CelEvaluator,
     Dialect,
     EventType,
+    FilterGroupOperator,
     FilterOperator,
     FilterRoot,
     Limits,
@@ -57,7 +58,7 @@ from streamer.model import (
     TopicDialect,
     Transition,
 )
-from streamer.subscriptions.subscription import Filter, FilterDict, Subscription, SubscriptionDict
+from streamer.subscriptions.subscription import Filter, FilterDict, FilterGroup, FilterGroupDict, Subscription, SubscriptionDict
 from streamer.version import VERSION
 
 if _TYPE_CHECKING:
@@ -97,6 +98,9 @@ __all__ = [
     "FailingSubscription",
     "Filter",
     "FilterDict",
+    "FilterGroup",
+    "FilterGroupDict",
+    "FilterGroupOperator",
     "FilterOperator",
     "FilterRoot",
     "Finding",

@@ -253,6 +253,7 @@ class _Plan(TypedDict):
     keys: list[bytes]  # those of a filter to ship
     cel: str | None  # what is evaluated of it natively
     is_portable: bool
+    open_groups: bool  # whether its groups of filters are evaluated on candidates
     cost: Literal["keyed", "indexed", "unkeyed"]
     found_by: list[Found]  # how its alternatives are found
 
@@ -260,7 +261,7 @@ class _Examined(TypedDict):
     findings: list[tuple[str, str]]  # codes and reasons
     identity: str  # the same for two that ask for the same
     is_portable: bool
-    is_suspect: bool  # whether its expression may be true for no event
+    is_suspect: bool  # whether its expression or a group may be true for no event
     partition: tuple[str, str]  # tenant and collection
     found_by: list[Found]  # how its alternatives are found
 

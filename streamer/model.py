@@ -41,6 +41,7 @@ FilterOperator = Literal[
     "changed_to",
     "changed_from",
 ]
+FilterGroupOperator = Literal["any", "all", "not"]
 Dialect = Literal["strict", "eventbridge"]
 OnUnknown = Literal["deliver", "skip"]
 TopicDialect = Literal["amqp", "mqtt", "nats"]

@@ -89,6 +89,20 @@ def random_filter(rng: random.Random) -> Json:
     return made
 
 
+def random_entry(rng: random.Random, make: Callable[[random.Random], Json] = random_filter) -> Json:
+    """Make a filter, or less often a group. The group draws aside, so that all that follows stays as it is without groups."""
+    made, aside = make(rng), random.Random(hash(rng.getstate()[1]))
+    return made if aside.random() < 0.75 else _group(aside, made, make, 1)
+
+
+def _group(rng: random.Random, made: Json, make: Callable[[random.Random], Json], depth: int) -> Json:
+    op = rng.choice(["any", "any", "all", "not"])
+    if op == "not":
+        return {op: made if depth == 3 or rng.random() < 0.5 else _group(rng, made, make, depth + 1)}
+    more = [make(rng) for _ in range(rng.randint(0, 3))]
+    return {op: [made, *(each if depth == 3 or rng.random() < 0.6 else _group(rng, each, make, depth + 1) for each in more)]}
+
+
 def _numeric(rng: random.Random) -> Json:
     low, high = sorted(rng.sample([-1, 0, 1, 2.5, 5, 10, 2**53], 2))
     below, above = rng.choice(["<", "<="]), rng.choice([">", ">="])
@@ -208,7 +222,7 @@ def random_subscription(rng: random.Random, name: str, *, cel: float = 0.1) -> J
     for kind in rng.sample([*kinds, "topic", "types"], rng.choice([1, 1, 1, 2])):
         match kind:
             case "filters":
-                made["filters"] = [random_filter(rng) for _ in range(rng.choice([1, 1, 2]))]
+                made["filters"] = [random_entry(rng) for _ in range(rng.choice([1, 1, 2]))]
             case "pattern":
                 made["pattern"] = random_pattern(rng)
             case "types":
@@ -297,7 +311,7 @@ def agreeing_subscription(rng: random.Random, name: str) -> Json:
         made["tenant"] = rng.choice(["t", "*", "*"])
     kind = rng.random()
     if kind < 0.5:
-        made["filters"] = [agreeing_filter(rng) for _ in range(rng.choice([1, 1, 1, 1, 2]))]
+        made["filters"] = [random_entry(rng, agreeing_filter) for _ in range(rng.choice([1, 1, 1, 1, 2]))]
     elif kind < 0.8:
         made["pattern"] = {"data": {rng.choice("ab"): random_leaves(rng) + random_leaves(rng)}}
     elif kind < 0.85:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final, overload
 from streamer.errors import EventError
 from streamer.events.reading import EventSource
 from streamer.model import Match, is_text, type_of
-from streamer.subscriptions.subscription import Filter, Subscription
+from streamer.subscriptions.subscription import Filter, FilterGroup, Subscription
 
 if TYPE_CHECKING:
     from streamer.core.protocol import Hits
@@ -113,14 +113,14 @@ def json_line(match: Match, row: int | None = None) -> str:
 
 
 def json_default(value: Any) -> Any:
-    """Convert a `Match`, `Matches`, `Subscription` or `Filter` for `json.dumps(.., default=json_default)`.
+    """Convert a `Match`, `Matches`, `Subscription`, `Filter` or `FilterGroup` for `json.dumps(.., default=json_default)`.
 
     Raises:
         TypeError: the value is of another type.
     """
     if isinstance(value, Matches):
         return value.to_dicts()
-    if isinstance(value, Match | Subscription | Filter):
+    if isinstance(value, Match | Subscription | Filter | FilterGroup):
         return value.to_dict()
     raise TypeError(f"expected a Match, Matches, Subscription or Filter, not {type_of(value)}")
 

@@ -19,6 +19,7 @@ from streamer.model import Event, Transition, Verdict
 from streamer.reference.conditions import Condition, Part, conditions, size_of
 from streamer.reference.transition import Outcome, find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.groups import CompiledGroup, filters_in
 from streamer.subscriptions.to_cel import subscription_to_cel
 
 #: The other conditions are the same on both sides.
@@ -236,6 +237,10 @@ def _detailed(condition: Condition, part: Part, event: Event, budget: int) -> Co
     """Return a condition with details: the operands that decided it, and a hint at the probable intention."""
     if isinstance(part, Program):
         condition = replace(condition, parts=parts_of(part, condition.verdict, event, budget))
+    if isinstance(part, CompiledGroup):
+        # Without the entries that were too costly.
+        pairs = zip(condition.parts, part.entries, strict=False)
+        return replace(condition, parts=tuple(_detailed(each, entry, event, budget) for each, entry in pairs))
     found = hint(condition, part, event)
     return condition if found is None else replace(condition, hint=found)
 
@@ -245,7 +250,8 @@ def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
         return None
     try:
         # Each value is printed, and a step of a path for every step below it.
-        EFFORT.spend(2 * size_of(compiled) + sum(len(each.path.names) ** 2 // 64 for each in compiled.filters))
+        filters = filters_in((*compiled.filters, *compiled.groups))
+        EFFORT.spend(2 * size_of(compiled) + sum(len(each.path.names) ** 2 // 64 for each in filters))
         return subscription_to_cel(compiled.subscription, layout=options.layout, limits=options.limits, compiled=compiled)
     except (SubscriptionError, TooCostlyError):
         return None

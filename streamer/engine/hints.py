@@ -16,7 +16,7 @@ from streamer.cel_eval import Program
 from streamer.cel_eval.operands import operands
 from streamer.effort import EFFORT, TooCostlyError
 from streamer.model import Event, Verdict
-from streamer.reference.conditions import Condition, Part, Values, condition_of_cel
+from streamer.reference.conditions import Condition, Part, Values, condition_of_cel, marked
 from streamer.reference.filters import MISSING
 from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.filters import CompiledFilter
@@ -45,8 +45,7 @@ def parts_of(program: Program, whole: Verdict, event: Event, budget: int, level:
         found.append(
             replace(part, parts=parts_of(operand, part.verdict, event, budget, level + 1), hint=_hint_of_cel(operand, event))
         )
-    agreeing = {part.verdict for part in found} == {whole}
-    return tuple(replace(part, decided=not agreeing and part.verdict is whole) for part in found)
+    return marked(found, whole)
 
 
 def hint(condition: Condition, part: Part, event: Event) -> str | None:

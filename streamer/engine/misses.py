@@ -31,6 +31,7 @@ from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Verdict
 from streamer.reference.conditions import Condition, Part, condition_of_cel
 from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import CompiledGroup
 from streamer.subscriptions.matchers import Equal
 from streamer.subscriptions.patterns import Field
 from streamer.subscriptions.subscription import EVERY
@@ -200,6 +201,9 @@ def _distance(condition: Condition, part: Part, event: Event, options: Options) 
             case Program():
                 sides = compared(part, event, int(min(options.limits.cel_budget, max(EFFORT.left, 0))))
                 return _FAR if sides is None else _apart(*sides)
+            case CompiledGroup(op="any", entries=entries):
+                each_part = zip(condition.parts, entries, strict=False)
+                return min(_distance(each, entry, event, options) for each, entry in each_part)
             case CompiledFilter():
                 return _apart(condition.seen, part.value)
             case Field() if isinstance(condition.seen, list):

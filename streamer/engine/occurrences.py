@@ -37,6 +37,7 @@ from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import REST, Dialect, Event, Pointer
 from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.filters import parse_path
+from streamer.subscriptions.groups import placed_filters
 from streamer.subscriptions.subscription import EVERY
 
 if TYPE_CHECKING:
@@ -300,10 +301,11 @@ class Occurrences:
         def values(root: str, path: Steps) -> Values:
             return asked.part(root).values.ask(path)
 
-        for index, (root, path, given) in enumerate(_filters(members)):
-            if (needed := value_kinds.of_filter(given)) is not None:
+        for place, root, path, given in _filters(members):
+            # In a group a condition need not be true.
+            if "." not in place and (needed := value_kinds.of_filter(given)) is not None:
                 shown = cel_path(root, path)
-                yield f"filters[{index}]", shown, shown, needed, values(root, path)
+                yield place, shown, shown, needed, values(root, path)
         source = members.get("cel", "")
         if len(source) <= self._source_left and any(values(root, tuple(path)).kind for root, *path in likely_paths(source)):
             self._source_left -= len(source)
@@ -422,17 +424,18 @@ def _collection(members: Mapping[str, Any]) -> str | None:
 
 def _paths(members: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Steps]]:
     """Yield the place, the root (None is the whole event) and the path of each field that a subscription uses."""
-    for index, (root, path, _) in enumerate(_filters(members)):
-        yield f"filters[{index}].field", root, path
+    for place, root, path, _ in _filters(members):
+        yield f"{place}.field", root, path
     for root, *names in sorted(likely_paths(members.get("cel", ""))):
         yield "cel", root, tuple(names)
     for path in dict.fromkeys(path for path, _, _ in fields_of_pattern(*_pattern(members))):
         yield "pattern", None, path
 
 
-def _filters(members: Mapping[str, Any]) -> Iterator[tuple[str, Steps, Mapping[str, Any]]]:
-    """Yield the root and the path of the field of each filter, and the filter."""
-    return ((given.get("root", "data"), parse_path(given["field"]), given) for given in members.get("filters", ()))
+def _filters(members: Mapping[str, Any]) -> Iterator[tuple[str, str, Steps, Mapping[str, Any]]]:
+    """Yield the place of each filter, the root and the path of its field, and the filter."""
+    for place, given in placed_filters(members.get("filters", ())):
+        yield place, given.get("root", "data"), parse_path(given["field"]), given
 
 
 def _pattern(members: Mapping[str, Any]) -> tuple[Mapping[str, Any], Dialect]:

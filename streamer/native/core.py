@@ -503,10 +503,10 @@ class NativeCore(_native.Core):
         held = self.source(subscription_id)
         compiled = None if held is None else self._host.compiled(held)
         program = None if compiled is None else compiled.cel
-        if compiled is None or program is None:
+        if compiled is None or (program is None and not compiled.groups):
             # Another thread has removed the subscription.
             return None
-        if told["is_portable"]:
+        if program is not None and told["is_portable"]:
             with NO_FORK:
                 from streamer.cel_eval.program import constant_verdict
             constant = constant_verdict(program, self._options.limits.cel_budget)
@@ -526,13 +526,19 @@ class NativeCore(_native.Core):
         with NO_FORK:
             from streamer.native.plan import as_plan
         told = self.plan_in_words(subscription_id)
-        if told is None or not told["is_portable"]:
+        if told is None or not (told["is_portable"] or told["open_groups"]):
             return None if told is None else as_plan(subscription_id, told)
         held = self.source(subscription_id)
-        program = None if held is None else self._host.compiled(held).cel
+        compiled = None if held is None else self._host.compiled(held)
+        if compiled is None:
+            return None
+        groups = [group.in_words() for group in compiled.groups]
+        if not told["is_portable"]:
+            return as_plan(subscription_id, told, groups=groups)
+        program = compiled.cel
         # Another thread may have removed the subscription.
         told = None if program is None else self.plan_in_words(subscription_id, _narrowing(program))
-        return None if told is None or program is None else as_plan(subscription_id, told, program.source)
+        return None if told is None or program is None else as_plan(subscription_id, told, program.source, groups)
 
 
 def _as_examined(subscription_id: str, told: _Examined, found: Sequence[tuple[str, str]]) -> Examined:

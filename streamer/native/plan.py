@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamer.core.estimate import alone
@@ -11,14 +12,16 @@ if TYPE_CHECKING:
     from streamer._native import _Plan
 
 
-def as_plan(subscription_id: str, told: _Plan, external: str | None = None) -> Plan:
+def as_plan(subscription_id: str, told: _Plan, external: str | None = None, groups: Sequence[str] = ()) -> Plan:
     """Return the core's description of a subscription as a plan.
 
     Args:
         external: the expression that cel-python evaluates.
+        groups: its groups of filters as text, if clauses do not express all of them.
     """
     cel = external if told["is_portable"] else told["cel"]
-    residual = tuple(f"{part}: {text}" for part, text in (("cel", cel), ("pattern", told["pattern"])) if text is not None)
+    parts = [*(("filters", text) for text in groups if told["open_groups"]), ("cel", cel), ("pattern", told["pattern"])]
+    residual = tuple(f"{part}: {text}" for part, text in parts if text is not None)
     form = {(*sorted({*alternative}), *residual) for alternative in told["alternatives"]}
     keys, texts = keys_in_words(told["keys"])
     # The index uses a collection or tenant that CEL requires. The Bloom filter does not: its keys are for one tenant and

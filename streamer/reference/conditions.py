@@ -14,7 +14,7 @@ from streamer.cel_eval.times import format_timestamp
 from streamer.cel_eval.values import Timestamp
 from streamer.effort import EFFORT, TOO_COSTLY, TooCostlyError
 from streamer.model import BeyondFloat64, Event, Limits, Verdict
-from streamer.reference.filters import MISSING, Absence, evaluate_filter, read_field
+from streamer.reference.filters import MISSING, Absence, combined, evaluate_filter, evaluate_group, read_field
 from streamer.reference.patterns import evaluate_pattern, values_at
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
@@ -22,6 +22,7 @@ from streamer.reference.topics import topic_matches
 from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import CompiledGroup, filters_in, joined
 from streamer.subscriptions.matchers import AnythingBut, Matcher
 from streamer.subscriptions.operands import type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
@@ -39,7 +40,7 @@ _UNITS_A_ROW, _UNITS_A_PATH = 15, 2
 _DOCUMENTS = ("data", "before", "envelope")
 _SPENT = "the choice of array elements for its pattern takes more than its budget"
 
-Part: TypeAlias = CompiledFilter | Field | AnyOf | Program | None
+Part: TypeAlias = CompiledFilter | CompiledGroup | Field | AnyOf | Program | None
 """The part of a subscription that a condition shows; None for tenant, collection, types, topic, and a pattern as a whole."""
 
 OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
@@ -61,11 +62,11 @@ class Condition:
         text: the condition, for people.
         place: the position of the condition in the subscription.
         seen: the value that it read, for a pattern the list of leaves; an `Absence` if there is none; `Values` for CEL and for
-            alternatives of a pattern.
+            alternatives of a pattern; a group of filters has its parts.
         verdict: the result.
         reason: the reason for the verdict, if the value does not show it; for an error of CEL its fixed word and the details.
-        parts: for CEL, the operands of its `&&` or `||`.
-        decided: for such an operand, whether it is sufficient for the verdict of the whole.
+        parts: for CEL, the operands of its `&&` or `||`; for a group of filters, its entries.
+        decided: for such a part, whether it is sufficient for the verdict of the whole.
         hint: the path that was probably meant, if the event has no value at a path, or one that is not searched.
     """
 
@@ -104,7 +105,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
     """
     REFUSED.begin()
     found: list[tuple[Condition, Part]] = [(each, None) for each in _conditions_of_parts(compiled, event)]
-    count = len(found) + len(compiled.filters) + (compiled.cel is not None) + compiled.left_out
+    count = len(found) + len(compiled.filters) + len(compiled.groups) + (compiled.cel is not None) + compiled.left_out
     if compiled.pattern is not None:
         fields = len(compiled.pattern.root.fields)
         count += fields + (fields > 1)  # all fields together are a condition, too
@@ -123,6 +124,8 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
 def _conditions_on_documents(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[tuple[Condition, Part]]:
     for each in compiled.filters:
         yield _condition_of_filter(each, event), each
+    for group in compiled.groups:
+        yield _condition_of_group(group, event), group
     if compiled.pattern is not None:
         yield from _pattern_conditions(compiled.pattern, event)
     if compiled.cel is not None:
@@ -156,6 +159,35 @@ def _condition_of_filter(condition: CompiledFilter, event: Event) -> Condition:
     if condition.op.mentions_before:
         seen = _both(condition, event)
     return Condition("filter", text, condition.place, seen, verdict, reason)
+
+
+def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
+    """Return the result of a group, with that of each entry until the answer has used its units.
+
+    Recursive: the depth of groups is bounded.
+    """
+    EFFORT.left -= _UNITS_A_ROW
+    parts: list[Condition] = []
+    for each in group.entries:
+        of = _condition_of_filter(each, event) if isinstance(each, CompiledFilter) else _condition_of_group(each, event)
+        parts.append(of)
+        if EFFORT.is_spent:
+            break
+    texts = [part.text for part in parts]
+    if left := len(group.entries) - len(parts):
+        texts.append(f"more conditions: {left:,}")
+    text = joined(group.op, texts)
+    EFFORT.left -= len(text) // 1_000
+    if EFFORT.is_spent:
+        return Condition("filter", text, group.place, None, Verdict.UNKNOWN, TOO_COSTLY, tuple(parts))
+    verdict = combined(group.op, [part.verdict for part in parts])
+    return Condition("filter", text, group.place, None, verdict, parts=marked(parts, verdict))
+
+
+def marked(parts: Sequence[Condition], whole: Verdict) -> tuple[Condition, ...]:
+    """Return the parts of a condition, those that are sufficient for its verdict marked as such."""
+    agreeing = {part.verdict for part in parts} == {whole}
+    return tuple(replace(part, decided=not agreeing and part.verdict is whole) for part in parts)
 
 
 def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
@@ -192,6 +224,8 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
     yield _of_topic(compiled, event)
     for condition in compiled.filters:
         yield evaluate_filter(condition, event)[0]
+    for group in compiled.groups:
+        yield evaluate_group(group, event)
     if compiled.pattern is not None:
         verdict = evaluate_pattern(compiled.pattern, event.raw, event.unknown)
         if verdict is Verdict.ERROR and on_cel_error is not None:
@@ -270,10 +304,11 @@ def _seen_by_cel(program: Program, event: Event) -> Values:
 
 def size_of(compiled: CompiledSubscription) -> int:
     """Return the number of filters and values in a subscription: the cost to print all of it."""
-    filters = sum(1 + len(each.value) if isinstance(each.value, list) else 1 for each in compiled.filters)
+    filters = filters_in((*compiled.filters, *compiled.groups))
+    sizes = sum(1 + len(each.value) if isinstance(each.value, list) else 1 for each in filters)
     fields = [] if compiled.pattern is None else fields_of(compiled.pattern.root)
     matchers = (matcher for each in fields for matcher in each.matchers)
-    return filters + sum(len(each.matchers) if isinstance(each, AnythingBut) else 1 for each in matchers)
+    return sizes + sum(len(each.matchers) if isinstance(each, AnythingBut) else 1 for each in matchers)
 
 
 def _text_of(condition: CompiledFilter) -> str:

@@ -10,15 +10,16 @@ too. An unknown that ends in `REST` hides the members that the object there lack
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, final
 
 from streamer.effort import EFFORT
-from streamer.model import REST, BeyondFloat64, Event, Pointer, Verdict
+from streamer.model import REST, BeyondFloat64, Event, FilterGroupOperator, Pointer, Verdict
 from streamer.reference.searches import may_search
 from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import CompiledGroup
 
 TRUE, FALSE, ERROR, UNKNOWN = Verdict.TRUE, Verdict.FALSE, Verdict.ERROR, Verdict.UNKNOWN
 
@@ -71,6 +72,24 @@ def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, A
     if now.verdict is not TRUE:
         return now.verdict, now.value
     return _COMPARISONS[condition.op.name](condition, now.value), now.value
+
+
+def evaluate_group(group: CompiledGroup, event: Event) -> Verdict:
+    """Return the verdict of a group of filters for one event."""
+    return combined(
+        group.op,
+        [
+            evaluate_filter(each, event)[0] if isinstance(each, CompiledFilter) else evaluate_group(each, event)
+            for each in group.entries
+        ],
+    )
+
+
+def combined(op: FilterGroupOperator, verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict of a group whose entries have these verdicts."""
+    if op == "not":
+        return verdicts[0].negate()
+    return Verdict.any(verdicts) if op == "any" else Verdict.all(verdicts)
 
 
 def read_field(root: str, names: tuple[str, ...], event: Event) -> Reading:

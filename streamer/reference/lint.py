@@ -77,7 +77,7 @@ def _found(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> 
 
 def _asks_something(compiled: CompiledSubscription) -> bool:
     parts = (compiled.types, compiled.pattern, compiled.topic, compiled.cel)
-    return bool(compiled.filters) or any(part is not None for part in parts)
+    return bool(compiled.filters or compiled.groups) or any(part is not None for part in parts)
 
 
 def _tautology(conjunction: Conjunction, constant: Verdict | None) -> bool:
@@ -89,7 +89,8 @@ def _tautology(conjunction: Conjunction, constant: Verdict | None) -> bool:
 
 def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> list[Found]:
     """Return how an index finds each alternative of a subscription, and the rest to evaluate."""
-    of_cel, is_exact = ([frozenset[Clause]()], True) if compiled.cel is None else possible(compiled, form, limits)
+    is_plain = compiled.cel is None and not compiled.groups
+    of_cel, is_exact = ([frozenset[Clause]()], True) if is_plain else possible(compiled, form, limits)
     changed = [(f"{each.path} changed", ("yes",)) for each in compiled.filters if each.op.name == "changed"]
     # A pattern with too many alternatives is evaluated as a whole.
     is_cut = compiled.pattern is not None and distribute(compiled.pattern.root, limits.max_conjunctions) is None

@@ -10,12 +10,13 @@ from streamer.cel_eval import Program, ProgramCache
 from streamer.effort import TooCostlyError
 from streamer.errors import CelError, SubscriptionError
 from streamer.model import CelEvaluator, Limits, TopicDialect
-from streamer.subscriptions.filters import CompiledFilter, compile_filter
+from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import CompiledGroup, compile_entry, placed_filters
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
-from streamer.subscriptions.subscription import EVERY, Filter, Subscription
+from streamer.subscriptions.subscription import EVERY, Filter, FilterGroup, Subscription
 from streamer.subscriptions.topics import TopicPattern, parse_topic
 
 _LIMITS = Limits()
@@ -31,8 +32,9 @@ class CompiledSubscription:
         tenant: a name, or `"*"` for every tenant.
         collection: a name; None for every collection.
         types: the accepted types; None for all.
+        groups: the groups among its filters.
         cost: the units of an answer (`streamer.effort`) that it took to read it.
-        left_out: how many filters, patterns and expressions were not read, because the current answer has too few units.
+        left_out: how many filters, groups, patterns and expressions were not read, because the current answer has too few units.
         mentions_before: whether a filter or the CEL expression reads `before`, so that it is evaluated once (semantics.md 7.13).
             For a pattern, that depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
@@ -42,6 +44,7 @@ class CompiledSubscription:
     collection: str | None
     types: frozenset[str] | None
     filters: tuple[CompiledFilter, ...]
+    groups: tuple[CompiledGroup, ...]
     pattern: Pattern | None
     topic: TopicPattern | None
     cel: Program | None
@@ -92,14 +95,15 @@ def _compile(
             "expected a tenant, since the engine has no default tenant; '*' means every tenant", place="tenant"
         )
     size = Size(limits)
-    size.add_filters(subscription.filters)
-    checked = cast("Sequence[Filter]", subscription.filters)  # by parse_subscription
-    filters: list[CompiledFilter] = []
+    checked = cast("Sequence[Filter | FilterGroup]", subscription.filters)  # by parse_subscription
+    placed = list(placed_filters(checked))
+    size.add_filters(placed)
+    entries: list[CompiledFilter | CompiledGroup] = []
     pattern = topic = program = None
     left_out = 0
     for index, item in enumerate(checked):
         try:
-            filters.append(compile_filter(item, f"filters[{index}]", limits, size))
+            entries.append(compile_entry(item, f"filters[{index}]", limits, size))
         except TooCostlyError:
             left_out += 1
     if subscription.pattern is not None:
@@ -120,11 +124,12 @@ def _compile(
         tenant=tenant,
         collection=None if subscription.collection == EVERY else subscription.collection,
         types=None if subscription.types is None else frozenset(subscription.types),
-        filters=tuple(filters),
+        filters=tuple(each for each in entries if isinstance(each, CompiledFilter)),
+        groups=tuple(each for each in entries if isinstance(each, CompiledGroup)),
         pattern=pattern,
         topic=topic,
         cel=program,
-        mentions_before=any(OPERATORS[item.op].mentions_before for item in checked)
+        mentions_before=any(OPERATORS[item.op].mentions_before for _, item in placed)
         or (program is not None and program.mentions_before),
         cost=size.cost,
         left_out=left_out,

@@ -1,5 +1,7 @@
-"""Parse filters: conditions on one field of `data` or of the envelope (semantics.md section 3). See operators.py for each
-operator."""
+"""Parse filters: conditions on one field of `data` or of the envelope (semantics.md section 3).
+
+See operators.py for each operator, groups.py for groups of filters.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any, Final, final, get_args
 
 from streamer.errors import SubscriptionError
 from streamer.events.layout import decode_pointer
-from streamer.model import FilterRoot, Limits
+from streamer.model import FilterGroupOperator, FilterRoot, Limits
 from streamer.subscriptions.atoms import Path, Root
 from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.operands import NOTHING, REGEXP, check_text, compile_operand, json_value, type_name
@@ -23,6 +25,8 @@ MAX_FIELD_BYTES: Final = 4096
 MAX_FIELD_STEPS: Final = 512
 
 _MEMBERS = ("field", "op", "value", "root")
+#: Also the members of a group, for errors.
+_KNOWN = (*_MEMBERS, *get_args(FilterGroupOperator))
 #: Where a field's path may begin; the first is the default.
 ROOTS: Final[tuple[FilterRoot, ...]] = get_args(FilterRoot)
 #: Operators of other languages, whose spelling resembles another operator's.
@@ -82,7 +86,7 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
     for name in members:
         if name not in _MEMBERS:
             where = f"{place}.{name}" if isinstance(name, str) else place
-            raise SubscriptionError(unknown_name(name, _MEMBERS, "member"), place=where)
+            raise SubscriptionError(unknown_name(name, _KNOWN, "member"), place=where)
     for name in ("field", "op"):
         if name not in members:
             raise SubscriptionError(f"expected a member {name!r}", place=f"{place}.{name}")

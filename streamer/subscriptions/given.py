@@ -16,7 +16,7 @@ from streamer.errors import SubscriptionError
 from streamer.model import BeyondFloat64, Limits, type_of
 from streamer.subscriptions.operands import MAX_VALUES, check_text, no_json
 from streamer.subscriptions.places import Place
-from streamer.subscriptions.subscription import Filter
+from streamer.subscriptions.subscription import Filter, FilterGroup
 
 #: The deepest nesting in a subscription, from 1 for the subscription itself: the same as in its JSON text.
 MAX_DEPTH: Final = Limits().max_depth
@@ -156,6 +156,8 @@ def converted(value: Any, default: Callable[[Any], Any], place: str) -> Any:
                 return item
             if isinstance(item, Filter):
                 return replace(item, value=begin(item.value, Place(where, "value"), depth + 1))
+            if isinstance(item, FilterGroup):
+                item = {item.op: item.filters[0] if item.op == "not" else item.filters}
             if isinstance(item, Mapping | list | tuple):
                 if id(item) not in copies:
                     made: Any = {} if isinstance(item, Mapping) else []

@@ -70,6 +70,7 @@ from streamer.subscriptions.atoms import (
 )
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.contradictions import MISSING, contradiction
+from streamer.subscriptions.groups import cel_within
 from streamer.subscriptions.matchers import Equal, Prefix, Suffix
 from streamer.subscriptions.normal_form import NormalForm
 from streamer.subscriptions.subscription import EVERY
@@ -117,7 +118,7 @@ def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits)
     if alternatives is None:
         return None
     if not alternatives:
-        return "cel: it is true for no event"
+        return f"{'filters' if compiled.groups else 'cel'}: it is true for no event"
     parts = _parts(compiled)
     reasons = set()
     for conjunction in form.conjunctions:
@@ -137,11 +138,14 @@ def possible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
 
 def _lowered(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> tuple[Alternatives | None, bool]:
     program = _plain(compiled.cel, limits)
+    if compiled.groups:
+        program = _whole(compiled, program, limits)
     if program is None:
         return None, False
     lowering = _Lowering(program, limits.max_conjunctions // max(len(form.conjunctions), 1))
     alternatives = lowering.set(program.tree, True)
-    return (None, False) if lowering.has_given_up else (alternatives, lowering.is_exact and program is compiled.cel)
+    is_all = compiled.cel is None or not compiled.cel.is_portable
+    return (None, False) if lowering.has_given_up else (alternatives, lowering.is_exact and is_all)
 
 
 def _plain(program: Program | None, limits: Limits) -> Program | None:
@@ -151,6 +155,19 @@ def _plain(program: Program | None, limits: Limits) -> Program | None:
     source = narrowing(program)
     try:
         return None if source is None else compile_cel(source, limits)
+    except CelError:
+        return None
+
+
+def _whole(compiled: CompiledSubscription, program: Program | None, limits: Limits) -> Program | None:
+    """Return the groups of filters and the expression as one expression; None if it is too long."""
+    parts = [] if program is None else [program.source]
+    for group in compiled.groups:
+        if (text := cel_within(group, limits.max_cel_bytes - sum(map(len, parts)))) is None:
+            return None
+        parts.append(text)
+    try:
+        return compile_cel(" && ".join(f"({part}\n)" for part in parts), limits)
     except CelError:
         return None
 

@@ -20,6 +20,7 @@ from streamer.events.layout import PARTS, EventLayout, encode_pointer
 from streamer.model import Dialect, Pointer, TopicDialect
 from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.filters import parse_filter, parse_path
+from streamer.subscriptions.groups import placed_filters
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.patterns import is_choice
 from streamer.subscriptions.slips import slip_of_filter, slip_of_pattern, slips_of_cel
@@ -55,11 +56,11 @@ def probable_mistakes(members: Mapping[str, Any], layout: EventLayout, topic_dia
         layout: the layout of the events.
         topic_dialect: the dialect of a topic pattern without one.
     """
-    for index, given in enumerate(members.get("filters", ())):
+    for place, given in placed_filters(members.get("filters", ())):
         if (said := _of_filter(given, layout)) is not None:
-            yield f"filters[{index}].field: {said}"
+            yield f"{place}.field: {said}"
         elif (said := slip_of_filter(given, _root(given), parse_path(given["field"]))) is not None:
-            yield f"filters[{index}].value: {said}"
+            yield f"{place}.value: {said}"
     if (cel := members.get("cel")) is not None:
         yield from (f"cel: {said}" for said in slips_of_cel(cel))
     if (pattern := members.get("pattern")) is not None:

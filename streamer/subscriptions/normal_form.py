@@ -84,6 +84,7 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
         clauses.update(lowered.clauses)
         if not lowered.is_exact:
             residuals.add(Residual("filters", condition.in_words()))
+    residuals.update(Residual("filters", group.in_words()) for group in compiled.groups)
     clauses = narrowed(clauses)
     if compiled.cel is not None:
         residuals.add(Residual("cel", compiled.cel.source))

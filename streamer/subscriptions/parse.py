@@ -13,11 +13,12 @@ from typing import Any, Final, final, get_args
 from streamer.errors import EventError, PatternError, SubscriptionError
 from streamer.events import json
 from streamer.model import BeyondFloat64, CelEvaluator, Dialect, EventType, OnUnknown, TopicDialect
-from streamer.subscriptions.filters import read_filter, unknown_name
+from streamer.subscriptions.filters import unknown_name
 from streamer.subscriptions.given import converted, read_labels
+from streamer.subscriptions.groups import read_entry
 from streamer.subscriptions.operands import check_text, type_name
 from streamer.subscriptions.places import Place
-from streamer.subscriptions.subscription import Filter, Subscription
+from streamer.subscriptions.subscription import Filter, FilterGroup, Subscription
 
 MEMBERS: Final[tuple[str, ...]] = tuple(member.name for member in fields(Subscription))
 EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
@@ -120,8 +121,8 @@ def _types(value: Any, place: str) -> tuple[str, ...]:
     return types
 
 
-def _filters(value: Any, place: str) -> tuple[Filter, ...]:
-    return tuple(read_filter(item, place=f"{place}[{index}]") for index, item in enumerate(_items(value, place)))
+def _filters(value: Any, place: str) -> tuple[Filter | FilterGroup, ...]:
+    return tuple(read_entry(item, place=f"{place}[{index}]") for index, item in enumerate(_items(value, place)))
 
 
 def _items(value: Any, place: str) -> Sequence[Any]:

@@ -14,6 +14,7 @@ from streamer.events.layout import POINTER
 from streamer.events.schema import DRAFT, Schema
 from streamer.model import Dialect, Limits, TopicDialect
 from streamer.subscriptions.filters import MAX_FIELD_BYTES, ROOTS
+from streamer.subscriptions.groups import GROUPS
 from streamer.subscriptions.operands import MAX_REGEXP_BYTES, NOTHING, REGEXP, Operand
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import READ
@@ -104,7 +105,7 @@ def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialec
     limits = Limits() if limits is None else limits
     words = arguments(Subscription)
     members = {name: {"description": words.get(name, ""), **member.schema} for name, member in READ.items()}
-    members["filters"] |= {"items": {"$ref": "#/$defs/filter"}, "maxItems": limits.max_conditions}
+    members["filters"] |= {"items": {"$ref": "#/$defs/entry"}, "maxItems": limits.max_conditions}
     # Both limits are in bytes, and a text has at least one byte per character.
     members["cel"]["maxLength"] = limits.max_cel_bytes
     return {
@@ -120,6 +121,13 @@ def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialec
         "else": {"properties": {"pattern": {"$ref": "#/$defs/eventbridge"}}},
         "allOf": [_of_topic(dialect, dialect == topic_dialect) for dialect in get_args(TopicDialect) if _TOPICS[dialect]],
         "$defs": {
+            "entry": {
+                "type": "object",
+                "if": {"anyOf": [{"required": [op]} for op in GROUPS]},
+                "then": {"$ref": "#/$defs/group"},
+                "else": {"$ref": "#/$defs/filter"},
+            },
+            "group": _group(),
             "filter": _filter(limits),
             "element": {
                 "description": "A value, or one operator.",
@@ -137,6 +145,20 @@ def arguments(documented: type) -> dict[str, str]:
     """Return the docstring of each argument of a class; empty if Python runs without docstrings."""
     told = (documented.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
     return {name: " ".join(text.split()) for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", told, re.M)}
+
+
+def _group() -> Schema:
+    entry: Schema = {"$ref": "#/$defs/entry"}
+    entries: Schema = {"type": "array", "minItems": 1, "items": entry}
+    return {
+        "description": "A group of filters.",
+        "properties": {
+            "any": {"description": "At least one of these is true.", **entries},
+            "all": {"description": "Each of these is true.", **entries},
+            "not": {"description": "This is false.", **entry},
+        },
+        **_ONE_MEMBER,
+    }
 
 
 def _filter(limits: Limits) -> Schema:

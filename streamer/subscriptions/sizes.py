@@ -4,7 +4,7 @@ costs to read them."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from streamer.effort import EFFORT, TooCostlyError
 from streamer.errors import SubscriptionError
@@ -52,12 +52,12 @@ class Size:
             raise TooCostlyError
         self.cost += units
 
-    def add_filters(self, filters: Sequence[Filter | Mapping[str, Any]]) -> None:
-        """Note filters whose members were checked. Raises SubscriptionError."""
+    def add_filters(self, filters: Sequence[tuple[str, Filter]]) -> None:
+        """Note filters whose members were checked, each with its place. Raises SubscriptionError."""
         if (reason := self.count("conditions", len(filters))) is not None:
             raise SubscriptionError(reason, place="filters")
-        for at, each in enumerate(filters):
-            if not isinstance(each, Filter) or not isinstance(each.value, list | tuple):
+        for place, each in filters:
+            if not isinstance(each.value, list | tuple):
                 continue
             if OPERATORS[each.op].operand is SCALARS and (reason := self.count("alternatives", len(each.value))) is not None:
-                raise SubscriptionError(reason, place=f"filters[{at}].value")
+                raise SubscriptionError(reason, place=f"{place}.value")

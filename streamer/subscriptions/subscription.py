@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, final
+from typing import TYPE_CHECKING, Any, Final, Required, TypeAlias, TypedDict, final, get_args
 
 from streamer.errors import SubscriptionError
-from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, FilterRoot, OnUnknown, TopicDialect
+from streamer.model import (
+    CelEvaluator,
+    Dialect,
+    EventType,
+    FilterGroupOperator,
+    FilterOperator,
+    FilterRoot,
+    OnUnknown,
+    TopicDialect,
+)
 
 if TYPE_CHECKING:
     from streamer.events.layout import EventLayout
@@ -54,6 +63,48 @@ class Filter:
         return members
 
 
+_GROUPS: Final = get_args(FilterGroupOperator)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FilterGroup:
+    """Filters of which any, all or none must be true (semantics.md section 3).
+
+    Args:
+        op: `any`, `all` or `not`.
+        filters: the filters and groups; for `not` exactly one.
+    """
+
+    op: FilterGroupOperator
+    filters: Sequence[Filter | FilterGroup | Mapping[str, Any]]
+
+    def __post_init__(self) -> None:
+        if self.op not in _GROUPS:
+            raise SubscriptionError(f"expected 'any', 'all' or 'not', not {self.op!r}", place="op")
+        if self.op == "not" and len(self.filters) != 1:
+            raise SubscriptionError(f"'not' takes one filter, not {len(self.filters)}", place="filters")
+
+    def __repr__(self) -> str:
+        return f"FilterGroup(op={self.op!r}, filters={self.filters!r})"
+
+    def to_cel(self) -> str:
+        """Return the CEL expression with exactly the meaning of this group."""
+        from streamer.subscriptions.groups import parse_entry
+
+        return parse_entry(self).to_cel()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the one member, ready for `json.dumps`."""
+        filters = [as_dict(each) for each in self.filters]
+        return {self.op: filters[0] if self.op == "not" else filters}
+
+
+def as_dict(entry: Filter | FilterGroup | Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of `filters` as a dict."""
+    return entry.to_dict() if isinstance(entry, Filter | FilterGroup) else dict(entry)
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
@@ -67,7 +118,7 @@ class Subscription:
         tenant: the tenant of the events; if omitted, the engine's `default_tenant`; `"*"` means every tenant.
         collection: the collection of the events; if omitted, or `"*"`, every collection.
         types: some of `insert`, `update`, `delete`; if omitted, all.
-        filters: conditions on fields of the document or of the envelope, as `Filter` or as mappings.
+        filters: conditions on fields of the document or of the envelope, as `Filter`, as `FilterGroup` or as mappings.
         cel: a CEL expression.
         cel_evaluator: the evaluator of the expression: `native`, the engine itself, or `portable`, cel-python, which calls
             functions that are registered in Python (docs/cel.md); if omitted, the engine's `cel_evaluator`.
@@ -85,7 +136,7 @@ class Subscription:
     tenant: str | None = None
     collection: str | None = None
     types: Sequence[EventType] | None = None
-    filters: Sequence[Filter | Mapping[str, Any]] = ()
+    filters: Sequence[Filter | FilterGroup | Mapping[str, Any]] = ()
     cel: str | None = None
     pattern: Mapping[str, Any] | str | bytes | None = None
     topic: str | None = None
@@ -170,7 +221,7 @@ class Subscription:
             if value is None or (name != "id" and value == default):
                 continue
             if name == "filters":
-                value = [item.to_dict() if isinstance(item, Filter) else dict(item) for item in value]
+                value = [as_dict(item) for item in value]
                 if not value:
                     continue
             shown[name] = value
@@ -194,6 +245,17 @@ class FilterDict(TypedDict, total=False):
     root: FilterRoot
 
 
+#: The type of a group of filters in the form of a mapping, which has one of these members, for type checkers.
+FilterGroupDict = TypedDict(
+    "FilterGroupDict",
+    {"any": "Sequence[FilterEntry]", "all": "Sequence[FilterEntry]", "not": "FilterEntry"},
+    total=False,
+)
+
+FilterEntry: TypeAlias = Filter | FilterGroup | FilterDict | FilterGroupDict
+"""An entry of `filters`, for type checkers."""
+
+
 class SubscriptionDict(TypedDict, total=False):
     """The type of a subscription in the form of a mapping, for type checkers; `Subscription` documents each member."""
 
@@ -202,7 +264,7 @@ class SubscriptionDict(TypedDict, total=False):
     tenant: str
     collection: str
     types: Sequence[EventType]
-    filters: Sequence[FilterDict | Filter]
+    filters: Sequence[FilterEntry]
     cel: str
     pattern: Mapping[str, Any] | str
     topic: str

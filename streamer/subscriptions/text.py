@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from streamer.errors import SubscriptionError
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unicode
+from streamer.subscriptions.groups import group_of
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import EVERY, Subscription
 
@@ -125,7 +126,11 @@ def _canonical_members(source: Subscription | bytes) -> dict[str, Any]:
 
 
 def _canonical_filter(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a filter as `Filter.to_dict` does."""
+    """Return the members of a filter as `Filter.to_dict` does, and those of a group as `FilterGroup.to_dict` does."""
+    if (group := group_of(given)) is not None:
+        op, entries = group
+        filters = [_canonical_filter(each) for each in entries]
+        return {op: filters[0] if op == "not" else filters}
     members = {"field": given["field"], "op": given["op"], "value": given.get("value")}
     if members["op"] == "changed" and members["value"] is None:
         del members["value"]

@@ -28,7 +28,8 @@ from streamer.events.layout import EventLayout
 from streamer.model import BeyondFloat64, Limits, TopicDialect
 from streamer.subscriptions.cel_text import cel_literal, cel_path, present, regexp_of
 from streamer.subscriptions.compile import CompiledSubscription
-from streamer.subscriptions.filters import CompiledFilter, parse_filter
+from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import CompiledGroup, cel_within, parse_entry
 from streamer.subscriptions.matchers import Equal, Matcher, Numeric, Prefix, Regexp, Suffix, Wildcard
 from streamer.subscriptions.normal_form import distribute
 from streamer.subscriptions.parse import EVENT_TYPES, named, parse_subscription
@@ -79,17 +80,19 @@ class _Parsed(NamedTuple):
     """What is printed of a compiled subscription. CEL is printed as written."""
 
     subscription: Subscription
-    filters: Sequence[CompiledFilter]
+    filters: Sequence[CompiledFilter | CompiledGroup]
+    groups: Sequence[CompiledGroup]
     pattern: Pattern | None
     topic: TopicPattern | None
 
 
 def _parsed(subscription: Subscription, topic_dialect: TopicDialect, limits: Limits) -> _Parsed:
-    filters = [parse_filter(each, place=f"filters[{at}]", limits=limits) for at, each in enumerate(subscription.filters)]
+    entries = [parse_entry(each, place=f"filters[{at}]", limits=limits) for at, each in enumerate(subscription.filters)]
     pattern, topic = subscription.pattern, subscription.topic
     return _Parsed(
         subscription,
-        filters,
+        entries,
+        (),
         None if pattern is None else parse_pattern(pattern, dialect=subscription.dialect, limits=limits, place="pattern"),
         None if topic is None else parse_topic(topic, subscription.topic_dialect or topic_dialect),
     )
@@ -103,12 +106,13 @@ def _parts(parsed: CompiledSubscription | _Parsed, layout: EventLayout, array_de
         yield f"collection == {cel_literal(subscription.collection)}"
     if parsed.topic is not None:
         yield _topic(parsed.topic)
-    length = 0
-    for each in parsed.filters:
-        yield (text := each.to_cel())
-        if (length := length + len(text)) > MAX_LENGTH:
+    left = MAX_LENGTH
+    for each in (*parsed.filters, *parsed.groups):
+        if (text := cel_within(each, left)) is None:
             reason = f"the CEL of the filters up to this one has more than {MAX_LENGTH:,} characters"
             raise SubscriptionError(reason, place=each.place)
+        yield text
+        left -= len(text)
     if parsed.pattern is not None:
         alternatives = distribute(parsed.pattern.root, limits.max_conjunctions)
         if alternatives is None:

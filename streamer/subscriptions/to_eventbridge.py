@@ -22,7 +22,8 @@ from typing import Any, Final
 from streamer.errors import PatternError, SubscriptionError
 from streamer.model import BeyondFloat64, Dialect, Limits, TopicDialect
 from streamer.subscriptions.atoms import Path, Root
-from streamer.subscriptions.filters import CompiledFilter, parse_filter
+from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.groups import parse_entry
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import AllOf, Field, is_choice, parse_pattern
 from streamer.subscriptions.places import Place
@@ -88,7 +89,11 @@ def _printed(subscription: Subscription, scalars: bool, topic_dialect: TopicDial
         _add(pattern, ("source",), [subscription.collection], "collection")
     if subscription.topic is not None:
         _add(pattern, ("detail-type",), _topic(subscription.topic, topic_dialect), "topic")
-    filters = [parse_filter(each, place=f"filters[{at}]") for at, each in enumerate(subscription.filters)]
+    filters = []
+    for at, given in enumerate(subscription.filters):
+        if not isinstance(entry := parse_entry(given, place=f"filters[{at}]"), CompiledFilter):
+            raise SubscriptionError("a group of filters is not translated; write a pattern with $or", place=entry.place)
+        filters.append(entry)
     if filters and not scalars:
         reason = (
             "a pattern looks into arrays, and a filter does not; scalars=True promises that no field is an array or an object"

@@ -39,7 +39,7 @@ from streamer.cel_eval.tree import (
 from streamer.cel_eval.values import CelType
 from streamer.errors import CelError, SubscriptionError
 from streamer.model import Limits
-from streamer.subscriptions.filters import parse_filter
+from streamer.subscriptions.groups import parse_entry
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.subscription import Subscription
 
@@ -77,7 +77,7 @@ def _parts(subscription: Subscription) -> list[str]:
     for at, each in enumerate(subscription.filters):
         place = f"filters[{at}]"
         try:
-            parts.append(_condition(compile_cel(parse_filter(each, place=place).to_cel(), Limits()).tree))
+            parts.append(_condition(compile_cel(parse_entry(each, place=place).to_cel(), Limits()).tree))
         except CelError as error:
             raise SubscriptionError(error.reason, place=place) from None
     if subscription.cel is not None:

@@ -5,11 +5,11 @@ All functions are loops, because the values may be nested deeper than Python's s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from streamer.subscriptions.subscription import Filter, Subscription
+from streamer.subscriptions.subscription import Filter, FilterGroup, Subscription
 
 Nodes: TypeAlias = list[tuple[str, Any]]
 """A value as a list; see `packed`."""
@@ -17,10 +17,14 @@ Nodes: TypeAlias = list[tuple[str, Any]]
 
 def private_copy(subscription: Subscription) -> Subscription:
     """Return a copy of a parsed subscription that shares no containers with the caller's objects."""
-    filters = tuple(
-        replace(item, value=_copy(item.value)) if isinstance(item, Filter) else _copy(item) for item in subscription.filters
+    return replace(subscription, filters=_copies(subscription.filters), pattern=_copy(subscription.pattern))
+
+
+def _copies(entries: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(
+        replace(item, filters=_copies(item.filters)) if isinstance(item, FilterGroup) else replace(item, value=_copy(item.value))
+        for item in entries
     )
-    return replace(subscription, filters=filters, pattern=_copy(subscription.pattern))
 
 
 def packed(subscription: Subscription) -> tuple[Subscription, Nodes, Nodes]:
@@ -79,10 +83,18 @@ def same_subscription(one: Subscription, other: Subscription) -> bool:
 
 
 def _members(subscription: Subscription) -> dict[str, Any]:
-    filters = [
-        (item.field, item.op, item.value, item.root) if isinstance(item, Filter) else item for item in subscription.filters
+    return {**subscription.to_dict(), "filters": _entries(subscription.filters)}
+
+
+def _entries(entries: Iterable[Any]) -> list[Any]:
+    return [
+        (item.field, item.op, item.value, item.root)
+        if isinstance(item, Filter)
+        else (item.op, _entries(item.filters))
+        if isinstance(item, FilterGroup)
+        else item
+        for item in entries
     ]
-    return {**subscription.to_dict(), "filters": filters}
 
 
 def _copy(value: Any) -> Any:

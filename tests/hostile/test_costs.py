@@ -235,6 +235,12 @@ def spent(act: Callable[[], object]) -> float:
 #: A subscription, an event, and the units that an explanation takes at least.
 WORK: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "filters": ({"filters": [{"field": f"f{n}", "op": "==", "value": 1} for n in range(1_000)]}, {}, 15_000),
+    "groups": (
+        {"filters": [{"any": [{"not": {"field": f"f{n}", "op": "==", "value": 1}} for n in range(1_000)]}]},
+        {},
+        15_000,
+    ),
+    "groups in groups": ({"filters": [_nested(16, {"field": "a", "op": "exists", "value": True}, "not")] * 100}, {}, 25_000),
     "one value of a filter": ({"filters": [{"field": "a", "op": "==", "value": [1] * 10_000}]}, {"a": 1}, 3_300),
     "steps": ({"filters": [{"field": ".".join(["a"] * 100), "op": "changed"} for _ in range(20)]}, {"a": 1}, 500),
     "a long text": ({"filters": [{"field": "a", "op": "contains", "value": "y"} for _ in range(50)]}, {"a": "x" * 80_000}, 2_000),
@@ -416,6 +422,10 @@ def update(now: Any, before: Any) -> bytes:
 COSTLY: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {
     "changed": ({"filters": [{"field": "a", "op": "changed"}]}, lambda: update([1] * MANY, [*[1] * (MANY - 1), 2])),
     "contains": ({"filters": [{"field": "a", "op": "contains", "value": 2}]}, lambda: update([1] * MANY, [])),
+    "group": (
+        {"filters": [{"any": [{"field": "b", "op": "==", "value": 1}, {"not": {"field": "a", "op": "contains", "value": 2}}]}]},
+        lambda: update([1] * MANY, []),
+    ),
     "equal": ({"filters": [{"field": "a", "op": "==", "value": [1]}]}, lambda: update([1], [1])),
     "pattern": ({"pattern": {"data": {"a": [2]}}}, lambda: update([1] * MANY, [])),
     "objects": ({"pattern": {"data": {"a": {"x": [2], "y": [1]}}}}, lambda: update([{"x": 1, "y": 2}] * MANY, [])),

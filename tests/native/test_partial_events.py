@@ -29,8 +29,16 @@ def a_filter(rng: Random) -> dict[str, Any]:
             return {"field": rng.choice(FIELDS), "op": rng.choice(["==", "!=", "changed_to"]), "value": rng.choice(VALUES[:7])}
 
 
+def an_entry(rng: Random, depth: int = 0) -> dict[str, Any]:
+    if depth == 3 or rng.random() < 0.7:
+        return a_filter(rng)
+    if rng.random() < 0.4:
+        return {"not": an_entry(rng, depth + 1)}
+    return {rng.choice(["any", "all"]): [an_entry(rng, depth + 1) for _ in range(rng.randint(1, 3))]}
+
+
 def a_subscription(rng: Random, number: int) -> dict[str, Any]:
-    made: dict[str, Any] = {"id": f"s{number}", "filters": [a_filter(rng) for _ in range(rng.randint(1, 3))]}
+    made: dict[str, Any] = {"id": f"s{number}", "filters": [an_entry(rng) for _ in range(rng.randint(1, 3))]}
     if rng.random() < 0.2:
         one, other = rng.choice(FIELDS), rng.choice(FIELDS)
         made["cel"] = rng.choice(
@@ -79,6 +87,10 @@ MANY = 10_000
 WAYS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "changed": ([{"field": "status", "op": "changed_to", "value": "shipped"}], {"before": None, "unknown": ["/before"]}),
     "old side": ([{"field": "status", "op": "==", "value": "paid"}], {"before": {"id": 3}, "unknown": ["/before/status"]}),
+    "group": (
+        [{"any": [{"field": "status", "op": "==", "value": "paid"}, {"not": {"field": "b", "op": "changed"}}]}],
+        {"before": {"id": 3}, "unknown": ["/before/b"]},
+    ),
     "new side": ([{"field": "status", "op": "==", "value": "paid"}], {"before": {"id": 3}, "unknown": ["/data/status"]}),
 }
 
@@ -92,7 +104,7 @@ def test_a_partial_event_evaluates_the_subscriptions_that_may_match(way: str, mo
     engine.add_many(
         {"id": f"s{n}", "transitions": True, "filters": [{"field": "id", "op": "==", "value": n}, *filters]} for n in range(MANY)
     )
-    event = json.dumps({"type": "update", "data": {"id": 7, "status": "shipped"}, **more}).encode()
+    event = json.dumps({"type": "update", "data": {"id": 7, "status": "shipped", "b": 1}, **more}).encode()
     matched = {match.subscription_id for match in engine.match(event)}
     assert matched <= {"s3", "s7"}
     began = time.thread_time()

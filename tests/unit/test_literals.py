@@ -14,6 +14,7 @@ import pytest
 import streamer
 from streamer.events.layout import EVENT_TYPES, MEANINGS, EventLayout
 from streamer.subscriptions.filters import ROOTS
+from streamer.subscriptions.groups import GROUPS
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import READ
 from streamer.subscriptions.subscription import FilterDict, SubscriptionDict
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_types_have_the_words_that_the_parsers_take() -> None:
     assert get_args(streamer.FilterOperator) == tuple(OPERATORS)
     assert get_args(streamer.FilterRoot) == ROOTS
+    assert get_args(streamer.FilterGroupOperator) == GROUPS == tuple(get_type_hints(streamer.FilterGroupDict))
     assert get_args(streamer.EventType) == tuple(READ["types"].schema["items"]["enum"]) == EVENT_TYPES == MEANINGS[:3]
     assert get_args(streamer.Dialect) == tuple(READ["dialect"].schema["enum"])
     assert get_args(streamer.TopicDialect) == tuple(READ["topic_dialect"].schema["enum"])
@@ -45,6 +47,8 @@ from streamer.automaton import Quamina
 streamer.Filter("a", "==", 1)
 streamer.Filter("a", "=", 1)  # wrong: '='
 streamer.Filter("a", "startswith", "x")  # wrong: 'startswith'
+streamer.FilterGroup("any", [streamer.Filter("a", "==", 1), {"not": {"field": "b", "op": "changed"}}])
+streamer.FilterGroup("or", [])  # wrong: 'or'
 streamer.Subscription(id="s", types=["insert"], on_unknown="skip", dialect="strict", cel_evaluator="portable")
 streamer.Subscription(id="s", types=["upsert"])  # wrong: 'upsert'
 streamer.Subscription(id="s", on_unknown="drop")  # wrong: "on_unknown"
@@ -63,6 +67,8 @@ engine = streamer.Engine()
 engine.add(good)
 engine.add_many([good])
 of_a_member: streamer.SubscriptionDict = {"id": "s", "filter": []}  # wrong: "filter"
+of_a_group: streamer.SubscriptionDict = {"id": "s", "filters": [{"any": [{"not": {"field": "a", "op": "changed"}}]}]}
+of_another_group: streamer.FilterGroupDict = {"or": []}  # wrong: "or"
 of_an_operator: streamer.FilterDict = {"field": "a", "op": "eq", "value": 1}  # wrong: "op"
 without_an_id: streamer.SubscriptionDict = {"cel": "true"}  # wrong: "id"
 for match in engine.match(b"{}"):

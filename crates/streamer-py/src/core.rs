@@ -36,7 +36,7 @@ use streamer_core::map::Bytes;
 use streamer_core::subscriptions::normal_form::NormalForm;
 use streamer_core::subscriptions::normal_form::{Path, Root};
 use streamer_core::subscriptions::topics::TopicDialect;
-use streamer_core::subscriptions::{and_cel, normal_form};
+use streamer_core::subscriptions::{and_cel, and_groups, normal_form};
 
 /// The subscriptions of one engine and the index over them.
 ///
@@ -237,7 +237,7 @@ impl Core {
                 and_cel(&mut addition.form, &program, &self.reading.limits);
             }
             let plan = plan(&addition.form);
-            let is_exact = addition.program.is_none() && !addition.external_cel;
+            let is_exact = addition.program.is_none() && !addition.external_cel && !addition.open_groups;
             let cel = addition.program.as_ref().map(|program| &*program.program().source);
             let result = PyDict::new(py);
             result.set_item("tenant", &*addition.tenant)?;
@@ -248,6 +248,7 @@ impl Core {
             result.set_item("keys", plan.keys.iter().map(|key| PyBytes::new(py, key)).collect::<Vec<_>>())?;
             result.set_item("cel", cel)?;
             result.set_item("is_portable", addition.external_cel)?;
+            result.set_item("open_groups", addition.open_groups)?;
             let cost = match plan.cost {
                 CostClass::Keyed => "keyed",
                 CostClass::Indexed => "indexed",
@@ -282,11 +283,13 @@ impl Core {
             let form = normal_form(&subscription, limits);
             let mut whole = form.clone();
             let narrowing = narrowing.and_then(|source| compile(source, limits).ok());
-            let (mut suspect, mut is_exact) = (false, true);
-            if let Some(program) = program.as_ref().map(|program| &**program.program()).or(narrowing.as_ref()) {
-                is_exact = and_cel(&mut whole, program, limits);
-                suspect = is_suspect(&subscription, &whole, program);
+            let mut is_exact = and_groups(&mut whole, &subscription, limits);
+            let expression = program.as_ref().map(|program| &**program.program()).or(narrowing.as_ref());
+            if let Some(program) = expression {
+                is_exact &= and_cel(&mut whole, program, limits);
             }
+            let has_more = expression.is_some() || !subscription.groups.is_empty();
+            let suspect = has_more && is_suspect(&subscription, &whole, expression);
             let constant = match (&program, constant) {
                 (Some(program), _) => program.constant(self.shared.engine.cel_budget()),
                 (None, word) => Verdict::ALL.into_iter().find(|verdict| Some(verdict.as_str()) == word),

@@ -13,10 +13,11 @@ use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::canonical as texts;
+use streamer_core::subscriptions::groups::FilterNode;
 use streamer_core::subscriptions::normal_form::{Mode, NormalForm, Path, Root};
 use streamer_core::subscriptions::parse::{CelEvaluator, Defaults, OnUnknown};
 use streamer_core::subscriptions::topics::TopicDialect;
-use streamer_core::subscriptions::{Subscription, and_cel, normal_form};
+use streamer_core::subscriptions::{Subscription, and_cel, and_groups, normal_form};
 
 /// How subscriptions are read.
 pub struct Reading {
@@ -64,15 +65,17 @@ impl Reading {
         if subscription.transitions {
             bits |= core_flags::TRANSITIONS;
         }
-        // Check this before CEL joins the form: an expression that is never true does not leave a condition in it.
+        // Check this before CEL and groups join the form: one that is never true does not leave a condition in it.
         let in_cel = program.as_ref().is_some_and(|program| program.program().mentions_before());
-        if in_cel || mentions_before(&form, self.layout.before.pointers()) {
+        let in_groups = subscription.groups.iter().any(FilterNode::mentions_before);
+        if in_cel || in_groups || mentions_before(&form, self.layout.before.pointers()) {
             bits |= core_flags::BEFORE;
         }
-        let has_cel = subscription.cel.is_some();
+        let has_cel = subscription.cel.is_some() || !subscription.groups.is_empty();
+        let open_groups = !and_groups(&mut form, &subscription, &self.limits);
         // A program has ten times the size of its text. Drop it if the form contains all of it.
         let program = program.filter(|program| !and_cel(&mut form, program.program(), &self.limits));
-        if program.is_some() {
+        if program.is_some() || open_groups {
             bits |= core_flags::CEL;
         }
         // `external` adds the host's findings about it.
@@ -91,6 +94,7 @@ impl Reading {
             form,
             flags: bits,
             has_cel,
+            open_groups,
             program,
             external_cel,
             text: stored.into(),

@@ -168,6 +168,7 @@ impl Matcher {
             collection: None,
             types: None,
             filters: Vec::new(),
+            groups: Vec::new(),
             pattern,
             topic,
             cel: None,

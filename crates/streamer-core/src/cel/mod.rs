@@ -69,6 +69,7 @@ pub use constants::may_fail;
 pub use document::{Arena, Document};
 pub use error::Error;
 pub use executable::{EvaluationScratch, Executable};
+pub(crate) use lower::{EventSet, Work, joined};
 pub use lower::{Lowered, lower};
 pub use moments::Times;
 pub use outcome::{Evaluation, Reason, Verdict};

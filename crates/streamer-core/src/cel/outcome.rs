@@ -33,6 +33,22 @@ impl Verdict {
         }
     }
 
+    /// Combine by `||`: true absorbs, then unknown beats an error.
+    #[must_use]
+    pub const fn or(self, other: Verdict) -> Verdict {
+        self.not().and(other.not()).not()
+    }
+
+    /// Negate: an error and an unknown stay as they are.
+    #[must_use]
+    pub const fn not(self) -> Verdict {
+        match self {
+            Verdict::True => Verdict::False,
+            Verdict::False => Verdict::True,
+            other => other,
+        }
+    }
+
     /// The word of it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -113,7 +113,8 @@ fn envelope(raw: &Value, layout: &EventLayout) -> Option<Value> {
     })
 }
 
-/// Whether the subscription's types, topic, filters and pattern are all true; tenant, collection and `cel` are ignored.
+/// Whether the subscription's types, topic, filters and pattern are all true; tenant, collection, groups and `cel` are
+/// ignored.
 pub fn wants(subscription: &Subscription, event: &NaiveEvent) -> bool {
     subscription.types.as_ref().is_none_or(|types| event.event_type.is_some_and(|kind| types.contains(&kind)))
         && subscription.topic.as_ref().is_none_or(|pattern| event.topic.as_ref().is_some_and(|key| pattern.matches(key)))

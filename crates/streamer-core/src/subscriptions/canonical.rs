@@ -14,6 +14,7 @@
 //! Rejected: keeping the canonical text in the engine next to the original one (memory in every engine, for a rare
 //! operation).
 
+use super::groups::GROUPS;
 use crate::value::repr;
 use std::fmt::Write as _;
 
@@ -154,26 +155,49 @@ impl CanonicalReader<'_> {
         if self.peek()? != b'[' {
             return self.value(out, 0);
         }
-        self.array(out, |reader, out| {
-            let mut parts: [Option<String>; FILTER.len()] = Default::default();
-            reader.object(|reader, name| {
-                let at = FILTER.iter().position(|known| name[1..name.len() - 1] == **known)?;
-                let mut value = String::new();
+        self.array(out, |reader, out| reader.entry(out, 0))
+    }
+
+    /// A filter or a group.
+    fn entry(&mut self, out: &mut String, depth: u32) -> Option<()> {
+        if depth > DEEPEST {
+            return None;
+        }
+        let mut parts: [Option<String>; FILTER.len()] = Default::default();
+        let mut group: Option<String> = None;
+        self.object(|reader, name| {
+            let mut value = String::new();
+            let name = &name[1..name.len() - 1];
+            let part = if GROUPS.contains(&name) {
+                let _ = write!(value, "{{\"{name}\":");
+                if name == "not" {
+                    reader.entry(&mut value, depth + 1)?
+                } else {
+                    reader.array(&mut value, |reader, out| reader.entry(out, depth + 1))?
+                }
+                value.push('}');
+                &mut group
+            } else {
                 reader.value(&mut value, 2)?;
-                parts[at].replace(value).is_none().then_some(())
-            })?;
-            let [Some(field), Some(op), value, root] = &parts else { return None };
-            let _ = write!(out, "{{\"field\":{field},\"op\":{op}");
-            match value.as_deref().unwrap_or("null") {
-                "null" if op == "\"changed\"" => {}
-                value => _ = write!(out, ",\"value\":{value}"),
-            }
-            if let Some(root) = root.as_deref().filter(|root| *root != "\"data\"") {
-                let _ = write!(out, ",\"root\":{root}");
-            }
-            out.push('}');
-            Some(())
-        })
+                &mut parts[FILTER.iter().position(|known| name == *known)?]
+            };
+            part.replace(value).is_none().then_some(())
+        })?;
+        if let Some(group) = group {
+            out.push_str(&group);
+            return parts.iter().all(Option::is_none).then_some(());
+        }
+        let [Some(field), Some(op), value, root] = &parts else { return None };
+        let _ = write!(out, "{{\"field\":{field},\"op\":{op}");
+        match value.as_deref().unwrap_or("null") {
+            "null" if op == "\"changed\"" => {}
+            value => _ = write!(out, ",\"value\":{value}"),
+        }
+        if let Some(root) = root.as_deref().filter(|root| *root != "\"data\"") {
+            let _ = write!(out, ",\"root\":{root}");
+        }
+        out.push('}');
+        Some(())
     }
 
     fn value(&mut self, out: &mut String, depth: u32) -> Option<()> {
@@ -275,12 +299,14 @@ mod tests {
     fn members_come_in_order_and_defaults_are_left_out() {
         let given = r#" {"labels": null, "collection":"orders", "id" : "a\/b", "transitions": false, "dialect": "eventbridge",
             "filters": [{"op":"==", "value": [1, 1e2, -0.0, {"b": 1, "a": {}}], "field":"n"}, {"field":"m","op":"changed","root":"data"},
-            {"root":"envelope","field":"o","op":"exists","value":true}],
+            {"root":"envelope","field":"o","op":"exists","value":true},
+            {"any" : [{"not": {"value":1e2,"field":"p","op":"=="}}, {"all":[ ]}]}],
             "types": [], "tenant": "acme", "pattern": {"x": ["\n"]}}"#;
         let made = canonical(given).unwrap();
         let filters = r#"[{"field":"n","op":"==","value":[1,100.0,-0.0,{"b":1,"a":{}}]},{"field":"m","op":"changed"},"#
             .to_owned()
-            + r#"{"field":"o","op":"exists","value":true,"root":"envelope"}]"#;
+            + r#"{"field":"o","op":"exists","value":true,"root":"envelope"},"#
+            + r#"{"any":[{"not":{"field":"p","op":"==","value":100.0}},{"all":[]}]}]"#;
         let rest = r#""types":[],"filters":"#.to_owned() + &filters + r#","pattern":{"x":["\n"]}}"#;
         assert_eq!(made.text, r#"{"id":"a/b","tenant":"acme","collection":"orders","#.to_owned() + &rest);
         assert_eq!((made.tenant.as_deref(), made.collection.as_deref()), (Some("acme"), Some("orders")));

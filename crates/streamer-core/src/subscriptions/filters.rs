@@ -1,6 +1,7 @@
 //! Filters: conditions on one field of `data` or of the envelope (semantics.md section 3). The operands and meanings of
-//! operators: [`operators`](super::operators).
+//! operators: [`operators`](super::operators); groups of filters: [`groups`](super::groups).
 
+use super::groups::GROUPS;
 use super::normal_form::{Path, Root};
 use super::operators::{Filter, OPERATORS, Operand, Operator};
 use super::wording::unknown_name;
@@ -13,6 +14,8 @@ use crate::value::{Scalar, Value};
 use std::fmt;
 
 const MEMBERS: [&str; 4] = ["field", "op", "value", "root"];
+/// Also the members of a group, for errors.
+const KNOWN: [&str; 7] = ["field", "op", "value", "root", GROUPS[0], GROUPS[1], GROUPS[2]];
 
 /// Where a field's path may begin; the first is the default.
 const ROOTS: [(&str, Root); 2] = [("data", Root::Data), ("envelope", Root::Envelope)];
@@ -30,13 +33,13 @@ const MAX_REGEXP_BYTES: usize = 16 * 1024;
 type Result<T> = std::result::Result<T, SubscriptionError>;
 
 #[cold]
-fn error<T>(place: FilterPlace<'_>, reason: impl Into<String>) -> Result<T> {
+pub(super) fn error<T>(place: FilterPlace<'_>, reason: impl Into<String>) -> Result<T> {
     Err(SubscriptionError::new(place.to_string(), reason))
 }
 
 /// A place in a filter, linked from its end: it is spelled only for an error.
 #[derive(Clone, Copy)]
-enum FilterPlace<'p> {
+pub(super) enum FilterPlace<'p> {
     Filter(usize),
     Member(&'p FilterPlace<'p>, &'p str),
     Element(&'p FilterPlace<'p>, usize),
@@ -54,7 +57,6 @@ impl fmt::Display for FilterPlace<'_> {
 
 /// The members of a filter, with their types checked.
 pub(super) struct FilterMembers<'t> {
-    at: usize,
     field: &'t str,
     root: Root,
     op: Operator,
@@ -62,15 +64,11 @@ pub(super) struct FilterMembers<'t> {
 }
 
 impl<'t> FilterMembers<'t> {
-    /// Check the members of the filter number *at*.
-    pub(super) fn read(tree: &'t Tree, at: usize) -> Result<FilterMembers<'t>> {
-        let place = FilterPlace::Filter(at);
-        let Tree::Object(members) = tree else {
-            return error(place, format!("expected an object, not {}", tree.json_type()));
-        };
+    /// Check the members of a filter.
+    pub(super) fn read(members: &'t [(Box<str>, Tree)], place: FilterPlace<'_>) -> Result<FilterMembers<'t>> {
         for (name, _) in members {
             if !MEMBERS.contains(&&**name) {
-                return error(FilterPlace::Member(&place, name), unknown_name(name, &MEMBERS, "member"));
+                return error(FilterPlace::Member(&place, name), unknown_name(name, &KNOWN, "member"));
             }
         }
         let member = |wanted: &str| members.iter().find(|(name, _)| **name == *wanted).map(|(_, value)| value);
@@ -90,23 +88,22 @@ impl<'t> FilterMembers<'t> {
         let value = member("value");
         match (row.operand, value) {
             (Operand::Nothing, Some(_)) => error(FilterPlace::Member(&place, "value"), format!("'{word}' takes no value")),
-            (Operand::Nothing, None) | (_, Some(_)) => Ok(FilterMembers { at, field, root, op: row.op, value }),
+            (Operand::Nothing, None) | (_, Some(_)) => Ok(FilterMembers { field, root, op: row.op, value }),
             (_, None) => error(FilterPlace::Member(&place, "value"), format!("'{word}' needs a value")),
         }
     }
 
     /// Count the alternatives.
-    pub(super) fn measure(&self, size: &mut Size, limits: &Limits) -> Result<()> {
+    pub(super) fn measure(&self, place: FilterPlace<'_>, size: &mut Size, limits: &Limits) -> Result<()> {
         match (self.op.row().operand, self.value) {
-            (Operand::Scalars, Some(Tree::List(items))) => size
-                .add_alternatives(items.len(), limits)
-                .or_else(|reason| error(FilterPlace::Member(&FilterPlace::Filter(self.at), "value"), reason)),
+            (Operand::Scalars, Some(Tree::List(items))) => {
+                size.add_alternatives(items.len(), limits).or_else(|reason| error(FilterPlace::Member(&place, "value"), reason))
+            }
             _ => Ok(()),
         }
     }
 
-    pub(super) fn parse(&self, limits: &Limits) -> Result<Filter> {
-        let filter = FilterPlace::Filter(self.at);
+    pub(super) fn parse(&self, filter: FilterPlace<'_>, limits: &Limits) -> Result<Filter> {
         let path = Path { root: self.root, names: parse_path(self.field, FilterPlace::Member(&filter, "field"))? };
         let place = FilterPlace::Member(&filter, "value");
         let tree = self.value.unwrap_or(&Tree::Scalar(Scalar::Null));

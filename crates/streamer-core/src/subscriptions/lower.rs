@@ -11,7 +11,8 @@ use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Lower all parts of a subscription but its tenant and collection, which choose its partition, and its `cel`, for [`and_cel`].
+/// Lower all parts of a subscription but its tenant and collection, which choose its partition, its groups of filters
+/// ([`and_groups`](super::and_groups)) and its `cel` ([`and_cel`]).
 pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     // It lives until the write, so reserve no more than it needs: most filters are one clause each.
     let parts = usize::from(subscription.types.is_some()) + usize::from(subscription.topic.is_some());
@@ -85,17 +86,22 @@ pub fn and_cel(form: &mut NormalForm, program: &Program, limits: &Limits) -> boo
         verify.paths = paths.paths.into();
         form.verify = Some(Arc::new(verify));
     }
+    join(form, &lowered.alternatives, lowered.unknowns);
+    lowered.is_exact
+}
+
+/// Add to each conjunction each of some alternatives; *unknowns*: what these tell of an event with unknown values.
+pub(super) fn join(form: &mut NormalForm, alternatives: &[Vec<Clause>], unknowns: Unknowns) {
     let both = |conjunction: Conjunction| {
         let with = move |alternative: &Vec<Clause>| {
             let mut clauses = [&conjunction.clauses[..], alternative].concat();
             simplify(&mut clauses);
             Conjunction { clauses }
         };
-        lowered.alternatives.iter().map(with)
+        alternatives.iter().map(with)
     };
     form.conjunctions = std::mem::take(&mut form.conjunctions).into_iter().flat_map(both).collect();
-    form.unknowns = form.unknowns.max(lowered.unknowns);
-    lowered.is_exact
+    form.unknowns = form.unknowns.max(unknowns);
 }
 
 #[derive(Default)]

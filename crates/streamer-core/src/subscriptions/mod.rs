@@ -10,6 +10,7 @@
 pub mod canonical;
 pub mod dialect;
 pub mod filters;
+pub mod groups;
 pub mod lower;
 pub mod normal_form;
 pub mod operators;
@@ -20,5 +21,6 @@ mod text;
 pub mod topics;
 pub(crate) mod wording;
 
+pub use groups::and_groups;
 pub use lower::{and_cel, normal_form};
 pub use parse::{OnUnknown, Subscription};

@@ -264,7 +264,7 @@ fn exists(filter: &Filter) -> Vec<Clause> {
 }
 
 /// One side has the value, and the other does not.
-fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
+pub(super) fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
     let is_not = vec![Atom::Kinds(Kinds::MISSING), none_of(slice::from_ref(&filter.value))];
     vec![at(filter, side, vec![Atom::equal(&filter.value)]), at(filter, other, is_not)]
 }

@@ -1,7 +1,8 @@
 //! Read a subscription from its JSON text (semantics.md section 2).
 
 use super::dialect::Dialect;
-use super::filters::FilterMembers;
+use super::filters::FilterPlace;
+use super::groups::{FilterNode, NodeMembers};
 use super::operators::Filter;
 use super::patterns::{self, Pattern};
 use super::topics::{TopicDialect, TopicPattern};
@@ -46,6 +47,8 @@ pub struct Subscription {
     pub types: Option<Vec<EventType>>,
     /// Conditions on fields of the document.
     pub filters: Vec<Filter>,
+    /// The groups among its filters.
+    pub groups: Vec<FilterNode>,
     /// A pattern.
     pub pattern: Option<Pattern>,
     /// A topic pattern.
@@ -91,7 +94,7 @@ struct SubscriptionMembers<'t> {
     tenant: Option<&'t str>,
     collection: Option<&'t str>,
     types: Option<Vec<EventType>>,
-    filters: Vec<FilterMembers<'t>>,
+    filters: Vec<NodeMembers<'t>>,
     cel: Option<&'t str>,
     pattern: Option<&'t Tree>,
     topic: Option<&'t str>,
@@ -156,9 +159,17 @@ impl Subscription {
             return Err(SubscriptionError::new("tenant", reason));
         };
         let mut size = Size::default();
-        size.add_conditions(given.filters.len(), limits).map_err(|reason| SubscriptionError::new("filters", reason))?;
-        given.filters.iter().try_for_each(|filter| filter.measure(&mut size, limits))?;
-        let filters = given.filters.iter().map(|filter| filter.parse(limits));
+        let conditions = given.filters.iter().map(NodeMembers::count).sum();
+        size.add_conditions(conditions, limits).map_err(|reason| SubscriptionError::new("filters", reason))?;
+        let placed = || given.filters.iter().enumerate().map(|(at, node)| (FilterPlace::Filter(at), node));
+        placed().try_for_each(|(place, node)| node.measure(place, &mut size, limits))?;
+        let (mut filters, mut groups) = (Vec::with_capacity(given.filters.len()), Vec::new());
+        for (place, node) in placed() {
+            match node.parse(place, limits)? {
+                FilterNode::Filter(filter) => filters.push(filter),
+                group => groups.push(group),
+            }
+        }
         let topic_dialect = given.topic_dialect.unwrap_or(defaults.topic_dialect);
         let topic = given.topic.map(|text| TopicPattern::parse(text, topic_dialect));
         Ok(Subscription {
@@ -167,7 +178,8 @@ impl Subscription {
             tenant: tenant.into(),
             collection: given.collection.filter(|name| *name != "*").map(Box::from),
             types: given.types,
-            filters: filters.collect::<Result<_>>()?,
+            filters,
+            groups,
             pattern: given.pattern.map(|tree| patterns::parse_part(tree, given.dialect, limits, "pattern", size)).transpose()?,
             topic: topic.transpose().map_err(|reason| SubscriptionError::new("topic", reason))?,
             cel: given.cel.map(Box::from),
@@ -198,7 +210,8 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<SubscriptionMembers<'_>>
             "types" => given.types = Some(types(value, place)?),
             "filters" => {
                 let filters = items(value, place)?.iter().enumerate();
-                given.filters = filters.map(|(at, filter)| FilterMembers::read(filter, at)).collect::<Result<_>>()?;
+                given.filters =
+                    filters.map(|(at, entry)| NodeMembers::read(entry, FilterPlace::Filter(at), 0)).collect::<Result<_>>()?;
             }
             "cel" => given.cel = Some(text(value, place)?),
             "pattern" => match value {

@@ -17,7 +17,7 @@
 //! An unknown `&&` an error is unknown, but the clauses would be false. So of an event with unknown values only some
 //! clauses tell anything ([`Unknowns`]), and the program decides.
 //!
-//! Cost: a ternary needs both answers for its condition, and alternatives multiply; past [`MAX_WORK`] the rest is left
+//! Cost: a ternary needs both answers for its condition, and alternatives multiply; past a number of clauses the rest is left
 //! to the program.
 
 mod atoms;
@@ -34,7 +34,7 @@ use crate::subscriptions::normal_form::{Clause, Path, Relation, Unknowns};
 use crate::subscriptions::simplify::simplify;
 use atoms::ComparedPaths;
 use reads::{Scope, flatten};
-use sets::EventSet;
+pub(crate) use sets::{EventSet, Work, joined};
 
 /// A program as clauses.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,12 +51,9 @@ pub struct Lowered {
     pub unknowns: Unknowns,
 }
 
-/// The most clauses that may be made during the lowering.
-const MAX_WORK: usize = 100_000;
-
 /// Lower a program into at most *limit* alternatives.
 pub fn lower(program: &Program, limit: usize) -> Lowered {
-    let mut lowering = Lowering { scope: Scope { program, variable: None }, limit, work: 0 };
+    let mut lowering = Lowering { scope: Scope { program, variable: None }, work: Work::new(limit) };
     let mut operands = Vec::new();
     flatten(&program.ast, program.ast.root(), &mut operands);
     let (mut changed, mut compared) = (Vec::new(), Vec::new());
@@ -84,27 +81,27 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
 
 struct Lowering<'p> {
     scope: Scope<'p>,
-    limit: usize,
-    work: usize,
+    work: Work,
+}
+
+impl AsMut<Work> for Lowering<'_> {
+    fn as_mut(&mut self) -> &mut Work {
+        &mut self.work
+    }
 }
 
 impl Lowering<'_> {
     /// The events of which an expression is *wanted*. Recursive: the parser limits the depth of the tree.
     fn set(&mut self, id: NodeId, wanted: bool) -> EventSet {
-        if self.work > MAX_WORK {
+        if self.work.is_spent() {
             return EventSet::within(Vec::new());
         }
         let set = self.set_of(id, wanted);
-        self.count(set)
-    }
-
-    fn count(&mut self, set: EventSet) -> EventSet {
-        self.work += 1 + set.any_of.iter().map(|alternative| 1 + alternative.len()).sum::<usize>();
-        set
+        self.work.count(set)
     }
 
     fn set_of(&mut self, id: NodeId, wanted: bool) -> EventSet {
-        let limit = self.limit;
+        let limit = self.work.limit;
         match &self.scope.program.ast[id] {
             Node::Paren(inner) => self.set(*inner, wanted),
             Node::Call { function: Function::Dyn, args } if args.len() == 1 => self.set(args[0], wanted),
@@ -112,15 +109,7 @@ impl Lowering<'_> {
             Node::Logic { op, operands } => {
                 // All operands must have the result, or any.
                 let all = wanted == (*op == LogicOp::And);
-                let mut whole = if all { EventSet::all() } else { EventSet::of(Vec::new()) };
-                for operand in operands {
-                    let one = self.set(*operand, wanted);
-                    whole = if all { whole.and(one, limit) } else { whole.or(one, limit) };
-                    if all && whole.any_of.len() > 1 {
-                        whole = self.count(whole);
-                    }
-                }
-                whole
+                joined(self, all, operands, |lowering, operand| lowering.set(*operand, wanted))
             }
             Node::Ternary { branches, otherwise } => {
                 let mut whole = self.set(*otherwise, wanted);

@@ -4,7 +4,7 @@ use crate::subscriptions::normal_form::{Clause, Unknowns};
 
 /// A set of events: an OR of ANDs of clauses. If it is not exact, the clauses cover more than the set.
 #[derive(Clone, Debug)]
-pub(super) struct EventSet {
+pub(crate) struct EventSet {
     pub any_of: Vec<Vec<Clause>>,
     pub is_exact: bool,
     /// What the clauses tell of an event with unknown values.
@@ -91,4 +91,54 @@ impl EventSet {
         }
         EventSet { is_exact, unknowns, ..self }
     }
+}
+
+/// The most clauses that may be made during a lowering.
+const MAX_WORK: usize = 100_000;
+
+/// The bounds of a lowering, and what it did.
+pub(crate) struct Work {
+    /// The most alternatives of a set.
+    pub limit: usize,
+    done: usize,
+}
+
+impl Work {
+    pub fn new(limit: usize) -> Work {
+        Work { limit, done: 0 }
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.done > MAX_WORK
+    }
+
+    pub fn count(&mut self, set: EventSet) -> EventSet {
+        self.done += 1 + set.any_of.iter().map(|alternative| 1 + alternative.len()).sum::<usize>();
+        set
+    }
+}
+
+impl AsMut<Work> for Work {
+    fn as_mut(&mut self) -> &mut Work {
+        self
+    }
+}
+
+/// The events of all sets that *set* returns for operands, or of any.
+pub(crate) fn joined<L: AsMut<Work>, T>(
+    lowering: &mut L,
+    all: bool,
+    operands: &[T],
+    set: impl Fn(&mut L, &T) -> EventSet,
+) -> EventSet {
+    let limit = lowering.as_mut().limit;
+    let mut whole = if all { EventSet::all() } else { EventSet::of(Vec::new()) };
+    for operand in operands {
+        let one = set(lowering, operand);
+        whole = if all { whole.and(one, limit) } else { whole.or(one, limit) };
+        if all && whole.any_of.len() > 1 {
+            whole = lowering.as_mut().count(whole);
+        }
+    }
+    whole
 }

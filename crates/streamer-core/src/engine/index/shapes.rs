@@ -69,19 +69,25 @@ impl Shapes {
         }
         let mut hashes = Vec::new();
         let shapes = groups.into_iter().map(|((fields, reads_more), conjunctions)| {
-            let field = |(at, (path, is_equality)): (usize, (u32, bool))| {
-                let start = hashes.len();
-                for conjunction in conjunctions.iter().filter(|_| is_equality) {
-                    let equal = first_clauses(store, *conjunction)[at].atoms.filter_map(|atom| match atom.view {
-                        AtomView::Equal(scalar) => Some((scalar.hash(seed), *conjunction)),
+            // Each conjunction once: it may have thousands of clauses.
+            let mut of_fields = vec![Vec::new(); fields.len()];
+            for conjunction in &conjunctions {
+                let clauses = first_clauses(store, *conjunction).into_iter().zip(&fields);
+                for ((clause, (_, is_equality)), of_field) in clauses.zip(&mut of_fields) {
+                    let equal = clause.atoms.filter_map(|atom| match atom.view {
+                        AtomView::Equal(scalar) if *is_equality => Some((scalar.hash(seed), *conjunction)),
                         _ => None,
                     });
-                    hashes.extend(equal);
+                    of_field.extend(equal);
                 }
-                hashes[start..].sort_unstable();
-                ShapeField { path, hashes: start as u32..hashes.len() as u32 }
+            }
+            let field = |((path, _), mut of_field): ((u32, bool), Vec<(u64, u32)>)| {
+                let start = hashes.len() as u32;
+                of_field.sort_unstable();
+                hashes.append(&mut of_field);
+                ShapeField { path, hashes: start..hashes.len() as u32 }
             };
-            let fields = fields.into_iter().enumerate().map(field).collect();
+            let fields = fields.into_iter().zip(of_fields).map(field).collect();
             Shape { conjunctions: conjunctions.into(), fields, reads_more }
         });
         let each = shapes.collect();

@@ -21,6 +21,7 @@ use crate::error::{EventError, Unread};
 use crate::flatten::{Flat, Flattener, Validation};
 use crate::regexps::program;
 use crate::subscriptions::Subscription;
+use crate::subscriptions::groups::FilterNode;
 use crate::subscriptions::normal_form::Path;
 use crate::subscriptions::operators::Filter;
 use crate::watch::spend;
@@ -208,6 +209,45 @@ impl<'e> Programs<'e> {
         Ok(outcome.verdict)
     }
 
+    /// Evaluate a filter or a group of filters; errors are not counted.
+    ///
+    /// # Errors
+    ///
+    /// The event is bad in a part that lazy validation skipped.
+    pub fn node(&mut self, node: &FilterNode, side: Side) -> Result<Verdict, EventError> {
+        match node {
+            FilterNode::Filter(filter) => self.filter(filter, side),
+            FilterNode::Not(node) => Ok(self.node(node, side)?.not()),
+            FilterNode::All(nodes) => self.all(nodes, side),
+            FilterNode::Any(nodes) => {
+                let mut verdict = Verdict::False;
+                for node in nodes {
+                    if verdict == Verdict::True {
+                        break;
+                    }
+                    verdict = verdict.or(self.node(node, side)?);
+                }
+                Ok(verdict)
+            }
+        }
+    }
+
+    /// Evaluate filters and groups until one is false.
+    ///
+    /// # Errors
+    ///
+    /// The event is bad in a part that lazy validation skipped.
+    pub fn all(&mut self, nodes: &[FilterNode], side: Side) -> Result<Verdict, EventError> {
+        let mut verdict = Verdict::True;
+        for node in nodes {
+            if verdict == Verdict::False {
+                break;
+            }
+            verdict = verdict.and(self.node(node, side)?);
+        }
+        Ok(verdict)
+    }
+
     /// Whether a document carries the soft-delete flag, at the path *flag*.
     ///
     /// # Errors
@@ -219,21 +259,35 @@ impl<'e> Programs<'e> {
         cel::is_flagged(&flag.names, document, scratch)
     }
 
-    /// Evaluate the CEL part of the subscription in *slot*; true if it has none.
+    /// Evaluate the parts of the subscription in *slot* that its clauses do not express: groups of filters and CEL. True if
+    /// it has none.
     ///
     /// # Errors
     ///
     /// The event is bad in a part that lazy validation skipped.
     pub fn verdict(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
         let record = self.engine.records.get(slot);
-        match record.as_ref().and_then(|record| Some((record, record.program()?))) {
-            Some((record, program)) => self.timed(slot, record, program, side),
-            None if record.as_ref().is_some_and(|record| record.external_cel()) => self.external(slot, side),
+        let Some(record) = record.as_ref() else { return Ok(Verdict::True) };
+        if !record.open_groups() {
+            return self.cel(slot, record, side);
+        }
+        let groups = match self.subscription(slot, record) {
+            Some(parsed) => self.all(&parsed.subscription.groups, side)?,
+            None => Verdict::Error,
+        };
+        if groups == Verdict::False { Ok(groups) } else { Ok(groups.and(self.cel(slot, record, side)?)) }
+    }
+
+    /// Evaluate the CEL part of the subscription in *slot*; true if it has none.
+    fn cel(&mut self, slot: u32, record: &Record, side: Side) -> Result<Verdict, EventError> {
+        match record.program() {
+            Some(program) => self.timed(slot, record, program, side),
+            None if record.external_cel() => self.external(slot, side),
             None => Ok(Verdict::True),
         }
     }
 
-    /// As [`Programs::verdict`], even if the engine does not keep its program.
+    /// Evaluate the CEL part of the subscription in *slot*, even if the engine does not keep its program.
     ///
     /// # Errors
     ///
@@ -241,7 +295,7 @@ impl<'e> Programs<'e> {
     pub fn verdict_of(&mut self, slot: u32, record: &Record, parsed: &Parsed, side: Side) -> Result<Verdict, EventError> {
         match &parsed.program {
             Some(program) => self.timed(slot, record, program, side),
-            None => self.verdict(slot, side),
+            None => self.cel(slot, record, side),
         }
     }
 

@@ -28,8 +28,10 @@ pub struct Addition {
     pub form: NormalForm,
     /// Its other properties, see [`crate::engine::flags`]; `SEVERAL` and `VERIFY` are found from its form.
     pub flags: u8,
-    /// Whether it has a CEL part, even if its form contains all of it.
+    /// Whether it has a CEL part or groups of filters, even if its form contains all of them.
     pub has_cel: bool,
+    /// Whether its groups of filters are evaluated on candidates, with the flag `CEL`: its form does not contain all of them.
+    pub open_groups: bool,
     /// Its CEL part, only with the flag `CEL`: a part that its form contains is compiled again for an event with
     /// unknown values.
     pub program: Option<Arc<Executable>>,
@@ -56,6 +58,7 @@ impl Addition {
             form,
             flags: 0,
             has_cel: false,
+            open_groups: false,
             program: None,
             external_cel: false,
             text: text.into(),

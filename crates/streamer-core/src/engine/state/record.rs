@@ -31,7 +31,7 @@ pub struct Record {
     id_at: u8,
     /// See [`crate::engine::verify::store::flags`].
     pub flags: u8,
-    /// Whether it has a CEL part.
+    /// Whether it has a CEL part or groups of filters.
     pub has_cel: bool,
     /// What its clauses tell of an event with unknown values.
     pub unknowns: Unknowns,
@@ -88,6 +88,7 @@ pub(in crate::engine) struct Rest {
     pub shape: Arc<[u8]>,
     program: Option<Arc<Executable>>,
     external_cel: bool,
+    open_groups: bool,
     conditions: Option<Box<[u8]>>,
 }
 
@@ -99,7 +100,7 @@ impl Rest {
 
     /// Whether it is but a shape.
     fn is_shared(&self) -> bool {
-        self.program.is_none() && !self.external_cel && self.conditions.is_none()
+        self.program.is_none() && !self.external_cel && !self.open_groups && self.conditions.is_none()
     }
 }
 
@@ -142,10 +143,10 @@ impl Record {
     /// The record of an added subscription. None: it is longer than 2^32 bytes.
     pub(in crate::engine) fn of(addition: Addition, filed: Filed) -> Option<Record> {
         let Filed { filing, order, text: Split { rest, bytes } } = filed;
-        let Addition { has_cel, program, external_cel, .. } = addition;
+        let Addition { has_cel, open_groups, program, external_cel, .. } = addition;
         let unknowns = if external_cel { Unknowns::Hidden } else { addition.form.unknowns };
         let shape = rest.as_ref().map_or_else(Arc::default, |rest| rest.shape.clone());
-        let own = Rest { shape, program, external_cel, conditions: addition.conditions };
+        let own = Rest { shape, program, external_cel, open_groups, conditions: addition.conditions };
         let rest = if own.is_shared() { rest } else { Some(Arc::new(own)) };
         let id_length = u32::try_from(addition.id.len()).ok()?;
         let (bytes, id_at) = kept(bytes, &addition.id);
@@ -273,6 +274,11 @@ impl Record {
     /// Its CEL part, unless its conditions contain all of it.
     pub fn program(&self) -> Option<&Arc<Executable>> {
         self.rest.as_ref()?.program.as_ref()
+    }
+
+    /// Whether its groups of filters are evaluated on candidates.
+    pub fn open_groups(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.open_groups)
     }
 
     /// Whether its CEL part is the [`ExternalCel`](crate::engine::ExternalCel)'s to evaluate.

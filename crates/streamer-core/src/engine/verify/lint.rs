@@ -40,7 +40,7 @@ pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Ver
     if let Some(reasons) = contradictions {
         return found("never_matches", &Vec::from_iter(reasons).join("; or "));
     }
-    let cel_decides = subscription.cel.is_some() && constant != Some(Verdict::True);
+    let cel_decides = !subscription.groups.is_empty() || subscription.cel.is_some() && constant != Some(Verdict::True);
     let verify = form.verify.as_deref();
     let is_always = asks_something(subscription)
         && !cel_decides
@@ -48,11 +48,11 @@ pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Ver
     if is_always { found("always_matches", "its conditions are true for every event") } else { None }
 }
 
-/// Whether an expression may be true for no event at all. The Python package then finds the reason, or that it is not
+/// Whether an expression, or a group of filters, may be true for no event at all. The Python package then finds the reason, or that it is not
 /// proven.
 ///
-/// *whole* is the normal form with the clauses of the expression.
-pub fn is_suspect(subscription: &Subscription, whole: &NormalForm, program: &Program) -> bool {
+/// *whole* is the normal form with their clauses.
+pub fn is_suspect(subscription: &Subscription, whole: &NormalForm, program: Option<&Program>) -> bool {
     let one_of = |root, texts: Vec<&str>, others: Option<Atom>| Clause {
         path: Path::part(root),
         mode: Mode::Scalar,
@@ -72,12 +72,12 @@ pub fn is_suspect(subscription: &Subscription, whole: &NormalForm, program: &Pro
     let is_impossible = |conjunction: &Conjunction| {
         contradiction(&Conjunction { clauses: [&conjunction.clauses[..], &parts].concat() }).is_some()
     };
-    may_fail(program) || whole.conjunctions.iter().all(is_impossible)
+    program.is_some_and(may_fail) || whole.conjunctions.iter().all(is_impossible)
 }
 
 fn asks_something(subscription: &Subscription) -> bool {
-    let Subscription { types, filters, pattern, topic, cel, .. } = subscription;
-    types.is_some() || !filters.is_empty() || pattern.is_some() || topic.is_some() || cel.is_some()
+    let Subscription { types, filters, groups, pattern, topic, cel, .. } = subscription;
+    types.is_some() || !groups.is_empty() || !filters.is_empty() || pattern.is_some() || topic.is_some() || cel.is_some()
 }
 
 /// Whether it is true for every event.
@@ -264,14 +264,15 @@ fn may_hold(atom: &Atom, value: &Scalar) -> bool {
 
 /// A text that is equal for two subscriptions with the same conditions, in whatever order they are written.
 pub fn identity(subscription: &Subscription, form: &NormalForm) -> String {
-    let Subscription { tenant, collection, gateway_id, on_unknown, transitions, cel, .. } = subscription;
+    let Subscription { tenant, collection, gateway_id, on_unknown, transitions, cel, groups, .. } = subscription;
     let conjunctions = sorted(form.conjunctions.iter().map(|conjunction| sorted(conjunction.clauses.iter().map(in_order))));
     let verify = form.verify.as_ref().map(|verify| {
         let path = |at: u32| named(&verify.paths[at as usize].0);
         let changed = sorted(verify.changed.iter().map(|(one, other)| format!("{} {}", path(*one), path(*other))));
         (changed, verify.pattern.as_ref().map(|tree| tree_in_order(tree, verify)))
     });
-    format!("{:?}", (tenant, collection, gateway_id, on_unknown, transitions, cel, conjunctions, verify))
+    let groups = sorted(groups.iter().map(|group| format!("{group:?}")));
+    format!("{:?}", (tenant, collection, gateway_id, on_unknown, transitions, cel, groups, conjunctions, verify))
 }
 
 fn in_order(clause: &Clause) -> String {

@@ -157,7 +157,8 @@ fn is_false_for_certain(store: &Store, clause: u32, touched: &[bool], map: &[Pat
     if touched[view.path as usize] || clauses::clause_holds(store, clause, map, values) {
         return false;
     }
-    is_decided(store, view.path, map, values, |seen| is_compared(view.atoms, seen))
+    // Without atoms it is an ordering beyond all bools, which is an error for other values.
+    view.count > 0 && is_decided(store, view.path, map, values, |seen| is_compared(view.atoms, seen))
 }
 
 /// Whether a condition at a path that is not true is false, and not an error, if it *compares* with each value.

@@ -208,6 +208,9 @@ impl AskedSubscription<'_, '_> {
             }
             verdict = verdict.and(programs.filter(filter, side)?);
         }
+        if verdict != Verdict::False {
+            verdict = verdict.and(programs.all(&subscription.groups, side)?);
+        }
         if let (Some(pattern), true) = (&subscription.pattern, verdict != Verdict::False) {
             let found = patterns::pattern(pattern, &partial.raw, &partial.tree);
             verdict = verdict.and(found.unwrap_or_else(|_| programs.spent(*slot)));
