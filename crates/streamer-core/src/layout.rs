@@ -386,7 +386,7 @@ impl EventLayout {
     }
 
     /// The pointers to places of `data` and `before`.
-    fn documents(&self) -> impl Iterator<Item = &Pointer> {
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &Pointer> {
         self.data.pointers().iter().chain(self.before.pointers())
     }
 

@@ -228,14 +228,13 @@ impl<'r> Record<'r> {
         Ok(())
     }
 
-    /// Whether a member `connector` may have one of these values; a search in place of a parse.
+    /// Whether the source may have one of these connectors; without a parse of the event.
     fn names_connector(&self, names: &[&str]) -> bool {
-        let name = &self.trie.unavailable.connector;
-        name.find_iter(self.text).any(|at| {
-            let at = space(self.text, space(self.text, at + name.needle().len()) + 1);
-            let value = self.text[at.min(self.text.len())..].strip_prefix(b"\"");
-            value.is_some_and(|value| names.iter().any(|name| value.starts_with(name.as_bytes())))
-        }) || self.trie.unavailable.may_spell_names_in(self.text)
+        let connectors = self.trie.connectors.iter().filter_map(|node| self.entries.value(*node));
+        connectors.filter(|entry| entry.kind == Kind::String).any(|entry| {
+            let value = &self.text[entry.start as usize + 1..];
+            entry.plain != 0 || names.iter().any(|name| value.starts_with(name.as_bytes()))
+        })
     }
 
     /// Add the columns of a row that are null.

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::unavailable::Unavailable;
-use crate::layout::{self, EventLayout, Pointer};
+use crate::layout::{self, EventLayout, Format, Pointer};
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::Seed;
 
@@ -137,6 +137,8 @@ pub struct PathTrie {
     pub(crate) records: Vec<PartPlace>,
     /// Every node that a pointer of the layout leads to or through, with the tokens up to there.
     envelope: Vec<(u32, Vec<Box<str>>)>,
+    /// Of Debezium: the places of the name of the source's connector.
+    pub(crate) connectors: Vec<u32>,
     /// The paths of the string parts: type, topic, collection, tenant.
     pub(crate) part_paths: [Option<PathId>; 4],
     /// For each part, in the order of `EventLayout::parts`, whether an event can have it.
@@ -225,11 +227,13 @@ struct Growing {
     steps: HashMap<(u32, PathStep), u32>,
     outputs: Vec<(u32, PathOutput)>,
     envelope: Vec<(u32, Vec<Box<str>>)>,
+    connectors: Vec<u32>,
 }
 
 impl Growing {
     fn new(layout: Arc<EventLayout>) -> Growing {
-        Growing { layout, flags: vec![0], steps: HashMap::new(), outputs: Vec::new(), envelope: Vec::new() }
+        let (steps, outputs, envelope, connectors) = Default::default();
+        Growing { layout, flags: vec![0], steps, outputs, envelope, connectors }
     }
 
     fn step(&mut self, from: u32, step: PathStep) -> u32 {
@@ -290,6 +294,7 @@ impl Growing {
         if wants_record {
             records.iter().filter(|place| place.node != ROOT).for_each(|place| self.flags[place.node as usize] |= VALUE);
         }
+        self.mark_connectors(&layout);
         let mut lookups = Vec::with_capacity(wants.len());
         let mut nodes_of = Vec::new();
         let mut part_paths = [None; 4];
@@ -321,6 +326,23 @@ impl Growing {
             self.mark_fallback(wants, &before, &places);
         }
         self.freeze(layout, places, records, lookups, nodes_of, part_paths)
+    }
+
+    /// Want the name of the connector, in the record or the payload that has the documents.
+    fn mark_connectors(&mut self, layout: &EventLayout) {
+        if layout.format != Some(Format::Debezium) {
+            return;
+        }
+        let mut roots: Vec<&[Box<str>]> = vec![&[]];
+        for pointer in layout.documents() {
+            match &pointer[..] {
+                [_, _] if !roots.contains(&&pointer[..1]) => roots.push(&pointer[..1]),
+                _ => {}
+            }
+        }
+        let names = ["source", "connector"].map(Box::from);
+        self.connectors = roots.into_iter().map(|root| self.walk(ROOT, &[root, &names].concat())).collect();
+        self.connectors.iter().for_each(|node| self.flags[*node as usize] |= VALUE);
     }
 
     /// Set THROUGH on the nodes of every path whose leaves are wanted.
@@ -406,6 +428,7 @@ impl Growing {
             nodes_of,
             places,
             records,
+            connectors: std::mem::take(&mut self.connectors),
             part_paths,
         };
         let mut members: Vec<Vec<(Box<str>, u32)>> = vec![Vec::new(); self.flags.len()];

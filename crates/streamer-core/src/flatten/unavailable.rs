@@ -40,8 +40,7 @@ pub(crate) struct Unavailable {
     searcher: Option<Searcher>,
     /// The ASCII characters in them, and last whether there are others: an escape may spell these.
     spelled: [bool; 129],
-    /// Names in records of Debezium. Boxed: a finder is aligned to 32 bytes, and so would be every type that contains it.
-    pub(super) connector: Box<Finder<'static>>,
+    /// A name in records of Debezium. Boxed: a finder is aligned to 32 bytes, and so would be every type that contains it.
     pub(super) scale: Box<Finder<'static>>,
     /// How an escape of an ASCII character begins, so a search for a name does not find it.
     escape: Box<Finder<'static>>,
@@ -58,8 +57,8 @@ impl Unavailable {
         }
         let escapes = ESCAPES.iter().filter(|(char, _)| spelled[usize::from(*char)]).map(|(_, escape)| *escape).chain(["\\u"]);
         let searcher = texts.clone().next().and_then(|_| Searcher::new(texts.chain(escapes)));
-        let [connector, scale, escape] = ["\"connector\"", "scale", "\\u00"].map(|name| Box::new(Finder::new(name)));
-        Unavailable { texts: layout.unknown_value.clone(), is_debezium, searcher, spelled, connector, scale, escape }
+        let [scale, escape] = ["scale", "\\u00"].map(|name| Box::new(Finder::new(name)));
+        Unavailable { texts: layout.unknown_value.clone(), is_debezium, searcher, spelled, scale, escape }
     }
 
     /// Those of Debezium in its default settings.
