@@ -202,8 +202,7 @@ impl<'d> Document<'d> {
             },
             unknown: arena.alloc_slice_fill_iter(unknown.pointers.iter().map(|pointer| tokens(pointer))),
             rests: arena.alloc_slice_fill_iter(unknown.rests.iter().map(|rest| {
-                let held = arena.alloc_slice_fill_iter(rest.held.iter().map(|name| &*arena.alloc_str(name)));
-                held.sort_unstable();
+                let held = arena.alloc_slice_fill_iter(rest.held.0.iter().map(|name| &*arena.alloc_str(name)));
                 (tokens(&rest.at), &*held)
             })),
             data_at: unknown.data_at.as_deref().map(tokens),

@@ -39,4 +39,4 @@ pub(crate) use old::{find, substitute};
 pub use timestamps::write_rfc3339;
 pub use trie::{PathId, PathTrie, PathTrieBuilder};
 pub(crate) use typed::elements;
-pub(crate) use unknown::{Rest, Unknown, is_prefix};
+pub(crate) use unknown::{Names, Rest, Unknown, is_prefix};

@@ -22,6 +22,7 @@ use super::envelope::Resolved;
 use super::flat::Flat;
 use super::trie::{ALWAYS, BEFORE, DATA, PartPlace, PathTrie};
 use super::typed::{self, Columns, Reader};
+use super::unknown::Names;
 use crate::error::EventError;
 use crate::json::token::{self, JsonFault, peek, space};
 use crate::json::{self, ParseOptions, skip};
@@ -206,8 +207,9 @@ impl<'t> Members<'t> {
         if peek(text, from) != b'"' {
             return Err(token::expected_name(text, from));
         }
-        let (end, _) = token::string(text, from)?;
-        let name = token::unescaped(&text[from + 1..end - 1]);
+        let (end, is_escaped) = token::string(text, from)?;
+        let inside = &text[from + 1..end - 1];
+        let name = if is_escaped { token::unescaped(inside) } else { Cow::Borrowed(inside) };
         let colon = space(text, end);
         if peek(text, colon) != b':' {
             return Err(token::expected_colon(text, colon));
@@ -381,7 +383,7 @@ impl Flat<'_> {
             if data_at.starts_with(&pointer) {
                 unknown.push(before_at.clone());
             } else if let Some(below @ [name, ..]) = pointer.strip_prefix(&data_at[..])
-                && !held.contains(name)
+                && !held.has(name)
             {
                 unknown.push([&before_at[..], below].concat().into());
             }
@@ -390,9 +392,11 @@ impl Flat<'_> {
     }
 
     /// The names of the members of an object up to *end*.
-    pub(super) fn held(&self, entry: &Entry, end: usize) -> HashSet<Box<str>> {
+    pub(super) fn held(&self, entry: &Entry, end: usize) -> Names {
         let members = Members::of(self.event, entry).map_while(Result::ok).take_while(|member| member.from < end);
-        members.map(|member| String::from_utf8_lossy(&member.name).into()).collect()
+        let mut names: Vec<Box<str>> = members.map(|member| String::from_utf8_lossy(&member.name).into()).collect();
+        names.sort_unstable();
+        Names(names.into())
     }
 }
 

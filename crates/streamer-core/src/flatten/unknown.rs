@@ -7,7 +7,6 @@ use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, TOPIC, TS, TYPE, UNKNOWN};
 use crate::json::{self, ParseOptions};
 use crate::layout::{BeforeHolds, EventType, Pointer, decode_pointer, index};
 use crate::value::{Kind, Value};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The values that an event does not carry (semantics.md section 8).
@@ -35,13 +34,23 @@ pub(crate) struct Unknown {
 pub(crate) struct Rest {
     /// The place of the object.
     pub(crate) at: Pointer,
-    pub(crate) held: Arc<HashSet<Box<str>>>,
+    pub(crate) held: Names,
 }
 
 impl Rest {
     /// Whether it hides the value at a place.
     pub(crate) fn covers(&self, place: &[Box<str>]) -> bool {
-        matches!(place.strip_prefix(&*self.at), Some([name, ..]) if !self.held.contains(name))
+        matches!(place.strip_prefix(&*self.at), Some([name, ..]) if !self.held.has(name))
+    }
+}
+
+/// The names of the members of an object, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Names(pub(crate) Arc<[Box<str>]>);
+
+impl Names {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.binary_search_by(|held| (**held).cmp(name)).is_ok()
     }
 }
 
@@ -81,7 +90,7 @@ impl<'a> Flat<'a> {
         let not_carried = self.entries.not_carried;
         let rest_of = |is_known: bool, base: u16| {
             let (entry, place) = document(self.trie, self.entries, base).filter(|_| !is_known)?;
-            Some(Rest { at: place.pointer.clone(), held: Arc::new(self.held(entry, end_of(entry, self.event))) })
+            Some(Rest { at: place.pointer.clone(), held: self.held(entry, end_of(entry, self.event)) })
         };
         let of_before = self.entries.is_partial_delete || not_carried.rest_of_before;
         let rests: Vec<Rest> =

@@ -138,7 +138,10 @@ impl<'e> Programs<'e> {
     ///
     /// An error in a part that lazy validation skipped.
     pub fn check(&mut self) -> Result<(), EventError> {
-        self.document(Side::New).map(|_| ())
+        match self.engine.options.validation {
+            Validation::Full => Ok(()),
+            Validation::Lazy => self.document(Side::New).map(|_| ()),
+        }
     }
 
     /// The pattern of the subscription in *slot* takes more than its budget: an error.

@@ -1,10 +1,9 @@
 //! The unknown values of one side of an event: JSON Pointers as a tree, at the end of each of which everything is unknown.
 
-use crate::flatten::{Rest, is_prefix};
+use crate::flatten::{Names, Rest, is_prefix};
 use crate::layout::Pointer;
 use crate::value::Value;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashMap;
 
 /// See the head of this file.
 #[derive(Debug, Default)]
@@ -20,7 +19,7 @@ pub(super) struct PointerNode {
     /// Whether a pointer ends here.
     pub is_end: bool,
     /// If every other member is an unknown value: the names of the known ones, and the end node of the others.
-    rest: Option<(Arc<HashSet<Box<str>>>, u32)>,
+    rest: Option<(Names, u32)>,
 }
 
 impl UnknownTree {
@@ -33,7 +32,7 @@ impl UnknownTree {
         for Rest { at, held } in rests {
             let at = tree.walk(at);
             let end = tree.nodes.len() as u32;
-            tree.nodes[at as usize].rest = Some((Arc::clone(held), end));
+            tree.nodes[at as usize].rest = Some((held.clone(), end));
             tree.nodes.push(PointerNode { is_end: true, ..PointerNode::default() });
         }
         tree
@@ -69,7 +68,7 @@ impl UnknownTree {
     /// One step down.
     pub fn step(&self, at: u32, token: &str) -> Option<u32> {
         match &self.node(at).rest {
-            Some((held, end)) if !held.contains(token) => Some(*end),
+            Some((held, end)) if !held.has(token) => Some(*end),
             _ => self.node(at).below.get(token).copied(),
         }
     }
@@ -116,5 +115,5 @@ pub(super) fn unknown_before(pointers: &[Pointer], data_at: &Pointer, before_at:
 pub(super) fn rests_before(rests: &[Rest], data_at: &Pointer, before_at: &Pointer) -> Vec<Rest> {
     // A delete with one document has both places at the same pointer.
     let of_before = rests.iter().filter(|rest| rest.at == *before_at);
-    of_before.map(|rest| Rest { at: data_at.clone(), held: Arc::clone(&rest.held) }).collect()
+    of_before.map(|rest| Rest { at: data_at.clone(), held: rest.held.clone() }).collect()
 }
