@@ -4,11 +4,11 @@
 //! changed columns: the row before the change is the row with these values put in. With binlog_row_image=MINIMAL, a row has only
 //! its key and the changed columns, and `old` is empty: such an update is `partial`.
 
-use super::changes::{Change, Changes, Row, Wanted, by_name, is_moved, key_of, merged};
+use super::changes::{Change, Changes, Row, TextMap, Wanted, by_name, is_moved, key_of, merged};
 use super::text::{Expected, Json, Object, What, below, shown};
 use crate::error::{EventCode, EventError};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 pub(super) const WHAT: What = What("canal");
 /// BIT, TINYINT, BIGINT, NUMERIC, DECIMAL, INTEGER, SMALLINT, FLOAT, REAL, DOUBLE.
@@ -19,7 +19,7 @@ const LEFT: [&str; 4] = ["data", "old", "sqlType", "mysqlType"];
 struct Types<'t> {
     /// Each once, in the order of the record.
     names: Vec<Cow<'t, str>>,
-    numbers: HashMap<Cow<'t, str>, i128>,
+    numbers: TextMap<Cow<'t, str>, i128>,
     json: HashSet<Cow<'t, str>>,
 }
 
@@ -97,7 +97,7 @@ impl Message<'_, '_> {
     /// The key of a row, or of the row with its *old* values. Its values are texts, which do not depend on their types.
     fn key_of(&self, row: Json<'_>, old: Option<Json<'_>>) -> Option<String> {
         let rows = [Some(Object::of(row)), old.map(Object::of)];
-        let values: HashMap<&str, Json<'_>> =
+        let values: TextMap<&str, Json<'_>> =
             rows.iter().flatten().flat_map(|row| &row.members).map(|(name, value)| (&**name, *value)).collect();
         key_of(self.key.iter().map(|name| values.get(&**name).copied()))
     }
@@ -110,7 +110,7 @@ impl Message<'_, '_> {
     }
 
     /// The columns of the table that a row lacks.
-    fn lacking<'m>(&'m self, row: &HashMap<&str, &str>) -> impl Iterator<Item = &'m str> {
+    fn lacking<'m>(&'m self, row: &TextMap<&str, &str>) -> impl Iterator<Item = &'m str> {
         self.types.names.iter().map(|name| &**name).filter(|name| !row.contains_key(name))
     }
 
@@ -161,8 +161,8 @@ fn types_of<'t>(record: &Object<'t>) -> Result<Types<'t>, EventError> {
     names.sort_unstable();
     names.dedup();
     // Of several with one name the last counts.
-    let types: HashMap<Cow<'t, str>, Json<'t>> = types.into_iter().collect();
-    let columns: HashMap<Cow<'t, str>, Json<'t>> = columns.into_iter().collect();
+    let types: TextMap<Cow<'t, str>, Json<'t>> = types.into_iter().collect();
+    let columns: TextMap<Cow<'t, str>, Json<'t>> = columns.into_iter().collect();
     // The sqlType of a year is that of text.
     let is_year = |name: &str| columns.get(name).and_then(|kind| kind.string()).is_some_and(|kind| kind.starts_with("year"));
     let number = |name: &str, value: Json<'t>| value.integer().filter(|kind| NUMBERS.contains(kind) || is_year(name));

@@ -4,6 +4,7 @@ use super::text::{Json, Object, below};
 use crate::error::{EventCode, EventError};
 use crate::json;
 use crate::json::token;
+use rapidhash::fast::RandomState;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -60,6 +61,9 @@ impl Changes {
 
 /// The columns of a row, each with the text of its value.
 pub(super) type Row<'t> = Vec<(Cow<'t, str>, Cow<'t, str>)>;
+
+/// A map of texts, hashed under a secret seed.
+pub(super) type TextMap<K, V> = HashMap<K, V, RandomState>;
 
 /// A change event that is being written.
 #[derive(Debug)]
@@ -174,7 +178,7 @@ pub(super) fn merged<'t>(row: &Row<'t>, over: &Row<'t>) -> Row<'t> {
 }
 
 /// The values of columns by name; of several with one name the last counts.
-pub(super) fn by_name<'r>(row: &'r Row<'_>) -> HashMap<&'r str, &'r str> {
+pub(super) fn by_name<'r>(row: &'r Row<'_>) -> TextMap<&'r str, &'r str> {
     row.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
@@ -224,7 +228,7 @@ fn compact(value: Json<'_>) -> String {
 }
 
 /// Whether an update changes the key, which makes it a delete and an insert. A value that is missing did not change.
-pub(super) fn is_moved(key: &[Cow<'_, str>], before: &HashMap<&str, &str>, data: &HashMap<&str, &str>) -> bool {
+pub(super) fn is_moved(key: &[Cow<'_, str>], before: &TextMap<&str, &str>, data: &TextMap<&str, &str>) -> bool {
     let differ = |one: &str, other: &str| match (Json(one).string(), Json(other).string()) {
         (Some(one), Some(other)) => one != other,
         _ if one == other => false,

@@ -17,14 +17,14 @@ use super::super::records;
 use super::super::timestamps;
 use super::super::typed::{self, Columns, Defaults};
 use super::super::unavailable::Unavailable;
-use super::changes::{Change, Changes, Row, by_name, is_moved, key_of};
+use super::changes::{Change, Changes, Row, TextMap, by_name, is_moved, key_of};
 use super::text::{Expected, Json, Object, What, below, shown};
 use crate::error::{EventCode, EventError};
 use crate::json::token::space;
 use crate::json::{self, ParseOptions};
 use crate::value::Value;
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 const RECORD: What = What("debezium");
 const ROW: What = What("debezium_unwrapped");
@@ -422,7 +422,7 @@ fn document<'t>(body: &Object<'t>, name: &str, connector: &str) -> Result<Option
 
 /// The columns of a row, each once: of several with one name the last counts.
 fn unique<'t, V>(members: Vec<(Cow<'t, str>, V)>) -> Vec<(Cow<'t, str>, V)> {
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(members.len());
+    let mut places: TextMap<&str, usize> = TextMap::with_capacity_and_hasher(members.len(), Default::default());
     // The last member of each name, in the order of the first ones.
     let mut last: Vec<usize> = Vec::with_capacity(members.len());
     for (at, (name, _)) in members.iter().enumerate() {
@@ -566,7 +566,7 @@ fn write(found: Found<'_>, envelope: &Object<'_>, prefix: Option<&str>, changes:
     let (old_values, new_values) = (by_name(&old.row), by_name(&new.row));
     let names: Vec<Cow<'_, str>> = key.iter().flat_map(|key| key.members.iter().map(|(name, _)| name.clone())).collect();
     if is_moved(&names, &old_values, &new_values) {
-        let of = |row: &HashMap<&str, &str>| key_of(names.iter().map(|name| row.get(&**name).map(|value| Json(value))));
+        let of = |row: &TextMap<&str, &str>| key_of(names.iter().map(|name| row.get(&**name).map(|value| Json(value))));
         changes.push(with(change(Some("delete")), "before", Some(old)), || of(&old_values))?;
         return changes.push(made(Some("insert")), || of(&new_values));
     }

@@ -45,7 +45,7 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
     let image = |name: &str| -> Result<Option<Row<'_>>, EventError> {
         let Some(image) = WHAT.part(&of, name, Expected::Object, &format!("{at}/dynamodb"))? else { return Ok(None) };
         let column = |(column, given): (Cow<'_, str>, Json<'_>)| {
-            let mut text = String::new();
+            let mut text = String::with_capacity(given.0.len());
             let place = || below(&format!("{at}/dynamodb/{name}"), &column);
             value(given, 0, &mut text).map_err(|fault| fault.error(&place()))?;
             Ok((Cow::Owned(column.into_owned()), Cow::Owned(text)))

@@ -77,7 +77,7 @@ impl<'t> Object<'t> {
         let text = if value.first() == b'{' { value.0 } else { "" };
         let member = |member: Member<'t>| {
             let name = match member.name {
-                Cow::Borrowed(name) => std::str::from_utf8(name).ok().map(Cow::Borrowed),
+                Cow::Borrowed(name) => Some(Cow::Borrowed(&text[member.from + 1..][..name.len()])),
                 Cow::Owned(name) => String::from_utf8(name).ok().map(Cow::Owned),
             };
             Some((name?, Json(&text[member.value..member.to])))

@@ -5,7 +5,7 @@
 //! has the missing columns.
 
 use super::super::timestamps;
-use super::changes::{Change, Changes, Row, by_name, is_moved, key_of, merged};
+use super::changes::{Change, Changes, Row, TextMap, by_name, is_moved, key_of, merged};
 use super::text::{Expected, Json, Object, What, is_number, shown};
 use crate::error::{EventCode, EventError};
 use std::borrow::Cow;
@@ -108,7 +108,7 @@ pub(super) fn read(record: &Object<'_>, mut tables: Option<&mut Tables>, changes
         change
     };
     if is_moved(&key, &old, &new) {
-        let of = |row: &HashMap<&str, &str>| key_of(pk().ok()?.iter().map(|name| row.get(&**name).map(|value| Json(value))));
+        let of = |row: &TextMap<&str, &str>| key_of(pk().ok()?.iter().map(|name| row.get(&**name).map(|value| Json(value))));
         changes.push(with_before(change("delete")), || of(&old))?;
         let key: HashSet<Cow<'_, str>> = key.into_iter().collect();
         let rest = identity.iter().filter(|(name, _)| !key.contains(name)).cloned().collect();
@@ -124,20 +124,24 @@ fn row_of<'t>(record: &Object<'t>, name: &str) -> Result<Row<'t>, EventError> {
         .into_iter()
         .enumerate()
         .map(|(at, column)| {
-            let place = format!("/{name}/{at}");
+            let place = || format!("/{name}/{at}");
             if column.first() != b'{' {
                 let reason = format!("a column is an object, not {}", column.named());
-                return Err(WHAT.error(EventCode::WrongType, place, &reason));
+                return Err(WHAT.error(EventCode::WrongType, place(), &reason));
             }
-            let column = WHAT.object(column, || place.clone())?;
+            let column = WHAT.object(column, place)?;
             let value = match column.get("value") {
                 None => Cow::Borrowed("null"),
                 Some(value) => match value.string() {
                     None => Cow::Borrowed(value.0),
-                    Some(text) => typed(&text, value, &column, || format!("{place}/value"))?,
+                    Some(text) => typed(&text, value, &column, || format!("{}/value", place()))?,
                 },
             };
-            Ok((WHAT.text(&column, "name", &place)?, value))
+            let name = match column.get("name").and_then(Json::string) {
+                Some(name) => name,
+                None => WHAT.text(&column, "name", &place())?,
+            };
+            Ok((name, value))
         })
         .collect()
 }
