@@ -215,12 +215,18 @@ impl<'t> Members<'t> {
             return Err(token::expected_colon(text, colon));
         }
         let value = space(text, colon + 1);
-        let to = skip::trusted(text, value)?;
-        self.at = space(text, to);
-        if !matches!(peek(text, self.at), b',' | b'}') {
-            return Err(token::expected_more(text, self.at, true));
-        }
+        let to = self.pass(value)?;
         Ok(Some(Member { name, from, value, to }))
+    }
+
+    /// Pass over the member whose value begins at *value*; return its end.
+    fn pass(&mut self, value: usize) -> Result<usize, JsonFault> {
+        let to = skip::trusted(self.text, value)?;
+        self.at = space(self.text, to);
+        if !matches!(peek(self.text, self.at), b',' | b'}') {
+            return Err(token::expected_more(self.text, self.at, true));
+        }
+        Ok(to)
     }
 }
 
@@ -245,18 +251,19 @@ fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Membe
         // Only members that differ are read.
         let rest = |at: usize, end: usize| text.get(at..end).unwrap_or_default();
         let (new_rest, old_rest) = (rest(new.at, new_end), rest(old.at, old_end));
-        if new_rest == old_rest {
+        let same = alike(new_rest, old_rest);
+        if same == new_rest.len().max(old_rest.len()) || peek(text, new.at) == b'}' {
             return Ok(Vec::new());
         }
-        if peek(text, new.at) == b'}' {
-            return Ok(Vec::new());
-        }
-        let last = skip::last_member(text, new.at, new.at + alike(new_rest, old_rest));
+        let differ = new.at + same;
+        let last = skip::last_member(text, new.at, differ);
         (new.at, old.at) = (last, old.at + (last - new.at));
-        match (new.read()?, old.read()?) {
-            (None, _) => return Ok(Vec::new()),
-            (Some(new), Some(old)) if new.name == old.name => {}
-            _ => break,
+        match new.read()? {
+            None => return Ok(Vec::new()),
+            // Both have its name.
+            Some(member) if member.value < differ => _ = old.pass(old.at + (member.value - last))?,
+            Some(member) if old.read()?.is_some_and(|old| old.name == member.name) => {}
+            Some(_) => break,
         }
     }
     let held: HashSet<Cow<'_, [u8]>> =

@@ -291,8 +291,8 @@ impl Reader<'_, '_> {
     pub(super) fn scaled(&mut self, first: usize, at: usize, end: usize) {
         let row = &self.text[at..end];
         // Such a decimal is an object, which most rows have none of. In a document in a text, the quote has an escape.
-        let is_object = |at: usize| peek(row, space(row, at + 1)) == b'"';
-        let has_objects = memchr::memchr_iter(b'{', row).skip(1).any(is_object);
+        let is_object = |at: usize| peek(row, space(row, at + 2)) == b'"';
+        let has_objects = memchr::memchr_iter(b'{', &row[1..]).any(is_object);
         if !has_objects || self.unavailable.scale.find(row).is_none() && !self.unavailable.may_spell_names_in(row) {
             return;
         }
