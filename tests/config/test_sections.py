@@ -68,7 +68,7 @@ routes:
         "s.yaml:3:6: sources.b: expected a type, and there is none",
         "s.yaml:4:6: sources.c.path: expected a value, and there is none",
         "s.yaml:4:19: sources.c.pth: unknown name; did you mean 'path'?",
-        "s.yaml:5:20: sources.d.path: unknown name; did you mean 'path'?",
+        "s.yaml:5:20: sources.d.path: unknown name; a section with another 'type' has 'path'",
         "s.yaml:6:6: sources.e: expected names and values, not 5",
         "s.yaml:7:3: sources.F: expected a name of lower-case letters and digits, with single underscores between them, such as "
         "orders_eu",
