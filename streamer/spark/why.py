@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
 from streamer import _backend
+from streamer.effort import EFFORT
 from streamer.engine.engine import Engine
 from streamer.engine.explain import Judgement, deciding, note_of_ignored
 from streamer.engine.explain_text import on_one_line, outcome_of
@@ -31,7 +32,6 @@ from streamer.events.format_options import with_options
 from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.events.reading import IgnoredEvent
 from streamer.model import TOO_COSTLY, Verdict
-from streamer.reference.effort import EFFORT
 from streamer.spark import members, schema, tables
 from streamer.spark.batch import check_options
 from streamer.spark.call import Given, Subscriptions

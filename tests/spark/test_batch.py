@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import pytest
 from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, SnapshotError
 from streamer.core.snapshot import read_directory
 from tests.conformance.table import Case, load_all, load_known_failures
+from tests.conformance.together import Found, by_format
 from tests.generators import agreeing_event, agreeing_subscription, random_text
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
@@ -290,6 +292,31 @@ def test_the_table_of_cases_holds_on_spark(spark: SparkSession, backend: str, st
         else:
             assert codes[n][0] == case.event_error["code"], case.id
             assert codes[n][1] == case.event_error.get("offset", codes[n][1]), case.id
+
+
+@pytest.mark.slow
+def test_the_cases_of_each_format_hold_on_spark(spark: SparkSession, backend: str) -> None:
+    """One job matches the records of all formats."""
+    formats = by_format()
+    parts: list[DataFrame] = []
+    for name, cases in formats.items():
+        engine = Engine(format=name)
+        engine.add_many(cases.subscriptions)
+        rows = [(f"{name}/{number}", bytearray(event)) for number, event in enumerate(cases.events)]
+        given = spark.createDataFrame(rows, "n string, value binary").coalesce(1)
+        result = match_events(given, engine, strategy="broadcast", keep=["n"])
+        parts.append(result.matches.selectExpr("n", "subscription_id", "transition", "certain"))
+        parts.append(result.rejected.selectExpr("n", "null as subscription_id", "null as transition", "null as certain"))
+    matches: dict[str, list[tuple[int, Found]]] = {name: [] for name in formats}
+    bad: dict[str, set[int]] = {name: set() for name in formats}
+    for row in reduce(lambda one, other: one.union(other), parts).collect():
+        name, _, number = row.n.rpartition("/")
+        if row.subscription_id is None:
+            bad[name].add(int(number))
+        else:
+            matches[name].append((int(number), (row.subscription_id, row.transition, row.certain)))
+    wrong = {name: cases.wrong(matches[name], bad[name]) for name, cases in formats.items()}
+    assert not any(wrong.values()), wrong
 
 
 ORDERS = [
