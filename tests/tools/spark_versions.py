@@ -43,9 +43,7 @@ TESTED: Final = (
 #: it does elsewhere. Files, and beginnings of tests.
 ALWAYS: Final = (
     "tests/spark/test_batch.py::test_the_table_of_cases_holds_on_spark",
-    "tests/spark/test_batch.py::test_random_sets_match_as_in_the_embedded_engine",
-    "tests/spark/test_batch.py::test_the_cases_of_each_format_hold_on_spark",
-    "tests/spark/test_job.py::test_json_lines_become_matches_rejected_events_and_an_account",
+    "tests/spark/test_batch.py::test_records_with_several_changes_are_matched_where_they_are",
 )
 #: PySpark 3.5 leaves sockets to the collector of garbage.
 IGNORED: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
