@@ -43,12 +43,12 @@ season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while 
 test: $(if $(TEST),pytest,static $(if $(AT_ONCE),all-at-once,pytest)) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
-test-all: $(if $(TEST),slow,test) ## `make test`, the tests that take long, the site, the peers' crate, an installed wheel, older versions of Spark for a change to streamer/spark; with TEST: a part with what takes long in it
+test-all: $(if $(TEST),slow,test) ## `make test`, the tests that take long, the site, an installed wheel, older versions of Spark for a change to streamer/spark; with TEST: a part with what takes long in it
 	$(if $(TEST)$(AT_ONCE),,@$(PAIRED) slow rest)
 	$(if $(TEST),,@$(SPARK_VERSIONS) --if-changed)
 	@echo "make test-all: passed"
 
-test-integration: $(VENV)/.dev-$(KIND) $(if $(TEST),,spark-versions) ## what test-all leaves out: rounds that are recorded, a broker of Kafka that is fetched, older versions of Spark
+test-integration: $(VENV)/.dev-$(KIND) $(if $(TEST),,peers spark-versions) ## what test-all leaves out: rounds that are recorded, a broker of Kafka that is fetched, the peers' crate, older versions of Spark
 	STREAMER_BACKEND=$(or $(BACKEND),auto) $(PY) -m pytest -q -m integration $(TEST)
 
 # Two at a time, since one core alone is busy for much of each.
@@ -70,7 +70,7 @@ all-at-once: ## with AT_ONCE=1: all tests, and the rest at the same time
 	@$(PAIRED) pytest rest
 
 rest: $(VENV)/.dev-$(KIND) ## what `make test-all` checks apart from tests
-	@nice -n 5 $(MAKE) --no-print-directory check-wheel site peers
+	@nice -n 5 $(MAKE) --no-print-directory check-wheel site
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .
