@@ -62,7 +62,7 @@ class Condition:
         text: the condition, for people.
         place: the position of the condition in the subscription.
         seen: the value that it read, for a pattern the list of leaves; an `Absence` if there is none; `Values` for CEL and for
-            alternatives of a pattern; a group of filters has its parts.
+            alternatives of a pattern. Those of a group of filters are empty: its parts have the values.
         verdict: the result.
         reason: the reason for the verdict, if the value does not show it; for an error of CEL its fixed word and the details.
         parts: for CEL, the operands of its `&&` or `||`; for a group of filters, its entries.
@@ -179,9 +179,9 @@ def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
     text = joined(group.op, texts)
     EFFORT.left -= len(text) // 1_000
     if EFFORT.is_spent:
-        return Condition("filter", text, group.place, None, Verdict.UNKNOWN, TOO_COSTLY, tuple(parts))
+        return Condition("filter", text, group.place, Values(), Verdict.UNKNOWN, TOO_COSTLY, tuple(parts))
     verdict = combined(group.op, [part.verdict for part in parts])
-    return Condition("filter", text, group.place, None, verdict, parts=marked(parts, verdict))
+    return Condition("filter", text, group.place, Values(), verdict, parts=marked(parts, verdict))
 
 
 def marked(parts: Sequence[Condition], whole: Verdict) -> tuple[Condition, ...]:

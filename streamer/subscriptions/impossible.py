@@ -118,7 +118,7 @@ def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits)
     if alternatives is None:
         return None
     if not alternatives:
-        return f"{'filters' if compiled.groups else 'cel'}: it is true for no event"
+        return f"{_impossible_part(compiled, limits)}: it is true for no event"
     parts = _parts(compiled)
     reasons = set()
     for conjunction in form.conjunctions:
@@ -128,6 +128,13 @@ def impossible(compiled: CompiledSubscription, form: NormalForm, limits: Limits)
                 return None
             reasons.add(reason)
     return "; or ".join(sorted(reasons))
+
+
+def _impossible_part(compiled: CompiledSubscription, limits: Limits) -> str:
+    """Return which part is true for no event, if the groups of filters or the expression is."""
+    program = _plain(compiled.cel, limits)
+    is_cel = program is not None and not _Lowering(program, limits.max_conjunctions).set(program.tree, True)
+    return "cel" if is_cel else "filters"
 
 
 def possible(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> tuple[Alternatives, bool]:

@@ -82,6 +82,9 @@ class FilterGroup:
     def __post_init__(self) -> None:
         if self.op not in _GROUPS:
             raise SubscriptionError(f"expected 'any', 'all' or 'not', not {self.op!r}", place="op")
+        given: object = self.filters
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
+            raise SubscriptionError(f"expected a list, not {type(given).__name__}", place="filters")
         if self.op == "not" and len(self.filters) != 1:
             raise SubscriptionError(f"'not' takes one filter, not {len(self.filters)}", place="filters")
 
@@ -101,8 +104,17 @@ class FilterGroup:
 
 
 def as_dict(entry: Filter | FilterGroup | Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of `filters` as a dict."""
-    return entry.to_dict() if isinstance(entry, Filter | FilterGroup) else dict(entry)
+    """Return an entry of `filters` as a dict, with those in it."""
+    if isinstance(entry, Filter | FilterGroup):
+        return entry.to_dict()
+    return {name: _as_dicts(value) if name in _GROUPS else value for name, value in entry.items()}
+
+
+def _as_dicts(value: Any) -> Any:
+    """Return the member of a group, which is not checked yet, with its entries as dicts."""
+    if isinstance(value, list | tuple):
+        return [_as_dicts(each) for each in value]
+    return as_dict(value) if isinstance(value, Filter | FilterGroup | Mapping) else value
 
 
 @final

@@ -171,6 +171,18 @@ def test_the_operand_that_decided_is_marked(engine: MakeEngine, cel: str, decide
     assert str(e.explain(WIDE, "s")).count("which decides") >= len(decided)
 
 
+def test_a_group_shows_the_values_of_its_entries_alone(engine: MakeEngine) -> None:
+    e = engine()
+    e.add(
+        {
+            "id": "s",
+            "filters": [{"any": [{"field": "a", "op": "==", "value": None}, {"not": {"field": "b", "op": "==", "value": 1}}]}],
+        }
+    )
+    *_, row = e.explain({"data": {"a": None, "b": 2}}, "s").to_dict()["conditions"]
+    assert (row["seen"], row["parts"][0]["seen"], row["parts"][1]["seen"]) == ({}, "null", {})
+
+
 @pytest.mark.parametrize(
     ("field", "hint"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from enum import IntEnum
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamer import Filter, SubscriptionError
+from streamer import Filter, FilterGroup, Subscription, SubscriptionError
 from streamer.cel_eval import compile_cel, evaluate_cel
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Event, Limits
 from streamer.reference.filters import MISSING, Absence, evaluate_filter
@@ -87,6 +88,30 @@ def test_the_default_root_is_not_written() -> None:
     """So the text of a subscription stays as it was."""
     assert Filter("a", "==", 1, "data").to_dict() == {"field": "a", "op": "==", "value": 1}
     assert Filter("a", "==", 1, "envelope").to_dict() == {"field": "a", "op": "==", "value": 1, "root": "envelope"}
+
+
+@pytest.mark.parametrize(
+    ("op", "filters", "reason"),
+    [
+        ("or", [], "op: expected 'any', 'all' or 'not', not 'or'"),
+        ("not", [], "filters: 'not' takes one filter, not 0"),
+        ("not", Filter("a", "==", 1), "filters: expected a list, not Filter"),
+        ("not", {"any": []}, "filters: expected a list, not dict"),
+        ("any", iter([]), "filters: expected a list, not list_iterator"),
+        ("all", "a", "filters: expected a list, not str"),
+    ],
+)
+def test_a_group_that_no_engine_could_read_is_refused_where_it_is_written(op: Any, filters: Any, reason: str) -> None:
+    with pytest.raises(SubscriptionError, match=reason):
+        FilterGroup(op, filters)
+
+
+def test_a_group_of_objects_and_mappings_becomes_json() -> None:
+    inner = {"all": (Filter("a", "==", 1), {"not": FilterGroup("any", [Filter("b", "changed")])})}
+    plain = [{"any": [{"all": [{"field": "a", "op": "==", "value": 1}, {"not": {"any": [{"field": "b", "op": "changed"}]}}]}]}]
+    for entry in (FilterGroup("any", [inner]), {"any": [inner]}):
+        made = Subscription(id="s", filters=[entry]).to_dict()
+        assert json.loads(json.dumps(made))["filters"] == plain
 
 
 @pytest.mark.parametrize(("field", "op", "value", "printed"), PRINTED)

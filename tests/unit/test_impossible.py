@@ -115,6 +115,10 @@ def test_the_reason_names_the_path_and_what_is_contradictory(engine: Callable[..
         "timestamp('2026-01-01') > timestamp('2025-01-01')": "cel: it is an error for every event",
     }
     e.add_many({"id": source, "cel": source} for source in reasons)
+    group = [{"any": [{"field": "b", "op": "==", "value": 1}, {"field": "c", "op": "in", "value": []}]}]
+    e.add({"id": "cel", "filters": group, "cel": "data.x in []"})
+    e.add({"id": "filters", "filters": [{"not": {"not": group[0]["any"][1]}}], "cel": "data.x in [1]"})
+    reasons |= {name: f"{name}: it is true for no event" for name in ("cel", "filters")}
     assert never(e) == reasons
 
 
