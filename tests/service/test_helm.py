@@ -37,12 +37,14 @@ SHARED: dict[str, Any] = {
         "sinks": {"matches": {"type": "kafka", "brokers": "kafka:9092", "topic": "matches"}},
         "subscriptions": "subscriptions.jsonl",
     },
-    "files": {"subscriptions.jsonl": '{"id": "a"}\n{"id": "b", "cel": "data.x == \'{{ .Values }}\'"}\n'},
+    "files": {"subscriptions.jsonl": '  {"id": "a"}\n{"id": "b", "cel": "data.x == \'{{ .Values }}\'"}\n'},
     "secrets": ["streamer-store"],
     "secretFiles": "streamer-files",
     "image": {"repository": "registry.example.com/streamer", "digest": "sha256:" + "0" * 64},
 }
 EVERYTHING = SHARED | {
+    "config": SHARED["config"]
+    | {"api": {"tls": {"certificate": "/etc/streamer-secrets/cert.pem", "key": "/etc/streamer-secrets/key.pem"}}},
     "keda": {"enabled": True},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "persistence": {"storageClass": "fast"},
@@ -89,13 +91,15 @@ def test_what_the_chart_renders_is_accepted(values: dict[str, Any], tmp_path: Pa
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert ports == {"api": config.api.port, "metrics": config.metrics.port}
     assert config.metrics.enabled
+    probes = {container[each]["httpGet"]["scheme"] for each in ("livenessProbe", "readinessProbe")}
+    assert probes == {"HTTPS" if config.api.tls.certificate is not None else "HTTP"}
     mounted = [Path(each["mountPath"]) for each in container["volumeMounts"]]
     for place in (config.service.data_dir, config.api.tokens.file):
         assert place is not None
         assert any(each in place.parents for each in mounted), place
     (api,) = (each["port"] for each in resources["Service", "streamer"]["spec"]["ports"] if each["name"] == "api")
     assert api == config.api.port
-    assert list(config.api.hosts) == (["streamer.example.com"] if values is ONE else ["streamer", *INSIDE])
+    assert list(config.api.hosts) == (["streamer", *INSIDE, *(["streamer.example.com"] if values is ONE else [])])
     labels = pods["template"]["metadata"]["labels"]
     for kind, name in resources:
         chosen = resources[kind, name]["spec"].get("selector") if kind != "ConfigMap" else None

@@ -27,8 +27,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $inside := printf "%s.%s" $name .Release.Namespace }}
 {{- $hosts := list $name $inside (printf "%s.svc" $inside) (printf "%s.svc.cluster.local" $inside) }}
 {{- $tokens := dict "file" (ternary "/etc/streamer-secrets/tokens.json" "/var/lib/streamer/tokens.json" (ne .Values.secretFiles "")) }}
-{{- $api := dict "address" "0.0.0.0" "port" 8474 "hosts" $hosts "tokens" $tokens }}
+{{- $api := dict "address" "0.0.0.0" "port" 8474 "tokens" $tokens }}
 {{- $metrics := dict "enabled" true "address" "0.0.0.0" "port" 9464 }}
 {{- $needed := dict "service" (dict "data_dir" "/var/lib/streamer/data") "api" $api "metrics" $metrics }}
-{{- mergeOverwrite (dict) (deepCopy $needed) (deepCopy .Values.config) | toYaml }}
+{{- $config := mergeOverwrite (dict) (deepCopy $needed) (deepCopy .Values.config) }}
+{{- $_ := set $config.api "hosts" (concat $hosts (dig "api" "hosts" list .Values.config) | uniq) }}
+{{- $config | toYaml }}
 {{- end }}
