@@ -161,6 +161,10 @@ def _condition_of_filter(condition: CompiledFilter, event: Event) -> Condition:
     return Condition("filter", text, condition.place, seen, verdict, reason)
 
 
+#: The longest text of a group that repeats those of its entries, in characters.
+_LONGEST_GROUP: Final = 1_000
+
+
 def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
     """Return the result of a group, with that of each entry until the answer has used its units.
 
@@ -176,8 +180,9 @@ def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
     texts = [part.text for part in parts]
     if left := len(group.entries) - len(parts):
         texts.append(f"more conditions: {left:,}")
-    text = joined(group.op, texts)
-    EFFORT.left -= len(text) // 1_000
+    # The entries have their texts, too: one that is long would be there at each level.
+    is_short = sum(map(len, texts)) <= _LONGEST_GROUP
+    text = joined(group.op, texts if is_short else [f"conditions: {len(group.entries):,}"])
     if EFFORT.is_spent:
         return Condition("filter", text, group.place, Values(), Verdict.UNKNOWN, TOO_COSTLY, tuple(parts))
     verdict = combined(group.op, [part.verdict for part in parts])

@@ -15,11 +15,9 @@ from streamer.model import FilterGroupOperator, Limits
 from streamer.subscriptions.filters import CompiledFilter, compile_filter, read_filter
 from streamer.subscriptions.operands import type_name
 from streamer.subscriptions.sizes import UNITS, Size
-from streamer.subscriptions.subscription import Filter, FilterGroup
+from streamer.subscriptions.subscription import MAX_GROUP_DEPTH, Filter, FilterGroup
 
 GROUPS: Final[tuple[FilterGroupOperator, ...]] = get_args(FilterGroupOperator)
-#: With the depth of a filter's own CEL, the CEL of a group is within the default `limits.max_cel_depth`.
-MAX_GROUP_DEPTH: Final = 16
 
 Entry: TypeAlias = Filter | FilterGroup | Mapping[str, Any]
 

@@ -64,6 +64,8 @@ class Filter:
 
 
 _GROUPS: Final = get_args(FilterGroupOperator)
+#: The most levels of groups. With the depth of a filter's own CEL, that of a group is within the default `limits.max_cel_depth`.
+MAX_GROUP_DEPTH: Final = 16
 
 
 @final
@@ -98,23 +100,28 @@ class FilterGroup:
         return parse_entry(self).to_cel()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the one member, ready for `json.dumps`."""
-        filters = [as_dict(each) for each in self.filters]
-        return {self.op: filters[0] if self.op == "not" else filters}
+        """Return the one member, ready for `json.dumps`. Raises SubscriptionError if groups are nested too deep."""
+        return as_dict(self)
 
 
-def as_dict(entry: Filter | FilterGroup | Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of `filters` as a dict, with those in it."""
-    if isinstance(entry, Filter | FilterGroup):
+def as_dict(entry: Filter | FilterGroup | Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    """Return an entry of `filters` as a dict, with those in it. Raises SubscriptionError if groups are nested too deep."""
+    if isinstance(entry, Filter):
         return entry.to_dict()
-    return {name: _as_dicts(value) if name in _GROUPS else value for name, value in entry.items()}
+    if depth > MAX_GROUP_DEPTH:
+        raise SubscriptionError(f"groups nested deeper than {MAX_GROUP_DEPTH} levels", place="filters")
+    if isinstance(entry, FilterGroup):
+        entry = {entry.op: entry.filters[0] if entry.op == "not" else entry.filters}
+    return {name: _as_dicts(value, depth + 1) if name in _GROUPS else value for name, value in entry.items()}
 
 
-def _as_dicts(value: Any) -> Any:
+def _as_dicts(value: Any, depth: int) -> Any:
     """Return the member of a group, which is not checked yet, with its entries as dicts."""
-    if isinstance(value, list | tuple):
-        return [_as_dicts(each) for each in value]
-    return as_dict(value) if isinstance(value, Filter | FilterGroup | Mapping) else value
+    if isinstance(value, Filter | FilterGroup | Mapping):
+        return as_dict(value, depth)
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+        return value
+    return [as_dict(each, depth) if isinstance(each, Filter | FilterGroup | Mapping) else each for each in value]
 
 
 @final

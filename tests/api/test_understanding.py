@@ -171,6 +171,17 @@ def test_the_operand_that_decided_is_marked(engine: MakeEngine, cel: str, decide
     assert str(e.explain(WIDE, "s")).count("which decides") >= len(decided)
 
 
+def test_a_group_does_not_repeat_a_long_text_at_each_level(engine: MakeEngine) -> None:
+    e = engine()
+    entry: dict[str, object] = {"any": [{"field": "a" * 500 + str(number), "op": "==", "value": 1} for number in range(100)]}
+    for _ in range(14):
+        entry = {"not": entry}
+    e.add({"id": "s", "filters": [entry]})
+    *_, row = e.explain({"data": {}}, "s").to_dict()["conditions"]
+    assert row["text"] == "!(" * 14 + "(conditions: 100)" + ")" * 14
+    assert len(json.dumps(row)) < 3 * len(json.dumps(entry))
+
+
 def test_a_group_shows_the_values_of_its_entries_alone(engine: MakeEngine) -> None:
     e = engine()
     e.add(

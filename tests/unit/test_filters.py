@@ -240,6 +240,17 @@ def test_what_is_no_json_value_is_refused_with_its_place(value: Any, place: str)
     assert caught.value.place == place
 
 
+def test_groups_that_are_too_deep_for_a_dict_are_refused() -> None:
+    entry: dict[str, Any] = {"field": "a", "op": "==", "value": 1}
+    for _ in range(16):
+        entry = {"not": entry}
+    assert FilterGroup("not", [entry["not"]]).to_dict() == entry
+    for _ in range(10_000):
+        entry = {"not": entry}
+    with pytest.raises(SubscriptionError, match="filters: groups nested deeper than 16 levels"):
+        FilterGroup("any", [entry]).to_dict()
+
+
 def test_a_value_in_itself_is_refused() -> None:
     """It is deeper than any limit."""
     endless: list[Any] = []
