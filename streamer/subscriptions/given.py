@@ -157,7 +157,7 @@ def converted(value: Any, default: Callable[[Any], Any], place: str) -> Any:
             if isinstance(item, Filter):
                 return replace(item, value=begin(item.value, Place(where, "value"), depth + 1))
             if isinstance(item, FilterGroup):
-                item = {item.op: item.filters[0] if item.op == "not" else item.filters}
+                item = item._members()
             if isinstance(item, Mapping | list | tuple):
                 if id(item) not in copies:
                     made: Any = {} if isinstance(item, Mapping) else []

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, final, get_args
+from typing import Any, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 from streamer.model import FilterGroupOperator, Limits
 from streamer.subscriptions.filters import CompiledFilter, compile_filter, read_filter
 from streamer.subscriptions.operands import type_name
 from streamer.subscriptions.sizes import UNITS, Size
-from streamer.subscriptions.subscription import MAX_GROUP_DEPTH, Filter, FilterGroup
-
-GROUPS: Final[tuple[FilterGroupOperator, ...]] = get_args(FilterGroupOperator)
+from streamer.subscriptions.subscription import GROUPS, MAX_GROUP_DEPTH, Filter, FilterGroup
 
 Entry: TypeAlias = Filter | FilterGroup | Mapping[str, Any]
 
@@ -120,9 +118,7 @@ def read_entry(source: Entry, *, place: str = "filters[0]", depth: int = 0) -> F
     Raises:
         SubscriptionError: a member is wrong; `place` names it.
     """
-    members: Any = source
-    if isinstance(source, FilterGroup):
-        members = {source.op: source.filters[0] if source.op == "not" else source.filters}
+    members: Any = source._members() if isinstance(source, FilterGroup) else source
     op = next((op for op in GROUPS if op in members), None) if isinstance(members, Mapping) else None
     if op is None:
         return read_filter(members, place=place)

@@ -14,13 +14,12 @@ from streamer.events.layout import POINTER
 from streamer.events.schema import DRAFT, Schema
 from streamer.model import Dialect, Limits, TopicDialect
 from streamer.subscriptions.filters import MAX_FIELD_BYTES, ROOTS
-from streamer.subscriptions.groups import GROUPS
 from streamer.subscriptions.operands import MAX_REGEXP_BYTES, NOTHING, REGEXP, Operand
 from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.parse import READ
 from streamer.subscriptions.patterns import EXCLUDABLE, EXCLUSIVE, OPERATOR_NAMES, OPERATORS_OF
 from streamer.subscriptions.patterns import OPERATORS as MATCHERS
-from streamer.subscriptions.subscription import Filter, Subscription
+from streamer.subscriptions.subscription import GROUPS, Filter, Subscription
 
 _TEXT: Final[Schema] = {"type": "string"}
 _SOME_TEXT: Final[Schema] = {"type": "string", "minLength": 1}

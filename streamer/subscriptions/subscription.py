@@ -63,7 +63,7 @@ class Filter:
         return members
 
 
-_GROUPS: Final = get_args(FilterGroupOperator)
+GROUPS: Final[tuple[FilterGroupOperator, ...]] = get_args(FilterGroupOperator)
 #: The most levels of groups. With the depth of a filter's own CEL, that of a group is within the default `limits.max_cel_depth`.
 MAX_GROUP_DEPTH: Final = 16
 
@@ -82,7 +82,7 @@ class FilterGroup:
     filters: Sequence[Filter | FilterGroup | Mapping[str, Any]]
 
     def __post_init__(self) -> None:
-        if self.op not in _GROUPS:
+        if self.op not in GROUPS:
             raise SubscriptionError(f"expected 'any', 'all' or 'not', not {self.op!r}", place="op")
         given: object = self.filters
         if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
@@ -99,6 +99,10 @@ class FilterGroup:
 
         return parse_entry(self).to_cel()
 
+    def _members(self) -> Mapping[str, Any]:
+        """Return the mapping with the same meaning, of which the entries stay as they are."""
+        return {self.op: self.filters[0] if self.op == "not" else self.filters}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the one member, ready for `json.dumps`. Raises SubscriptionError if groups are nested too deep."""
         return as_dict(self)
@@ -111,8 +115,8 @@ def as_dict(entry: Filter | FilterGroup | Mapping[str, Any], depth: int = 0) -> 
     if depth > MAX_GROUP_DEPTH:
         raise SubscriptionError(f"groups nested deeper than {MAX_GROUP_DEPTH} levels", place="filters")
     if isinstance(entry, FilterGroup):
-        entry = {entry.op: entry.filters[0] if entry.op == "not" else entry.filters}
-    return {name: _as_dicts(value, depth + 1) if name in _GROUPS else value for name, value in entry.items()}
+        entry = entry._members()
+    return {name: _as_dicts(value, depth + 1) if name in GROUPS else value for name, value in entry.items()}
 
 
 def _as_dicts(value: Any, depth: int) -> Any:
