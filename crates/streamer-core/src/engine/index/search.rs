@@ -226,7 +226,7 @@ impl Search<'_, '_, '_> {
         values
     }
 
-    /// The numbers of the values at a path, by position in the scratch. Of those without a number one of each kind is there.
+    /// The numbers of the values at a path, by position in the scratch, with one value of each kind that has no number.
     #[inline]
     fn numbers(&mut self, path: u32) -> std::ops::Range<usize> {
         let (stamp, start, end) = self.scratch.numbered[path as usize];

@@ -1,7 +1,7 @@
 //! The values of one event at the paths that the index asks for, each read, parsed and hashed once.
 //!
 //! A value takes some hundred bytes here. Where a path has thousands, as in a long list, only the place of each is kept, and its
-//! hash: most are compared with a hash and never looked at again. What is looked at is read anew.
+//! hash: most are compared with a hash and never looked at again. A value that is needed again is read again.
 //!
 //! ```text
 //!   position 0 .. 2^30      SeenValue: kind, scalar, hash, leaf
@@ -464,7 +464,7 @@ impl<'f> Rare<'f> {
         self.leaf(position, flat).kind()
     }
 
-    /// Read one of many anew.
+    /// Read one of many again.
     #[cold]
     fn read(&self, position: usize, flat: &'f Flat<'f>, seed: &Seed) -> SeenValue<'f> {
         let leaf = self.leaf(position, flat);
@@ -511,7 +511,7 @@ struct Repeats {
     long: Vec<(u32, u32)>,
 }
 
-/// So many of each are remembered.
+/// The most of each that are remembered.
 const SHORT: usize = 1 << 12;
 const LONG: usize = 1 << 14;
 
