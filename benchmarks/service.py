@@ -5,6 +5,7 @@ python -m benchmarks.service [--smoke | --record] [--pairs 5]
 PG=postgresql://… python -m benchmarks.service --postgres PG [--smoke | --record]
 python -m benchmarks.service --kafka localhost:9092 [--smoke | --record]
 python -m benchmarks.service --restart [--smoke | --record]
+python -m benchmarks.service --import [--smoke | --record]
 ```
 
 The loop is `for line in engine.match_jsonl(path)`. It makes the messages with the service's own code, and writes them to a file
@@ -23,7 +24,8 @@ the same machine.
 With `--kafka HOST:PORT` the service reads as many messages from a topic of six partitions of that broker, and writes the matches
 to a file, or to another topic. The clock starts with the first message, so that it leaves out the start of the consumer group.
 
-With `--restart` it measures starts of a service with many stored subscriptions (`restart.py`).
+With `--restart` it measures starts of a service with many stored subscriptions (`restart.py`), and with `--import` the waits of
+other requests and events during an import (`imports.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -46,7 +48,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import streamer
-from benchmarks import restart
+from benchmarks import imports, restart
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
 from streamer import cdc
@@ -547,16 +549,20 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--kafka", metavar="HOST:PORT", help="read messages from this broker of Kafka, instead")
     parser.add_argument("--restart", action="store_true", help="measure starts with 960,000 stored subscriptions, instead")
+    parser.add_argument(
+        "--import",
+        action="store_true",
+        dest="imports",
+        help="measure the waits of others while 80,000 subscriptions are imported, instead",
+    )
     options = parser.parse_args(arguments)
     if options.restart:
         record = Record("service-restart", machine(), "Starts of `streamer serve`, each in a process of its own, one run.")
-        rows = [restart.HEADER]
-        print(restart.HEADER)
-        for row in restart.measure(1000 if options.smoke else 960_000):
-            rows.append(row)
-            print(row, flush=True)
-        if options.record:
-            print(record.write(rows))
+        _report(record if options.record else None, restart.HEADER, restart.measure(1000 if options.smoke else 960_000))
+        return
+    if options.imports:
+        record = Record("service-import", machine(), "An import into `streamer serve`, and the waits of others, one run.")
+        _report(record if options.record else None, imports.HEADER, imports.measure(1000 if options.smoke else 80_000))
         return
     if options.kafka:
         record = Record(
@@ -601,6 +607,17 @@ def main(arguments: list[str] | None = None) -> None:
         print(rows[-1], flush=True)
     if options.record:
         print(record.write([HEADER, *rows]))
+
+
+def _report(record: Record | None, header: str, rows: Iterable[str]) -> None:
+    """Print the rows as they come, and write the record."""
+    print(header)
+    printed = [header]
+    for row in rows:
+        printed.append(row)
+        print(row, flush=True)
+    if record is not None:
+        print(record.write(printed))
 
 
 if __name__ == "__main__":

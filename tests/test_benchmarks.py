@@ -262,6 +262,13 @@ def test_each_client_of_a_stream_gets_what_it_must(backend: str, capsys: pytest.
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("what", "rows"), [("restart", 3), ("import", 4)])
+def test_a_whole_service_starts_and_imports_what_it_must(what: str, rows: int, capsys: pytest.CaptureFixture[str]) -> None:
+    service.main([f"--{what}", "--smoke"])
+    assert len(capsys.readouterr().out.splitlines()) == 2 + rows
+
+
+@pytest.mark.slow
 def test_at_a_steady_rate_a_match_is_timed_from_when_its_event_was_due(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     steady.main(["--smoke"])
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]

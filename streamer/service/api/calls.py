@@ -15,6 +15,7 @@ from streamer.service.api.live import Watched, Watcher
 from streamer.service.api.problems import Problem
 from streamer.service.api.streams import Stream, Wanted
 from streamer.service.api.tokens import Token
+from streamer.service.tenants.declined import Versioned
 from streamer.subscriptions.subscription import EVERY
 
 JSON: Final = "application/json"
@@ -229,6 +230,11 @@ def _past_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()
+
+
+def tag_of(row: Versioned) -> str:
+    """Return the ETag of a row."""
+    return f'"{row.version}"'
 
 
 def tags(header: str) -> list[str] | None:

@@ -11,34 +11,32 @@ from typing import Any, Final, final
 
 from streamer.core.options import Options
 from streamer.engine.engine import Engine
-from streamer.errors import SubscriptionError
 from streamer.service.api import openapi
-from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, answer, members_of, number, tags
+from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, answer, members_of, number, tag_of, tags
 from streamer.service.api.decoding import Decoding
 from streamer.service.api.deliveries import Delivering
-from streamer.service.api.explain import Asking, lines_of
+from streamer.service.api.explain import Asking
+from streamer.service.api.importing import Importing
 from streamer.service.api.live import Watchers
 from streamer.service.api.live_events import Watching
 from streamer.service.api.observed import Observed
-from streamer.service.api.problems import Problem, members
+from streamer.service.api.problems import Problem
 from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.status import Status
 from streamer.service.api.streams import Wanted
 from streamer.service.store.changes import Entry
 from streamer.service.store.gateways import StoredGateway
-from streamer.service.store.ids import Written, claimed
+from streamer.service.store.ids import claimed
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import PAGE, PAGE_BYTES, Stored
 from streamer.service.tenants import gateways
 from streamer.service.tenants.declined import Condition, Declined, Versioned
-from streamer.service.tenants.subscriptions import MOST_VERSION, Result, Subscriptions
+from streamer.service.tenants.subscriptions import MOST_VERSION, Subscriptions
 from streamer.subscriptions.parse import parse_subscription
 
 #: The most rows that one page examines, if a filter accepts few of them.
 _LOOKED_AT: Final = 5_000
-#: The most lines of an import.
-_IMPORTED: Final = 100_000
 
 
 @final
@@ -59,7 +57,7 @@ class Handlers:
         self.default_tenant = options.default_tenant
         asking = Asking(engine, subscriptions, status.events, options.default_tenant)
         watching = Watching(status, subscriptions, own)
-        self._others = (Observed(status), watching, asking, Decoding(options), Delivering(status, own))
+        self._others = (Observed(status), watching, asking, Decoding(options), Delivering(status, own), Importing(subscriptions))
         self.watchers = Watchers(status.events, status.counted)
         self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()
 
@@ -106,23 +104,6 @@ class Handlers:
                 yield b"".join(text + b"\n" for text in held)
                 held, size = [], 0
         yield b"".join(text + b"\n" for text in held)
-
-    def import_subscriptions(self, call: Call) -> Answer:
-        """See the route."""
-        partly, lease = call.query.get("partly", False), call.query.get("lease")
-        numbers, several = lines_of(call, call.whose, _IMPORTED)
-        results = self._subscriptions.put_many(
-            call.whose, several, lease=None if lease is None else lease * 1000, partly=partly, who=call.token.who
-        )
-        told = zip(numbers, several, results, strict=True)
-        bad = [(number, result.error) for number, _, result in told if result.error is not None]
-        if bad and not partly:
-            quota = any(isinstance(error, Declined) and error.code == "quota" for _, error in bad)
-            errors = [{"line": number, **members(error)} for number, error in bad]
-            reason = f"{len(bad):,} of {len(results):,} are invalid; none was changed"
-            raise Problem("quota" if quota else "subscription", reason, errors=errors)
-        lines = (_line(*each) for each in zip(numbers, several, results, strict=True))
-        return Answer(b"".join(lines), media_type=LINES)
 
     def get_subscription(self, call: Call) -> Answer:
         """See the route."""
@@ -180,13 +161,13 @@ class Handlers:
     def get_gateway(self, call: Call) -> Answer:
         """See the route."""
         row = self._gateways.find(call.whose, call.path["id"])
-        return _is_known(call, row) or answer(self._gateway(row), headers={"ETag": _tag(row)})
+        return _is_known(call, row) or answer(self._gateway(row), headers={"ETag": tag_of(row)})
 
     def put_gateway(self, call: Call) -> Answer:
         """See the route."""
         settings, secrets = gateways.read(members_of(call.body), self._gateways.config)
         row, before = self._gateways.put(call.whose, call.path["id"], settings, secrets, _condition(call))
-        return answer(self._gateway(row), 201 if before is None else 200, headers={"ETag": _tag(row)})
+        return answer(self._gateway(row), 201 if before is None else 200, headers={"ETag": tag_of(row)})
 
     def delete_gateway(self, call: Call) -> Answer:
         """See the route."""
@@ -208,7 +189,7 @@ class Handlers:
         return {
             "tenant": row.tenant,
             "id": row.id,
-            "etag": _tag(row),
+            "etag": tag_of(row),
             "created": time_of(row.created),
             "updated": time_of(row.updated),
             "gateway": asdict(gateways.settings_of(row)),
@@ -315,7 +296,7 @@ def shown(row: Stored) -> bytes:
         "tenant": row.tenant,
         "id": row.id,
         "origin": row.origin,
-        "etag": _tag(row),
+        "etag": tag_of(row),
         "created": time_of(row.created),
         "updated": time_of(row.updated),
         "paused": row.paused,
@@ -332,7 +313,7 @@ def _entry(entry: Entry) -> bytes:
 
 
 def _stored(row: Stored, status: int = 200) -> Answer:
-    return Answer(shown(row), status, headers={"ETag": _tag(row)})
+    return Answer(shown(row), status, headers={"ETag": tag_of(row)})
 
 
 def _is_known(call: Call, row: Versioned) -> Answer | None:
@@ -341,13 +322,9 @@ def _is_known(call: Call, row: Versioned) -> Answer | None:
         _wants(tags(given), row)
     if (given := call.headers.get("if-none-match")) is not None:
         known = tags(given)
-        if known is None or _tag(row) in [each.removeprefix("W/") for each in known]:
-            return Answer(status=304, headers={"ETag": _tag(row)})
+        if known is None or tag_of(row) in [each.removeprefix("W/") for each in known]:
+            return Answer(status=304, headers={"ETag": tag_of(row)})
     return None
-
-
-def _tag(row: Versioned) -> str:
-    return f'"{row.version}"'
 
 
 def _condition(call: Call) -> Condition:
@@ -361,7 +338,7 @@ def _condition(call: Call) -> Condition:
             _wants(wanted[0], before)
         if unwanted is not None and before is not None:
             known = unwanted[0]
-            if known is None or _tag(before) in [each.removeprefix("W/") for each in known]:
+            if known is None or tag_of(before) in [each.removeprefix("W/") for each in known]:
                 raise Declined("precondition", "If-None-Match: it exists")
 
     return may
@@ -370,8 +347,8 @@ def _condition(call: Call) -> Condition:
 def _wants(known: list[str] | None, row: Versioned | None) -> None:
     if row is None:
         raise Declined("precondition", "If-Match: it does not exist")
-    if known is not None and _tag(row) not in known:
-        raise Declined("precondition", f"If-Match: it is {_tag(row)} now")
+    if known is not None and tag_of(row) not in known:
+        raise Declined("precondition", f"If-Match: it is {tag_of(row)} now")
 
 
 def _chosen(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
@@ -423,20 +400,6 @@ def _word(label: object) -> str | None:
     if isinstance(label, str):
         return label
     return None if isinstance(label, (dict, list)) else json.dumps(label)
-
-
-def _line(number: int, each: Written | SubscriptionError, result: Result) -> bytes:
-    told: dict[str, Any] = {"line": number}
-    subscription_id = each.id if isinstance(each, Written) else each.subscription_id
-    if subscription_id is not None:
-        told["id"] = subscription_id
-    if result.error is not None:
-        told |= {"result": "refused", "error": members(result.error)}
-    else:
-        assert result.stored is not None
-        what = "created" if result.before is None else "unchanged" if result.before is result.stored else "replaced"
-        told |= {"result": what, "etag": _tag(result.stored)}
-    return json.dumps(told).encode() + b"\n"
 
 
 #: A record is shown on demand; a key is a hash that is too large for many JSON readers.

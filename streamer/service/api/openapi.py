@@ -146,12 +146,31 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         {
             "line": COUNT,
             "id": TEXT,
-            "result": {"enum": ["created", "replaced", "unchanged", "refused"]},
+            "result": {
+                "enum": ["created", "replaced", "unchanged", "refused", "failed"],
+                "description": "`failed`: the store failed before this line; send it again.",
+            },
             "etag": TEXT,
             "error": ref("Error"),
         },
         *("id", "etag", "error"),
     ),
+    "Import": object_of(
+        {
+            "id": TEXT,
+            "tenant": TEXT,
+            "state": {
+                "enum": ["checking", "storing", "done", "refused", "stopped", "failed"],
+                "description": "`refused`: no line was stored. `stopped`: the client disconnected. `failed`: the store failed.",
+            },
+            "lines": COUNT,
+            "done": {"type": "integer", "description": "Lines with a result."},
+            "refused": COUNT,
+            "started": TIME,
+            "ended": {"type": ["string", "null"], "format": "date-time"},
+        }
+    ),
+    "Imports": object_of({"items": list_of(ref("Import"))}),
     "Matches": object_of(
         {
             "matches": list_of(

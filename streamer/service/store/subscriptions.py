@@ -127,6 +127,15 @@ class Table:
         rows = self._reader.rows(_GET, tenant, subscription_id)
         return _stored(rows[0]) if rows else None
 
+    def find(self, tenant: str, ids: Sequence[str]) -> dict[str, Stored]:
+        """Return those subscriptions that exist, by id, even if their lease is over."""
+        found: dict[str, Stored] = {}
+        for at in range(0, len(ids), PAGE):
+            part = ids[at : at + PAGE]
+            statement = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id IN ({', '.join('?' * len(part))})"
+            found |= {row.id: row for row in map(_stored, self._reader.rows(statement, tenant, *part))}
+        return found
+
     def page(self, tenant: str, after: str) -> Page:
         """Return the subscriptions of a tenant after an id, in the order of ids."""
         return _page(self._reader, _PAGE, tenant, after)

@@ -39,7 +39,7 @@ from streamer.service.store.database import Moved
 from streamer.service.store.ids import Written, inside, stored
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
-from streamer.service.store.subscriptions import Key, Room, Stored, Table
+from streamer.service.store.subscriptions import Amount, Key, Room, Stored, Table
 from streamer.service.tenants.declined import Condition, Declined
 from streamer.service.tenants.expiry import Upkeep
 from streamer.service.tenants.loading import Loading
@@ -47,7 +47,7 @@ from streamer.service.tenants.quotas import Counted, Quotas
 from streamer.service.tenants.shards import Shard
 from streamer.service.tenants.snapshot import EngineSnapshot
 from streamer.service.tenants.subscription_files import are_from_files, put
-from streamer.service.tenants.validation import examined
+from streamer.service.tenants.validation import Examination
 from streamer.subscriptions.subscription import Subscription
 
 #: The origin of subscriptions from files in the store. Those that were removed from the files are deleted.
@@ -82,6 +82,7 @@ class Subscriptions:
         quotas: the limits of a tenant; a reload may change them.
         shard: the tenants that this engine has; the store has all tenants.
         history: how long the log of changes keeps an entry; a reload may change it.
+        options: of the engine.
 
     Args:
         snapshot: of the engine, to begin with and to write; None without.
@@ -97,6 +98,7 @@ class Subscriptions:
         snapshot: EngineSnapshot | None = None,
     ) -> None:
         self.shard, self.history, self._snapshot = shard or Shard(), history, snapshot
+        self.options: Final = engine._options
         self._engine, self._store, self._table = engine, store, Table(store)
         self.quotas = quotas or Quotas()
         self._lock = Lock()
@@ -186,7 +188,7 @@ class Subscriptions:
         return (self._held(*row) for row in several if self.shard.holds(row[0]))
 
     def _held(self, tenant: str, subscription_id: str, text: bytes) -> bytes | Subscription:
-        return stored(tenant, subscription_id, text, self._engine._options.limits.max_subscription_bytes)
+        return stored(tenant, subscription_id, text, self.options.limits.max_subscription_bytes)
 
     # Reading
 
@@ -250,6 +252,7 @@ class Subscriptions:
         self,
         tenant: str,
         several: Sequence[Written | SubscriptionError],
+        examined: Sequence[SubscriptionError | bool] | None = None,
         *,
         lease: int | None = None,
         may: Condition = lambda _: None,
@@ -260,6 +263,7 @@ class Subscriptions:
 
         Args:
             several: an error stands for one that could not be read.
+            examined: what `Examination` returns for them, if they are examined already.
             partly: whether to store the valid ones if some are invalid; otherwise all are refused.
 
         Returns:
@@ -269,8 +273,8 @@ class Subscriptions:
         Raises:
             ServiceError: the store failed, and the change was undone whole.
         """
-        told = examined(self._engine._options, several)
-        return self._tried(lambda: self._put_many(tenant, several, told, lease, may, partly=partly, who=who))
+        checked = Examination(self.options).examine(several) if examined is None else examined
+        return self._tried(lambda: self._put_many(tenant, several, checked, lease, may, partly=partly, who=who))
 
     def _put_many(
         self,
@@ -284,33 +288,65 @@ class Subscriptions:
         who: str,
     ) -> list[Result]:
         with self._lock:
-            now = milliseconds()
-            held = self._counted.of(tenant)
-            results: list[Result] = []
-            for each, told in zip(several, examined, strict=True):
-                if isinstance(each, SubscriptionError) or isinstance(told, SubscriptionError):
-                    error = each if isinstance(each, SubscriptionError) else told
-                    assert isinstance(error, SubscriptionError)
-                    results.append(Result(None, error=error))
-                    continue
-                before = self._table.get(tenant, each.id)
-                if before is not None and before.is_over(now):
-                    self._drop([before])
-                    held, before = held.without(before), None
-                try:
-                    may(before)
-                    _check_origin(before)
-                    after = (held if before is None else held.without(before)).with_one(each.text, unindexed=told)
-                    self.quotas.check(after, held)
-                except Declined as declined:
-                    results.append(Result(None, before, declined))
-                    continue
-                held = after
-                results.append(Result(_next(each, before, told, lease, now), before))
+            results, held, over = self._decided(tenant, several, examined, self.amount(tenant), lease, may)
             if not partly and any(result.error is not None for result in results):
                 return results
-            room = self._counted.room(self.quotas, tenant, held, self._engine._options.limits.max_subscription_bytes)
+            # The log of changes has the deletion of an expired subscription before the new one of its id.
+            self._drop(over)
+            room = self._counted.room(self.quotas, tenant, held, self.options.limits.max_subscription_bytes)
             return self._hold(results, who, room)
+
+    def would_put(
+        self,
+        tenant: str,
+        several: Sequence[Written | SubscriptionError],
+        examined: Sequence[SubscriptionError | bool],
+        held: Amount,
+    ) -> tuple[list[Result], Amount]:
+        """Return the results that `put_many` would return now to a tenant that has *held*, and the amount after them."""
+        results, held, _ = self._decided(tenant, several, examined, held, None, lambda _: None)
+        return results, held
+
+    def amount(self, tenant: str) -> Amount:
+        """Return the amounts of a tenant's subscriptions."""
+        return self._counted.of(tenant)
+
+    def _decided(
+        self,
+        tenant: str,
+        several: Sequence[Written | SubscriptionError],
+        examined: Sequence[SubscriptionError | bool],
+        held: Amount,
+        lease: int | None,
+        may: Condition,
+    ) -> tuple[list[Result], Amount, list[Stored]]:
+        """Return a result for each, the amount after all of them, and the expired ones in their place. It writes no row."""
+        now = milliseconds()
+        results: list[Result] = []
+        over: list[Stored] = []
+        befores = self._table.find(tenant, [each.id for each in several if isinstance(each, Written)])
+        for each, checked in zip(several, examined, strict=True):
+            if isinstance(each, SubscriptionError):
+                results.append(Result(None, error=each))
+                continue
+            if isinstance(checked, SubscriptionError):
+                results.append(Result(None, error=checked))
+                continue
+            before = befores.get(each.id)
+            if before is not None and before.is_over(now):
+                over.append(before)
+                held, before = held.without(before), None
+            try:
+                may(before)
+                _check_origin(before)
+                after = (held if before is None else held.without(before)).with_one(each.text, unindexed=checked)
+                self.quotas.check(after, held)
+            except Declined as declined:
+                results.append(Result(None, before, declined))
+                continue
+            held = after
+            results.append(Result(_next(each, before, checked, lease, now), before))
+        return results, held, over
 
     def _hold(self, results: list[Result], who: str, room: Room) -> list[Result]:
         new = [result for result in results if result.stored is not None and result.stored is not result.before]
