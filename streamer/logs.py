@@ -111,8 +111,8 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         head, event = f"{_time(record)} {record.levelname} {record.name}: ", record.getMessage()
         around = "".join(f" {name}={value}" for name, value in _around().items() if name not in _part(event))
-        told = [event + around, *(_traceback(record) or "").splitlines()]
-        return "\n".join(head + printable(line) for line in told)
+        lines = [event + around, *(_traceback(record) or "").splitlines()]
+        return "\n".join(head + printable(line) for line in lines)
 
 
 @final

@@ -90,13 +90,13 @@ def command(
     setup = set_up(config, subscriptions, format, layout, default_tenant, soft_delete, validation, events=events)
     engine = setup.engine()
     read, bad = _read(setup, engine, events, max_events, tenant, collection)
-    costs = measure(engine, setup.empty_engine, read, seconds, tenant=tenant, collection=collection, told=_note)
+    costs = measure(engine, setup.empty_engine, read, seconds, tenant=tenant, collection=collection, progress=_note)
     played = None
     if rate is not None:
         _note(f"{rate:,g} events a second")
         played = play(lambda event: engine.match_ids(event, tenant, collection), read, rate, int(rate * seconds))
     if report is PlainFormat.json:
-        show_json(_told(engine, costs, rate, played))
+        show_json(_report(engine, costs, rate, played))
     else:
         show("\n".join(_text(engine, read, costs, rate, played)))
     sys.exit(SOME_BAD if bad else OK)
@@ -129,17 +129,17 @@ def _read(
     return read, bad
 
 
-def _told(engine: streamer.Engine, costs: Costs, rate: float | None, played: Played | None) -> dict[str, Any]:
+def _report(engine: streamer.Engine, costs: Costs, rate: float | None, played: Played | None) -> dict[str, Any]:
     from streamer.engine.costs import percentiles
 
-    told = {"backend": streamer.BACKEND, "subscriptions": len(engine), **costs.to_dict()}
+    report = {"backend": streamer.BACKEND, "subscriptions": len(engine), **costs.to_dict()}
     if played is not None:
-        told["at_rate"] = {
+        report["at_rate"] = {
             "rate": rate,
             "events_per_second": len(played.latencies) / played.seconds,
             "latency": percentiles(played.latencies),
         }
-    return told
+    return report
 
 
 def _text(

@@ -57,7 +57,7 @@ def command(
     """
     from streamer.engine.cases import run
 
-    told: list[tuple[CaseFile, list[tuple[Result, float]]]] = []
+    played: list[tuple[CaseFile, list[tuple[Result, float]]]] = []
     for name in files:
         cases = _read(name, report)
         files_of = subscriptions or cases.files
@@ -81,9 +81,9 @@ def command(
             except OSError as error:
                 fail(f"{shown_name(name)}:{case.line}:{case.column}: {case.file}: {error.strerror or error}")
             results.append((result, time.perf_counter() - began))
-        told.append((cases, results))
-    _WRITERS[report](told)
-    sys.exit(OK if all(result.passed for _, results in told for result, _ in results) else SOME_BAD)
+        played.append((cases, results))
+    _WRITERS[report](played)
+    sys.exit(OK if all(result.passed for _, results in played for result, _ in results) else SOME_BAD)
 
 
 def _read(name: str, report: Report) -> CaseFile:
@@ -111,10 +111,10 @@ def _refuse(bulk: BulkConfigError, report: Report) -> NoReturn:
 _Told = Sequence[tuple["CaseFile", Sequence[tuple["Result", float]]]]
 
 
-def _text(told: _Told) -> None:
-    for cases, results in told:
+def _text(files: _Told) -> None:
+    for cases, results in files:
         show(f"{cases.name} {''.join('.' if result.passed else 'F' for result, _ in results)}")
-    failed = [(cases, result) for cases, results in told for result, _ in results if not result.passed]
+    failed = [(cases, result) for cases, results in files for result, _ in results if not result.passed]
     if failed:
         show(f"\n{' FAILURES ':=^{WIDTH}}")
     for cases, result in failed:
@@ -124,11 +124,11 @@ def _text(told: _Told) -> None:
         show(f"{' short summary ':=^{WIDTH}}")
     for cases, result in failed:
         show(f"FAILED {cases.name}:{result.case.line} {printable(result.case.name)} - {result.differences[0].summary}")
-    show(_counts(told))
+    show(_counts(files))
 
 
-def _counts(told: _Told) -> str:
-    results = [result for _, results in told for result, _ in results]
+def _counts(files: _Told) -> str:
+    results = [result for _, results in files for result, _ in results]
     failed = sum(not result.passed for result in results)
     return ", ".join([*([f"{failed:,} failed"] if failed else []), f"{len(results) - failed:,} passed"])
 
@@ -161,8 +161,8 @@ def _event(event: Any) -> str:
     return printable(text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}...")
 
 
-def _json(told: _Told) -> None:
-    for cases, results in told:
+def _json(files: _Told) -> None:
+    for cases, results in files:
         for result, _ in results:
             members = {
                 "file": cases.name,
@@ -185,14 +185,14 @@ def _json(told: _Told) -> None:
                 ],
             }
             show_json(members)
-    note(_counts(told))
+    note(_counts(files))
 
 
-def _junit(told: _Told) -> None:
+def _junit(files: _Told) -> None:
     from xml.etree import ElementTree
 
     root = ElementTree.Element("testsuites", name=f"streamer {streamer.__version__}")
-    for cases, results in told:
+    for cases, results in files:
         failed = sum(not result.passed for result, _ in results)
         counts = {"tests": str(len(results)), "failures": str(failed), "errors": "0", "skipped": "0"}
         seconds = sum(seconds for _, seconds in results)
@@ -207,17 +207,17 @@ def _junit(told: _Told) -> None:
                 failure.text = printable("\n".join(_story(cases, result)), keep="\n")
     ElementTree.indent(root)
     show(f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}')
-    note(_counts(told))
+    note(_counts(files))
 
 
-def _github(told: _Told) -> None:
-    for cases, results in told:
+def _github(files: _Told) -> None:
+    for cases, results in files:
         for result, _ in results:
             if not result.passed:
                 story = "\n".join(_story(cases, result))
                 case = result.case
                 show(annotation(story, file=cases.name, line=case.line, column=case.column, title=case.name))
-    note(_counts(told))
+    note(_counts(files))
 
 
 _WRITERS = {Report.text: _text, Report.json: _json, Report.junit: _junit, Report.github: _github}

@@ -155,7 +155,7 @@ def match(
     tally, first = Tally(), FirstEvents()
     code = OK
     try:
-        with opened(events) as source, setup.metrics(engine, told=not quiet), progress(source, tally, shown=not quiet) as seen:
+        with opened(events) as source, setup.metrics(engine, logs=not quiet), progress(source, tally, shown=not quiet) as seen:
             for number, event in read_lines(source, max_bytes=setup.max_event_bytes):
                 tally.events += 1
                 seen()
@@ -243,11 +243,11 @@ def stats(
                         samples.tick()
             except InputError as error:
                 fail(f"{shown_name(events)}: {error}")
-    told = engine.stats()
+    statistics = engine.stats()
     if report is PlainFormat.json:
-        show_json(told.to_dict())
+        show_json(statistics.to_dict())
     else:
-        show(str(told))
+        show(str(statistics))
     if events is not None:
         _warn_of_layout(shown_name(events), engine, first)
     if plot or history:
@@ -259,7 +259,7 @@ def stats(
             fail(f"{history}: {error.strerror or error}")
     if plot is not None:
         draw(samples.samples, plot)
-    if told.rejected:
+    if statistics.rejected:
         sys.exit(SOME_BAD)
 
 
@@ -297,16 +297,16 @@ def explain(
     engine = setup.engine_with(id)
     text = _event(event, line, setup.max_event_bytes)
     try:
-        told = engine.explain(text, id, tenant, collection)
+        explanation = engine.explain(text, id, tenant, collection)
     except EventError as error:
         hint = "; does the file have several events? Choose one with --line" if line is None and b"\n" in text.strip() else ""
         note(f"{shown_name(event)}{f':{line}' if line else ''}: {error}{hint}")
         sys.exit(SOME_BAD)
     if report is PlainFormat.json:
-        show_json(told.to_dict())
+        show_json(explanation.to_dict())
     else:
         # The text escapes foreign characters first, and then adds colours.
-        print(told.text(colour=has_colour()))
+        print(explanation.text(colour=has_colour()))
 
 
 @app.command(short_help="Show how each subscription is found and decided.", epilog=EXIT_CODES.replace(" 1 {one};", ""))
@@ -326,11 +326,11 @@ def plan(
     setup = set_up(config, subscriptions, default_tenant=default_tenant)
     engine = setup.engine() if id is None else setup.engine_with(id)
     for number, each in enumerate([id] if id is not None else engine):
-        told = engine.plan(each)
+        steps = engine.plan(each)
         if report is PlainFormat.json:
-            show_json(told.to_dict())
+            show_json(steps.to_dict())
         else:
-            show(f"{chr(10) if number else ''}{told}")
+            show(f"{chr(10) if number else ''}{steps}")
 
 
 @app.command(

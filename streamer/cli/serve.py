@@ -136,12 +136,12 @@ def show_command(number: int, config: str | None, data_dir: Path | None, report:
             record = {"record": each.record.decode()}
         except UnicodeDecodeError:
             record = {"record_base64": base64.b64encode(each.record).decode()}
-        told: dict[str, Any] = {**_members(each), "at": _time(each.at)}
-        del told["record"]
+        members: dict[str, Any] = {**_members(each), "at": _time(each.at)}
+        del members["record"]
         if report is PlainFormat.json:
-            show_json(told | record)
+            show_json(members | record)
         else:
-            for name, value in (told | record).items():
+            for name, value in (members | record).items():
                 show(f"{name}: {printable(str(value))}")
         return
     note(f"dead letter {number} does not exist")

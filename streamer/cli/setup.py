@@ -107,8 +107,8 @@ class Fault:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain JSON."""
-        told = {name: getattr(self.error, name, None) for name in ("subscription_id", "place", "reason")}
-        return {"file": self.file, "line": self.line, **told, "reason": told["reason"] or str(self.error)}
+        members = {name: getattr(self.error, name, None) for name in ("subscription_id", "place", "reason")}
+        return {"file": self.file, "line": self.line, **members, "reason": members["reason"] or str(self.error)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Setup:
         return found
 
     @contextmanager
-    def metrics(self, engine: streamer.Engine, *, told: bool) -> Iterator[None]:
+    def metrics(self, engine: streamer.Engine, *, logs: bool) -> Iterator[None]:
         """Serve the metrics of an engine in the context, if the configuration enables it; end the program on an error."""
         if self.config is None or not self.config.metrics.enabled:
             yield
@@ -196,7 +196,7 @@ class Setup:
             fail(f"metrics: {error.strerror or error}; STREAMER_METRICS__ENABLED=false serves none")
         assert server is not None
         with server:
-            if told:
+            if logs:
                 note(f"metrics: {server.url}")
             yield
 

@@ -90,7 +90,7 @@ def _table(survey: Survey) -> Iterator[str]:
     if survey.nearest:
         yield "nearest events that do not match:"
     for near in survey.nearest:
-        first, *others = [line for told in near.failed[:3] for line in textwrap.wrap(told, WIDTH - 4, subsequent_indent="  ")]
+        first, *others = [line for reason in near.failed[:3] for line in textwrap.wrap(reason, WIDTH - 4, subsequent_indent="  ")]
         yield f"  line {near.number:,}:"
         yield from (f"    {line}" for line in (first, *others))
         if len(near.failed) > 3:

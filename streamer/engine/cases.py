@@ -135,15 +135,15 @@ class Difference:
         for each in self.expected:
             match = matched.get(each.id)
             if match is not None and each.agrees(match):
-                yield f"  {_told(each.id, each.details)}"
+                yield f"  {_text_of(each.id, each.details)}"
                 continue
-            yield f"- {_told(each.id, each.details)}"
+            yield f"- {_text_of(each.id, each.details)}"
             if match is not None:
-                yield f"+ {_told(each.id, {name: getattr(match, name) for name in each.details})}"
+                yield f"+ {_text_of(each.id, {name: getattr(match, name) for name in each.details})}"
         for match in self.matched:
             if match.subscription_id not in expected:
                 certain = {} if match.certain else {"certain": False}
-                yield f"+ {_told(match.subscription_id, {'transition': match.transition, **certain})}"
+                yield f"+ {_text_of(match.subscription_id, {'transition': match.transition, **certain})}"
 
 
 @final
@@ -283,7 +283,7 @@ def _compare(engine: Engine, case: Case, number: int, event: EventSource | Event
     return Difference(number, event, None, case.expect, matched, explanations)
 
 
-def _told(subscription_id: str, details: Mapping[str, Any]) -> str:
+def _text_of(subscription_id: str, details: Mapping[str, Any]) -> str:
     words = []
     for name, value in details.items():
         if name == "transition":

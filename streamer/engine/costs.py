@@ -76,8 +76,8 @@ def play(match: Callable[[bytes], Sequence[str]], events: Sequence[bytes], rate:
 def percentiles(nanoseconds: Sequence[int]) -> dict[str, float]:
     """Return the percentiles p50, p99 and p99.9, and the maximum as `slowest`, in seconds."""
     ordered = sorted(nanoseconds)
-    told = {name: ordered[math.ceil(share * len(ordered)) - 1] / 1e9 for name, share in PERCENTILES.items()}
-    return told | {"slowest": ordered[-1] / 1e9}
+    seconds = {name: ordered[math.ceil(share * len(ordered)) - 1] / 1e9 for name, share in PERCENTILES.items()}
+    return seconds | {"slowest": ordered[-1] / 1e9}
 
 
 @final
@@ -154,7 +154,7 @@ def measure(
     *,
     tenant: str | None = None,
     collection: str | None = None,
-    told: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Costs:
     """Return the costs of an engine.
 
@@ -164,14 +164,14 @@ def measure(
         seconds: the time for each part of the measurement: all subscriptions, the kinds, the single subscriptions.
         tenant: see `Engine.match`.
         collection: see `Engine.match`.
-        told: called with the name of each part before it is measured.
+        progress: called with the name of each part before it is measured.
     """
-    told("what an event costs")
+    progress("what an event costs")
     measured = _Measured(empty, engine, events, seconds, (tenant, collection))
     best, durations = measured.parts()
-    told("what the subscriptions of each kind cost")
+    progress("what the subscriptions of each kind cost")
     kinds = measured.kinds()
-    told("which subscriptions cost most by themselves")
+    progress("which subscriptions cost most by themselves")
     return Costs(
         events=len(measured.events),
         matches=measured.matches,

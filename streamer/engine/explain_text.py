@@ -25,16 +25,16 @@ _SIGNS: Final = {Verdict.TRUE: "✓", Verdict.FALSE: "✗", Verdict.ERROR: "!", 
 _COLOURS: Final = {Verdict.TRUE: 32, Verdict.FALSE: 31, Verdict.ERROR: 33, Verdict.UNKNOWN: 33}
 
 
-def write(told: Explanation, *, colour: bool) -> str:
+def write(explanation: Explanation, *, colour: bool) -> str:
     """Return an explanation as text."""
-    headline = told.headline
+    headline = explanation.headline
     lines = [f"\x1b[1m{headline}\x1b[0m" if colour else headline]
-    rows = _Rows([*told.conditions, *told.before], colour=colour)
-    lines += rows.lines(told.conditions)
-    if told.before:
-        lines += ["before the update:", *rows.lines(told.before)]
-    if told.note is not None:
-        lines += textwrap.wrap(on_one_line(told.note), WIDTH)
+    rows = _Rows([*explanation.conditions, *explanation.before], colour=colour)
+    lines += rows.lines(explanation.conditions)
+    if explanation.before:
+        lines += ["before the update:", *rows.lines(explanation.before)]
+    if explanation.note is not None:
+        lines += textwrap.wrap(on_one_line(explanation.note), WIDTH)
     return "\n".join(lines)
 
 
@@ -78,8 +78,8 @@ class _Rows:
         first = start + wrapped.pop(0) if len(start) <= len(margin) else start.rstrip()
         yield self._painted(first, row.verdict, _SIGNS[row.verdict])
         yield from (margin + line for line in wrapped)
-        told, *more = _wrapped(outcome, WIDTH - len(margin), 12)
-        yield margin + self._painted(told, row.verdict, row.verdict.value)
+        opening, *more = _wrapped(outcome, WIDTH - len(margin), 12)
+        yield margin + self._painted(opening, row.verdict, row.verdict.value)
         yield from (margin + line for line in more)
 
     def _painted(self, text: str, verdict: Verdict, word: str) -> str:
@@ -165,18 +165,18 @@ def _spelled(value: Any) -> Any:
     return value.text if isinstance(value, BeyondFloat64) else repr(value)
 
 
-def as_json(told: Explanation) -> dict[str, Any]:
+def as_json(explanation: Explanation) -> dict[str, Any]:
     """Return an explanation as plain JSON values; event values are shortened texts, as they are printed."""
     return {
-        "subscription_id": told.subscription_id,
-        "matched": told.matched,
-        "transition": told.transition,
-        "certain": told.certain,
-        "verdict": told.verdict.value,
-        "conditions": [row_as_json(row) for row in told.conditions],
-        "before": [row_as_json(row) for row in told.before],
-        "note": told.note,
-        "cel": told.cel,
+        "subscription_id": explanation.subscription_id,
+        "matched": explanation.matched,
+        "transition": explanation.transition,
+        "certain": explanation.certain,
+        "verdict": explanation.verdict.value,
+        "conditions": [row_as_json(row) for row in explanation.conditions],
+        "before": [row_as_json(row) for row in explanation.before],
+        "note": explanation.note,
+        "cel": explanation.cel,
     }
 
 

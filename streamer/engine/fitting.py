@@ -130,9 +130,9 @@ def _of_format(name: FormatName, events: Iterable[EventSource]) -> tuple[int, Fi
 
 
 def _scored(name: str, found: Iterable[Event | Ignored | None]) -> tuple[int, Fit]:
-    told = [event for event in found if isinstance(event, Event) and _parts(event)]
-    collections = dict.fromkeys(event.collection for event in told if event.collection is not None)
-    return sum(map(_parts, told)), Fit(name, len(told), tuple(collections))
+    readable = [event for event in found if isinstance(event, Event) and _parts(event)]
+    collections = dict.fromkeys(event.collection for event in readable if event.collection is not None)
+    return sum(map(_parts, readable)), Fit(name, len(readable), tuple(collections))
 
 
 def _parts(event: Event) -> int:

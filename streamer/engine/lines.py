@@ -101,17 +101,17 @@ def _without_blanks(numbers: range, lines: list[bytes | None], max_bytes: int) -
     if len(whole) == len(lines) and min(whole, default=b"") > b" \xff":
         return numbers, whole
     chosen: list[int] = []
-    told: list[bytes | EventError] = []
+    readable: list[bytes | EventError] = []
     for number, line in zip(numbers, lines, strict=True):
         if line is None:
             reason = f"the line is longer than the {max_bytes} bytes that are allowed"
-            told.append(EventError(EventCode.TOO_LONG, reason, offset=max_bytes, index=number - 1))
+            readable.append(EventError(EventCode.TOO_LONG, reason, offset=max_bytes, index=number - 1))
         elif line.strip(b" \t\r"):
-            told.append(line)
+            readable.append(line)
         else:
             continue
         chosen.append(number)
-    return chosen, told
+    return chosen, readable
 
 
 def _blocks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[list[bytes | None]]:

@@ -51,12 +51,12 @@ class Reload:
 
 def changes(old: Config, new: Config) -> Iterator[Place]:
     """Yield each place at which two configurations differ; for a section that only one of them has, only its place."""
-    told: set[Place] = set()
+    reported: set[Place] = set()
     for place in dict.fromkeys((*fields_of(old), *fields_of(new))):
         before, after = _at(old, place), _at(new, place)
         both_have_names = _has_names(before) and _has_names(after)
-        if before != after and not both_have_names and not any(place[:length] in told for length in range(len(place))):
-            told.add(place)
+        if before != after and not both_have_names and not any(place[:length] in reported for length in range(len(place))):
+            reported.add(place)
             yield place
 
 

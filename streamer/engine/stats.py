@@ -208,7 +208,7 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
     Args:
         hint: the layout that fits the first event in which the engine's layout found no part.
     """
-    told = core.telemetry()
+    telemetry = core.telemetry()
     runs = programs.runs.read()
     filters = {state.name: state for state in core.filters()}
     counts = {(each.tenant, each.collection): each for each in core.partition_counts()}
@@ -229,32 +229,32 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
         for counted in [_counted(counts.get((held.tenant, held.collection)))]
     ]
     memory = {
-        "texts": told.text_bytes,
-        "records": told.record_bytes,
-        "conditions": told.subscription_bytes,
-        "index": told.index_bytes,
+        "texts": telemetry.text_bytes,
+        "records": telemetry.record_bytes,
+        "conditions": telemetry.subscription_bytes,
+        "index": telemetry.index_bytes,
         "filters": sum(state.bits // 8 for state in filters.values()),
     }
     stats = Stats(
-        subscriptions=told.subscriptions,
-        segments=told.segments,
+        subscriptions=telemetry.subscriptions,
+        segments=telemetry.segments,
         memory_bytes=sum(memory.values()),
         memory=memory,
-        events=told.events,
-        matched=told.matched,
-        unmatched=told.unmatched,
-        ignored={reason: number for reason, number in told.ignored.items() if number},
-        bare=told.bare,
-        rejected=sum(told.rejected.values()),
-        matches=told.matches,
-        uncertain=told.uncertain,
-        candidates=told.candidates,
+        events=telemetry.events,
+        matched=telemetry.matched,
+        unmatched=telemetry.unmatched,
+        ignored={reason: number for reason, number in telemetry.ignored.items() if number},
+        bare=telemetry.bare,
+        rejected=sum(telemetry.rejected.values()),
+        matches=telemetry.matches,
+        uncertain=telemetry.uncertain,
+        candidates=telemetry.candidates,
         rebuilds=rebuilds,
-        timed=told.total.count,
+        timed=telemetry.total.count,
         percentiles={
             name: nanoseconds / 1e9
             for name, share in PERCENTILES.items()
-            if (nanoseconds := told.total.quantile(share, BOUNDS)) is not None
+            if (nanoseconds := telemetry.total.quantile(share, BOUNDS)) is not None
         },
         collections=tuple(sorted(collections, key=lambda each: (-each.subscriptions, each.tenant, each.collection))),
         cel_errors=dict(errors),

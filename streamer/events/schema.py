@@ -42,10 +42,10 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
         # The layout describes the changes in a record, not the record.
         whole = f"A record of {layout.format}; null is one without a value, which has no matches."
         return {"$schema": DRAFT, "title": "Streamer's event", "description": whole, "type": ["object", "null"]}
-    told: Schema = {}
+    schema: Schema = {}
     for part in PARTS:
         for pointer in layout.pointers(part):
-            _describe(told, pointer, _WORDS[part])
+            _describe(schema, pointer, _WORDS[part])
     asked: list[Schema] = []
     for part in PARTS:
         asked += _asked(layout, part)
@@ -58,7 +58,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
         "title": "Streamer's event",
         "description": "A change event; null is one without a value, which has no matches.",
         "type": ["object", "null"],
-        **told,
+        **schema,
         **(rules if asked else {}),
     }
 

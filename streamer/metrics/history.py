@@ -149,7 +149,7 @@ class History:
         if self._began is None:
             self._began = now
         engine = self._engine
-        told = engine._core.telemetry()
+        telemetry = engine._core.telemetry()
         options = engine.bloom.options
         filters = sorted(engine.bloom.filters(), key=lambda state: (-state.asked, state.name))[:MOST_FILTERS]
         shown = {state.name for state in filters}
@@ -161,9 +161,9 @@ class History:
         self._samples.append(
             Sample(
                 at=round(now - self._began, 6),
-                events=told.events,
-                matched=told.matched,
-                subscriptions=told.subscriptions,
+                events=telemetry.events,
+                matched=telemetry.matched,
+                subscriptions=telemetry.subscriptions,
                 fp_rate=options.fp_rate,
                 threshold=options.threshold,
                 filters=tuple(filters),

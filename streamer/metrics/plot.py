@@ -214,8 +214,8 @@ def _draw_rate(axes: Axes, history: Sequence[tuple[float, FilterState]], samples
     axes.set_ylim(0, max(1.5 * max(thresholds), 1.2 * highest))
     axes.yaxis.set_major_formatter(_percent)
     if all(each != each for each in middle):
-        told = f"fewer than {LEAST} events\nwere sampled between rebuilds"
-        axes.text(0.5, 0.7, told, transform=axes.transAxes, ha="center", va="center", fontsize=9, backgroundcolor="#ffffff")
+        text = f"fewer than {LEAST} events\nwere sampled between rebuilds"
+        axes.text(0.5, 0.7, text, transform=axes.transAxes, ha="center", va="center", fontsize=9, backgroundcolor="#ffffff")
 
 
 def _draw_stopped(axes: Axes, history: Sequence[tuple[float, FilterState]]) -> None:
@@ -260,7 +260,7 @@ def _draw_legend(figure: Figure, rate: Axes, keys: Axes, drawn: set[str]) -> Non
 
     ordered = [*(each for each in REASONS if each in drawn), *sorted(drawn - REASONS.keys())]
     lines: list[Any] = [
-        Line2D([], [], color=REASONS.get(reason, "#000000"), marker="v", markersize=7, linewidth=1, label=_told(reason))
+        Line2D([], [], color=REASONS.get(reason, "#000000"), marker="v", markersize=7, linewidth=1, label=_label(reason))
         for reason in ordered
     ]
     # The columns of the legend: rates, keys, reasons of rebuilds.
@@ -272,7 +272,7 @@ def _draw_legend(figure: Figure, rate: Axes, keys: Axes, drawn: set[str]) -> Non
     )
 
 
-def _told(reason: str) -> str:
+def _label(reason: str) -> str:
     return "a write made room" if reason == "write" else f"rebuilt: {reason}"
 
 

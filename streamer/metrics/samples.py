@@ -152,37 +152,37 @@ def _gauges(group: list[FilterState], saturated: set[Name]) -> Iterator[tuple[Me
 
 def read(engine: Measured, labels: Labels) -> Iterator[Sample]:
     """Yield the samples of an engine. The counts of its events are from one moment and add up."""
-    told = engine._core.telemetry()
+    telemetry = engine._core.telemetry()
     one: list[tuple[Metric, float | Distribution]] = [
-        (names.EVENTS, told.events),
-        (names.MATCHED, told.matched),
-        (names.UNMATCHED, told.unmatched),
-        (names.BARE, told.bare),
-        (names.EVENT_SECONDS, told.total),
-        (names.MATCHES, told.matches),
-        (names.EVENT_MATCHES, told.matches_by_event),
-        (names.UNCERTAIN, told.uncertain),
-        (names.CANDIDATES, told.candidates),
-        (names.EVENT_CANDIDATES, told.candidates_by_event),
-        (names.BLOOM_SECONDS, told.bloom),
-        (names.CEL_SECONDS, told.cel),
+        (names.EVENTS, telemetry.events),
+        (names.MATCHED, telemetry.matched),
+        (names.UNMATCHED, telemetry.unmatched),
+        (names.BARE, telemetry.bare),
+        (names.EVENT_SECONDS, telemetry.total),
+        (names.MATCHES, telemetry.matches),
+        (names.EVENT_MATCHES, telemetry.matches_by_event),
+        (names.UNCERTAIN, telemetry.uncertain),
+        (names.CANDIDATES, telemetry.candidates),
+        (names.EVENT_CANDIDATES, telemetry.candidates_by_event),
+        (names.BLOOM_SECONDS, telemetry.bloom),
+        (names.CEL_SECONDS, telemetry.cel),
         (names.CEL_HITS, engine._programs.hits),
         (names.CEL_MISSES, engine._programs.misses),
         (names.CEL_PROGRAMS, engine._programs.held),
         (names.CEL_PORTABLE_PROGRAMS, engine._programs.portable),
         (names.CEL_PORTABLE_SECONDS, engine._programs.runs.read()),
-        (names.SUBSCRIPTIONS, told.subscriptions),
-        (names.PARTITIONS, told.partitions),
-        (names.SEGMENTS, told.segments),
-        (names.MERGES, told.merges),
-        (names.SUBSCRIPTION_BYTES, told.subscription_bytes),
-        (names.INDEX_BYTES, told.index_bytes),
-        (names.RECORD_BYTES, told.record_bytes),
-        (names.TEXT_BYTES, told.text_bytes),
+        (names.SUBSCRIPTIONS, telemetry.subscriptions),
+        (names.PARTITIONS, telemetry.partitions),
+        (names.SEGMENTS, telemetry.segments),
+        (names.MERGES, telemetry.merges),
+        (names.SUBSCRIPTION_BYTES, telemetry.subscription_bytes),
+        (names.INDEX_BYTES, telemetry.index_bytes),
+        (names.RECORD_BYTES, telemetry.record_bytes),
+        (names.TEXT_BYTES, telemetry.text_bytes),
     ]
     yield from (Sample(metric, (), value) for metric, value in one)
-    yield from (Sample(names.IGNORED, (reason,), count) for reason, count in told.ignored.items())
-    yield from (Sample(names.REJECTED, (code,), count) for code, count in told.rejected.items())
+    yield from (Sample(names.IGNORED, (reason,), count) for reason, count in telemetry.ignored.items())
+    yield from (Sample(names.REJECTED, (code,), count) for code, count in telemetry.rejected.items())
     errors = engine._cel_errors.counts
     # Also zeros for errors that have not occurred, because a rate needs a value before the first.
     yield from (Sample(names.CEL_ERRORS, (reason.value,), errors.get(reason, 0)) for reason in CelReason)

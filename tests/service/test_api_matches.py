@@ -145,21 +145,21 @@ def test_minutes_are_forgotten_after_three_hours(clock: Clock, backend: str) -> 
     count(counts, "a", times=3)
     clock.now += MINUTE
     count(counts, "a", "b")
-    found = counts.told("a")
+    found = counts.counted("a")
     assert (found.since, found.counts[-3:]) == (NOON, [None, 3, 1])
     assert found.at[-1] == NOON + MINUTE / 2
-    assert counts.told("b").counts[-2:] == [0, 1]
+    assert counts.counted("b").counts[-2:] == [0, 1]
     clock.now += MINUTE * (MINUTES - 1)
-    assert (counts.told("a").counts[0], sum(filter(None, counts.told("a").counts))) == (1, 1)
+    assert (counts.counted("a").counts[0], sum(filter(None, counts.counted("a").counts))) == (1, 1)
     clock.now += MINUTE
-    found = counts.told("a")
+    found = counts.counted("a")
     assert set(found.counts) == {0}
     assert found.since == found.at[0]
     assert counts._size == 0
     # A clock that is put back tells nothing twice.
     clock.now -= 10 * MINUTE
     count(counts, "a")
-    assert sum(filter(None, counts.told("a").counts)) == 1
+    assert sum(filter(None, counts.counted("a").counts)) == 1
 
 
 def test_where_there_are_too_many_the_oldest_minutes_are_forgotten(clock: Clock, backend: str) -> None:
@@ -167,13 +167,13 @@ def test_where_there_are_too_many_the_oldest_minutes_are_forgotten(clock: Clock,
     count(counts, "a", "b", times=9)
     clock.now += MINUTE
     count(counts, "a", "c")
-    assert counts.told("a").counts[-2:] == [9, 1]
+    assert counts.counted("a").counts[-2:] == [9, 1]
     clock.now += MINUTE
     count(counts, "a", "d")
-    found = counts.told("a")
+    found = counts.counted("a")
     assert found.counts[-3:] == [None, 1, 1]
     assert found.since == found.at[-2], "it says since when it is counted"
-    assert counts.told("b").counts[-3:] == [None, 0, 0]
+    assert counts.counted("b").counts[-3:] == [None, 0, 0]
 
 
 def test_a_minute_in_which_too_many_match_counts_none(clock: Clock, backend: str) -> None:
@@ -182,12 +182,12 @@ def test_a_minute_in_which_too_many_match_counts_none(clock: Clock, backend: str
     count(counts, "a")
     clock.now += MINUTE
     count(counts, "a", "b", "c", "d")
-    assert (counts.told("a").since, counts._size) == (None, 0)
+    assert (counts.counted("a").since, counts._size) == (None, 0)
     count(counts, "a")
-    assert counts.told("a").counts[-1] is None
+    assert counts.counted("a").counts[-1] is None
     clock.now += MINUTE
     count(counts, "a")
-    found = counts.told("a")
+    found = counts.counted("a")
     assert found.counts[-2:] == [None, 1]
     assert found.since == found.at[-1]
 
@@ -207,7 +207,7 @@ def test_of_many_matches_some_are_counted_and_stand_for_all(clock: Clock, backen
             counts.add(tally)
         assert counted == 10 * (batch + 1) or counted >= counting.BURST / 10, "the first are counted one and all"
     assert counted * 10 < counting.BURST + 5 * 1.5 * counting.RATE
-    minutes = counts.told("3")
+    minutes = counts.counted("3")
     total = sum(filter(None, minutes.counts))
     assert 0.8 * 200_000 < total < 1.2 * 200_000
     assert 64 <= minutes.one_of <= 512
@@ -221,7 +221,7 @@ def test_of_an_event_that_matches_many_some_are_counted(clock: Clock, backend: s
     monkeypatch.setattr(counting, "MANY", 10)
     counts = MatchCounts()
     count(counts, *map(str, range(95)))
-    found = [counts.told(str(number)) for number in range(95)]
+    found = [counts.counted(str(number)) for number in range(95)]
     totals = [sum(filter(None, each.counts)) for each in found]
     assert {each.one_of for each in found} == {10}
     assert set(totals) == {0, 10}
@@ -234,11 +234,11 @@ def test_all_threads_count(backend: str) -> None:
     counts = MatchCounts()
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: count(counts, "a", "b"), range(40)))
-    assert sum(filter(None, counts.told("a").counts)) == 40
+    assert sum(filter(None, counts.counted("a").counts)) == 40
 
 
 def test_ids_of_tenants_are_kept_apart(clock: Clock, backend: str) -> None:
     counts = MatchCounts()
     count(counts, inside("acme", "x"))
-    assert sum(filter(None, counts.told(inside("acme", "x")).counts)) == 1
-    assert sum(filter(None, counts.told(inside("acm", "ex")).counts)) == 0
+    assert sum(filter(None, counts.counted(inside("acme", "x")).counts)) == 1
+    assert sum(filter(None, counts.counted(inside("acm", "ex")).counts)) == 0

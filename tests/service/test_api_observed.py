@@ -181,7 +181,7 @@ def test_the_ring_of_metrics_has_a_bound() -> None:
     series = Series(lambda: [family])
     for _ in range(POINTS + 3):
         series.take()
-    told = series.told([], 1e9, 10)
+    told = series.read([], 1e9, 10)
     assert (len(told["series"]), told["series_left_out"], len(told["at"])) == (MOST, 7, 10)
 
 

@@ -114,7 +114,7 @@ def test_who_may_only_read_finds_nothing_to_change(browser: Browser) -> None:
 def typed(draft: drafts.Draft, **changed: str) -> dict[str, str]:
     """Return what a browser sends of a draft that is shown, with what somebody typed."""
     assert draft.fields is not None, draft.unfit
-    form = {"text": draft.text, "told": draft.told, "pattern": draft.fields.pattern, "rows": str(len(draft.fields.rows))}
+    form = {"text": draft.text, "agreed": draft.agreed, "pattern": draft.fields.pattern, "rows": str(len(draft.fields.rows))}
     form |= dict(zip(drafts.TEXTS, draft.fields.texts, strict=True))
     form |= {f"{name}.{at}": each for at, row in enumerate(draft.fields.rows) for name, each in row._asdict().items()}
     # A browser ends the lines of what it sends in two characters.

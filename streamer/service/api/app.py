@@ -180,12 +180,12 @@ class App:
 
     async def _called(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         request, began = Request(scope, receive), time.perf_counter()
-        told: MutableMapping[str, str] = {"route": "-", "token": "-"}
+        noted: MutableMapping[str, str] = {"route": "-", "token": "-"}
         if self._opened is not None and self.console is not None and scope["path"].startswith(CONSOLE):
             await self._show(request, send)
             return
         try:
-            answer = await self._answer(request, told)
+            answer = await self._answer(request, noted)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -193,7 +193,7 @@ class App:
         headers = {**_HEADERS, **answer.headers}
         response: Response
         if isinstance(answer.body, Stream | Watcher):
-            self.counts[told["route"], str(answer.status)] += 1
+            self.counts[noted["route"], str(answer.status)] += 1
             kind = {"content-type": answer.media_type, "x-accel-buffering": "no"}
             await answer.body.serve(receive, send, answer.status, {**headers, **kind})
             return
@@ -204,16 +204,16 @@ class App:
                 del response.headers["content-type"]
         else:
             response = StreamingResponse(self._pieces(answer.body), answer.status, headers, _with_charset(answer.media_type))
-        if not told.get("body"):
+        if not noted.get("body"):
             # The connection closes without waiting for the unread rest.
             response.headers["connection"] = "close"
-        self.counts[told["route"], str(answer.status)] += 1
+        self.counts[noted["route"], str(answer.status)] += 1
         await response(scope, receive, send)
         took = (time.perf_counter() - began) * 1000
         method = request.method if request.method.isalpha() and len(request.method) < 10 else "-"
         fields = {"method": method, "status": answer.status, "ms": round(took, 1)}
-        fields |= {name: value for name, value in told.items() if value != "-"}
-        _LOGGER.debug("%s %s %d %.1f ms, token %s", method, told["route"], answer.status, took, told["token"], extra=fields)
+        fields |= {name: value for name, value in noted.items() if value != "-"}
+        _LOGGER.debug("%s %s %d %.1f ms, token %s", method, noted["route"], answer.status, took, noted["token"], extra=fields)
 
     async def _show(self, request: Request, send: Send) -> None:
         """Answer with a page of the console, which calls this application on behalf of the signed-in user."""
@@ -251,20 +251,20 @@ class App:
 
     # Checks, from the outside in
 
-    async def _answer(self, request: Request, told: MutableMapping[str, str]) -> Answer:
+    async def _answer(self, request: Request, noted: MutableMapping[str, str]) -> Answer:
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         if not has_body or request.headers.get("content-length") == "0":
-            told["body"] = "none"
+            noted["body"] = "none"
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
             # A proxy may use the other header for the end of the body (RFC 9112, 6.1).
             raise Problem("bad-request", "Content-Length and Transfer-Encoding: expected one of them")
         self._check_head(request)
         if self._opened is None:
-            return self._while_loading(request, told)
+            return self._while_loading(request, noted)
         found = find(_raw_path(request))
         if found is None:
             raise Problem("unknown", "there is no such path; /v1/openapi.json lists those that there are")
-        told["route"] = found.path
+        noted["route"] = found.path
         allowed = {"Allow": ", ".join(found.methods)}
         if request.method == "OPTIONS":
             return Answer(status=204, headers=allowed)
@@ -272,27 +272,27 @@ class App:
         if route is None:
             raise Problem("method", f"there are {allowed['Allow']}", headers=allowed)
         if route.scope is None:
-            return await self._handled(request, found, route, DEV, None, told)
+            return await self._handled(request, found, route, DEV, None, noted)
         token = self._token(request)
-        told["token"] = token.id
+        noted["token"] = token.id
         if route.scope != "any" and not token.may(route.scope):
             raise Problem("not-allowed", f"it needs the scope {route.scope}")
         self._limits.take(token.tenant)
         with self._limits.of_token(token.id):
-            return await self._handled(request, found, route, token, token.tenant, told)
+            return await self._handled(request, found, route, token, token.tenant, noted)
 
-    def _while_loading(self, request: Request, told: MutableMapping[str, str]) -> Answer:
+    def _while_loading(self, request: Request, noted: MutableMapping[str, str]) -> Answer:
         """Answer a request while the service loads its subscriptions: with its health and its progress, or not at all."""
         path = _raw_path(request)
         if request.method in ("GET", "HEAD") and path in (b"/healthz", b"/readyz"):
-            told["route"] = path.decode()
+            noted["route"] = path.decode()
             if path == b"/healthz":
                 return answer_of({"status": "alive"})
             return answer_of({"status": "loading", "reason": "loading", **self._loading.members()}, 503)
         raise Problem("loading", "it loads its subscriptions; /readyz reports how far it is", headers={"Retry-After": "5"})
 
     async def _handled(
-        self, request: Request, found: Found, route: Route, token: Token, tenant: str | None, told: MutableMapping[str, str]
+        self, request: Request, found: Found, route: Route, token: Token, tenant: str | None, noted: MutableMapping[str, str]
     ) -> Answer:
         query = _query(request, route)
         if (named := query.pop("tenant", None)) is not None:
@@ -308,7 +308,7 @@ class App:
             headers={name: value for name in _HEEDED if (value := _joined(request, name)) is not None},
             chosen=_chosen(request, route),
             media_type=_media_type(request, route),
-            body=await self._body(request, route, told),
+            body=await self._body(request, route, noted),
             token=token,
             tenant=tenant,
         )
@@ -331,11 +331,11 @@ class App:
         answer: Answer = await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, handle, call)
         return answer
 
-    async def _body(self, request: Request, route: Route, told: MutableMapping[str, str]) -> bytes:
+    async def _body(self, request: Request, route: Route, noted: MutableMapping[str, str]) -> bytes:
         limits = self._section.limits
         most = 0 if route.body is None else limits.import_body if route.is_import else limits.body
         body = await whole_body(request, most, limits.body_time)
-        told["body"] = "read"
+        noted["body"] = "read"
         return body
 
     def _check_head(self, request: Request) -> None:

@@ -40,7 +40,7 @@ def parser(loaded: Loaded) -> Parse:
     return lambda text: loads(text, name, directory=Path(name).parent, environment=os.environ)
 
 
-def told(loaded: Loaded) -> dict[str, Any]:
+def shown(loaded: Loaded) -> dict[str, Any]:
     """Return the current configuration: as text that can be loaded again, and each field with its origin."""
     return {
         "name": loaded.name,

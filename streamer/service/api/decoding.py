@@ -172,5 +172,5 @@ def _json(value: str | None) -> bytes:
 @cache
 def examples() -> list[dict[str, str]]:
     """Return example records: `format`, `name`, `record`, and for `json` also the preset `layout`."""
-    told = tomllib.loads(files("streamer.service.api").joinpath("examples.toml").read_text("utf-8"))
-    return list(told["example"])
+    parsed = tomllib.loads(files("streamer.service.api").joinpath("examples.toml").read_text("utf-8"))
+    return list(parsed["example"])

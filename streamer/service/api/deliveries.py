@@ -54,7 +54,7 @@ class Delivering:
             attempt = self._status.test(call.path["name"])
         if attempt is None:
             raise Problem("unknown", "no such sink")
-        return answer(attempt.told(is_all=True))
+        return answer(attempt.members(is_all=True))
 
     def check_gateway(self, call: Call) -> Answer:
         """See the route."""
@@ -67,7 +67,7 @@ class Delivering:
                 time.sleep(max(0.0, _UNREACHABLE - (time.monotonic() - began)))
         if attempt is None:
             raise Problem("no-test", "it has no url: its matches are streamed")
-        return answer(attempt.told(is_all=is_all))
+        return answer(attempt.members(is_all=is_all))
 
     @contextmanager
     def _turn(self, tenant: str | None) -> Iterator[None]:
@@ -105,21 +105,21 @@ class Delivering:
         job = self._status.replays.begin(chosen, None if numbers is None else tuple(numbers))
         if job is None:
             raise Problem("busy", "too many replays wait", headers={"Retry-After": "5"})
-        return answer(job.told(), 202)
+        return answer(job.members(), 202)
 
     def list_replays(self, _: Call) -> Answer:
         """See the route."""
-        return answer({"items": [job.told() for job in self._status.replays.all()]})
+        return answer({"items": [job.members() for job in self._status.replays.all()]})
 
     def get_replay(self, call: Call) -> Answer:
         """See the route."""
-        return answer(self._job(call).told())
+        return answer(self._job(call).members())
 
     def end_replay(self, call: Call) -> Answer:
         """See the route."""
         job = self._job(call)
         self._status.replays.end(job)
-        return answer(job.told())
+        return answer(job.members())
 
     def _job(self, call: Call) -> Replay:
         job = self._status.replays.find(call.path["id"])
@@ -129,5 +129,5 @@ class Delivering:
 
 
 def _attempts(attempts: list[Attempt], *, is_all: bool) -> Answer:
-    items: list[dict[str, Any]] = [each.told(is_all=is_all) for each in attempts]
+    items: list[dict[str, Any]] = [each.members(is_all=is_all) for each in attempts]
     return answer({"items": items})

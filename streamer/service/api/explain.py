@@ -146,8 +146,8 @@ class Asking:
                 break
             if (row := self._subscriptions.get(tenant, subscription_id)) is None:
                 continue  # it was deleted meanwhile
-            told = self._explained(written(row.text, tenant), event, call.of_events).to_dict()
-            found.append({"tenant": tenant, "id": subscription_id, **told})
+            explanation = self._explained(written(row.text, tenant), event, call.of_events).to_dict()
+            found.append({"tenant": tenant, "id": subscription_id, **explanation})
         return answer({"matches": found, "more": more, "ignored": matches.ignored})
 
     def _explained(self, each: Written, event: bytes, tenant: str | None) -> Explanation:
@@ -184,12 +184,12 @@ class Asking:
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
         among = islice(walk, examine)
         found = near_misses(self._here(call), given.text, limit, call.of_events, None, examine, among)
-        told = []
+        items = []
         for miss in found:
             tenant, subscription_id = outside(miss.subscription_id)
-            told.append({"tenant": tenant, "id": subscription_id, **_told(miss.to_dict(), subscription_id)})
+            items.append({"tenant": tenant, "id": subscription_id, **_under_its_id(miss.to_dict(), subscription_id)})
         more = None if walk.is_at_end else call.cursor(walk.at)
-        return answer({"near_misses": told, "examined": found.examined, "complete": more is None, "next": more})
+        return answer({"near_misses": items, "examined": found.examined, "complete": more is None, "next": more})
 
     def plan(self, call: Call) -> Answer:
         """See the route."""
@@ -201,7 +201,7 @@ class Asking:
             aside = Engine._of(self._options)
             aside.add(each.held)
             plan = aside.plan(inside(call.whose, each.id))
-        return answer({"tenant": call.whose, "id": each.id, **_told(plan.to_dict(), each.id)})
+        return answer({"tenant": call.whose, "id": each.id, **_under_its_id(plan.to_dict(), each.id)})
 
     def list_unguarded(self, call: Call) -> Answer:
         """See the route. Subscriptions that are paused or in another process are not in this process's filters."""
@@ -221,14 +221,14 @@ class Asking:
                 with suppress(UnknownSubscriptionError):
                     plan = self._engine.plan(inside(*at))
             if plan is not None and plan.access_keys is None and collection in (None, plan.collection):
-                told = {
+                body = {
                     "tenant": row.tenant,
                     "id": row.id,
                     "collection": plan.collection,
                     "cost": plan.cost,
                     "effort": plan.effort.value,
                 }
-                found.append({**told, "origin": row.origin, "updated": time_of(row.updated)})
+                found.append({**body, "origin": row.origin, "updated": time_of(row.updated)})
         return answer({"items": found, "next": more, "looked_at": looked_at})
 
     def try_subscription(self, call: Call) -> Answer:
@@ -254,12 +254,12 @@ class Asking:
             {"code": each.code.value, "reason": each.reason, "related": [outside(other)[1] for other in each.related]}
             for each in engine.lint()
         ]
-        told: dict[str, Any] = {"good": True, "errors": [], "findings": findings}
-        told["plan"] = _told(engine.plan(inside(call.whose, draft.id)).to_dict(), draft.id)
+        body: dict[str, Any] = {"good": True, "errors": [], "findings": findings}
+        body["plan"] = _under_its_id(engine.plan(inside(call.whose, draft.id)).to_dict(), draft.id)
         # The results reveal events, so they are only for tokens that may read events.
         if call.token.may("consume"):
-            told["tried"] = self._tried(call, engine, draft, draft.id if held_id is None else held_id)
-        return answer(told)
+            body["tried"] = self._tried(call, engine, draft, draft.id if held_id is None else held_id)
+        return answer(body)
 
     def _draft(self, text: str, tenant: str, subscription_id: Any) -> Written:
         """Read a draft. Raises SubscriptionError, and JSONDecodeError if the text is not JSON."""
@@ -324,8 +324,8 @@ class Asking:
         for finding in engine.lint():
             subscription_id = outside(finding.subscription_id)[1]
             related = [outside(each)[1] for each in finding.related]
-            told = {"line": lines[subscription_id], "id": subscription_id, "code": finding.code.value}
-            findings.append({**told, "reason": finding.reason, "related": related})
+            item = {"line": lines[subscription_id], "id": subscription_id, "code": finding.code.value}
+            findings.append({**item, "reason": finding.reason, "related": related})
         return answer({"errors": sorted(errors, key=lambda each: each["line"]), "findings": findings})
 
 
@@ -379,9 +379,9 @@ def has_equality(text: bytes) -> bool:
     )
 
 
-def _told(told: dict[str, Any], subscription_id: str) -> dict[str, Any]:
+def _under_its_id(members: dict[str, Any], subscription_id: str) -> dict[str, Any]:
     """Return an engine's answer, with the id under which the tenant stored the subscription."""
-    return told | {"subscription_id": subscription_id}
+    return members | {"subscription_id": subscription_id}
 
 
 def _located(text: str, place: str) -> dict[str, int]:

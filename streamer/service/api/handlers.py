@@ -263,10 +263,10 @@ class Handlers:
 
     def reload(self, _: Call) -> Answer:
         """See the route."""
-        told = self._status.reload()
-        if told.errors:
-            raise Problem("configuration", told.errors[0], errors=[{"reason": each} for each in told.errors])
-        return answer({"changed": told.changed, "subscriptions": told.subscriptions})
+        outcome = self._status.reload()
+        if outcome.errors:
+            raise Problem("configuration", outcome.errors[0], errors=[{"reason": each} for each in outcome.errors])
+        return answer({"changed": outcome.changed, "subscriptions": outcome.subscriptions})
 
     def last_reload(self, _: Call) -> Answer:
         """See the route."""
@@ -292,7 +292,7 @@ class Handlers:
 
 def shown(row: Stored) -> bytes:
     """Return a subscription with its metadata, around its own text."""
-    told = {
+    members = {
         "tenant": row.tenant,
         "id": row.id,
         "origin": row.origin,
@@ -304,12 +304,12 @@ def shown(row: Stored) -> bytes:
         "lease": None if row.lease is None else row.lease // 1000,
         "expires": None if row.expires_at is None else time_of(row.expires_at),
     }
-    return json.dumps(told)[:-1].encode() + b',"subscription":' + row.text + b"}"
+    return json.dumps(members)[:-1].encode() + b',"subscription":' + row.text + b"}"
 
 
 def _entry(entry: Entry) -> bytes:
-    told = {"version": entry.version, "at": time_of(entry.at), "who": entry.who, "what": entry.what}
-    return json.dumps(told)[:-1].encode() + b',"subscription":' + (entry.text or b"null") + b"}"
+    members = {"version": entry.version, "at": time_of(entry.at), "who": entry.who, "what": entry.what}
+    return json.dumps(members)[:-1].encode() + b',"subscription":' + (entry.text or b"null") + b"}"
 
 
 def _stored(row: Stored, status: int = 200) -> Answer:
@@ -372,14 +372,14 @@ def _chosen(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
         if any(word not in row.text for word in words) and b"\\" not in row.text:
             return False
         try:
-            told = json.loads(row.text)
+            parsed = json.loads(row.text)
         except (RecursionError, ValueError):
-            told = parse_subscription(row.text).to_dict()
+            parsed = parse_subscription(row.text).to_dict()
         if "label" in query:
-            labels = told.get("labels") or {}
+            labels = parsed.get("labels") or {}
             if label not in labels or (is_valued and _word(labels[label]) != value):
                 return False
-        return all(told.get(name) == word for name, word in of_text)
+        return all(parsed.get(name) == word for name, word in of_text)
 
     return passes
 
@@ -407,5 +407,5 @@ _HIDDEN: Final = ("record", "record_key", "kept", "key", "spooled")
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:
-    told = {name: value for name, value in asdict(letter).items() if name not in _HIDDEN}
-    return told | {"at": time_of(letter.at), "is_whole": letter.is_whole}
+    members = {name: value for name, value in asdict(letter).items() if name not in _HIDDEN}
+    return members | {"at": time_of(letter.at), "is_whole": letter.is_whole}

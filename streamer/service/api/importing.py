@@ -87,7 +87,7 @@ def _failed(number: int, each: Written | SubscriptionError) -> bytes:
     return _as_line(number, each, {"result": "failed", "error": {"reason": "the store failed; send this line again"}})
 
 
-def _as_line(number: int, each: Written | SubscriptionError, told: dict[str, Any]) -> bytes:
+def _as_line(number: int, each: Written | SubscriptionError, result: dict[str, Any]) -> bytes:
     subscription_id = each.id if isinstance(each, Written) else each.subscription_id
     named = {} if subscription_id is None else {"id": subscription_id}
-    return json.dumps({"line": number, **named, **told}).encode() + b"\n"
+    return json.dumps({"line": number, **named, **result}).encode() + b"\n"

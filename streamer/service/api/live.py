@@ -150,14 +150,14 @@ class Watcher:
             raw = [(name.encode(), value.encode()) for name, value in headers.items()]
             await send({"type": "http.response.start", "status": status, "headers": raw})
             await send({"type": "http.response.body", "body": b"retry: 2000\n\n", "more_body": True})
-            told, before = -_TELL, self._all.counts()
+            reported, before = -_TELL, self._all.counts()
             while not self._is_over.is_set():
                 now = time.monotonic()
                 text = self._text(now)
-                if now - told >= _TELL:
+                if now - reported >= _TELL:
                     counts = self._all.counts()
-                    text += self._rates(counts, before, now - told if told > 0 else _TELL)
-                    told, before = now, counts
+                    text += self._rates(counts, before, now - reported if reported > 0 else _TELL)
+                    reported, before = now, counts
                     if self._all.tokens is not None and not self._all.tokens.holds(self.token):
                         break
                 if text:
@@ -193,14 +193,14 @@ class Watcher:
 
     def _rates(self, counts: tuple[int, int], before: tuple[int, int], seconds: float) -> bytes:
         """Return the counts, and begin another second. Only the operator gets the totals of the service."""
-        told: dict[str, Any] = {"shown": self._sent, "left_out": self._left_out}
+        rates: dict[str, Any] = {"shown": self._sent, "left_out": self._left_out}
         if self.token.tenant is None:
             read, matched = (round((now - then) / seconds, 1) for now, then in zip(counts, before, strict=True))
-            told |= {"events_per_s": read, "events_matched_per_s": matched}
+            rates |= {"events_per_s": read, "events_matched_per_s": matched}
         self._sent = self._left_out = 0
-        return _event(b"rates", told)
+        return _event(b"rates", rates)
 
 
-def _event(kind: bytes, told: Mapping[str, Any], number: int | None = None) -> bytes:
+def _event(kind: bytes, members: Mapping[str, Any], number: int | None = None) -> bytes:
     identity = b"" if number is None else b"id: %d\n" % number
-    return b"event: %b\n%bdata: %b\n\n" % (kind, identity, json.dumps(told).encode())
+    return b"event: %b\n%bdata: %b\n\n" % (kind, identity, json.dumps(members).encode())

@@ -41,8 +41,8 @@ class Watching:
         kept = self._events.last(call.of_events, watched.collection, 1_000_000, call.number_after())
         found = [seen for seen in kept if watched.has(seen, is_all=is_all)]
         items, more = found[:limit], len(found) > limit
-        told = {"items": [shown(seen, is_all=is_all) for seen in items], "next": call.cursor(items[-1].number) if more else None}
-        return answer(told if not is_all else told | {"came": self._events.came, "taken": self._events.taken})
+        body = {"items": [shown(seen, is_all=is_all) for seen in items], "next": call.cursor(items[-1].number) if more else None}
+        return answer(body if not is_all else body | {"came": self._events.came, "taken": self._events.taken})
 
     def get_event(self, call: Call) -> Answer:
         """See the route."""
@@ -55,16 +55,16 @@ class Watching:
 
     def _way(self, seen: Seen, hit: Hit, *, is_all: bool) -> dict[str, Any]:
         """Return the destination of a match and its result; a tenant's token gets only the tenant's own gateways."""
-        told: dict[str, Any] = {"tenant": hit.tenant, "id": hit.id, "gateway": hit.gateway}
+        members: dict[str, Any] = {"tenant": hit.tenant, "id": hit.id, "gateway": hit.gateway}
         way, kind = self._gateways.way(hit.tenant, hit.gateway)
         is_own = hit.gateway is not None and way is not None and way.sink == sink_of(hit.tenant, hit.gateway)
         if way is None or not (is_all or is_own):
-            return told | {"sink": None, "kind": None, "message": None, "attempts": []}
+            return members | {"sink": None, "kind": None, "message": None, "attempts": []}
         about = (inside(hit.tenant, hit.id), hit.gateway, hit.transition)
         message = message_of(way, seen.source, seen.partition, (seen.position, seen.part), about)
         attempts = self._status.attempts(way.sink, _ATTEMPTS, message) or []
-        told |= {"sink": way.sink, "kind": kind, "message": message}
-        return told | {"attempts": [each.told(is_all=is_all) for each in attempts]}
+        members |= {"sink": way.sink, "kind": kind, "message": message}
+        return members | {"attempts": [each.members(is_all=is_all) for each in attempts]}
 
     def live(self, call: Call) -> Answer:
         """See the route."""
@@ -77,8 +77,8 @@ class Watching:
         if row is None:
             raise Declined("unknown", "no such subscription")
         refuse_elsewhere(self._subscriptions.shard, tenant)
-        found = self._counts.told(inside(tenant, subscription_id), row.created / 1000)
-        told = {
+        found = self._counts.counted(inside(tenant, subscription_id), row.created / 1000)
+        body = {
             "tenant": tenant,
             "id": subscription_id,
             "since": None if found.since is None else time_of(int(found.since * 1000)),
@@ -89,7 +89,7 @@ class Watching:
             "one_of": found.one_of,
             "most_counts": self._counts.most,
         }
-        return answer(told)
+        return answer(body)
 
 
 def _watched(call: Call) -> Watched:

@@ -485,10 +485,10 @@ def _responses(route: Route) -> dict[str, Any]:
         if schema in ("Stored", "Gateway"):
             responses[str(status)]["headers"] = {"ETag": {"schema": TEXT}}
     kinds = [*_ALWAYS, *(_WITH_TOKEN if route.scope else ()), *(_WITH_BODY if route.body else ()), *route.problems]
-    told: dict[int, list[str]] = {}
+    by_status: dict[int, list[str]] = {}
     for kind in kinds:
-        told.setdefault(KINDS[kind][0], []).append(KINDS[kind][1])
-    for status, titles in told.items():
+        by_status.setdefault(KINDS[kind][0], []).append(KINDS[kind][1])
+    for status, titles in by_status.items():
         problem = {"schema": ref("Problem")}
         response = responses.setdefault(str(status), {"description": "; ".join(dict.fromkeys(titles))})
         response.setdefault("content", {})[MEDIA_TYPE] = problem

@@ -127,15 +127,15 @@ def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str = "memb
 
 def members(error: SubscriptionError | EventError | Declined) -> dict[str, Any]:
     """Return an error and its place as plain JSON."""
-    told: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     if isinstance(error, Declined):
         return {"reason": str(error)}
     if error.place:
-        told["place"] = error.place[:_MOST]
+        plain["place"] = error.place[:_MOST]
     if isinstance(error, CelError) and error.line is not None:
-        told |= {"cel_line": error.line, "cel_column": error.column}
+        plain |= {"cel_line": error.line, "cel_column": error.column}
     if isinstance(error, EventError):
-        told["code"] = error.code.value
+        plain["code"] = error.code.value
         if error.offset is not None:
-            told["offset"] = error.offset
-    return {"reason": error.reason[:_MOST], **told}
+            plain["offset"] = error.offset
+    return {"reason": error.reason[:_MOST], **plain}

@@ -89,7 +89,7 @@ class Status:
 
     def configured(self) -> dict[str, Any]:
         """Return the current configuration, field by field."""
-        return config_view.told(self._loaded())
+        return config_view.shown(self._loaded())
 
     def _look(self, now: float) -> None:
         """Keep samples for rates and lags."""
@@ -132,12 +132,12 @@ class Status:
         """Return the counts of tenants' own gateways, with all endpoints together and all streams together."""
         counts, rates = self._counts.of_sinks(), self._rates_now()
         spools = {each.sink: each for each in self._counts.gauges()}
-        told = []
+        rows = []
         for name in (WEBHOOKS, STREAMS):
             delivered, dead = counts.get(name, (0, 0))
             seen = spools.get(name)
             messages, size, oldest = (0, 0, 0.0) if seen is None else (seen.messages, seen.bytes, seen.oldest)
-            told.append(
+            rows.append(
                 {
                     "name": name,
                     "delivered": delivered,
@@ -148,7 +148,7 @@ class Status:
                     "attempts": {} if seen is None else dict(seen.attempts),
                 }
             )
-        return told
+        return rows
 
     def _rates_now(self) -> Mapping[Hashable, float | None]:
         return self._rates.of(time.monotonic(), self._counted())
@@ -157,11 +157,11 @@ class Status:
         """Return the sources, with their positions and counts. Raises ServiceError."""
         counts, rates, refused = self._counts.of_sources(), self._rates_now(), dict(self._counts.refused)
         feeds = self._pipeline.setup.feeds
-        told = []
+        rows = []
         for name, section in sources_of(self._config()).items():
             read, matched, rejected = counts.get(name, (0, 0, 0))
             idle, letter = self._pipeline.idle_for(name), refused.get(name)
-            told.append(
+            rows.append(
                 {
                     "name": name,
                     "type": section.type,
@@ -179,7 +179,7 @@ class Status:
                     "last_error": None if letter is None else _error(letter.at, letter.code, letter.reason),
                 }
             )
-        return told
+        return rows
 
     def _lag(self, name: str) -> dict[str, Any] | None:
         """Return how much a source has not read yet, and for how many seconds; None if that is not available."""
@@ -233,7 +233,7 @@ class Status:
         counts, rates = self._counts.of_sinks(), self._rates_now()
         spools = {each.sink: each for each in self._counts.gauges()}
         state, stalled = ("stalled" if self._is_stalled() else "working"), round(self._pipeline.stalled_for(), 3)
-        told = []
+        rows = []
         for name, section in sinks_of(self._config()).items():
             delivered, dead = counts.get(name, (0, 0))
             each = {
@@ -251,20 +251,20 @@ class Status:
                 failed = None if attempts is None else attempts.failed(name)
                 last = None if failed is None else _error(failed.at, failed.outcome.code, failed.outcome.reason)
                 each |= {**_spooled(seen), "last_error": last}
-            told.append(each)
+            rows.append(each)
         known = self._config().sinks
         for name, count, size in self._store.lanes():
             if name not in known or known[name].spooled is None:
                 each = {"name": name, "type": "webhook", "state": "removed", "delivered": 0, "dead": 0}
-                told.append(each | {"spool": {"messages": count, "bytes": size, "oldest_s": 0.0}})
-        return told
+                rows.append(each | {"spool": {"messages": count, "bytes": size, "oldest_s": 0.0}})
+        return rows
 
     def last_reload(self) -> dict[str, Any]:
         """Return whether the latest configuration was accepted, and if not, why."""
         last = self._engine.last_reload
         assert last is not None
-        told = {"good": last.good, "at": time_of(int(last.at * 1000)), "good_at": time_of(int(last.good_at * 1000))}
-        return told if last.error is None or last.good else told | {"error": last.error}
+        members = {"good": last.good, "at": time_of(int(last.at * 1000)), "good_at": time_of(int(last.good_at * 1000))}
+        return members if last.error is None or last.good else members | {"error": last.error}
 
     def trouble(self) -> str | None:
         """Return why the service is not ready; None if it is, even without events."""
@@ -303,7 +303,7 @@ class Status:
 
     def history(self, metrics: list[str], seconds: float, points: int) -> dict[str, Any]:
         """Return all metrics of the last hours, or some."""
-        return self.observer.series.told(metrics, seconds, points)
+        return self.observer.series.read(metrics, seconds, points)
 
     def filters(self, most: int, samples: int) -> dict[str, Any]:
         """Return the engine's filters and their history: at most *most* of the most used ones, and at most *samples* samples."""

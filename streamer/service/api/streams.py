@@ -237,8 +237,8 @@ class Stream:
         """Return a `reset` event for missing messages, and continue with the oldest existing one."""
         missed = id_of(self.history, self._cursor) if self._missed is None else self._missed
         self._missed, self._cursor = None, max(self._cursor, self.history.first)
-        told = json.dumps({"after": missed[:100], "reason": "the history that follows this id is gone"})
-        return b"event: reset\nid: %b\ndata: %b\n\n" % (id_of(self.history, self._cursor).encode(), told.encode())
+        body = json.dumps({"after": missed[:100], "reason": "the history that follows this id is gone"})
+        return b"event: reset\nid: %b\ndata: %b\n\n" % (id_of(self.history, self._cursor).encode(), body.encode())
 
     async def _wait(self, seconds: float | None) -> None:
         self._waker = asyncio.get_running_loop().create_future()
@@ -252,7 +252,7 @@ class Stream:
 
 @final
 class Streams:
-    """All streams. One event loop uses it, but any thread may call `told` and `forget`.
+    """All streams. One event loop uses it, but any thread may call `post` and `forget`.
 
     Attributes:
         ended: the number of ended streams, by cause: `client`, `deleted`, `off`, `revoked`, `stopped`.
@@ -323,7 +323,7 @@ class Streams:
 
     # From other threads
 
-    def told(self, kept: Sequence[tuple[History, int, Spooled]]) -> None:
+    def post(self, kept: Sequence[tuple[History, int, Spooled]]) -> None:
         """Post committed messages to the loop."""
         posted = [(history, number, each.body) for history, number, each in kept if history.name in self._tails]
         if not posted:

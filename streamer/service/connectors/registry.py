@@ -103,9 +103,9 @@ class Registry:
             met.add(name)
             if len(met) > _MOST_REFERENCES:
                 raise UnknownSchema(f"it leads to more than {_MOST_REFERENCES:,} others")
-            told = self._get(f"/subjects/{quote(subject, safe='')}/versions/{quote(str(version), safe='')}")
-            self._refer(told.get("references") or (), found, met)
-            found[name] = str(told.get("schema", ""))
+            version_of = self._get(f"/subjects/{quote(subject, safe='')}/versions/{quote(str(version), safe='')}")
+            self._refer(version_of.get("references") or (), found, met)
+            found[name] = str(version_of.get("schema", ""))
 
     def _get(self, path: str) -> Any:
         status, body = self._answer(path)
@@ -160,12 +160,12 @@ class Registry:
 def _said(body: bytes) -> str:
     """Return the error message of a registry; an empty text if the body is not from a registry."""
     try:
-        told = json.loads(body)
+        parsed = json.loads(body)
     except ValueError:
         return ""
-    if not isinstance(told, dict) or "error_code" not in told:
+    if not isinstance(parsed, dict) or "error_code" not in parsed:
         return ""
-    return " ".join(str(told.get("message") or f"error {told['error_code']}").split())[:300]
+    return " ".join(str(parsed.get("message") or f"error {parsed['error_code']}").split())[:300]
 
 
 @final

@@ -150,12 +150,12 @@ class Console:
 
     async def _whose(self, request: Request, token: str | None) -> Who | None:
         try:
-            told = await Client(self._api, request.scope, token).get("/v1/token")
+            rights = await Client(self._api, request.scope, token).get("/v1/token")
         except Refused as refused:
             if refused.kind == "no-token":
                 return None
             raise Problem(refused.kind or "internal", refused.detail) from None
-        return Who(told["id"], told["name"], told["tenant"], tuple(told["scopes"]))
+        return Who(rights["id"], rights["name"], rights["tenant"], tuple(rights["scopes"]))
 
     def _begun(self, request: Request, who: Who, token: str | None, response: Response) -> Response:
         """Begin a session, and set its cookie on a response."""
@@ -245,11 +245,11 @@ class Console:
     async def _pipe(client: Client, piped: Piped, request: Request, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told = dict(message["headers"])
-                told |= {name.encode(): value.encode() for name, value in HEADERS.items()}
+                headers = dict(message["headers"])
+                headers |= {name.encode(): value.encode() for name, value in HEADERS.items()}
                 if piped.name is not None:
-                    told[b"content-disposition"] = f'attachment; filename="{piped.name}"'.encode()
-                message = {**message, "headers": list(told.items())}
+                    headers[b"content-disposition"] = f'attachment; filename="{piped.name}"'.encode()
+                message = {**message, "headers": list(headers.items())}
             await send(message)
 
         last = request.headers.get("last-event-id")

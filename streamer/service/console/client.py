@@ -86,18 +86,18 @@ class Client:
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
             sent.setdefault("content-type", JSON)
-        told: dict[str, Any] = {}
+        head: dict[str, Any] = {}
         pieces: list[bytes] = []
 
         async def take(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told["status"] = message["status"]
-                told["headers"] = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
+                head["status"] = message["status"]
+                head["headers"] = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
             else:
                 pieces.append(message.get("body", b""))
 
         await self._api(self._asked(method, path, query or {}, sent, body), _once(body or b""), take)
-        reply = Reply(told["status"], told["headers"], b"".join(pieces))
+        reply = Reply(head["status"], head["headers"], b"".join(pieces))
         if reply.status >= 400:
             try:
                 problem = reply.json

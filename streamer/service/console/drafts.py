@@ -1,7 +1,7 @@
 """A subscription in the editor: one text in JSON, and a form of its parts; edits of one update the other.
 
 ```
-text ──fields_of──► fields        both are shown; `Draft.told` has the form in which they were
+text ──fields_of──► fields        both are shown; `Draft.agreed` has the form in which they were
   ▲                    │
   └────── merged ──────┘          the one that changed since is used; if both did, the user chooses
 ```
@@ -77,14 +77,14 @@ class Draft:
 
     Attributes:
         fields: None if a form cannot show the text, for the reason *unfit*.
-        told: how both were shown when they last agreed.
+        agreed: how both were shown when they last agreed.
         wrong: why they disagree now, each with its place.
     """
 
     text: str
     fields: Fields | None = None
     unfit: str = ""
-    told: str = ""
+    agreed: str = ""
     wrong: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -247,11 +247,11 @@ def shown(text: str) -> Draft:
     try:
         fields = fields_of(text)
     except Unfit as unfit:
-        return Draft(text, None, str(unfit), _told(text, None))
-    return Draft(text, fields, told=_told(text, fields))
+        return Draft(text, None, str(unfit), _agreed(text, None))
+    return Draft(text, fields, agreed=_agreed(text, fields))
 
 
-def _told(text: str, fields: Fields | None) -> str:
+def _agreed(text: str, fields: Fields | None) -> str:
     return " ".join(hashlib.sha256(each.encode(errors="surrogatepass")).hexdigest()[:32] for each in (text, repr(fields)))
 
 
@@ -260,8 +260,8 @@ def taken(form: Mapping[str, str]) -> Draft:
     text, do = form.get("text", "").replace("\r\n", "\n"), form.get("do", "")
     if "rows" not in form or do == "take_text":
         return shown(text)
-    fields, told = _typed(form), form.get("told", "")
-    was, now = told.split(), _told(text, fields).split()
+    fields, agreed = _typed(form), form.get("agreed", "")
+    was, now = agreed.split(), _agreed(text, fields).split()
     is_same = len(was) == 2 and was[0] == now[0]
     if do == "add":
         fields = fields._replace(rows=(*fields.rows, Row())[:MOST_ROWS])
@@ -271,11 +271,11 @@ def taken(form: Mapping[str, str]) -> Draft:
         return shown(text)
     wanted, wrong = merged(text, fields)
     if wrong:
-        return Draft(text, fields, told=told, wrong=tuple(wrong))
+        return Draft(text, fields, agreed=agreed, wrong=tuple(wrong))
     if is_same or do == "take_form" or _is_equal(text, wanted):
-        return Draft(wanted, fields, told=_told(wanted, fields))
+        return Draft(wanted, fields, agreed=_agreed(wanted, fields))
     reason = "the form and the JSON were both changed: take one of them"
-    return Draft(text, fields, told=told, wrong=({"place": "form", "reason": reason},))
+    return Draft(text, fields, agreed=agreed, wrong=({"place": "form", "reason": reason},))
 
 
 def _is_equal(text: str, other: str) -> bool:
@@ -298,17 +298,17 @@ def pointed(draft: Draft, errors: Any) -> list[dict[str, Any]]:
     """Return errors with their lines of the text, or of CEL, split into the text before, at and after the error."""
     found = []
     for each in errors:
-        told, source = dict(each), draft.text
-        line, column = told.get("line"), told.get("column")
-        if "cel_line" in told and draft.fields is not None:
-            source, line, column = draft.fields.texts[TEXTS.index("cel")], told["cel_line"], told["cel_column"]
+        error, source = dict(each), draft.text
+        line, column = error.get("line"), error.get("column")
+        if "cel_line" in error and draft.fields is not None:
+            source, line, column = draft.fields.texts[TEXTS.index("cel")], error["cel_line"], error["cel_column"]
         lines = source.split("\n")
         if line and column and line <= len(lines):
             text, at = lines[line - 1], column - 1
             token = _TOKEN.match(text, at)
             end = token.end() if token is not None else at
-            told["pointed"] = (line, text[max(0, at - 60) : at], text[at:end][:120] or " ", text[end : end + 60])
-        found.append(told)
+            error["pointed"] = (line, text[max(0, at - 60) : at], text[at:end][:120] or " ", text[end : end + 60])
+        found.append(error)
     return found
 
 

@@ -143,9 +143,9 @@ def _box(box: Box, x: float, y: float, wide: float) -> Markup:
             x + 14, y + 25, plain(box.name, 20 if wide > _NARROW else 16)
         ),
     ]
-    told = [(kind, f"{SIGNS[kind]} {word}")] if box.state else []
-    told += [("", line) for line in box.lines]
-    for at, (class_, line) in enumerate(told):
+    lines = [(kind, f"{SIGNS[kind]} {word}")] if box.state else []
+    lines += [("", line) for line in box.lines]
+    for at, (class_, line) in enumerate(lines):
         pieces.append(
             Markup('<text class="{}" x="{}" y="{:.1f}">{}</text>').format(class_, x + 14, y + 44 + 18 * at, plain(line, 32))
         )

@@ -35,7 +35,7 @@ def message(letter: DeadLetter) -> tuple[str, bytes]:
         data["record"] = letter.record.decode()
     except UnicodeDecodeError:
         data["record_base64"] = base64.b64encode(letter.record).decode()
-    told = {
+    body = {
         "specversion": "1.0",
         "id": identity,
         "source": f"/streamer/{letter.source}",
@@ -44,13 +44,13 @@ def message(letter: DeadLetter) -> tuple[str, bytes]:
         "datacontenttype": "application/json",
         "data": data,
     }
-    return identity, _JSON(told).encode() + b"\n"
+    return identity, _JSON(body).encode() + b"\n"
 
 
 def test(sink: str) -> tuple[str, bytes]:
     """Return the id and the text of a test message, which contains no event."""
     identity = token_hex(16)
-    told = {
+    body = {
         "specversion": "1.0",
         "id": identity,
         "source": "/streamer/test",
@@ -60,7 +60,7 @@ def test(sink: str) -> tuple[str, bytes]:
         "datacontenttype": "application/json",
         "data": {"test": True},
     }
-    return identity, _JSON(told).encode() + b"\n"
+    return identity, _JSON(body).encode() + b"\n"
 
 
 def undelivered(

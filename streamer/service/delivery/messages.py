@@ -229,7 +229,7 @@ def message_of(way: Way, source: str, partition: str, place: tuple[object, int],
 
 
 @final
-class Told(NamedTuple):
+class Prepared(NamedTuple):
     """Messages about one event for one sink.
 
     Attributes:
@@ -272,7 +272,7 @@ class Speaker:
         sink = self._routes.sink(gateway)
         return None if sink is None else self._ways[sink]
 
-    def messages(self, source: str, partition: str, place: Place, event: bytes, found: Matches) -> Iterator[Told]:
+    def messages(self, source: str, partition: str, place: Place, event: bytes, found: Matches) -> Iterator[Prepared]:
         """Yield messages about one event, sink by sink."""
         where = _where(source, partition, (place.position, place.part))
         about = _About(source, f'","source":"/streamer/{source}","type":"', where, event, partition, place)
@@ -285,7 +285,7 @@ class Speaker:
             if not about.attributes:
                 about.attributes = self._attributes(event, place.key, hits)
             if only is not None and not own:
-                yield from about.told(self._ways[only], some, at)
+                yield from about.prepared(self._ways[only], some, at)
                 continue
             ways: dict[Way | None, list[int]] = {}
             for position, (held, gateway) in enumerate(zip(hits.ids(), hits.gateway_ids(), strict=True)):
@@ -295,9 +295,9 @@ class Speaker:
                 ways.setdefault(way, []).append(position)
             for way, taken in ways.items():
                 if way is None:
-                    yield Told(None, [], len(taken), about)
+                    yield Prepared(None, [], len(taken), about)
                 else:
-                    yield from about.told(way, Matches(hits.take(taken), event), at)
+                    yield from about.prepared(way, Matches(hits.take(taken), event), at)
 
     def _attributes(self, event: bytes, key: str | None, hits: Hits) -> bytes:
         encoder = hits.encoder
@@ -307,14 +307,14 @@ class Speaker:
         tenant = next((name for held in hits.ids() if (name := outside(held)[0]) != "*"), None)
         return self._parts.attributes(event, key, tenant)
 
-    def spooled(self, told: Told) -> list[Spooled]:
+    def spooled(self, prepared: Prepared) -> list[Spooled]:
         """Return messages for the spool: each with its id, and the key that orders it."""
-        sink, about = told.sink, told.about
+        sink, about = prepared.sink, prepared.about
         assert sink is not None
         key, where = about.key, (about.source, about.partition, about.place.position, about.place.part)
         return [
             Spooled(sink, key, id_of(message), count, *where, message)
-            for message, count in zip(told.messages, told.counts, strict=True)
+            for message, count in zip(prepared.messages, prepared.counts, strict=True)
         ]
 
 
@@ -335,7 +335,7 @@ class _About:
         _, is_keyed, whose = self.attributes.partition(KEYED)
         return int.from_bytes(mmh3_x64_128_digest(whose)[:8], "little", signed=True) if is_keyed else None
 
-    def told(self, way: Way, matches: Matches, at: int) -> Iterator[Told]:
+    def prepared(self, way: Way, matches: Matches, at: int) -> Iterator[Prepared]:
         """Yield the messages of some matches; the first has the number *at*."""
         tail = self._tail(way.shape)
         most = max(MOST_BYTES // (len(self.attributes) + len(tail) + _OF_A_MESSAGE), 1)
@@ -343,7 +343,7 @@ class _About:
             of_gateways = self._of_gateways(tail, matches, at)
             while some := list(islice(of_gateways, most)):
                 counts = [count for _, count in some]
-                yield Told(way.sink, [message for message, _ in some], sum(counts), self, counts)
+                yield Prepared(way.sink, [message for message, _ in some], sum(counts), self, counts)
             return
         for first in range(0, len(matches), most):
             few = matches if len(matches) <= most else matches[first : first + most]
@@ -351,7 +351,7 @@ class _About:
                 messages = encoder.messages(self._where, self._type, self.attributes, tail)
             else:
                 messages = self._of_matches(tail, few)
-            yield Told(way.sink, messages, len(messages), self, [1] * len(messages))
+            yield Prepared(way.sink, messages, len(messages), self, [1] * len(messages))
 
     def _of_matches(self, tail: bytes, matches: Matches) -> list[bytes]:
         """Do the same as the encoder of a core, in Python."""
@@ -416,12 +416,12 @@ class _About:
 
 
 def _subscription(match: Match) -> bytes:
-    told = {
+    members = {
         "id": outside(match.subscription_id)[1],
         "transition": match.transition,
         "certain": match.certain,
     }
-    return b'%b,"labels":%b}' % (_JSON(told)[:-1].encode(), _labels(match.labels))
+    return b'%b,"labels":%b}' % (_JSON(members)[:-1].encode(), _labels(match.labels))
 
 
 def _labels(labels: Mapping[str, Any] | None) -> bytes:

@@ -217,11 +217,11 @@ class Pipeline:
                 part.matched += 1
                 if tally is not None:
                     tally.add(found)
-                for told in setup.speaker.messages(feed.name, batch.partition, place, texts[at], found):
-                    if told.sink is None or told.sink in setup.sinks:
-                        part.add(told)
+                for message in setup.speaker.messages(feed.name, batch.partition, place, texts[at], found):
+                    if message.sink is None or message.sink in setup.sinks:
+                        part.add(message)
                     else:
-                        part.spool(setup.speaker.spooled(told))
+                        part.spool(setup.speaker.spooled(message))
                     if part.is_full:
                         yield self._counted(part)
                         part = part.following()
@@ -355,14 +355,14 @@ class Pipeline:
         with self._writing:
             sink = self._setup.dead_letter
             # Leave out dead letters of this sink itself: messages about them would go to the same sink.
-            told = [letter for letter in dead if letter.sink != sink]
-            if sink is None or sink not in self._setup.sinks or not told:
+            announced = [letter for letter in dead if letter.sink != sink]
+            if sink is None or sink not in self._setup.sinks or not announced:
                 return
             if self.is_away(sink):
-                _LOGGER.warning("sinks.%s: it is unavailable, so messages about %d dead letters are lost", sink, len(told))
+                _LOGGER.warning("sinks.%s: it is unavailable, so messages about %d dead letters are lost", sink, len(announced))
                 return
-            for at, outcome in self._given(sink, [dead_letters.message(letter)[1] for letter in told]):
-                of = told[at]
+            for at, outcome in self._given(sink, [dead_letters.message(letter)[1] for letter in announced]):
+                of = announced[at]
                 _LOGGER.warning(
                     "sinks.%s: cannot send a message about a dead letter of %s, %s %s: %s",
                     *(sink, of.source, of.partition, of.position, outcome.reason),

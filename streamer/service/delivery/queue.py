@@ -16,7 +16,7 @@ from streamer.locks import Lock
 from streamer.service.connectors.cloudevents import id_of
 from streamer.service.connectors.formats import Place
 from streamer.service.connectors.protocols import Batch, Position, Refused
-from streamer.service.delivery.messages import Told
+from streamer.service.delivery.messages import Prepared
 from streamer.service.store.rows import MOST_KEPT, Confirmed, DeadLetter, Spooled, dead_letter
 
 #: The bytes of messages and dead letters at which a part of a batch is closed.
@@ -90,20 +90,20 @@ class Part:
         """Return the next part of the batch. A part confirms a position only if it is the last one of its batch."""
         return Part(self.source, self.confirmed, kept=self.kept)
 
-    def add(self, told: Told) -> None:
+    def add(self, message: Prepared) -> None:
         """Add messages for a sink; those without a route are only counted."""
-        if (sink := told.sink) is None:
-            self.unrouted += told.matches
+        if (sink := message.sink) is None:
+            self.unrouted += message.matches
             return
         if (held := self.held.get(sink)) is None:
             held = self.held[sink] = Held()
-        place, count = told.about.place, len(told.messages)
-        held.messages += told.messages
+        place, count = message.about.place, len(message.messages)
+        held.messages += message.messages
         held.positions += [place.position] * count
         held.parts += [place.part] * count
-        held.counts += told.counts
-        self.delivering[sink] += told.matches
-        self.size += sum(map(len, told.messages)) + _OF_A_MESSAGE
+        held.counts += message.counts
+        self.delivering[sink] += message.matches
+        self.size += sum(map(len, message.messages)) + _OF_A_MESSAGE
 
     def undelivered(self, sink: str) -> list[Spooled]:
         """Return the messages for a sink in the form of dead letters, which have no keys."""

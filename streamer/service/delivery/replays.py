@@ -57,7 +57,7 @@ class Replay:
             return "running"
         return "failed" if self.error is not None else "ended" if self.is_ended_by_user else "done"
 
-    def told(self) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         """Return the job as plain JSON."""
         return {
             "id": self.id,

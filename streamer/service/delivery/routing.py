@@ -10,7 +10,7 @@ from streamer.config.schema.service import Route
 from streamer.terminal import quoted
 
 #: The most gateways without a route that are logged, each once.
-TOLD: Final = 100
+LOGGED: Final = 100
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
@@ -30,7 +30,7 @@ class Routes:
                 self._others = route.sink
                 break
             self._named.setdefault(route.gateway, route.sink)
-        self._told: set[str | None] = set()
+        self._logged: set[str | None] = set()
 
     @property
     def only(self) -> str | None:
@@ -40,8 +40,8 @@ class Routes:
     def sink(self, gateway: str | None) -> str | None:
         """Return the name of a gateway's sink; None if it has none, which is logged once."""
         sink = self._others if gateway is None else self._named.get(gateway, self._others)
-        if sink is None and gateway not in self._told and len(self._told) < TOLD:
-            self._told.add(gateway)
+        if sink is None and gateway not in self._logged and len(self._logged) < LOGGED:
+            self._logged.add(gateway)
             whose = "subscriptions without a gateway" if gateway is None else f"gateway {quoted(gateway)}"
             _LOGGER.warning("%s: no route; matches are dropped, and counted", whose)
         return sink

@@ -46,15 +46,15 @@ class Attempt:
         """Whether the name of the endpoint has no address, or no allowed address."""
         return self.outcome.code in _UNREACHABLE
 
-    def told(self, *, is_all: bool) -> dict[str, Any]:
+    def members(self, *, is_all: bool) -> dict[str, Any]:
         """Return it as plain JSON; *is_all* includes the endpoint's answer, and whether its name exists.
 
         Other readers could find out with it which names the service's own network has.
         """
         if not is_all and self.is_unreachable:
             outcome = replace(self.outcome, code="unreachable", reason="its name leads to no address that may be connected to")
-            return replace(self, seconds=0.0, outcome=outcome).told(is_all=False)
-        told: dict[str, Any] = {
+            return replace(self, seconds=0.0, outcome=outcome).members(is_all=False)
+        members: dict[str, Any] = {
             "at": time_of(self.at),
             "duration_ms": round(self.seconds * 1000, 1),
             "messages": self.messages,
@@ -63,7 +63,7 @@ class Attempt:
             "code": self.outcome.code,
             "reason": self.outcome.reason,
         }
-        return told | {"answer": self.outcome.said.decode(errors="replace")} if is_all else told
+        return members | {"answer": self.outcome.said.decode(errors="replace")} if is_all else members
 
 
 @final

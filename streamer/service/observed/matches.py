@@ -188,7 +188,7 @@ class MatchCounts:
         """Drop the oldest minute."""
         self._since = max(self._since, (self._minutes.popleft().number + 1) * MINUTE)
 
-    def told(self, subscription_id: str, created: float = 0.0) -> Counted:
+    def counted(self, subscription_id: str, created: float = 0.0) -> Counted:
         """Return the counts of a subscription.
 
         Args:

@@ -101,7 +101,7 @@ class Series:
                     for share in QUANTILES:
                         yield Name(family.name, labels, "quantile", share), quantile(new, share)
 
-    def told(self, metrics: Sequence[str], seconds: float, most: int) -> dict[str, Any]:
+    def read(self, metrics: Sequence[str], seconds: float, most: int) -> dict[str, Any]:
         """Return the series of some metrics, oldest sample first, in at most *most* steps of equal length.
 
         Args:
@@ -119,15 +119,15 @@ class Series:
         step = max(-(-(len(kept) - 1) // most), 1)
         # The newest sample is always included.
         chosen = kept[(len(kept) - 1) % step :: step] if kept else []
-        told = []
+        series = []
         for name, ring in sorted(rings, key=lambda each: each[0][:3]):
             values = _rates(chosen, times, ring) if name.kind == "rate" else _values(chosen, kept, ring)
             if any(value is not None for value in values):
-                told.append(_shown(name, values))
+                series.append(_shown(name, values))
         return {
             "every_s": EVERY * step,
             "at": [round(times[at], 3) for at in chosen],
-            "series": told,
+            "series": series,
             "series_left_out": self.left_out,
         }
 

@@ -118,7 +118,7 @@ class Entrance:
         assert self.app is not None
         assert self._parts is not None
         parts, streams = self._parts, Streams(self._parts.gateways.store)
-        parts.gateways.listen(streams.told, streams.forget)
+        parts.gateways.listen(streams.post, streams.forget)
         opening = partial(self.app.open, Opened(parts.handlers(), streams))
         if self.server is None:
             opening()

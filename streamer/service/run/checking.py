@@ -63,11 +63,11 @@ class Found:
         except BulkConfigError as bulk:
             self.faults += [(error, bulk) for error in bulk.errors]
         except (ServiceError, ConfigError, OSError) as error:
-            told = self._error(place, error)
+            fault = self._error(place, error)
             if isinstance(error, Busy) and self.is_in_use:
-                self.notes.append(told)
+                self.notes.append(fault)
             else:
-                self.faults.append((told, error if isinstance(error, ServiceError) else ServiceError(str(error))))
+                self.faults.append((fault, error if isinstance(error, ServiceError) else ServiceError(str(error))))
 
     def note(self, place: Place, reason: str) -> None:
         """Record a note about a place."""

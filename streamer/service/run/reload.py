@@ -78,11 +78,11 @@ class Running:
         Args:
             answer: is called with the result before the old API server ends, so that it can send the response.
         """
-        told, entrance = self._reloaded(load, fitting)
-        answer(told)
+        outcome, entrance = self._reloaded(load, fitting)
+        answer(outcome)
         if entrance is not None:
             entrance.take()
-        return told
+        return outcome
 
     def _reloaded(self, load: Callable[[], Loaded], fitting: Callable[[Loaded], None]) -> tuple[Reloaded, Prepared | None]:
         try:
@@ -95,9 +95,9 @@ class Running:
         except (BulkConfigError, OSError, ServiceError) as error:
             self.engine.refuse_reload(error)
             return Reloaded(errors=tell_refused("reload", error)), None
-        told = tuple(map(show_place, changed))
-        _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(told) or "the configuration is unchanged")
-        return Reloaded(told, count), entrance
+        places = tuple(map(show_place, changed))
+        _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(places) or "the configuration is unchanged")
+        return Reloaded(places, count), entrance
 
     def _check_layout(self, new: Loaded) -> None:
         if of_engine(new.config).matching.event_layout != of_engine(self.config).matching.event_layout:

@@ -130,8 +130,8 @@ class Service:
 
     def check(self) -> None:
         """Check whether it could start, without changing anything. Raises ServiceError with the first fault of `checking`."""
-        for told, error in checking.check(self._loaded, dev=self._dev).faults:
-            raise type(error)(f"{told.place}: {told.reason}") from error
+        for fault, error in checking.check(self._loaded, dev=self._dev).faults:
+            raise type(error)(f"{fault.place}: {fault.reason}") from error
 
     def run(self, enable: Iterable[str] = (), *, is_process: bool = False) -> None:
         """Run until the sources end, or until a signal.
@@ -197,10 +197,10 @@ class Service:
             # After this line, a client may count on every route.
             _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.database.name)
             self._watch(running)
-            told = counts.totals()
+            totals = counts.totals()
             _LOGGER.info(
                 "ended: %d events read, %d rejected, %d matches, %d delivered, %d dropped",
-                *(told[name] for name in ("events_read", "events_rejected", "matches", "matches_delivered", "matches_dropped")),
+                *(totals[name] for name in ("events_read", "events_rejected", "matches", "matches_delivered", "matches_dropped")),
             )
             for name, count in spool.waits_for().items():
                 _LOGGER.info("sinks.%s: %d messages stay in the spool for the next run", name, count)
@@ -303,8 +303,8 @@ class Service:
         """Return the spool with its endpoints."""
         for name, count, _ in store.lanes():
             if name not in self._parts.endpoints:
-                told = "the spool has %d messages for %s, which the configuration lacks: `streamer spool forget` deletes them"
-                _LOGGER.warning(told, count, name)
+                text = "the spool has %d messages for %s, which the configuration lacks: `streamer spool forget` deletes them"
+                _LOGGER.warning(text, count, name)
         spool = Spool(store, counts)
         self._parts.fill(spool)
         return spool
@@ -364,7 +364,7 @@ class Service:
     def _watch(self, running: Running) -> None:
         """Wait for the end, and for signals."""
         pipeline, spool = running.pipeline, running.spool
-        deadline, looked, told = None, 0.0, time.monotonic()
+        deadline, looked, logged = None, 0.0, time.monotonic()
         while not pipeline.wait(_LOOK):
             pipeline.rejected.rest()
             if self._is_reload_asked:
@@ -379,8 +379,8 @@ class Service:
                 looked = time.monotonic()
                 if self._watched.is_due():
                     self._take_files()
-            if pipeline.has_read and time.monotonic() > told + _TELL:
-                told = time.monotonic()
+            if pipeline.has_read and time.monotonic() > logged + _TELL:
+                logged = time.monotonic()
                 for name, count in spool.waits_for().items():
                     _LOGGER.info(
                         "sinks.%s: the sources have ended, and %d messages wait; Ctrl-C leaves them in the spool", name, count
@@ -416,12 +416,12 @@ class Service:
         """Reload the configuration and its files of subscriptions while the service runs; on errors, keep the current state."""
         running = self._running
         assert running is not None
-        told = running.reload(self._load, partial(fitting, dev=self._dev), answer)
-        if not told.errors:
+        outcome = running.reload(self._load, partial(fitting, dev=self._dev), answer)
+        if not outcome.errors:
             self._loaded = running.loaded
             self._watched = subscription_files.Watch(self.config)
             self._in_force(self._loaded)
-        return told
+        return outcome
 
     def _check_text(self, text: bytes) -> dict[str, Any]:
         return config_view.checked(self._loaded, text, self._parse, partial(fitting, dev=self._dev))

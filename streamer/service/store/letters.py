@@ -27,8 +27,8 @@ def letters_of(
     statement = f"SELECT {members} FROM dead_letters WHERE id > ?{where(chosen)} ORDER BY id LIMIT ?"
     found = []
     for row in reader.rows(statement, after, *chosen.values(), most):
-        told = dict(zip(_MEMBERS if records else _WITHOUT, row, strict=True))
-        found.append(DeadLetter(**{"record": b"", **told, "position": position_of(told["position"])}))
+        columns = dict(zip(_MEMBERS if records else _WITHOUT, row, strict=True))
+        found.append(DeadLetter(**{"record": b"", **columns, "position": position_of(columns["position"])}))
     return found
 
 

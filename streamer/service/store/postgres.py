@@ -127,8 +127,8 @@ class Postgres:
         except BaseException as error:
             self.close()
             if isinstance(error, psycopg.Error):
-                told = self._told(error)
-                raise (Away(str(told)) if is_away(error, self._dsn, replication=False) else told) from error
+                failure = self._failure(error)
+                raise (Away(str(failure)) if is_away(error, self._dsn, replication=False) else failure) from error
             raise
 
     def _connected(self) -> _Connection:
@@ -196,7 +196,7 @@ class Postgres:
                     notify = f", pg_notify('{_CHANNEL}', '')" if tells else ""
                     marked = cursor.execute(f"{_MARK}{notify}".encode(), (self._owner, self._number)).fetchall()
                     if marked and marked[0][0] != self._table:
-                        raise Lost(self._told_gone(marked[0][0]))
+                        raise Lost(self._gone(marked[0][0]))
                     sent.append(_Sent(self._number, found))
                     # A change that has written no rows can be repeated.
                     self._unanswered = sent[0] if marked else None
@@ -253,19 +253,19 @@ class Postgres:
             except (errors.DeadlockDetected, errors.SerializationFailure, errors.IdleInTransactionSessionTimeout) as error:
                 tries += 1
                 if tries == _TRIES:
-                    raise self._told(error) from error
+                    raise self._failure(error) from error
             except (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction) as error:
                 is_lost = self._connection is None
                 if is_lost and is_read and is_old:
                     is_read = False
                     continue
                 if not is_lost or not (patient or (sent and time.monotonic() < began + _UNDECIDED)):
-                    raise self._told(error, "; whether the last change was made is not known" if sent else "") from error
+                    raise self._failure(error, "; whether the last change was made is not known" if sent else "") from error
                 self._is_away(error)
                 self._over.wait(wait)
                 wait = min(wait * 2, _MOST)
             except psycopg.Error as error:
-                raise self._told(error) from error
+                raise self._failure(error) from error
             except _UndecidedError:
                 if not patient and time.monotonic() > began + _UNDECIDED:
                     raise ServiceError(f"{self.name}: the server does not report whether the last change was made") from None
@@ -274,14 +274,14 @@ class Postgres:
     def _is_away(self, error: psycopg.Error) -> None:
         if self._down_since is None:
             self._down_since = time.monotonic()
-            _LOGGER.warning("%s; retrying until it answers", self._told(error))
+            _LOGGER.warning("%s; retrying until it answers", self._failure(error))
 
     def _is_back(self) -> None:
         if self._down_since is not None:
             _LOGGER.info("%s: answers again, after %d s", self.name, time.monotonic() - self._down_since)
             self._down_since = None
 
-    def _told(self, error: psycopg.Error, more: str = "") -> ServiceError:
+    def _failure(self, error: psycopg.Error, more: str = "") -> ServiceError:
         return ServiceError(f"{self.name}: the store cannot be used: {said(error, self._dsn)}{more}")
 
     def reader(self) -> Postgres:
@@ -301,12 +301,12 @@ class Postgres:
             ((table,),) = [(self._table,)] if self._down_since else self.rows(_TABLE)
         except ServiceError:
             return None
-        return None if table == self._table else self._told_gone(table)
+        return None if table == self._table else self._gone(table)
 
     def disk_used(self) -> None:
         """See `Database`: the disk is the server's."""
 
-    def _told_gone(self, table: int | None) -> str:
+    def _gone(self, table: int | None) -> str:
         what = "were dropped" if table is None else "were replaced by others"
         return (
             f"{self.name}: the tables of the store {what} while this process uses them, so no more positions are confirmed. "
@@ -386,8 +386,8 @@ def inspected(section: SharedStore) -> Inspected:
                 positions.setdefault(source, {})[partition] = position
             return Inspected(positions)
     except psycopg.Error as error:
-        told = f"{name}: the store cannot be used: {said(error, section.dsn)}"
-        raise (Away if is_away(error, section.dsn, replication=False) else ServiceError)(told) from error
+        reason = f"{name}: the store cannot be used: {said(error, section.dsn)}"
+        raise (Away if is_away(error, section.dsn, replication=False) else ServiceError)(reason) from error
 
 
 def _version(connection: _Connection, name: str) -> int:

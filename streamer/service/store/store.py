@@ -79,7 +79,7 @@ class Store:
         self.dead_letter_bytes = dead_letter_bytes
         self._looked, self._counted = -inf, 0
         self._others_at, self._forgettable = -inf, 0
-        self._is_told = False
+        self._is_logged = False
         self._generations: dict[tuple[str, str], int] = {}
         self._lanes: dict[str, Lane] = {}
         self._holder, self._leads = secrets.token_hex(8), None if self.database.is_shared else 0
@@ -245,8 +245,8 @@ class Store:
             if freed >= self.dead_letter_bytes // _FORGOTTEN:
                 break
         count = self.database.change(lambda execute: execute(FORGET_OLDEST, (len(beginning), beginning, last)).rowcount)
-        told = whose.removeprefix(OWN)
-        _LOGGER.warning("the room for dead letters is used up: deleted %d of the gateways of tenant %s", count, told)
+        tenant = whose.removeprefix(OWN)
+        _LOGGER.warning("the room for dead letters is used up: deleted %d of the gateways of tenant %s", count, tenant)
         return True
 
     def dead_letters(self) -> int:
@@ -514,11 +514,11 @@ class Store:
 
     def gone(self) -> str | None:
         """Return the part of the store that was deleted or replaced while it was open, and log it once. See `Database`."""
-        told = self.database.gone()
-        if told is not None and not self._is_told:
-            self._is_told = True
-            _LOGGER.error("%s", told)
-        return told
+        reason = self.database.gone()
+        if reason is not None and not self._is_logged:
+            self._is_logged = True
+            _LOGGER.error("%s", reason)
+        return reason
 
     def close(self) -> None:
         """Close it, so that another process can use it."""

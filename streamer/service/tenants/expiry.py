@@ -64,7 +64,7 @@ class Upkeep:
             self._thread.join()
 
     def _run(self) -> None:
-        is_told = False
+        is_logged = False
         while not self._is_closed:
             self._wake.clear()
             try:
@@ -78,11 +78,11 @@ class Upkeep:
                 if time.monotonic() - self._limited >= LIMIT:
                     self._limited = time.monotonic()
                     self.limit_history()
-                is_told = False
+                is_logged = False
             except ServiceError as error:
-                if not is_told:
+                if not is_logged:
                     _LOGGER.error("cannot delete expired leases yet: %s", error)
-                is_told, wait = True, _AGAIN
+                is_logged, wait = True, _AGAIN
             if wait != 0.0:
                 # The limit of 60 s lets it notice that the clock was set.
                 self._wake.wait(60.0 if wait is None else min(wait, 60.0))

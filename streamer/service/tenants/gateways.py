@@ -360,10 +360,10 @@ class Gateways:
             self._mark = count, last
 
     def listen(
-        self, told: Callable[[Sequence[tuple[History, int, Spooled]]], None], forgotten: Callable[[History, str], None]
+        self, arrived: Callable[[Sequence[tuple[History, int, Spooled]]], None], forgotten: Callable[[History, str], None]
     ) -> None:
         """Report new messages of histories, and histories that ended with the cause: `deleted`, `off`."""
-        self._spool.tell, self._forgotten = told, forgotten
+        self._spool.tell, self._forgotten = arrived, forgotten
 
     def take(self, speaker: Speaker, config: Config) -> None:
         """Continue with another configuration, before messages are made under it."""

@@ -60,8 +60,8 @@ class Loading:
 
         threading.Thread(target=load, name="streamer-load", daemon=True).start()
         while not wait([ended], _TELL).done:
-            told = {"loaded": self.loaded, "total": self.total, "seconds": round(self.seconds, 1)}
-            _LOGGER.info("loading: %s of %s subscriptions after %.0f s", *_written(self), self.seconds, extra=told)
+            fields = {"loaded": self.loaded, "total": self.total, "seconds": round(self.seconds, 1)}
+            _LOGGER.info("loading: %s of %s subscriptions after %.0f s", *_written(self), self.seconds, extra=fields)
         return ended.result()
 
 

@@ -221,7 +221,7 @@ class EngineSnapshot:
             self._thread.start()
 
     def _run(self, last: Callable[[], tuple[int, int]]) -> None:
-        pause, told = LOOK, ""
+        pause, failure = LOOK, ""
         while not self._ended.wait(pause):
             pause = LOOK
             began = time.monotonic()
@@ -229,15 +229,15 @@ class EngineSnapshot:
                 version, count = last()
                 if count >= FEWEST and version - self._upto >= count / _FRACTION:
                     self.write()
-                    pause, told = max(LOOK, _PATIENCE * (time.monotonic() - began)), ""
+                    pause, failure = max(LOOK, _PATIENCE * (time.monotonic() - began)), ""
             except Exception as error:
                 if self._ended.is_set():
                     return
                 # The service works without a snapshot: only its next start is slower.
                 pause = max(LOOK, _PATIENCE * (time.monotonic() - began))
-                if str(error) != told:
+                if str(error) != failure:
                     _LOGGER.warning("snapshot: %s cannot be written: %s", self._directory / ENGINE, error)
-                told = str(error)
+                failure = str(error)
 
     def write(self) -> None:
         """Write a snapshot of the store's subscriptions.

@@ -33,7 +33,7 @@ class FileAppender:
 
     def check(self) -> None:
         """See `Sink`."""
-        with self._told():
+        with self._mapped():
             if self._path.exists():
                 self._check_kind(os.stat(self._path))
                 file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -47,12 +47,12 @@ class FileAppender:
 
     def open(self) -> None:
         """See `Sink`."""
-        with self._told():
+        with self._mapped():
             self._file = self._opened()
 
     def write(self, messages: Sequence[bytes]) -> None:
         """See `Sink`."""
-        with self._told():
+        with self._mapped():
             assert self._file is not None
             if not self._is_there():
                 _LOGGER.info("%s: rotated; writing a new file", self._path)
@@ -71,7 +71,7 @@ class FileAppender:
 
     def flush(self) -> Sequence[tuple[int, Outcome]]:
         """See `Sink`."""
-        with self._told():
+        with self._mapped():
             assert self._file is not None
             os.fsync(self._file)
         return ()
@@ -150,7 +150,7 @@ class FileAppender:
             faults.point("sink.cut")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _mapped(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -107,7 +107,7 @@ class FileLines:
         """See `Source`."""
         if self._follow and not self._path.exists() and self._path.parent.is_dir():
             return
-        with self._told():
+        with self._mapped():
             os.close(self._open(self._path))
 
     def open(self, confirmed: Mapping[str, str], begin: Begin, others: Others = NO_OTHERS) -> None:
@@ -117,7 +117,7 @@ class FileLines:
         places = {partition: json.loads(position) for partition, position in confirmed.items()}
         current = None
         if self._path.exists():
-            with self._told():
+            with self._mapped():
                 file = self._open(self._path)
             current = next((each for each in reversed(places) if _is_same(file, places[each])), None)
             self._look_for(file, 0 if current is None else places[current]["offset"], others)
@@ -152,7 +152,7 @@ class FileLines:
             time.sleep(min(wait, self._poll))
             return None
         reading = self._reading[0]
-        with self._told():
+        with self._mapped():
             if reading.is_at_end and self._follow and not reading.is_ended:
                 # The data at this offset may belong to another file.
                 self._look(reading)
@@ -280,7 +280,7 @@ class FileLines:
                 self._is_waiting = True
             return False
         self._is_waiting = False
-        with self._told():
+        with self._mapped():
             file = self._open(self._path)
             reading = _Reading(file, secrets.token_hex(8), os.fstat(file).st_ino, Lines(self._max_bytes), 0)
             self._begin(reading.partition, reading.confirm())
@@ -315,12 +315,12 @@ class FileLines:
             raise ServiceError(f"{path}: no file")
         return file
 
-    def _told(self) -> _Told:
-        return _Told(self._path)
+    def _mapped(self) -> _Mapped:
+        return _Mapped(self._path)
 
 
 @final
-class _Told:
+class _Mapped:
     """Raises one clear error for a failure of a file. It is used for each batch, so it is not a generator."""
 
     def __init__(self, path: Path) -> None:

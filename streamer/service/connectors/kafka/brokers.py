@@ -74,8 +74,8 @@ def made(client: Callable[[dict[str, Any]], _T], given: dict[str, Any]) -> _T:
 
 def said(error: KafkaError | KafkaException) -> str:
     """Return the text of an error, in one line."""
-    told: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
-    return " ".join((told.str() or told.name()).split())
+    reason: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    return " ".join((reason.str() or reason.name()).split())
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -128,14 +128,14 @@ class Cluster:
             lambda wait: self._admin.describe_topics(wanted, request_timeout=wait, include_authorized_operations=True)
         ).items():
             try:
-                told = answer.result()
+                topics = answer.result()
             except KafkaException as error:
                 if meaning(error) is not Meaning.UNKNOWN:
                     raise self._failed(error, f"topic {name}") from None
             else:
-                identity = "" if told.topic_id is None or str(told.topic_id) == _NO_ID else str(told.topic_id)
-                may = None if told.authorized_operations is None else frozenset(told.authorized_operations)
-                found[name] = Topic(identity, len(told.partitions), may)
+                identity = "" if topics.topic_id is None or str(topics.topic_id) == _NO_ID else str(topics.topic_id)
+                may = None if topics.authorized_operations is None else frozenset(topics.authorized_operations)
+                found[name] = Topic(identity, len(topics.partitions), may)
         return found
 
     def names(self) -> list[str]:
@@ -205,16 +205,16 @@ class Cluster:
         return last if last is not None and (meaning(last) is Meaning.REFUSING or last.code() == KafkaError._SSL) else None
 
     def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
-        where, told = ", ".join(self._section.brokers), f"{what}: {said(error)}" if what else said(error)
+        where, text = ", ".join(self._section.brokers), f"{what}: {said(error)}" if what else said(error)
         found = meaning(error)
         # A broker that has just begun to lead a partition may not have it yet.
         if found is not Meaning.PASSING and not (found is Meaning.UNKNOWN and what.startswith("partition ")):
-            return ServiceError(told)
+            return ServiceError(text)
         if (refusal := self._refusal()) is not None:
             return ServiceError(f"brokers refuse the login at {where}: {said(refusal)}")
         last = self._heard.last or error.args[0]
         if last.code() > 0:
-            return Away(told)
+            return Away(text)
         hint = "" if _tells(last) else "; brokers that expect other tls or sasl close the connection, too"
         return Away(f"the brokers do not answer at {where}: {said(last)}{hint}")
 

@@ -29,7 +29,7 @@ class Partition:
         next: the offset after all messages from the client.
         given: the offset after the messages that the pipeline has read.
         held: the offset after the messages that are durable.
-        told: the offset that was committed to the group.
+        committed: the offset that was committed to the group.
         messages: those from the client that the pipeline has not read.
         is_fenced: whether another process has taken it over in the store, before the group revoked it here.
     """
@@ -40,7 +40,7 @@ class Partition:
     next: int
     given: int
     held: int
-    told: int = -1
+    committed: int = -1
     epoch: int | None = None
     messages: list[Message] = field(default_factory=list)
     is_paused: bool = False

@@ -172,7 +172,7 @@ class KafkaMessages:
                 "isolation.level": "read_committed",
                 "statistics.interval.ms": STATISTICS,
                 **brokers.settings(self._section, self._heard),
-                "stats_cb": self._told,
+                "stats_cb": self._take_statistics,
                 "on_commit": self._learn,
                 "group.id": self._section.group,
                 "partition.assignment.strategy": "cooperative-sticky",
@@ -247,7 +247,7 @@ class KafkaMessages:
                 read, end = read + given, end + max(given, its_end)
             return Progress(read, end, "messages") if self._ours else None
 
-    def _told(self, statistics: str) -> None:
+    def _take_statistics(self, statistics: str) -> None:
         """Store whether a broker answers; of partitions, the place up to which all messages were passed on, and the end.
 
         The polling thread calls it. Offsets of markers of transactions are passed without a message. Messages of a transaction
@@ -300,7 +300,7 @@ class KafkaMessages:
                 on_revoke=self._kept(self._revoked),
                 on_lost=self._kept(self._lost),
             )
-            told = looked = time.monotonic()
+            logged = looked = time.monotonic()
             while not self._is_closing and self._failed is None:
                 # `consume` with a timeout would wait until all messages are there or the time is over.
                 first = self._client.poll(_WAIT)
@@ -308,8 +308,8 @@ class KafkaMessages:
                     self._take([first, *self._client.consume(_AT_ONCE - 1, 0)])
                 self._breathe()
                 now = time.monotonic()
-                if now - told >= COMMIT:
-                    told = now
+                if now - logged >= COMMIT:
+                    logged = now
                     self._tell(self._ours.values(), wait=False)
                 if now - looked >= LOOK:
                     looked = now
@@ -376,12 +376,12 @@ class KafkaMessages:
     def _tell(self, partitions: Any, *, wait: bool) -> None:
         """Commit the durable offsets to the group. This may fail, because the store has them, too."""
         with self._changed:
-            wanted = [each for each in partitions if each.held > each.told]
+            wanted = [each for each in partitions if each.held > each.committed]
             offsets = [each.at(each.held, each.epoch) for each in wanted]
         if not offsets:
             return
         for each, place in zip(wanted, offsets, strict=True):
-            each.told = place.offset
+            each.committed = place.offset
         try:
             if wait:
                 self._learn(None, self._client.commit(offsets=offsets, asynchronous=False))
@@ -393,13 +393,13 @@ class KafkaMessages:
     def _learn(self, error: KafkaError | None, offsets: Sequence[TopicPartition]) -> None:
         """Note the result of a commit; offsets that the group refused are committed again."""
         reasons = [reason for each in offsets if (reason := each.error or error) is not None]
-        told = brokers.said(reasons[0]) if reasons else None
-        if told is not None and told != self._untold:
-            _LOGGER.warning("group %s: cannot commit offsets: %s", self._section.group, told)
-        self._untold = told
+        failure = brokers.said(reasons[0]) if reasons else None
+        if failure is not None and failure != self._untold:
+            _LOGGER.warning("group %s: cannot commit offsets: %s", self._section.group, failure)
+        self._untold = failure
         for each in offsets:
             if (each.error or error) is not None and (ours := self._ours.get((each.topic, each.partition))) is not None:
-                ours.told = -1
+                ours.committed = -1
 
     def _meet(self, error: KafkaError, message: Message) -> None:
         """Handle an error that the client returned in place of a message. Raises ServiceError if it cannot be retried."""
@@ -483,15 +483,15 @@ class KafkaMessages:
 
     def _begun_in_time(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[Partition]:
         """Return partitions as `_begun` does; retry while brokers do not return offsets, for example while leaders change."""
-        deadline, told = time.monotonic() + ASSIGN, -inf
+        deadline, logged = time.monotonic() + ASSIGN, -inf
         while True:
             try:
                 return self._begun(wanted, lost=lost)
             except protocols.Away as away:
                 if self._is_closing or time.monotonic() > deadline:
                     raise
-                if time.monotonic() - told >= _TELL:
-                    told = time.monotonic()
+                if time.monotonic() - logged >= _TELL:
+                    logged = time.monotonic()
                     _LOGGER.warning("%s; retrying to begin %d partitions", away, len(wanted))
             time.sleep(brokers.SOON)
 

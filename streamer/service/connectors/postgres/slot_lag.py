@@ -46,7 +46,7 @@ class SlotLag:
         self._section, self._confirmed = section, confirmed
         self._found: tuple[float, Progress] | None = None
         self._over = threading.Event()
-        self._is_told = False
+        self._is_logged = False
         self._thread = threading.Thread(target=self._run, name=f"streamer-{section.slot}-lag", daemon=True)
         self._thread.start()
 
@@ -68,7 +68,7 @@ class SlotLag:
                     connection = Replication(self._section.dsn, streams=False)
                     connection.rows(f"SET statement_timeout = {_TIMEOUT}")
                 self._found = self._queried(connection)
-                self._is_told = False
+                self._is_logged = False
             except (psycopg.Error, ServiceError) as error:
                 # The last result is reported until it is too old: one lost connection must not reset an alert.
                 self._tell(error)
@@ -90,7 +90,7 @@ class SlotLag:
 
     def _tell(self, error: psycopg.Error | ServiceError) -> None:
         # The thread that reads reports a server that is away as well.
-        level = logging.DEBUG if self._is_told else logging.INFO
-        self._is_told = True
+        level = logging.DEBUG if self._is_logged else logging.INFO
+        self._is_logged = True
         reason = said(error, self._section.dsn) if isinstance(error, psycopg.Error) else str(error)
         _LOGGER.log(level, "slot %s: its lag is not known now: %s", self._section.slot, reason)

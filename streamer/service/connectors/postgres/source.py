@@ -86,7 +86,7 @@ class PostgresChanges:
         self._emitted: Place | None = None  # the last place that was returned for the store
         self._emitted_at = 0.0
         self._held = 0  # the store has it, so the server may delete its log
-        self._told_at = 0.0
+        self._acknowledged_at = 0.0
         self._is_asked = False
         self._lost_because: str | None = None
         self._failures = 0
@@ -102,7 +102,7 @@ class PostgresChanges:
 
     def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
         """See `Source`."""
-        with self._told(), closing(Replication(self._section.dsn)) as stream:
+        with self._mapped(), closing(Replication(self._section.dsn)) as stream:
             server = look(stream, self._section)
             slot = server.slot
             self._partition = f"{server.system}.{server.timeline}"
@@ -119,7 +119,7 @@ class PostgresChanges:
 
     def open(self, confirmed: Mapping[str, str], begin: protocols.Begin, others: protocols.Others = protocols.NO_OTHERS) -> None:
         """See `Source`."""
-        with self._told(), closing(Replication(self._section.dsn)) as stream:
+        with self._mapped(), closing(Replication(self._section.dsn)) as stream:
             server = look(stream, self._section)
             self._partition = f"{server.system}.{server.timeline}"
             self._resume(server, confirmed, begin)
@@ -434,7 +434,7 @@ class PostgresChanges:
         if partition != self._partition:
             return
         self._held = max(self._held, Place.of(confirm).end)
-        if self._is_asked or time.monotonic() - self._told_at >= _TELL:
+        if self._is_asked or time.monotonic() - self._acknowledged_at >= _TELL:
             self._is_asked = False
             self._tell()
 
@@ -443,7 +443,7 @@ class PostgresChanges:
         return None if self._lag is None else self._lag.progress()
 
     def _tell(self) -> None:
-        stream, self._told_at = self._stream, time.monotonic()
+        stream, self._acknowledged_at = self._stream, time.monotonic()
         if stream is not None and self._place is not None:
             try:
                 stream.tell(max(self._place.end, self._held), self._held)
@@ -472,12 +472,12 @@ class PostgresChanges:
             self._stream.close()
             self._stream = None
 
-    def _told(self) -> _Told:
-        return _Told(self._section)
+    def _mapped(self) -> _Mapped:
+        return _Mapped(self._section)
 
 
 @final
-class _Told:
+class _Mapped:
     """Raises one clear error for an error of the server, without the password."""
 
     def __init__(self, section: PostgresSource) -> None:
@@ -488,8 +488,8 @@ class _Told:
 
     def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, psycopg.Error):
-            told = protocols.Away if is_away(error, self._section.dsn, replication=True) else ServiceError
-            raise told(said(error, self._section.dsn)) from None
+            kind = protocols.Away if is_away(error, self._section.dsn, replication=True) else ServiceError
+            raise kind(said(error, self._section.dsn)) from None
 
 
 def _at(places: Sequence[tuple[int, int]]) -> Callable[[int], str]:

@@ -222,11 +222,11 @@ async def _in_thread(action: Callable[[], _T]) -> _T:
 
     def run() -> None:
         try:
-            told: tuple[_T | None, Exception | None] = action(), None
+            outcome: tuple[_T | None, Exception | None] = action(), None
         except Exception as error:
-            told = None, error
+            outcome = None, error
         with suppress(RuntimeError):  # the loop is closed, so no caller waits
-            loop.call_soon_threadsafe(end, *told)
+            loop.call_soon_threadsafe(end, *outcome)
 
     threading.Thread(target=run, name="streamer-resolve", daemon=True).start()
     return await done

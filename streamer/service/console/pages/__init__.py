@@ -2,8 +2,8 @@
 
 ```python
 async def show(visit: Visit) -> Shown:                    # GET: without side effects
-    told = await visit.api.get("/v1/things", limit=100)   # an ordinary request; Refused becomes an error page
-    return Shown("things.html", {"items": told["items"]})
+    things = await visit.api.get("/v1/things", limit=100)   # an ordinary request; Refused becomes an error page
+    return Shown("things.html", {"items": things["items"]})
 
 async def act(visit: Visit) -> Shown | Sent:              # POST: its anti-forgery value is checked already
     await visit.api.send("POST", f"/v1/things/{part(visit.form['id'])}:do")

@@ -30,26 +30,26 @@ async def act(visit: Visit) -> Shown | Sent:
 
 async def _reload(visit: Visit) -> Shown | Sent:
     try:
-        told = (await visit.api.send("POST", "/v1/reload")).json
+        answer = (await visit.api.send("POST", "/v1/reload")).json
     except Refused as refused:
         if refused.kind != "configuration":
             raise
         return Shown("configuration.html", {**await _values(visit, is_all=False), "refused": refused.errors}, 422)
-    changed = len(told["changed"])
+    changed = len(answer["changed"])
     return Sent("/console/configuration", f"It was accepted: {changed} {'field' if changed == 1 else 'fields'} changed.")
 
 
 async def _values(visit: Visit, is_all: bool) -> Mapping[str, Any]:
-    told = await visit.api.get("/v1/config")
-    fields = [field for field in told["fields"] if is_all or field["from"] != _DEFAULT]
+    config = await visit.api.get("/v1/config")
+    fields = [field for field in config["fields"] if is_all or field["from"] != _DEFAULT]
     return {
-        "name": told["name"],
+        "name": config["name"],
         "sections": _sections(fields),
         "is_all": is_all,
-        "hidden": len(told["fields"]) - len(fields),
+        "hidden": len(config["fields"]) - len(fields),
         "checked": None,
         "refused": None,
-        "text": told["text"],
+        "text": config["text"],
     }
 
 

@@ -50,8 +50,8 @@ async def act(visit: Visit) -> Sent:
     match do:
         case "replay":
             chosen = {each: visit.form[each] for each in _CHOSEN if visit.form.get(each)}
-            told = (await visit.api.send("POST", "/v1/replays", chosen or {"all": True})).json
-            return Sent(back, f"{number(told['total'])} dead letters are sent again; the progress is shown below.")
+            answer = (await visit.api.send("POST", "/v1/replays", chosen or {"all": True})).json
+            return Sent(back, f"{number(answer['total'])} dead letters are sent again; the progress is shown below.")
         case "replay_one":
             await visit.api.send("POST", f"/v1/dead-letters/{part(name)}:replay")
             return Sent(back, f"Dead letter {plain(name)} was sent again.")
@@ -59,9 +59,9 @@ async def act(visit: Visit) -> Sent:
             await visit.api.send("DELETE", f"/v1/dead-letters/{part(name)}")
             return Sent(back, f"Dead letter {plain(name)} is dropped.")
         case "test":
-            told = (await visit.api.send("POST", f"/v1/sinks/{part(name)}:test")).json
-            said = f": {plain(told['reason'], 300)}" if told["reason"] else ""
-            return Sent(back, f"A test to {plain(name)}: {told['result']} in {number(told['duration_ms'])} ms{said}.")
+            answer = (await visit.api.send("POST", f"/v1/sinks/{part(name)}:test")).json
+            said = f": {plain(answer['reason'], 300)}" if answer["reason"] else ""
+            return Sent(back, f"A test to {plain(name)}: {answer['result']} in {number(answer['duration_ms'])} ms{said}.")
     raise Refused(400, {"title": "Unknown action", "detail": "expected replay, replay_one, drop_one or test"})
 
 

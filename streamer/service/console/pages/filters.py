@@ -45,10 +45,10 @@ class Past:
 
 async def show(visit: Visit) -> Shown:
     """Show the most used filters, and the subscriptions of the chosen tenant, or of all, that filters cannot guard."""
-    told = await visit.api.get("/v1/filters", limit=_MOST, samples=_SAMPLES)
-    found = [(each, past(each, told)) for each in told["filters"]]
+    filters = await visit.api.get("/v1/filters", limit=_MOST, samples=_SAMPLES)
+    found = [(each, past(each, filters)) for each in filters["filters"]]
     search = {name: visit.query.get(name) or None for name in ("collection", "cursor")}
-    values: dict[str, Any] = {"told": told, "filters": found, "search": search, "unguarded": None, "wrong": ""}
+    values: dict[str, Any] = {"answer": filters, "filters": found, "search": search, "unguarded": None, "wrong": ""}
     try:
         values["unguarded"] = await visit.api.get("/v1/filters/unguarded", limit=_PAGE, **search)
     except Refused as refused:
@@ -58,12 +58,12 @@ async def show(visit: Visit) -> Shown:
     return Shown("filters.html", values, 422 if values["wrong"] else 200)
 
 
-def past(filter_: Mapping[str, Any], told: Mapping[str, Any]) -> Past:
+def past(filter_: Mapping[str, Any], options: Mapping[str, Any]) -> Past:
     """Return the history of a filter, from the samples of all."""
     name = (filter_["tenant"], filter_["collection"])
     seen = [
         (sample["at"], each)
-        for sample in told["samples"]
+        for sample in options["samples"]
         for each in sample["filters"]
         if (each["tenant"], each["collection"]) == name
     ]
@@ -78,7 +78,7 @@ def past(filter_: Mapping[str, Any], told: Mapping[str, Any]) -> Past:
         room=[each["capacity"] for each in states],
         stale=[each["stale"] for each in states],
         rebuilt=[at for (_, old), (at, new) in pairwise(seen) if new["version"] > old["version"]],
-        reasons={each["reason"]: each["count"] for each in told["rebuilds"] if (each["tenant"], each["collection"]) == name},
+        reasons={each["reason"]: each["count"] for each in options["rebuilds"] if (each["tenant"], each["collection"]) == name},
     )
 
 

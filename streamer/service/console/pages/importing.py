@@ -46,7 +46,7 @@ async def act(visit: Visit) -> Shown:
 
 
 def _page(text: str, *, is_partly: bool, **values: Any) -> Shown:
-    told: dict[str, Any] = {
+    context: dict[str, Any] = {
         "wrong": [],
         "findings": [],
         "refused": "",
@@ -56,10 +56,10 @@ def _page(text: str, *, is_partly: bool, **values: Any) -> Shown:
         **values,
     }
     for name in ("wrong", "findings"):
-        all_of_them: list[Mapping[str, Any]] = told[name]
-        told |= {name: all_of_them[:_MOST], f"more_{name}": max(0, len(all_of_them) - _MOST)}
-    status = 422 if told["refused"] else 200
-    return Shown("importing.html", {"text": text, "is_partly": is_partly, **told}, status)
+        all_of_them: list[Mapping[str, Any]] = context[name]
+        context |= {name: all_of_them[:_MOST], f"more_{name}": max(0, len(all_of_them) - _MOST)}
+    status = 422 if context["refused"] else 200
+    return Shown("importing.html", {"text": text, "is_partly": is_partly, **context}, status)
 
 
 IMPORTING: Final = View(

@@ -14,7 +14,7 @@ SPANS: Final = {15: "15 minutes", 60: "1 hour", 180: "3 hours"}
 _POINTS: Final = 90
 #: The most lines of one chart; the table has more.
 _LINES: Final = 6
-_TOLD: Final = 50
+_SHOWN: Final = 50
 #: The most useful metrics first: the path of an event, and its failures.
 _FIRST: Final = (
     "streamer_service_events",
@@ -54,9 +54,9 @@ async def show(visit: Visit) -> Shown:
     name = visit.query.get("name", "").strip()
     is_all = visit.query.get("show") == "all"
     names = name or (None if is_all else ",".join(_FIRST))
-    told = await visit.api.get("/v1/metrics/history", minutes=minutes, points=_POINTS, name=names)
-    found = sorted(charts(told["series"]), key=_rank)
-    values = {"at": told["at"], "every": told["every_s"], "left_out": told["series_left_out"], "charts": found}
+    history = await visit.api.get("/v1/metrics/history", minutes=minutes, points=_POINTS, name=names)
+    found = sorted(charts(history["series"]), key=_rank)
+    values = {"at": history["at"], "every": history["every_s"], "left_out": history["series_left_out"], "charts": found}
     return Shown("metrics.html", {**values, "minutes": minutes, "spans": SPANS, "name": name, "is_all": is_all})
 
 
@@ -64,7 +64,7 @@ def charts(series: Iterable[Mapping[str, Any]]) -> Iterable[Chart]:
     """Make one chart of each metric's series, with the most active lines first."""
     for (metric, kind), each in groupby(sorted(series, key=_of), _of):
         lines = sorted(((_name(one), one["values"]) for one in each), key=lambda line: -_largest(line[1]))
-        shown = lines[:_TOLD]
+        shown = lines[:_SHOWN]
         yield Chart(
             metric=metric,
             what={"rate": "a second", "quantile": "quantiles"}.get(kind, ""),

@@ -123,15 +123,15 @@ async def _plan(visit: Visit, name: str) -> Any:
 async def _counted(visit: Visit, name: str) -> Any:
     """Return its match counts, from the first available minute; None if another process has them."""
     try:
-        told = await visit.api.get(f"/v1/subscriptions/{part(name)}/matches")
+        counts = await visit.api.get(f"/v1/subscriptions/{part(name)}/matches")
     except Refused as refused:
         if refused.kind != "elsewhere":
             raise
         return None
-    first = next((at for at, count in enumerate(told["matches"]) if count is not None), len(told["at"]))
-    at, matches = told["at"][first:], told["matches"][first:]
+    first = next((at for at, count in enumerate(counts["matches"]) if count is not None), len(counts["at"]))
+    at, matches = counts["at"][first:], counts["matches"][first:]
     rows = [(moment, count) for moment, count in zip(at, matches, strict=True) if count != 0]
-    return told | {"at": at, "matches": matches, "rows": rows[::-1], "unknown": matches.count(None)}
+    return counts | {"at": at, "matches": matches, "rows": rows[::-1], "unknown": matches.count(None)}
 
 
 async def _past(visit: Visit, name: str) -> list[Mapping[str, Any]]:
@@ -153,13 +153,21 @@ def _difference(before: str, after: str) -> str:
 
 
 def _form(name: str, draft: Draft, held: Any = None, **values: Any) -> Shown:
-    told: dict[str, Any] = {"wrong": [], "plan": None, "counted": None, "past": [], "last": None, "tried": None, "difference": ""}
+    context: dict[str, Any] = {
+        "wrong": [],
+        "plan": None,
+        "counted": None,
+        "past": [],
+        "last": None,
+        "tried": None,
+        "difference": "",
+    }
     status = 422 if values.get("wrong") and not values.get("tried") else 200
-    told |= {**values, "wrong": drafts.pointed(draft, values.get("wrong", ()))}
+    context |= {**values, "wrong": drafts.pointed(draft, values.get("wrong", ()))}
     # The fields of the form with errors, by the API's names of their places.
-    places = {each.get("place") for each in told["wrong"]}
-    told |= {"operators": drafts.OPERATORS, "types": drafts.TYPES, "roots": drafts.ROOTS, "places": places}
-    return Shown("subscription.html", {"name": name, "draft": draft, "held": held, **told}, status)
+    places = {each.get("place") for each in context["wrong"]}
+    context |= {"operators": drafts.OPERATORS, "types": drafts.TYPES, "roots": drafts.ROOTS, "places": places}
+    return Shown("subscription.html", {"name": name, "draft": draft, "held": held, **context}, status)
 
 
 SUBSCRIPTIONS: Final = View(path="subscriptions", title="Subscriptions", scope="read", show=show_list)

@@ -104,20 +104,20 @@ async def _read(visit: Visit, asked: dict[str, str]) -> Any:
 
 def _placed(text: str, errors: Any) -> list[dict[str, Any]]:
     """Return errors, those with an offset in the event's text with their line."""
-    told = []
+    items = []
     for each in errors:
         placed = dict(each)
         if (offset := placed.pop("offset", None)) is not None:
             before = text.encode(errors="replace")[:offset].decode(errors="ignore").split("\n")
             placed |= {"line": len(before), "column": len(before[-1]) + 1}
-        told.append(placed)
-    return pointed(Draft(text), told)
+        items.append(placed)
+    return pointed(Draft(text), items)
 
 
 async def _all(visit: Visit, asked: dict[str, str], formats: Any, event: dict[str, Any], **values: Any) -> Shown:
-    told = (await visit.api.send("POST", "/v1/explain", {"event": event}, query={"limit": _MOST})).json
+    answer = (await visit.api.send("POST", "/v1/explain", {"event": event}, query={"limit": _MOST})).json
     near = (await visit.api.send("POST", "/v1/near-misses", event, query={"limit": _MOST})).json
-    return _page(asked, formats, told=told, near=near, **values)
+    return _page(asked, formats, answer=answer, near=near, **values)
 
 
 async def _draft(visit: Visit, asked: dict[str, str], formats: Any, event: dict[str, Any], **values: Any) -> Shown:
@@ -133,9 +133,9 @@ async def _explained(visit: Visit, event: dict[str, Any], **about: Any) -> Any:
 
 
 def _page(asked: dict[str, str], formats: Any, **values: Any) -> Shown:
-    names = ("told", "near", "one", "tried", "seen", "read")
-    told = {"wrong": [], "last": [], **dict.fromkeys(names), "formats": formats, **values}
-    return Shown("trying.html", {"asked": asked, **told}, 422 if values.get("wrong") else 200)
+    names = ("answer", "near", "one", "tried", "seen", "read")
+    context = {"wrong": [], "last": [], **dict.fromkeys(names), "formats": formats, **values}
+    return Shown("trying.html", {"asked": asked, **context}, 422 if values.get("wrong") else 200)
 
 
 TRYING: Final = View(path="try", title="Try", scope="read", show=show, act=act)

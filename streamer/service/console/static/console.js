@@ -1,14 +1,14 @@
 // What pages do better with a script; without it they say and do the same.
 "use strict";
 (() => {
-  // Times are told in UTC; the reader's zone stands beside where it is another one.
+  // Times are shown in UTC, followed by the time in the reader's zone if that differs.
   const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
   const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
   function tellTimes(within) {
     for (const each of within.querySelectorAll("time[datetime]")) {
       const at = new Date(each.dateTime);
-      if (isNaN(at) || each.dataset.told) continue;
-      each.dataset.told = "yes";
+      if (isNaN(at) || each.dataset.shown) continue;
+      each.dataset.shown = "yes";
       each.title = zone.format(at) + " here";
       if (at.getTimezoneOffset() !== 0) each.append(" (" + clock.format(at) + " here)");
     }
@@ -47,7 +47,7 @@
     setInterval(() => { if (!isPaused && !document.hidden && !isUsed(part)) refresh(part).catch(() => {}); }, every);
   }
 
-  // What is typed is checked a moment later. The text and the form are told what became of the other one; a submit button does it all
+  // What is typed is checked a moment later. Each of text and form shows the change of the other one; a submit button does it all
   // without a script.
   function checkTyped(form) {
     const text = form.elements.namedItem("text");
@@ -69,7 +69,7 @@
       else if (text.value !== fresh.getElementById("text").value) text.value = fresh.getElementById("text").value;
       for (const each of form.querySelectorAll("input, select, textarea"))
         if (wrong.get(each.name)) each.setAttribute("aria-invalid", "true"); else each.removeAttribute("aria-invalid");
-      document.getElementById("told").value = fresh.getElementById("told").value;
+      document.getElementById("agreed").value = fresh.getElementById("agreed").value;
     }
     form.addEventListener("input", () => {
       typed++;
@@ -130,7 +130,7 @@
   // Rows as the API sends them. While it is paused the newest wait, as many as are shown, and a step shows the next.
   function follow(part) {
     const most = Number(part.dataset.rows), body = part.querySelector("tbody"), template = part.querySelector("template");
-    const log = element("div"), told = element("p", "muted"), buttons = element("p", "row middle");
+    const log = element("div"), note = element("p", "muted"), buttons = element("p", "row middle");
     const pause = element("button", "quiet"), step = element("button", "quiet", "Step");
     let waiting = [], left = 0, isPaused = false;
     log.setAttribute("role", "log");
@@ -140,7 +140,7 @@
       pause.textContent = isPaused ? "Continue" : "Pause";
       step.disabled = !isPaused || waiting.length === 0;
       log.setAttribute("aria-live", isPaused ? "off" : "polite");
-      if (isPaused) told.textContent = "Paused; " + waiting.length + " wait" + (left ? ", " + left + " were left out" : "") + ".";
+      if (isPaused) note.textContent = "Paused; " + waiting.length + " wait" + (left ? ", " + left + " were left out" : "") + ".";
     };
     function add(each) {
       const row = template.content.cloneNode(true), slot = (name) => row.querySelector("[data-slot=" + name + "]");
@@ -170,7 +170,7 @@
     }
     pause.addEventListener("click", () => {
       isPaused = !isPaused;
-      if (!isPaused) { waiting.forEach(add); waiting = []; left = 0; told.textContent = "Waiting for events."; }
+      if (!isPaused) { waiting.forEach(add); waiting = []; left = 0; note.textContent = "Waiting for events."; }
       say();
     });
     step.addEventListener("click", () => {
@@ -181,9 +181,9 @@
     });
     buttons.append(pause, step);
     const table = part.querySelector(".wide");
-    table.before(buttons, told, log);
+    table.before(buttons, note, log);
     log.append(table);
-    told.textContent = "Waiting for events.";
+    note.textContent = "Waiting for events.";
     say();
     const source = new EventSource(part.dataset.stream);
     source.addEventListener("event", (message) => {
@@ -197,9 +197,9 @@
       const rates = JSON.parse(message.data);
       if (isPaused) { left += rates.left_out; say(); return; }
       const all = rates.events_per_s === undefined ? "" : " " + rates.events_per_s.toLocaleString() + " are read a second.";
-      told.textContent = "In the last second " + rates.shown + " were shown, " + rates.left_out + " left out." + all;
+      note.textContent = "In the last second " + rates.shown + " were shown, " + rates.left_out + " left out." + all;
     });
-    source.addEventListener("error", () => { if (!isPaused) told.textContent = "The stream was interrupted. It reconnects by itself; you can also reload the page."; });
+    source.addEventListener("error", () => { if (!isPaused) note.textContent = "The stream was interrupted. It reconnects by itself; you can also reload the page."; });
     addEventListener("pagehide", () => source.close());
   }
 

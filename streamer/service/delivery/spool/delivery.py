@@ -115,7 +115,7 @@ class Delivery:
         self.settled_matches = self.settled_dead = self.settled_messages = self.settled_bytes = 0
         self.delivered = self.dead = 0
         self._quiet = Quiet(QUIET)
-        self._is_told_down = False
+        self._is_reported_down = False
 
     def become(self, endpoint: Endpoint, terms: Terms, target: str) -> None:
         """Deliver to another endpoint, or on other terms, from the next request on. Requests in flight end as they began."""
@@ -315,14 +315,14 @@ class Delivery:
             return
         if outcome.result == "later":
             if self.breaker.bad(lines[0].name, now, outcome.after) and self._quiet.due("down") is not None:
-                self._is_told_down = True
+                self._is_reported_down = True
                 wait = self.breaker.until - now
-                told = "%s: does not answer as it should: %s; retried in %.1f s"
-                self._log(logging.WARNING, told, outcome.reason, wait)
+                text = "%s: does not answer as it should: %s; retried in %.1f s"
+                self._log(logging.WARNING, text, outcome.reason, wait)
             self._failed(rows, lines, outcome, changes, now)
             return
-        if self.breaker.good(now) and self._is_told_down:
-            self._is_told_down = False
+        if self.breaker.good(now) and self._is_reported_down:
+            self._is_reported_down = False
             self._log(logging.INFO, "%s: answers again")
         if outcome.result == "delivered":
             for row in rows:
@@ -333,8 +333,8 @@ class Delivery:
         elif outcome.result == "gone":
             self.is_gone = True
             changes.gone.append((self.name, self.target))
-            told = "%s: its endpoint is disabled after its answer (%s), and its messages wait"
-            self._log(logging.ERROR, f"{told}; give it another url, or start with --enable %s", outcome.reason, self.name)
+            text = "%s: its endpoint is disabled after its answer (%s), and its messages wait"
+            self._log(logging.ERROR, f"{text}; give it another url, or start with --enable %s", outcome.reason, self.name)
             self._put_back(rows, lines)
         elif len(rows) > 1:
             # One of them may be at fault; sending each by itself finds it.
@@ -410,8 +410,8 @@ class Delivery:
         self._stuck.add(row.number)
         changes.tried.append((row.attempts, int((time.time() + self.terms.most) * 1000), row.number))
         if self._quiet.due("stuck") is not None:
-            told = "%s: there is no room for dead letters, so %d failed messages wait, each with its key"
-            self._log(logging.ERROR, f"{told}; streamer dead-letters shows, replays and drops them", len(self._stuck))
+            text = "%s: there is no room for dead letters, so %d failed messages wait, each with its key"
+            self._log(logging.ERROR, f"{text}; streamer dead-letters shows, replays and drops them", len(self._stuck))
 
     def _bury(self, row: Waiting, code: str, reason: str, attempts: int, changes: Changes) -> None:
         self._settle(row)

@@ -402,11 +402,11 @@ class Spool:
             if self._store.database.is_shared:
                 self._look()
             while True:
-                told = self._read_inbox()
+                orders = self._read_inbox()
                 now = time.monotonic()
                 self._settle_if_due(now)
                 self._grant()
-                if told or now - looked >= TICK:
+                if orders or now - looked >= TICK:
                     looked = now
                     self._begin(now)
                 if self._is_complete and self._has_ended():
