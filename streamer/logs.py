@@ -35,6 +35,7 @@ FIELDS: Final = (
     *("source", "sink", "tenant", "subscription", "request_id"),
     *("partition", "offset", "code", "reason", "count", "dead_letter"),
     *("method", "route", "status", "ms", "token"),
+    *("who", "path", "peer"),
     *("loaded", "total", "seconds"),
     "traceback",
 )
@@ -66,7 +67,7 @@ def _around() -> Mapping[str, str]:
 def set_up_logging(level: str, form: Format = "text") -> None:
     """Print messages of at least a level on standard error."""
     handler = _Handler()
-    handler.setFormatter(_Json() if form == "json" else _Text())
+    handler.setFormatter(Json() if form == "json" else _Text())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
@@ -116,18 +117,18 @@ class _Text(logging.Formatter):
 
 
 @final
-class _Json(logging.Formatter):
+class Json(logging.Formatter):
     """One object a line, in ASCII except for printable characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         event = record.getMessage()
         members: dict[str, object]
         members = {"time": _time(record), "level": record.levelname.lower(), "logger": record.name, "event": event}
-        given = {**_around(), **_part(event), **vars(record), "traceback": _traceback(record)}
-        if "\0" in (given.get("subscription") or ""):
+        fields = {**_around(), **_part(event), **vars(record), "traceback": _traceback(record)}
+        if "\0" in (fields.get("subscription") or ""):
             # In the engine of a service, the tenant is a part of the id.
-            given["tenant"], _, given["subscription"] = given["subscription"].partition("\0")
-        members |= {name: given[name] for name in FIELDS if given.get(name) is not None}
+            fields["tenant"], _, fields["subscription"] = fields["subscription"].partition("\0")
+        members |= {name: fields[name] for name in FIELDS if fields.get(name) is not None}
         plain = {name: value if isinstance(value, int | float) else _plain(str(value)) for name, value in members.items()}
         return printable_json(json.dumps(plain, ensure_ascii=False))
 
@@ -149,8 +150,8 @@ def _time(record: logging.LogRecord) -> str:
 
 def _traceback(record: logging.LogRecord) -> str | None:
     """Return the traceback that a message has; None without one."""
-    if (given := getattr(record, "traceback", None)) is not None:
-        return str(given)
+    if (text := getattr(record, "traceback", None)) is not None:
+        return str(text)
     if not record.exc_info or record.exc_info[1] is None:
         return None
     return "".join(traceback.format_exception(record.exc_info[1]))

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +14,18 @@ import click
 
 from streamer.cli.output import PlainFormat, show_json
 from streamer.cli.setup import CONFIG, PATH, PLAIN_OUTPUT, load, refuse
+from streamer.config.units import parse_duration
 from streamer.errors import BulkConfigError, ServiceError
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, show
 
 FILE: Final = click.option("--file", metavar="FILE", type=PATH, help="The file of tokens; wins over api.tokens.file.")
+
+
+def _duration(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.group(name="tokens", short_help="Look after the tokens of the API.", no_args_is_help=True)
@@ -38,10 +47,23 @@ def app() -> None:
 @click.option(
     "--output", metavar="FILE", type=PATH, help="A new file for the token, which only you can read; else it is printed."
 )
+@click.option(
+    "--expires-in",
+    "lasts",
+    callback=_duration,
+    metavar="TIME",
+    help="When it expires, for example 90d; without it, never.",
+)
 @FILE
 @CONFIG
 def create(
-    tenant: str | None, scopes: Sequence[str], name: str, output: Path | None, file: Path | None, config: str | None
+    tenant: str | None,
+    scopes: Sequence[str],
+    name: str,
+    output: Path | None,
+    lasts: timedelta | None,
+    file: Path | None,
+    config: str | None,
 ) -> None:
     """Create a token, and print it: once, because the file has only its hash."""
     from streamer.service.api import tokens
@@ -51,7 +73,7 @@ def create(
         if output is not None:
             # Before the token exists: if the file cannot be written, no unknown token is left behind, and the user tries again.
             made = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        token, text = tokens.create(_file(file, config), tenant, tuple(dict.fromkeys(scopes)), name)  # type: ignore[arg-type]
+        token, text = tokens.create(_file(file, config), tenant, tuple(dict.fromkeys(scopes)), name, lasts)  # type: ignore[arg-type]
     except FileExistsError:
         fail(f"--output {output}: the file exists already; choose a new name")
     except OSError as error:
@@ -83,13 +105,14 @@ def list_command(file: Path | None, config: str | None, report: PlainFormat) -> 
     except ServiceError as error:
         fail(str(error))
     if report is PlainFormat.text:
-        show(f"{'ID':<8}  {'CREATED':<20}  {'TENANT':<16}  {'SCOPES':<20}  NAME")
+        show(f"{'ID':<8}  {'CREATED':<20}  {'EXPIRES':<20}  {'TENANT':<16}  {'SCOPES':<20}  NAME")
     for token in found:
         if report is PlainFormat.json:
             show_json({name: value for name, value in asdict(token).items() if name != "sha256"})
         else:
             tenant, name = printable(token.tenant or "-"), printable(token.name)
-            show(f"{token.id:<8}  {token.created:<20}  {tenant:<16}  {','.join(token.scopes):<20}  {name}")
+            expires = "expired" if token.is_over() else token.expires or "-"
+            show(f"{token.id:<8}  {token.created:<20}  {expires:<20}  {tenant:<16}  {','.join(token.scopes):<20}  {name}")
 
 
 @app.command(epilog=EXIT_CODES.format(one="there is no such token"))

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -368,7 +369,7 @@ def test_nothing_that_is_secret_is_in_the_log(
 def test_a_token_is_told_whose_it_is(api: Api) -> None:
     told = api.ask("GET", "/v1/token", token=api.make_token("acme", "consume")).json
     assert (told["tenant"], told["scopes"]) == ("acme", ["consume"])
-    assert set(told) == {"id", "name", "tenant", "scopes"}
+    assert set(told) == {"id", "name", "tenant", "scopes", "created", "expires"}
 
 
 def test_a_token_is_written_to_a_new_file_that_only_its_owner_reads(tmp_path: Path) -> None:
@@ -390,3 +391,79 @@ def test_a_token_is_written_to_a_new_file_that_only_its_owner_reads(tmp_path: Pa
     assert called("create", "--scope", "admin", "--scope", "read", "--tenant", "acme", "--output", "other").returncode == 2
     assert not (tmp_path / "other").exists()
     assert len(tokens.read(tmp_path / "t.json")) == 1
+
+
+def test_a_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tokens.json"
+    short, short_text = tokens.create(path, "acme", ("read",), lasts=timedelta(hours=1))
+    _, long_text = tokens.create(path, "acme", ("read",))
+    valid = tokens.Tokens(path)
+    assert valid.find(short_text) == short
+    assert valid.holds(short)
+    now = tokens._now
+    monkeypatch.setattr(tokens, "_now", lambda later=timedelta(): now(later + timedelta(minutes=61)))
+    assert valid.find(short_text) is None
+    assert not valid.holds(short)
+    assert valid.find(long_text) is not None
+    # A version without times of expiry reads the entry of a token that never expires.
+    assert ["expires" in entry for entry in json.loads(path.read_text())["tokens"]] == [True, False]
+    for lasts in (timedelta(0), timedelta(days=40_000)):
+        with pytest.raises(ValueError, match="1 second to 100 years"):
+            tokens.create(path, "acme", ("read",), lasts=lasts)
+
+
+def test_an_administrator_sees_when_tokens_were_used(api: Api) -> None:
+    admin = api.make_token(None, "admin")
+    unused = tokens.create(api.directory / "tokens.json", "globex", ("read",), "robot", timedelta(days=1))[0]
+    assert api.ask("GET", "/v1/subscriptions").status == 200
+    by_id = {each["id"]: each for each in api.ask("GET", "/v1/tokens", token=admin).json["items"]}
+    assert by_id[unused.id] == {
+        "id": unused.id,
+        "name": "robot",
+        "tenant": "globex",
+        "scopes": ["read"],
+        "created": unused.created,
+        "expires": unused.expires,
+        "used": None,
+    }
+    assert all(each["used"] for name, each in by_id.items() if name != unused.id)
+
+
+def test_the_audit_log_has_each_change_with_its_author_and_address(tmp_path: Path, backend: str) -> None:
+    with running(tmp_path, api={"audit": {"file": str(tmp_path / "audit.jsonl")}}) as api:
+        reader = api.make_token("acme", "read")
+        assert api.ask("PUT", "/v1/subscriptions/a%2Fb", {"topic": "a"}, headers={"X-Request-Id": "r1"}).status == 201
+        assert api.ask("DELETE", "/v1/subscriptions/c").status == 404
+        assert api.ask("PUT", "/v1/subscriptions/c", {"topic": "a"}, token=reader).status == 403
+        assert api.ask("POST", "/v1/match", order()).status == 200
+        assert api.ask("GET", "/v1/subscriptions").status == 200
+        assert api.ask("PUT", "/v1/subscriptions/c", {"topic": "a"}, token="none").status == 401
+        api.service.reload()
+        tokens.revoke(tmp_path / "tokens.json", reader.split("_")[1])
+        assert api.ask("GET", "/v1/subscriptions").status == 200
+        (tmp_path / "audit.jsonl").rename(tmp_path / "audit.1")
+        assert api.ask("DELETE", "/v1/subscriptions/a%2Fb").status == 204
+    (rotated,) = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert (rotated["method"], rotated["status"]) == ("DELETE", 204)
+    lines = [json.loads(line) for line in (tmp_path / "audit.1").read_text().splitlines()]
+    put = lines[1]
+    assert put.items() >= {"event": "change", "logger": "streamer.audit", "tenant": "acme", "method": "PUT"}.items()
+    assert put.items() >= {"path": "/v1/subscriptions/a%2Fb", "status": 201, "peer": "127.0.0.1", "request_id": "r1"}.items()
+    assert put["who"] == api.token.split("_")[1]
+    assert [(line["event"], line.get("status")) for line in lines] == [
+        ("token created", None),
+        ("change", 201),
+        ("change", 404),
+        ("change", 403),
+        ("reload", None),
+        ("token revoked", None),
+    ]
+    assert api.token not in (tmp_path / "audit.1").read_text()
+
+
+def test_an_audit_log_that_cannot_be_written_is_reported_at_the_start(tmp_path: Path, backend: str) -> None:
+    with (
+        pytest.raises(ServiceError, match=r"audit\.jsonl"),
+        running(tmp_path, api={"audit": {"file": str(tmp_path / "gone" / "audit.jsonl")}}),
+    ):
+        pass

@@ -29,6 +29,15 @@ class ApiTokens(Section):
 
 
 @final
+class ApiAudit(Section):
+    """The audit log of changes through the API, of the configuration and of the tokens."""
+
+    file: File | None = None
+    """Each change is appended to this file as a line of JSON: who, what, from which address. It is relative to the configuration
+    file; null for no audit log. You can rotate it with `logrotate`."""
+
+
+@final
 class ApiTls(Section):
     """TLS 1.2 or later. Both files are read again when they change."""
 
@@ -111,6 +120,7 @@ class Api(Section):
     console: bool = True
     """Whether the server has the console, pages for a browser under `/console/` (docs/console.md)."""
     tokens: ApiTokens = Field(default_factory=ApiTokens)
+    audit: ApiAudit = Field(default_factory=ApiAudit)
     tls: ApiTls = Field(default_factory=ApiTls)
     limits: ApiLimits = Field(default_factory=ApiLimits)
     quotas: ApiQuotas = Field(default_factory=ApiQuotas)

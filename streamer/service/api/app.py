@@ -34,7 +34,7 @@ from starlette.types import Scope as AsgiScope
 from streamer import logs
 from streamer.config.schema.api import Api
 from streamer.quiet import Quiet
-from streamer.service.api import problems
+from streamer.service.api import audit, problems
 from streamer.service.api.calls import Answer, Call
 from streamer.service.api.calls import answer as answer_of
 from streamer.service.api.connections import Door
@@ -64,6 +64,8 @@ _LOGGER: Final = logging.getLogger("streamer.service.api")
 #: No space, quote or control character, so that it stays one word of a log line.
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 _HEEDED: Final = ("if-match", "if-none-match", "last-event-id")
+#: Parts of a request that only the audit log has.
+_AUDITED: Final = ("who", "tenant", "path")
 #: Responses must not be cached, or interpreted as another media type.
 _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -212,7 +214,11 @@ class App:
         took = (time.perf_counter() - began) * 1000
         method = request.method if request.method.isalpha() and len(request.method) < 10 else "-"
         fields = {"method": method, "status": answer.status, "ms": round(took, 1)}
-        fields |= {name: value for name, value in noted.items() if value != "-"}
+        fields |= {name: value for name, value in noted.items() if value != "-" and name not in _AUDITED}
+        if "who" in noted:
+            peer = None if request.client is None else request.client.host
+            about = {name: noted.get(name) for name in _AUDITED}
+            audit.record("change", **about, method=method, status=answer.status, peer=peer)
         _LOGGER.debug("%s %s %d %.1f ms, token %s", method, noted["route"], answer.status, took, noted["token"], extra=fields)
 
     async def _show(self, request: Request, send: Send) -> None:
@@ -275,6 +281,8 @@ class App:
             return await self._handled(request, found, route, DEV, None, noted)
         token = self._token(request)
         noted["token"] = token.id
+        if route.is_change:
+            noted["who"], noted["path"] = token.who, _raw_path(request).decode("latin-1")
         if route.scope != "any" and not token.may(route.scope):
             raise Problem("not-allowed", f"it needs the scope {route.scope}")
         self._limits.take(token.tenant)
@@ -301,6 +309,8 @@ class App:
             tenant = named
         elif route.is_of_a_tenant and tenant is None:
             tenant = self._handlers.default_tenant
+        if tenant is not None:
+            noted["tenant"] = tenant
         call = Call(
             route=route.path,
             path={name: _decoded(value) for name, value in found.values.items()},
@@ -359,8 +369,8 @@ class App:
     def _token(self, request: Request) -> Token:
         if self._tokens is None:
             return DEV
-        given = request.headers.getlist("authorization")
-        kind, _, text = (given[0] if len(given) == 1 else "").partition(" ")
+        headers = request.headers.getlist("authorization")
+        kind, _, text = (headers[0] if len(headers) == 1 else "").partition(" ")
         token = self._tokens.find(text.strip()) if kind.lower() == "bearer" and text.isascii() else None
         if token is None:
             challenge = {"WWW-Authenticate": 'Bearer realm="streamer"'}
@@ -388,9 +398,9 @@ async def whole_body(request: Request, most: int, time: timedelta) -> bytes:
 
 def _request_id(scope: AsgiScope) -> str:
     """Return the id that a request carries, if it is a short word; else a new one."""
-    given = [value for name, value in scope["headers"] if name == b"x-request-id"]
-    if len(given) == 1 and _REQUEST_ID.fullmatch(given[0]):
-        return bytes(given[0]).decode()
+    ids = [value for name, value in scope["headers"] if name == b"x-request-id"]
+    if len(ids) == 1 and _REQUEST_ID.fullmatch(ids[0]):
+        return bytes(ids[0]).decode()
     return secrets.token_hex(8)
 
 
@@ -429,8 +439,8 @@ def _query(request: Request, route: Route) -> dict[str, Any]:
 
 
 def _joined(request: Request, name: str) -> str | None:
-    given = request.headers.getlist(name)
-    return ", ".join(given) if given else None
+    values = request.headers.getlist(name)
+    return ", ".join(values) if values else None
 
 
 def _chosen(request: Request, route: Route) -> str:
@@ -453,12 +463,12 @@ def _media_type(request: Request, route: Route) -> str:
     encodings = request.headers.getlist("content-encoding")
     if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
         raise Problem("media-type", "Content-Encoding: bodies are not compressed")
-    given = request.headers.getlist("content-type")
-    if route.body is None or not given:
+    headers = request.headers.getlist("content-type")
+    if route.body is None or not headers:
         return route.consumes[0] if route.consumes else ""
-    kind, *params = (each.strip().lower() for each in given[0].split(";"))
+    kind, *params = (each.strip().lower() for each in headers[0].split(";"))
     charsets = [param for param in params if param.startswith("charset=")]
-    if len(given) > 1 or kind not in route.consumes or any(each.strip('"') not in _UTF_8 for each in charsets):
+    if len(headers) > 1 or kind not in route.consumes or any(each.strip('"') not in _UTF_8 for each in charsets):
         raise Problem("media-type", f"Content-Type: expected {' or '.join(route.consumes)}, in UTF-8")
     return kind
 

@@ -19,7 +19,7 @@ from streamer.service.api.explain import Asking
 from streamer.service.api.importing import Importing
 from streamer.service.api.live import Watchers
 from streamer.service.api.live_events import Watching
-from streamer.service.api.observed import Observed
+from streamer.service.api.observed import Observed, shown_token
 from streamer.service.api.problems import Problem
 from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.status import Status
@@ -95,15 +95,15 @@ class Handlers:
         return Answer(self._lines(call.whose), media_type=LINES)
 
     def _lines(self, tenant: str) -> Iterator[bytes]:
-        now, held, size = milliseconds(), [], 0
+        now, page, size = milliseconds(), [], 0
         for row in self._subscriptions.each(tenant, (tenant, "")):
             if not row.is_over(now):
-                held.append(row.text)
+                page.append(row.text)
                 size += len(row.text)
-            if len(held) == PAGE or size >= PAGE_BYTES:
-                yield b"".join(text + b"\n" for text in held)
-                held, size = [], 0
-        yield b"".join(text + b"\n" for text in held)
+            if len(page) == PAGE or size >= PAGE_BYTES:
+                yield b"".join(text + b"\n" for text in page)
+                page, size = [], 0
+        yield b"".join(text + b"\n" for text in page)
 
     def get_subscription(self, call: Call) -> Answer:
         """See the route."""
@@ -202,8 +202,8 @@ class Handlers:
     def list_dead_letters(self, call: Call) -> Answer:
         """See the route."""
         limit, at = call.query.get("limit", 100), call.number_after() or 0
-        chosen = {name: call.query[name] for name in CHOSEN if name in call.query}
-        letters = self._store.letters(at, limit, chosen, records=False)
+        criteria = {name: call.query[name] for name in CHOSEN if name in call.query}
+        letters = self._store.letters(at, limit, criteria, records=False)
         more = call.cursor(letters[-1].id) if len(letters) == limit else None
         return answer({"items": [_letter(each) for each in letters], "next": more})
 
@@ -237,6 +237,13 @@ class Handlers:
             if letter.id == wanted:
                 return letter
         raise Problem("unknown", "no such dead letter")
+
+    def list_tokens(self, call: Call) -> Answer:
+        """See the route."""
+        tokens = self.watchers.tokens
+        if tokens is None:
+            return answer({"items": []})
+        return answer({"items": [{**shown_token(token), "used": tokens.used.get(token.id)} for token in tokens]})
 
     # The service
 
@@ -318,10 +325,10 @@ def _stored(row: Stored, status: int = 200) -> Answer:
 
 def _is_known(call: Call, row: Versioned) -> Answer | None:
     """Return the answer 304 if the client has the current version; None to show it. Raises Problem and Declined."""
-    if (given := call.headers.get("if-match")) is not None:
-        _wants(tags(given), row)
-    if (given := call.headers.get("if-none-match")) is not None:
-        known = tags(given)
+    if (header := call.headers.get("if-match")) is not None:
+        _wants(tags(header), row)
+    if (header := call.headers.get("if-none-match")) is not None:
+        known = tags(header)
         if known is None or tag_of(row) in [each.removeprefix("W/") for each in known]:
             return Answer(status=304, headers={"ETag": tag_of(row)})
     return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 from streamer.service.api.calls import Answer, Call, answer
 from streamer.service.api.status import Status
+from streamer.service.api.tokens import Token
 
 
 @final
@@ -17,8 +18,7 @@ class Observed:
 
     def show_token(self, call: Call) -> Answer:
         """See the route."""
-        token = call.token
-        return answer({"id": token.id, "name": token.name, "tenant": token.tenant, "scopes": token.scopes})
+        return answer(shown_token(call.token))
 
     def status(self, _: Call) -> Answer:
         """See the route."""
@@ -41,3 +41,9 @@ class Observed:
     def check_config(self, call: Call) -> Answer:
         """See the route."""
         return answer(self._status.check_config(call.body))
+
+
+def shown_token(token: Token) -> dict[str, Any]:
+    """Return a token as JSON members, without its secret."""
+    rights = {"tenant": token.tenant, "scopes": token.scopes}
+    return {"id": token.id, "name": token.name, **rights, "created": token.created or None, "expires": token.expires or None}

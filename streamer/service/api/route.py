@@ -51,6 +51,11 @@ class Route:
     is_import: bool = False
 
     @property
+    def is_change(self) -> bool:
+        """Whether it changes something, or sends something."""
+        return self.method != "GET" and self.scope in ("write", "admin") and not self.path.endswith(":check")
+
+    @property
     def is_of_a_tenant(self) -> bool:
         """Whether it is about the data of one tenant; an event may name its tenant itself."""
         return TENANT in self.params and self.body not in ("event", "question", "record")

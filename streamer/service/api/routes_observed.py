@@ -38,6 +38,14 @@ OBSERVED: Final[tuple[Route, ...]] = (
     ),
     Route(
         method="GET",
+        path="/v1/tokens",
+        handler="list_tokens",
+        summary="List the tokens, without their secrets, with the time of their last use since the start of this process.",
+        scope="admin",
+        answers={200: "Tokens"},
+    ),
+    Route(
+        method="GET",
         path="/v1/status",
         handler="status",
         summary="Show the state of sources, sinks and the whole: rates of the last minute, lag, waiting messages, last failures.",

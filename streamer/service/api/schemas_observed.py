@@ -66,6 +66,14 @@ _FILTER: Final = object_of(
         "is_saturated": BOOL,
     },
 )
+_TOKEN: Final = {
+    "id": TEXT,
+    "name": TEXT,
+    "tenant": MAYBE,
+    "scopes": list_of({"enum": list(SCOPES)}),
+    "created": MAYBE_TIME,
+    "expires": MAYBE_TIME,
+}
 _REBUILT: Final = object_of({"tenant": TEXT, "collection": TEXT, "reason": TEXT, "count": COUNT})
 _ATTEMPT: Final = object_of(
     {
@@ -94,7 +102,8 @@ _REPLAY: Final = object_of(
     }
 )
 OBSERVED: Final[Mapping[str, Any]] = {
-    "Token": object_of({"id": TEXT, "name": TEXT, "tenant": MAYBE, "scopes": list_of({"enum": list(SCOPES)})}),
+    "Token": object_of(_TOKEN),
+    "Tokens": object_of({"items": list_of(object_of({**_TOKEN, "used": MAYBE_TIME}))}),
     "Status": object_of(
         {
             "version": TEXT,

@@ -23,19 +23,22 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 
 from streamer.errors import ServiceError
 from streamer.files import check_target, replacing
 from streamer.model import is_unicode
+from streamer.service.api import audit
 
 Scope: TypeAlias = Literal["read", "write", "consume", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 #: A larger file is refused.
 _MOST_BYTES: Final = 16 * 1024**2
 _SHA256: Final = re.compile("[0-9a-f]{64}")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_LONGEST: Final = timedelta(days=36_525)
 _NOTHING: Final = hashlib.sha256(b"").hexdigest()
 _LOGGER: Final = logging.getLogger("streamer.service.api")
 
@@ -51,7 +54,8 @@ class Token:
         tenant: its tenant; None for an administrator's, which names one in each request.
         scopes: the operations that it allows; `admin` allows all.
         sha256: the hash of the token, in hex.
-        created: RFC 3339.
+        created: RFC 3339, in UTC; so is *expires*.
+        expires: the time from which on it is invalid; empty for never.
     """
 
     id: str
@@ -60,6 +64,11 @@ class Token:
     scopes: tuple[Scope, ...]
     sha256: str
     created: str
+    expires: str = ""
+
+    def is_over(self) -> bool:
+        """Return whether it has expired."""
+        return bool(self.expires) and _now() >= self.expires
 
     def may(self, scope: Scope) -> bool:
         """Return whether it allows a scope."""
@@ -75,11 +84,16 @@ class Token:
 DEV: Final = Token(id="dev", name="", tenant=None, scopes=("admin",), sha256="", created="")
 
 
-def create(path: Path, tenant: str | None, scopes: Sequence[Scope], name: str = "") -> tuple[Token, str]:
+def create(
+    path: Path, tenant: str | None, scopes: Sequence[Scope], name: str = "", lasts: timedelta | None = None
+) -> tuple[Token, str]:
     """Add a token to a file, which is created if it does not exist; return it and its text, which is not stored.
 
+    Args:
+        lasts: the time after which it expires; None for never.
+
     Raises:
-        ValueError: the scopes do not fit.
+        ValueError: the scopes do not fit, or it lasts too long or not at all.
         ServiceError: the file cannot be read or written.
     """
     if not scopes:
@@ -88,10 +102,12 @@ def create(path: Path, tenant: str | None, scopes: Sequence[Scope], name: str = 
         raise ValueError("a token has one tenant, or the scope admin, which is over all of them")
     if tenant is not None and (tenant in ("", "*") or "\0" in tenant or not is_unicode(tenant)):
         raise ValueError("expected the name of a tenant")
+    if lasts is not None and not timedelta(seconds=1) <= lasts <= _LONGEST:
+        raise ValueError("expected a time from 1 second to 100 years until the token expires")
     with _changing(path) as tokens:
-        taken = {token.id for token in tokens}
-        id_ = next(id_ for _ in range(100) if (id_ := secrets.token_hex(4)) not in taken)
-        token, text = _made(id_, tenant, tuple(scopes), name)
+        used = {token.id for token in tokens}
+        id_ = next(id_ for _ in range(100) if (id_ := secrets.token_hex(4)) not in used)
+        token, text = _made(id_, tenant, tuple(scopes), name, lasts)
         tokens.append(token)
     return token, text
 
@@ -101,10 +117,16 @@ def lent(name: str) -> tuple[Token, str]:
     return _made(f"{name}-{secrets.token_hex(4)}", None, ("admin",), name)
 
 
-def _made(id_: str, tenant: str | None, scopes: tuple[Scope, ...], name: str) -> tuple[Token, str]:
+def _made(
+    id_: str, tenant: str | None, scopes: tuple[Scope, ...], name: str, lasts: timedelta | None = None
+) -> tuple[Token, str]:
     text = f"strm_{id_}_{base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip('=')}"
-    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Token(id=id_, name=name, tenant=tenant, scopes=scopes, sha256=_hash(text), created=created), text
+    expires = "" if lasts is None else _now(lasts)
+    return Token(id=id_, name=name, tenant=tenant, scopes=scopes, sha256=_hash(text), created=_now(), expires=expires), text
+
+
+def _now(later: timedelta = timedelta()) -> str:
+    return (datetime.now(UTC) + later).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def revoke(path: Path, id_: str) -> bool:
@@ -141,10 +163,10 @@ def _opened(path: str, flags: int) -> int:
 
 def _token(entry: Mapping[str, Any]) -> Token:
     token = Token(**{**entry, "scopes": tuple(entry["scopes"])})
-    texts = (token.id, token.name, token.sha256, token.created)
+    texts = (token.id, token.name, token.sha256, token.created, token.expires)
     if not all(isinstance(text, str) for text in texts) or not set(token.scopes) <= set(SCOPES):
         raise ValueError
-    if not _SHA256.fullmatch(token.sha256):
+    if not _SHA256.fullmatch(token.sha256) or (token.expires and not _TIME.fullmatch(token.expires)):
         raise ValueError
     if not isinstance(token.tenant, str | None) or (token.tenant is None) != ("admin" in token.scopes):
         raise ValueError
@@ -167,7 +189,9 @@ def _changing(path: Path) -> Iterator[list[Token]]:
         fcntl.flock(directory, fcntl.LOCK_EX)
         tokens = read(path)
         yield tokens
-        text = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1) + "\n"
+        # An entry without a time of expiry can be read by versions before it existed.
+        entries = [{name: value for name, value in asdict(token).items() if name != "expires" or value} for token in tokens]
+        text = json.dumps({"tokens": entries}, indent=1) + "\n"
         with replacing(path, is_private=True) as file:
             file.write(text.encode())
     except OSError as error:
@@ -183,6 +207,9 @@ class Tokens:
     Args:
         lent: the current tokens that are not in a file, by id.
 
+    Attributes:
+        used: the time of the last use of each token since the start of the process, by id; RFC 3339.
+
     Raises:
         ServiceError: the file cannot be read.
     """
@@ -191,6 +218,12 @@ class Tokens:
         self._path, self._lent = path, {} if lent is None else lent
         self._seen = self._mark()
         self._tokens = {token.id: token for token in read(path)}
+        self.used: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[Token]:
+        """Iterate over the tokens of the file."""
+        self._look()
+        return iter(list(self._tokens.values()))
 
     def find(self, text: str) -> Token | None:
         """Return the token of a text; None if it is not valid."""
@@ -199,12 +232,15 @@ class Tokens:
         token = self._of(rest.partition("_")[0])
         known = _NOTHING if token is None else token.sha256
         is_it = hmac.compare_digest(_hash(text), known)
-        return token if is_it else None
+        if token is None or not is_it or token.is_over():
+            return None
+        self.used[token.id] = _now()
+        return token
 
     def holds(self, token: Token) -> bool:
         """Return whether a token that was found earlier is still valid and unchanged."""
         self._look()
-        return self._of(token.id) == token
+        return self._of(token.id) == token and not token.is_over()
 
     def _of(self, id_: str) -> Token | None:
         return self._tokens.get(id_) or self._lent.get(id_)
@@ -214,12 +250,22 @@ class Tokens:
             # An invalid file is read again only after its next change.
             self._seen = mark
             try:
-                self._tokens = {token.id: token for token in read(self._path)}
+                before, self._tokens = self._tokens, {token.id: token for token in read(self._path)}
+                self._note_changes(before)
             except ServiceError as error:
                 _LOGGER.error("%s; the previous tokens stay valid", error)
             else:
                 if mark is None:
                     _LOGGER.error("%s: the file is gone, so no token is valid", self._path)
+
+    def _note_changes(self, before: Mapping[str, Token]) -> None:
+        """Write new and revoked tokens to the audit log; another process changed the file."""
+        for what, ids, tokens in (
+            ("token created", self._tokens.keys() - before.keys(), self._tokens),
+            ("token revoked", before.keys() - self._tokens.keys(), before),
+        ):
+            for each in sorted(ids):
+                audit.record(what, who="the file of tokens", token=tokens[each].who, tenant=tokens[each].tenant)
 
     def _mark(self) -> tuple[int, int, int] | None:
         try:

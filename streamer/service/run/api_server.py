@@ -77,6 +77,7 @@ class Entrance:
             return Prepared(self, section, None, None)
         try:
             with needed("the API needs jinja2, starlette and uvicorn", "service"):
+                from streamer.service.api import audit
                 from streamer.service.api.app import App
                 from streamer.service.api.server import Server
                 from streamer.service.api.tokens import Tokens
@@ -89,7 +90,8 @@ class Entrance:
             self.console = Console(self.app, section, self._lent, dev=self._dev)
             if self.is_open:
                 self._serve_all()
-        return Prepared(self, section, tokens, Server(self.app, section, self.server))
+        log = audit.opened(section.audit.file)
+        return Prepared(self, section, tokens, Server(self.app, section, self.server), log)
 
     def open(
         self,
@@ -126,21 +128,38 @@ class Entrance:
             self.server.call(opening)
         parts.registry.register(ApiCounts(self.app, parts.subscriptions, parts.gateways, parts.expiring))
 
+    def note_reload(self, *, good: bool) -> None:
+        """Write a reload to the audit log: the API, a signal or a changed file began it."""
+        if self.app is not None:
+            from streamer.service.api import audit
+
+            audit.record("reload", who="the service", reason=None if good else "it was refused")
+
     def close(self) -> None:
         """Finish the current requests within 2 s, and stop; a second call has no effect."""
         if self.server is not None:
             self.server.close()
             self.server = None
         if self.app is not None:
+            from streamer.service.api import audit
+
             self.app.close()
+            audit.take(None)
 
 
 @final
 class Prepared:
     """A server that listens, but answers only after it has replaced the current one."""
 
-    def __init__(self, entrance: Entrance, section: Api, tokens: Tokens | None, server: Server | None) -> None:
-        self._entrance, self._section, self._tokens, self._server = entrance, section, tokens, server
+    def __init__(
+        self,
+        entrance: Entrance,
+        section: Api,
+        tokens: Tokens | None,
+        server: Server | None,
+        log: logging.Handler | None = None,
+    ) -> None:
+        self._entrance, self._section, self._tokens, self._server, self._log = entrance, section, tokens, server, log
 
     def take(self) -> None:
         """Let the previous server finish its requests within 2 s; then answer."""
@@ -152,6 +171,9 @@ class Prepared:
         entrance.server = self._server
         if self._server is None:
             return
+        from streamer.service.api import audit
+
+        audit.take(self._log)
         assert entrance.app is not None
         entrance.app.take(self._section, self._tokens)
         entrance.app.console = entrance.console if self._section.console else None
@@ -168,5 +190,7 @@ class Prepared:
 
     def cancel(self) -> None:
         """Stop listening."""
+        if self._log is not None:
+            self._log.close()
         if self._server is not None:
             self._server.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -143,6 +144,10 @@ def _api(found: Found, section: Api, *, dev: bool) -> None:
             if not file.exists():
                 raise ServiceError(f"{file}: no such file; streamer tokens create --file {file} makes it")
             read(file)
+    if (log := section.audit.file) is not None:
+        with found.at("api", "audit", "file"):
+            if not os.access(log if log.exists() else log.parent, os.W_OK):
+                raise ServiceError(f"{log}: it cannot be written")
     missing = [name for name in ("certificate", "key") if (path := getattr(section.tls, name)) and not path.exists()]
     for name in missing:
         with found.at("api", "tls", name):

@@ -231,14 +231,14 @@ class Service:
             The number of deleted letters, and the number that could not be read again.
 
         Raises:
-            ServiceError: the source of one is not configured, or it was too long to be kept whole; and as `run`.
+            ServiceError: the source of one is not configured, or it was too long to be reason whole; and as `run`.
         """
         with ExitStack() as opened:
             parts = self._parts
             store = self._open_store(opened, Loading())
-            chosen = list(choose(store))
-            messages = [letter for letter in chosen if letter.stage == "deliver"]
-            records = [letter for letter in chosen if letter.stage != "deliver"]
+            letters = list(choose(store))
+            messages = [letter for letter in letters if letter.stage == "deliver"]
+            records = [letter for letter in letters if letter.stage != "deliver"]
             own = {sink_of(row.tenant, row.id) for row in GatewayTable(store).all()} if messages else ()
             for letter in messages:
                 if letter.sink.startswith(OWN) and letter.sink not in own:
@@ -249,8 +249,8 @@ class Service:
                 if letter.source not in parts.feeds:
                     raise ServiceError(f"dead letter {letter.id}: the configuration has no source {letter.source!r}")
                 if not letter.is_whole:
-                    kept = f"{len(letter.record):,} of its {letter.size:,} bytes were kept"
-                    raise ServiceError(f"dead letter {letter.id}: {kept}; it can be shown and dropped, and not replayed")
+                    reason = f"{len(letter.record):,} of its {letter.size:,} bytes were kept"
+                    raise ServiceError(f"dead letter {letter.id}: {reason}; it can be shown and dropped, and not replayed")
             opened.callback(self._close_parts)
             self._parts.check_endpoints()
             for name, sink in parts.sinks.items():
@@ -265,8 +265,8 @@ class Service:
             Gateways(store, spool, setup.speaker, self.config)
             pipeline = Pipeline(self.engine, store, setup, counts, spool)
             good, bad = pipeline.replay(records)
-            taken = [letter in spooled or pipeline.resend(letter) for letter in messages]
-            return good + sum(taken), bad + len(taken) - sum(taken)
+            accepted = [letter in spooled or pipeline.resend(letter) for letter in messages]
+            return good + sum(accepted), bad + len(accepted) - sum(accepted)
 
     def _open_store(self, opened: ExitStack, loading: Loading) -> Store:
         """Load the subscriptions of files; if they are good, open the store, and load its subscriptions, too."""
@@ -372,9 +372,9 @@ class Service:
                 self._is_reload_asked = False
                 self.reload()
             while not self._wanted.empty():
-                asked = self._wanted.get()
-                if asked.set_running_or_notify_cancel():
-                    self.reload(asked.set_result)
+                request = self._wanted.get()
+                if request.set_running_or_notify_cancel():
+                    self.reload(request.set_result)
             if self.config.service.watch is not None and time.monotonic() - looked >= _LOOK_AT_FILES:
                 looked = time.monotonic()
                 if self._watched.is_due():
@@ -417,6 +417,7 @@ class Service:
         running = self._running
         assert running is not None
         outcome = running.reload(self._load, partial(fitting, dev=self._dev), answer)
+        running.entrance.note_reload(good=not outcome.errors)
         if not outcome.errors:
             self._loaded = running.loaded
             self._watched = subscription_files.Watch(self.config)
@@ -428,18 +429,18 @@ class Service:
 
     def _ask_reload(self) -> Reloaded:
         """Have the main thread reload, and wait for it. Raises ServiceError, and Declined while another API server takes over."""
-        asked: Future[Reloaded] = Future()
-        self._wanted.put(asked)
+        request: Future[Reloaded] = Future()
+        self._wanted.put(request)
         running = self._running
         assert running is not None
         while True:
             try:
-                return asked.result(_LOOK)
+                return request.result(_LOOK)
             except TimeoutError:
                 if running.pipeline.wait(0) or self._asked:
                     raise ServiceError("the service is ending") from None
                 # The main thread waits until the old API server has answered.
-                if running.entrance.gives_way and asked.cancel():
+                if running.entrance.gives_way and request.cancel():
                     raise Declined("busy", "a reload changes the API; try again") from None
 
 
