@@ -89,16 +89,16 @@ class Loop:
 def _run(manager: weakref.ref[Manager], end: End, period: float) -> None:
     pause = period
     while not _has_ended(end, pause):
-        held = manager()
-        if held is None:
+        alive = manager()
+        if alive is None:
             return
         began = time.monotonic()
         try:
-            held.tick()
+            alive.tick()
         except Exception:
             # A defect must not stop the maintenance of the other filters.
             logger.exception("looking after the filters failed")
-        del held
+        del alive
         pause = max(period, PAUSE * (time.monotonic() - began))
 
 

@@ -137,14 +137,14 @@ class Manager:
         """Return the state of each filter, and count those that writes have enlarged since the last reading."""
         with self._counting:
             while True:
-                seen = self._seen
+                latest = self._seen
                 states = self._core.filters()
                 now = {state.name: state for state in states}
-                if self._seen is seen:
+                if self._seen is latest:
                     self._seen = now
                     break
             for state in states:
-                before = seen.get(state.name)
+                before = latest.get(state.name)
                 # If the number of growths decreased, the filter was removed and made again meanwhile.
                 if before is not None and before.grown > state.grown:
                     before = None
@@ -182,8 +182,8 @@ class Manager:
             now = self._clock()
             states = self.filters()
             # A partition that was removed and is added again gets a new filter.
-            held = {state.name for state in states}
-            self._watches = {name: watch for name, watch in self._watches.copy().items() if name in held}
+            names = {state.name for state in states}
+            self._watches = {name: watch for name, watch in self._watches.copy().items() if name in names}
             if self._measure(states, now):
                 states = self._core.filters()
             rebuilt: dict[Name, tuple[FilterState, Reason]] = {}

@@ -20,10 +20,10 @@ _NAME: Final = re.compile(r"[.\-_A-Za-z0-9]{1,64}")
 
 
 def _cel(subscription: Subscription) -> str:
-    kept = {
+    rest = {
         name: value for name in ("id", "gateway_id", "tenant", "labels") if (value := getattr(subscription, name)) is not None
     }
-    return json_text({**kept, "cel": subscription.to_cel()})
+    return json_text({**rest, "cel": subscription.to_cel()})
 
 
 def _eventbridge(subscription: Subscription, *, scalars: bool) -> str:

@@ -33,11 +33,11 @@ def command(kind: str, file: str, skip: bool, quiet: bool, **members: str | None
     KIND is the language. Each subscription means exactly what its rule means. If some rules have no exact translation, nothing is
     printed; with --skip the others are.
     """
-    given = {name: value for name in _MEMBERS if (value := members[name]) is not None}
+    options = {name: value for name in _MEMBERS if (value := members[name]) is not None}
     with opened(file) as source:
         text = source.read()
     try:
-        imported = import_rules(kind, text, on_error="skip", **given)
+        imported = import_rules(kind, text, on_error="skip", **options)
     except SubscriptionError as error:
         fail(f"{shown_name(file)}: {error}")
     except ModuleNotFoundError as error:

@@ -388,18 +388,18 @@ def _not_in_events(
     """Return findings about parts of subscriptions that no event has, and the number of bad events."""
     from streamer.engine.occurrences import Occurrences
 
-    seen, first = Occurrences(engine), FirstEvents()
+    occurrences, first = Occurrences(engine), FirstEvents()
 
     def see(_: int, event: bytes) -> None:
         first.saw(event, None)
-        seen.see(event, tenant, collection)
+        occurrences.see(event, tenant, collection)
 
     bad, is_cut = see_events(events, see, max_bytes=longest, most=most)
     more = "; there are more, of which --max-events takes some" if is_cut else ""
-    note(f"{shown_name(events)}: {count(seen.events, 'event')} looked at{more}")
+    note(f"{shown_name(events)}: {count(occurrences.events, 'event')} looked at{more}")
     if (reason := first.misfit(engine._options.layout)) is not None:
         note(f"{shown_name(events)}: {reason}")
-    return list(seen.findings()), bad
+    return list(occurrences.findings()), bad
 
 
 def _show_findings(setup: Setup, findings: Sequence[Finding], report: FaultFormat, *, placed: bool = False) -> None:

@@ -141,10 +141,10 @@ class _Line:
         self._terminal.flush()
 
 
-def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], None]:
+def writer(output: Format, engine: streamer.Engine) -> Callable[[int, Matches], None]:
     """Return the function that prints the matches of an event, from the number of its line."""
     write = sys.stdout.write
-    if chosen is Format.ids:
+    if output is Format.ids:
 
         def ids(number: int, matches: Matches) -> None:
             for subscription_id in matches.sorted().ids():
@@ -152,10 +152,10 @@ def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], 
 
         return ids
 
-    if chosen is Format.table:
-        held = engine.subscriptions()
-        width = min(max([12, *(len(each.id) for each in held)]), 40)
-        gateway = min(max([7, *(len(each.gateway_id or "") for each in held)]), 24)
+    if output is Format.table:
+        by_id = engine.subscriptions()
+        width = min(max([12, *(len(each.id) for each in by_id)]), 40)
+        gateway = min(max([7, *(len(each.gateway_id or "") for each in by_id)]), 24)
         write(f"{'LINE':>8}  {'SUBSCRIPTION':<{width}}  {'GATEWAY':<{gateway}}  {'TRANSITION':<10}  CERTAIN\n")
 
         def table(number: int, matches: Matches) -> None:

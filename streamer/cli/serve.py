@@ -345,8 +345,8 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
         end(error)
 
 
-def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
-    """Return the function that reads the chosen dead letters, and adds the number of each one to *seen*."""
+def _chosen(numbers: Sequence[int], every: bool, passed: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
+    """Return the function that reads the chosen dead letters, and adds the number of each one to *passed*."""
     if every == bool(numbers):
         fail("name the numbers of dead letters, or set --all")
 
@@ -357,7 +357,7 @@ def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[St
         while found := store.letters(after, PAGE):
             for each in found:
                 if every or each.id in numbers:
-                    seen.add(each.id)
+                    passed.add(each.id)
                     yield each
             after = found[-1].id
 

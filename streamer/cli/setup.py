@@ -237,8 +237,8 @@ def set_up(
         fail("Missing option '--subscriptions', or '--config' with a file that names some")
     if [*files, events].count("-") > 1:
         fail(f"{'subscriptions and events' if events == '-' else 'two files'} cannot both come from standard input")
-    given = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
-    options |= {name: value for name, value in given.items() if value is not None}
+    overrides = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
+    options |= {name: value for name, value in overrides.items() if value is not None}
     if (given_layout := read_layout(format, layout)) is not None:
         options["layout"] = given_layout
     return Setup(options, files, loaded and loaded.config)

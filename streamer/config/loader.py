@@ -510,7 +510,7 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
     variables: dict[Place, str] = {}
     errors: list[ConfigError] = []
     values: dict[str, Any] = {}
-    given: dict[Place, str] = {}
+    texts: dict[Place, str] = {}
     # Sorted, a section comes before its fields, which override it.
     for name in sorted(environment, key=lambda name: (name.upper(), name)):
         # An empty variable counts as unset: Docker Compose and similar tools pass unset variables as empty ones.
@@ -523,8 +523,8 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
             elif meant := _misread(place[0], environment[name]):
                 _warn_once(f"{shown(name)}: unknown variable; did you mean {' or '.join(meant)}?")
             continue
-        if place in given:
-            errors.append(ConfigError(f"sets the same field as {given[place]}", source=name))
+        if place in texts:
+            errors.append(ConfigError(f"sets the same field as {texts[place]}", source=name))
             continue
         if not is_unicode(environment[name]):
             # Python stores bytes that are not UTF-8 as lone surrogates.
@@ -542,7 +542,7 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
         except BulkConfigError as refused:
             errors += [ConfigError(error.reason, place=show_place(place), source=name) for error in refused.errors]
             continue
-        given[place] = name
+        texts[place] = name
         values = _merged(values, said)
         for said_of in _leaves(said):
             variables = {at: other for at, other in variables.items() if not _is_in(at, said_of)} | {said_of: name}

@@ -427,11 +427,11 @@ def _directory(file: IO[bytes], path: str) -> Directory:
     rows, names = rest[: ROW.size * count], rest[ROW.size * count :]
     sections, lines, images = [], [], []
     try:
-        for at, tenant, collection, held, start, size, check, image, image_size, image_check in ROW.iter_unpack(rows):
+        for at, tenant, collection, number, start, size, check, image, image_size, image_check in ROW.iter_unpack(rows):
             middle, end = at + tenant, at + tenant + collection
             if end > len(names) or start + size > length or image + image_size > length:
                 raise ValueError("a place outside of the file")
-            sections.append(Section(names[at:middle].decode(), names[middle:end].decode(), held, size))
+            sections.append(Section(names[at:middle].decode(), names[middle:end].decode(), number, size))
             lines.append(Place(start, size, check))
             images.append(Place(image, image_size, image_check))
         if len(sections) != count or sum(section.subscriptions for section in sections) != subscriptions:

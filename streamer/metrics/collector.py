@@ -114,11 +114,11 @@ class _EngineCollector(Collector):
         return merged.values()
 
 
-def _free_name(name: str | None, taken: Collection[str]) -> str:
+def _free_name(name: str | None, used: Collection[str]) -> str:
     """Return the name, or a number for an engine without one. Raises ValueError if the name is in use."""
     if name is None:
-        return next(str(number) for number in range(1, len(taken) + 2) if str(number) not in taken)
-    if name in taken:
+        return next(str(number) for number in range(1, len(used) + 2) if str(number) not in used)
+    if name in used:
         raise ValueError(f"this registry has an engine named {name!r} already")
     return name
 
@@ -131,10 +131,10 @@ def _family(metric: Metric, more: tuple[str, ...]) -> Family:
 
 def _add(family: Family, metric: Metric, labels: tuple[str, ...], value: float | Distribution) -> None:
     if isinstance(family, HistogramMetricFamily) and isinstance(value, Distribution):
-        buckets, seen = [], 0
+        buckets, total = [], 0
         for bound, count in zip(metric.buckets, value.counts, strict=True):
-            seen += count
-            buckets.append((bound, seen))
+            total += count
+            buckets.append((bound, total))
         family.add_metric(labels, buckets, value.total / metric.unit)
     elif isinstance(family, CounterMetricFamily | GaugeMetricFamily) and not isinstance(value, Distribution):
         family.add_metric(labels, value)

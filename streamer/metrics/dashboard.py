@@ -34,8 +34,8 @@ VARIABLES: Final = {"job": "", "instance": '{job=~"$job"}', "engine": '{job=~"$j
 def _only(metric: Metric) -> str:
     # The metrics of the service have no label `engine`.
     labels = [label for label in VARIABLES if label != "engine" or metric not in service.METRICS]
-    chosen = ", ".join(f'{label}=~"${label}"' for label in labels)
-    return f"{metric.sample}{{{chosen}}}"
+    selector = ", ".join(f'{label}=~"${label}"' for label in labels)
+    return f"{metric.sample}{{{selector}}}"
 
 
 def _rate(metric: Metric, by: str = "job, engine") -> str:

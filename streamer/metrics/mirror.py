@@ -76,12 +76,12 @@ class Mirror:
     def _set(self, metric: Metric, name: str, labelnames: tuple[str, ...], labels: tuple[str, ...], value: float) -> None:
         # prometheus_client takes a lock here; a forked child would inherit it locked.
         with NO_FORK:
-            held = self._values.get((name, labels))
-            if held is None:
-                held = self._values[name, labels] = values.ValueClass(
+            child = self._values.get((name, labels))
+            if child is None:
+                child = self._values[name, labels] = values.ValueClass(
                     metric.kind, metric.name, name, labelnames, labels, metric.help, multiprocess_mode=f"live{metric.together}"
                 )
-            held.set(value if metric.kind == "gauge" else value - self._before.get((name, labels), 0.0))
+            child.set(value if metric.kind == "gauge" else value - self._before.get((name, labels), 0.0))
 
     def close(self) -> None:
         """Copy the numbers a last time, and stop."""
@@ -105,7 +105,7 @@ class Mirror:
     def _forked(self) -> None:
         """Restart at 0 in a child."""
         self._before = {}
-        kept, self._values = self._values, {}
+        values, self._values = self._values, {}
         engine_name = self._registration.name
         for sample in self._registration.read():
             labels = (engine_name, *sample.labels)
@@ -115,7 +115,7 @@ class Mirror:
                 self._before[f"{sample.metric.name}_sum", labels] = sample.value.total / sample.metric.unit
             elif sample.metric.kind == "counter":
                 self._before[sample.metric.sample, labels] = sample.value
-        self._values = kept
+        self._values = values
         self._start()
 
 

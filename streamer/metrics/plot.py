@@ -72,14 +72,14 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
         from matplotlib.figure import Figure
     if len(samples) < 2:
         raise ValueError("cannot draw: fewer than two samples")
-    asked = names(samples)
-    if not asked:
+    queried = names(samples)
+    if not queried:
         raise ValueError("cannot draw: no collection has a filter; small ones need none")
-    shown = asked[:MOST_COLUMNS]
+    shown = queried[:MOST_COLUMNS]
     figure = Figure(figsize=(max(7.2, 5.2 * len(shown)), 6.4), layout="constrained", dpi=150)
     _draw(figure, samples, shown)
-    if len(shown) < len(asked):
-        figure.suptitle(f"{len(shown)} of {len(asked)} filters: those that were queried most", x=0.01, ha="left", fontsize=9)
+    if len(shown) < len(queried):
+        figure.suptitle(f"{len(shown)} of {len(queried)} filters: those that were queried most", x=0.01, ha="left", fontsize=9)
     ending = os.fspath(path).rpartition(".")[2].lower()
     try:
         with replacing(path) as file:
@@ -94,11 +94,11 @@ _UNDATED: Final[dict[str, dict[str, Any]]] = {"svg": {"Date": None}, "pdf": {"Cr
 
 def names(samples: Sequence[Sample]) -> list[Name]:
     """Return the filters of the samples, those with the most queries at the end first."""
-    asked: dict[Name, int] = {}
+    queries: dict[Name, int] = {}
     for sample in samples:
         for state in sample.filters:
-            asked[state.name] = max(asked.get(state.name, 0), state.asked)
-    return sorted(asked, key=lambda name: (-asked[name], name))
+            queries[state.name] = max(queries.get(state.name, 0), state.asked)
+    return sorted(queries, key=lambda name: (-queries[name], name))
 
 
 def marks(samples: Sequence[Sample], name: Name) -> Iterator[Mark]:
@@ -111,9 +111,9 @@ def marks(samples: Sequence[Sample], name: Name) -> Iterator[Mark]:
         counts = {each.reason: each.count for each in sample.rebuilds if (each.tenant, each.collection) == name}
         grown = {reason: count - before.get(reason, 0) for reason, count in counts.items() if count > before.get(reason, 0)}
         before = counts
-        held = next((state.version for state in sample.filters if state.name == name), None)
-        newer = 0 if held is None or version is None else held - version
-        version = held if held is not None else version
+        current = next((state.version for state in sample.filters if state.name == name), None)
+        newer = 0 if current is None or version is None else current - version
+        version = current if current is not None else version
         is_late = unexplained is not None and sum(grown.values()) > newer
         if unexplained is not None and not is_late:
             yield Mark(unexplained, "write")
@@ -135,11 +135,11 @@ def stopped(history: Sequence[tuple[float, FilterState]]) -> tuple[list[float], 
     last = history[0][1]
     for at, state in history[1:]:
         # A collection that was emptied and filled again counts from 0.
-        asked, no = (state.asked - last.asked, state.no - last.no) if state.asked >= last.asked else (state.asked, state.no)
+        queries, no = (state.asked - last.asked, state.no - last.no) if state.asked >= last.asked else (state.asked, state.no)
         last = state
-        if asked > 0:
+        if queries > 0:
             times.append(at)
-            shares.append(no / asked)
+            shares.append(no / queries)
     return times, shares
 
 

@@ -53,9 +53,9 @@ def rate(metric: Metric, *without: str) -> str:
     return f"sum without ({', '.join(without)}) ({each})" if without else each
 
 
-def _of_store(metric: Metric, chosen: str = "") -> str:
+def _of_store(metric: Metric, selector: str = "") -> str:
     """Return a gauge of a store, which each of its processes reports, or the one that delivers now: one alert for all."""
-    return f"max without ({_PROCESS}) ({metric.sample}{chosen})"
+    return f"max without ({_PROCESS}) ({metric.sample}{selector})"
 
 
 EVENTS_RATE: Final = "instance_engine:streamer_events:rate5m"

@@ -86,30 +86,30 @@ class Labels:
         failures: Mapping[Name, int],
     ) -> Iterator[Sample]:
         """Yield the samples of filters, grouped by series."""
-        held = sorted(states, key=lambda state: state.keyed, reverse=True)
+        by_size = sorted(states, key=lambda state: state.keyed, reverse=True)
         with self._lock:
-            for state in held:
+            for state in by_size:
                 if len(self._named) < self._most:
                     self._named.add(state.name if self._tenants else state.name[1:])
             counted: list[tuple[Metric, Name, str, float]] = []
-            for state in held:
+            for state in by_size:
                 counted.append((names.BLOOM_HITS, state.name, "", state.asked - state.no))
                 counted.append((names.BLOOM_MISSES, state.name, "", state.no))
                 counted.append((names.BLOOM_PROBES, state.name, "", state.probes))
             # Also zeros for reasons that have not occurred, because a rate needs a value before the first.
-            never = {(state.name, reason): 0 for state in held for reason in Reason}
+            never = {(state.name, reason): 0 for state in by_size for reason in Reason}
             counted.extend((names.REBUILDS, name, reason, count) for (name, reason), count in (never | dict(rebuilds)).items())
-            unfailing = {state.name: 0 for state in held}
+            unfailing = {state.name: 0 for state in by_size}
             counted.extend((names.REBUILD_FAILURES, name, "", count) for name, count in (unfailing | dict(failures)).items())
             while True:
                 counts = self._counts
-                seen, sums = self._count(counted, *counts)
+                values, sums = self._count(counted, *counts)
                 if self._counts is counts:
-                    self._counts = seen, sums
+                    self._counts = values, sums
                     break
         yield from (Sample(metric, labels, value) for (metric, labels), value in sums.items())
         groups: dict[tuple[str, ...], list[FilterState]] = defaultdict(list)
-        for state in held:
+        for state in by_size:
             groups[self._of(state.name)].append(state)
         troubled = set(saturated)
         for labels, group in groups.items():
@@ -123,15 +123,15 @@ class Labels:
         summed: Mapping[tuple[Metric, tuple[str, ...]], float],
     ) -> tuple[dict[tuple[Metric, Name, str], float], dict[tuple[Metric, tuple[str, ...]], float]]:
         """Add the changes since the last reading. The counts of a removed filter stay, and a new one for it begins at 0."""
-        seen: dict[tuple[Metric, Name, str], float] = {}
+        totals: dict[tuple[Metric, Name, str], float] = {}
         sums = dict(summed)
         for metric, name, more, value in counted:
             key = metric, name, more
             last = before.get(key, 0.0)
-            seen[key] = value
+            totals[key] = value
             labels = (*self._of(name), more) if more else self._of(name)
             sums[metric, labels] = sums.get((metric, labels), 0.0) + (value - last if value >= last else value)
-        return seen, sums
+        return totals, sums
 
 
 def _gauges(group: list[FilterState], saturated: set[Name]) -> Iterator[tuple[Metric, float]]:

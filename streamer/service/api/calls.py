@@ -112,10 +112,10 @@ class Call:
 
     def after(self) -> str | None:
         """Return the last item of the previous page, from its `cursor`; None on the first page. Raises Problem."""
-        if (given := self.query.get("cursor")) is None:
+        if (cursor := self.query.get("cursor")) is None:
             return None
         try:
-            version, tag, after = json.loads(base64.urlsafe_b64decode(given.encode() + b"=" * (-len(given) % 4)))
+            version, tag, after = json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
             after.encode()
         except (AttributeError, binascii.Error, RecursionError, TypeError, ValueError):
             version = None
@@ -139,8 +139,8 @@ class Call:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     def _tag(self) -> str:
-        asked = {name: value for name, value in self.query.items() if name not in _SIZES}
-        about = json.dumps([self.route, dict(self.path), asked, self.tenant], sort_keys=True)
+        query = {name: value for name, value in self.query.items() if name not in _SIZES}
+        about = json.dumps([self.route, dict(self.path), query, self.tenant], sort_keys=True)
         return hashlib.blake2b(about.encode() + b"\0" + self.body, digest_size=6).hexdigest()
 
 

@@ -98,10 +98,10 @@ class Records:
     def _refuse_question(self, event: bytes) -> None:
         """Refuse a body for `explain`, which as an event would match subscriptions without conditions, and hide the mistake."""
         try:
-            given = json.loads(event, parse_int=float)
+            parsed = json.loads(event, parse_int=float)
         except (RecursionError, ValueError):
             return  # reading the event reports the error
-        if not isinstance(given, dict) or not isinstance(given.get("event"), dict) or not given.keys() <= _QUESTION:
+        if not isinstance(parsed, dict) or not isinstance(parsed.get("event"), dict) or not parsed.keys() <= _QUESTION:
             return
         pointers = [pointer for part in PARTS for pointer in self._options.layout.pointers(part)]
         if not any(pointer[:1] in ((), ("event",)) for pointer in pointers):

@@ -91,18 +91,18 @@ class Delivering:
 
     def begin_replay(self, call: Call) -> Answer:
         """See the route."""
-        given = members_of(call.body)
-        refuse_unknown(given, ("numbers", *CHOSEN))
-        numbers, chosen = given.pop("numbers", None), given
-        if bool(chosen) == (numbers is not None):
+        members = members_of(call.body)
+        refuse_unknown(members, ("numbers", *CHOSEN))
+        numbers, criteria = members.pop("numbers", None), members
+        if bool(criteria) == (numbers is not None):
             raise Problem("bad-request", f"expected numbers, or some of {', '.join(CHOSEN)}")
-        if not all(isinstance(value, str) for value in chosen.values()):
+        if not all(isinstance(value, str) for value in criteria.values()):
             raise Problem("bad-request", f"{', '.join(CHOSEN)}: expected texts")
         if numbers is not None:
             good = isinstance(numbers, list) and 0 < len(numbers) <= MOST_NUMBERS
             if not good or not all(type(each) is int and 0 < each < 2**63 for each in numbers):
                 raise Problem("bad-request", f"numbers: expected 1 to {MOST_NUMBERS:,} numbers of dead letters")
-        job = self._status.replays.begin(chosen, None if numbers is None else tuple(numbers))
+        job = self._status.replays.begin(criteria, None if numbers is None else tuple(numbers))
         if job is None:
             raise Problem("busy", "too many replays wait", headers={"Retry-After": "5"})
         return answer(job.members(), 202)

@@ -30,7 +30,7 @@ from streamer.model import is_unicode
 from streamer.service.api.calls import LINES, Answer, Call, answer, members_as_sent
 from streamer.service.api.decoding import Records
 from streamer.service.api.problems import Problem, members, refuse_elsewhere, refuse_unknown
-from streamer.service.observed.events import MOST, Events, Seen
+from streamer.service.observed.events import MOST, Events, ObservedEvent
 from streamer.service.store.ids import Written, claimed, inside, named, outside, written
 from streamer.service.store.rows import time_of
 from streamer.service.tenants.declined import Declined
@@ -114,8 +114,8 @@ class Asking:
             raise Problem("bad-request", "expected event, and id or subscription or none of them")
         if not isinstance(question["event"].value, dict) and "format" not in call.query:
             raise Problem("bad-request", "event: expected an object")
-        given = self._records.one(call, question["event"].text)
-        event, ignored = given.text, given.ignored
+        record = self._records.one(call, question["event"].text)
+        event, ignored = record.text, record.ignored
         if len(question) == 1:
             none = {"matches": [], "more": False, "ignored": ignored}
             return self._explain_all(call, event) if ignored is None else answer(none)
@@ -138,8 +138,8 @@ class Asking:
     def _explain_first(self, call: Call, event: bytes, matches: Matches, limit: int) -> Answer:
         more = False
         found: list[dict[str, Any]] = []
-        for held in matches.ids():
-            tenant, subscription_id = outside(held)
+        for inner in matches.ids():
+            tenant, subscription_id = outside(inner)
             if call.token.tenant not in (None, tenant):
                 continue
             if more := len(found) == limit:
@@ -171,11 +171,11 @@ class Asking:
         """See the route. Reads subscriptions from the store, because an engine would make a list of all of its own."""
         limit, examine = call.query.get("limit", 10), call.query.get("examine", 1000)
         none = {"near_misses": [], "examined": 0, "complete": True, "next": None}
-        given = self._records.one(call, call.body)
-        if given.ignored is not None:
+        record = self._records.one(call, call.body)
+        if record.ignored is not None:
             return answer(none)
         try:
-            event = self._options.read(given.text, call.of_events, None)
+            event = self._options.read(record.text, call.of_events, None)
         except IgnoredEvent:
             return answer(none)
         at = call.after() or inside(event.tenant, "")
@@ -183,7 +183,7 @@ class Asking:
         tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
         among = islice(walk, examine)
-        found = near_misses(self._here(call), given.text, limit, call.of_events, None, examine, among)
+        found = near_misses(self._here(call), record.text, limit, call.of_events, None, examine, among)
         items = []
         for miss in found:
             tenant, subscription_id = outside(miss.subscription_id)
@@ -233,14 +233,14 @@ class Asking:
 
     def try_subscription(self, call: Call) -> Answer:
         """See the route."""
-        given = members_as_sent(call.body)
-        refuse_unknown(given, ("subscription", "text", "id"))
-        if ("text" in given) == ("subscription" in given):
+        question = members_as_sent(call.body)
+        refuse_unknown(question, ("subscription", "text", "id"))
+        if ("text" in question) == ("subscription" in question):
             raise Problem("bad-request", "expected subscription or text, and id if it is stored under another one")
-        text = given["text"].value if "text" in given else given["subscription"].text.decode()
+        text = question["text"].value if "text" in question else question["subscription"].text.decode()
         if not isinstance(text, str) or not is_unicode(text):
             raise Problem("bad-request", "text: expected some text")
-        held_id = given["id"].value if "id" in given else None
+        held_id = question["id"].value if "id" in question else None
         try:
             draft = self._draft(text, call.whose, held_id)
             engine = Engine._of(self._options)
@@ -278,13 +278,13 @@ class Asking:
         parsed: Subscription = parse_subscription(draft.held)
         collection = None if parsed.collection in (None, EVERY) else parsed.collection
         tenant = None if call.whose == EVERY else call.whose
-        kept = [seen for seen in self._events.last(tenant, collection, MOST) if seen.ignored is None]
+        events = [each for each in self._events.last(tenant, collection, MOST) if each.ignored is None]
         numbers: dict[str, list[int]] = {"matched": [], "matched_before": [], "new": [], "no_longer": []}
         deadline, looked_at = time.monotonic() + _PATIENCE, 0
-        for at in range(0, len(kept), _AT_ONCE):
+        for at in range(0, len(events), _AT_ONCE):
             if looked_at and time.monotonic() > deadline:
                 break
-            some = kept[at : at + _AT_ONCE]
+            some = events[at : at + _AT_ONCE]
             now = set(_matching(engine, some))
             was = now if before is None else set(_matching(before, some))
             looked_at += len(some)
@@ -295,7 +295,7 @@ class Asking:
                 numbers["no_longer"] += sorted(was - now, reverse=True)
         return {
             "events": looked_at,
-            "complete": looked_at == len(kept),
+            "complete": looked_at == len(events),
             "collection": collection,
             "is_held": before is not None,
             **{name: len(found) for name, found in numbers.items()},
@@ -362,9 +362,9 @@ class _Walk:
         return collection in (None, EVERY, self._collection)
 
 
-def _matching(engine: Engine, some: Sequence[Seen]) -> Iterator[int]:
+def _matching(engine: Engine, some: Sequence[ObservedEvent]) -> Iterator[int]:
     """Yield the numbers of the events that have a match."""
-    for at, _ in engine.match_batch([seen.text for seen in some]).matched():
+    for at, _ in engine.match_batch([each.text for each in some]).matched():
         yield some[at].number
 
 

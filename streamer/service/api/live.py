@@ -18,7 +18,7 @@ from starlette.types import Receive, Send
 
 from streamer.service.api.problems import Problem
 from streamer.service.api.tokens import Token, Tokens
-from streamer.service.observed.events import LOOKED_AT, Events, Hit, Seen
+from streamer.service.observed.events import LOOKED_AT, Events, Hit, ObservedEvent
 from streamer.service.store.rows import time_of
 
 #: The most watchers, and the most of one tenant.
@@ -47,11 +47,11 @@ class Watched:
     subscription: str | None = None
     outcome: str | None = None
 
-    def has(self, seen: Seen, *, is_all: bool) -> bool:
+    def has(self, event: ObservedEvent, *, is_all: bool) -> bool:
         """Return whether to show an event; *is_all* includes matches of subscriptions to every tenant's events."""
-        if self.tenant not in (None, seen.tenant) or self.collection not in (None, seen.collection):
+        if self.tenant not in (None, event.tenant) or self.collection not in (None, event.collection):
             return False
-        hits = hits_of(seen, is_all=is_all)
+        hits = hits_of(event, is_all=is_all)
         if self.outcome is not None and bool(hits) != (self.outcome == "matched"):
             return False
         if self.gateway is None and self.subscription is None:
@@ -59,31 +59,31 @@ class Watched:
         return any(self.gateway in (None, hit.gateway) and self.subscription in (None, hit.id) for hit in hits)
 
 
-def hits_of(seen: Seen, *, is_all: bool) -> tuple[Hit, ...]:
+def hits_of(event: ObservedEvent, *, is_all: bool) -> tuple[Hit, ...]:
     """Return the kept matches of an event; *is_all* includes those of subscriptions to every tenant's events."""
-    return (*seen.matched.own, *(seen.matched.every if is_all else ()))
+    return (*event.matched.own, *(event.matched.every if is_all else ()))
 
 
-def shown(seen: Seen, *, is_all: bool) -> dict[str, Any]:
+def shown(observed: ObservedEvent, *, is_all: bool) -> dict[str, Any]:
     """Return the report of an event; *is_all* includes subscriptions to every tenant's events."""
-    matched, hits = seen.matched, hits_of(seen, is_all=is_all)
+    matched, hits = observed.matched, hits_of(observed, is_all=is_all)
     event: dict[str, Any]
     try:
-        event = {"event": json.loads(seen.text)}
+        event = {"event": json.loads(observed.text)}
     except (RecursionError, ValueError):
         # It is deeper than json reads, or has an integer of thousands of digits.
-        event = {"text": seen.text.decode(errors="replace")}
+        event = {"text": observed.text.decode(errors="replace")}
     return {
-        "number": seen.number,
-        "at": time_of(seen.at),
-        "source": seen.source,
-        "partition": seen.partition,
-        "position": str(seen.position),
-        "tenant": seen.tenant,
-        "collection": seen.collection,
-        "type": seen.type,
-        "ignored": seen.ignored,
-        "size_bytes": len(seen.text),
+        "number": observed.number,
+        "at": time_of(observed.at),
+        "source": observed.source,
+        "partition": observed.partition,
+        "position": str(observed.position),
+        "tenant": observed.tenant,
+        "collection": observed.collection,
+        "type": observed.type,
+        "ignored": observed.ignored,
+        "size_bytes": len(observed.text),
         "matches": matched.own_count + (matched.every_count if is_all else 0),
         "more_matches": matched.more and (is_all or matched.own_count == LOOKED_AT),
         "matched_by": [hit._asdict() for hit in hits],
@@ -183,13 +183,13 @@ class Watcher:
             return b""
         self._number = found[-1].number
         is_all = self.token.tenant is None
-        wanted = [seen for seen in found if self._watched.has(seen, is_all=is_all)]
+        wanted = [event for event in found if self._watched.has(event, is_all=is_all)]
         room = max(SHOWN - self._sent, 0)
         # The newest events show the current state best.
-        chosen = wanted[-room:] if room else []
-        self._sent += len(chosen)
-        self._left_out += len(wanted) - len(chosen)
-        return b"".join(_event(b"event", shown(seen, is_all=is_all), seen.number) for seen in chosen)
+        sent = wanted[-room:] if room else []
+        self._sent += len(sent)
+        self._left_out += len(wanted) - len(sent)
+        return b"".join(_event(b"event", shown(event, is_all=is_all), event.number) for event in sent)
 
     def _rates(self, counts: tuple[int, int], before: tuple[int, int], seconds: float) -> bytes:
         """Return the counts, and begin another second. Only the operator gets the totals of the service."""

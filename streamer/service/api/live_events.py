@@ -9,7 +9,7 @@ from streamer.service.api.live import Watched, hits_of, shown
 from streamer.service.api.problems import Problem, refuse_elsewhere
 from streamer.service.api.status import Status
 from streamer.service.delivery.messages import message_of
-from streamer.service.observed.events import Hit, Seen
+from streamer.service.observed.events import Hit, ObservedEvent
 from streamer.service.observed.matches import MINUTE
 from streamer.service.store.ids import inside
 from streamer.service.store.rows import time_of
@@ -38,22 +38,23 @@ class Watching:
         """See the route."""
         limit = call.query.get("limit", 50)
         watched, is_all = _watched(call), call.token.tenant is None
-        kept = self._events.last(call.of_events, watched.collection, 1_000_000, call.number_after())
-        found = [seen for seen in kept if watched.has(seen, is_all=is_all)]
+        events = self._events.last(call.of_events, watched.collection, 1_000_000, call.number_after())
+        found = [event for event in events if watched.has(event, is_all=is_all)]
         items, more = found[:limit], len(found) > limit
-        body = {"items": [shown(seen, is_all=is_all) for seen in items], "next": call.cursor(items[-1].number) if more else None}
+        after = call.cursor(items[-1].number) if more else None
+        body = {"items": [shown(event, is_all=is_all) for event in items], "next": after}
         return answer(body if not is_all else body | {"came": self._events.came, "taken": self._events.taken})
 
     def get_event(self, call: Call) -> Answer:
         """See the route."""
         wanted, is_all = number(call.path["number"]), call.token.tenant is None
-        seen = None if wanted is None else self._events.find(wanted)
-        if seen is None or not Watched(tenant=call.of_events).has(seen, is_all=is_all):
+        event = None if wanted is None else self._events.find(wanted)
+        if event is None or not Watched(tenant=call.of_events).has(event, is_all=is_all):
             raise Problem("unknown", "this event is not among the recent events")
-        ways = [self._way(seen, hit, is_all=is_all) for hit in hits_of(seen, is_all=is_all)]
-        return answer(shown(seen, is_all=is_all) | {"ways": ways})
+        ways = [self._way(event, hit, is_all=is_all) for hit in hits_of(event, is_all=is_all)]
+        return answer(shown(event, is_all=is_all) | {"ways": ways})
 
-    def _way(self, seen: Seen, hit: Hit, *, is_all: bool) -> dict[str, Any]:
+    def _way(self, event: ObservedEvent, hit: Hit, *, is_all: bool) -> dict[str, Any]:
         """Return the destination of a match and its result; a tenant's token gets only the tenant's own gateways."""
         members: dict[str, Any] = {"tenant": hit.tenant, "id": hit.id, "gateway": hit.gateway}
         way, kind = self._gateways.way(hit.tenant, hit.gateway)
@@ -61,7 +62,7 @@ class Watching:
         if way is None or not (is_all or is_own):
             return members | {"sink": None, "kind": None, "message": None, "attempts": []}
         about = (inside(hit.tenant, hit.id), hit.gateway, hit.transition)
-        message = message_of(way, seen.source, seen.partition, (seen.position, seen.part), about)
+        message = message_of(way, event.source, event.partition, (event.position, event.part), about)
         attempts = self._status.attempts(way.sink, _ATTEMPTS, message) or []
         members |= {"sink": way.sink, "kind": kind, "message": message}
         return members | {"attempts": [each.members(is_all=is_all) for each in attempts]}

@@ -117,9 +117,9 @@ def refuse_elsewhere(shard: Shard, tenant: str | None) -> None:
         raise Problem("elsewhere", reason)
 
 
-def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str = "member") -> None:
+def refuse_unknown(names: Iterable[str], known: Sequence[str], what: str = "member") -> None:
     """Raise Problem for an unknown name: ignoring it would not do what the caller wanted."""
-    for name in given:
+    for name in names:
         if name not in known:
             reason = f"unknown {what}; {meant(name, known)}"
             raise Problem("bad-request", f"{name[:_NAME]}: {reason}", errors=[{"place": name[:_NAME], "reason": reason}])

@@ -135,8 +135,8 @@ class Status:
         rows = []
         for name in (WEBHOOKS, STREAMS):
             delivered, dead = counts.get(name, (0, 0))
-            seen = spools.get(name)
-            messages, size, oldest = (0, 0, 0.0) if seen is None else (seen.messages, seen.bytes, seen.oldest)
+            gauges = spools.get(name)
+            messages, size, oldest = (0, 0, 0.0) if gauges is None else (gauges.messages, gauges.bytes, gauges.oldest)
             rows.append(
                 {
                     "name": name,
@@ -145,7 +145,7 @@ class Status:
                     "delivered_per_s": rates.get(("sink", name, 0)),
                     "dead_per_s": rates.get(("sink", name, 1)),
                     "held": {"messages": messages, "bytes": size, "oldest_s": oldest},
-                    "attempts": {} if seen is None else dict(seen.attempts),
+                    "attempts": {} if gauges is None else dict(gauges.attempts),
                 }
             )
         return rows
@@ -246,11 +246,11 @@ class Status:
                 "dead_per_s": rates.get(("sink", name, 1)),
                 "oldest_undelivered_s": stalled,
             }
-            if (seen := spools.get(name)) is not None:
+            if (gauges := spools.get(name)) is not None:
                 attempts = self._pipeline.attempts(name)
                 failed = None if attempts is None else attempts.failed(name)
                 last = None if failed is None else _error(failed.at, failed.outcome.code, failed.outcome.reason)
-                each |= {**_spooled(seen), "last_error": last}
+                each |= {**_spooled(gauges), "last_error": last}
             rows.append(each)
         known = self._config().sinks
         for name, count, size in self._store.lanes():
@@ -309,8 +309,8 @@ class Status:
         """Return the engine's filters and their history: at most *most* of the most used ones, and at most *samples* samples."""
         bloom = self._engine.bloom
         states = sorted(bloom.filters(), key=lambda state: (-state.asked, state.name))
-        saturated, options, kept = bloom.saturated, bloom.options, self.observer.filters.samples
-        kept = kept[(len(kept) - 1) % (step := max(-(-len(kept) // samples), 1)) :: step] if kept else []
+        saturated, options, latest = bloom.saturated, bloom.options, self.observer.filters.samples
+        latest = latest[(len(latest) - 1) % (step := max(-(-len(latest) // samples), 1)) :: step] if latest else []
         return {
             "enabled": options.enabled,
             "wanted_fp_rate": options.fp_rate,
@@ -330,7 +330,7 @@ class Status:
                 {"tenant": name[0], "collection": name[1], "reason": reason.value, "count": count}
                 for (name, reason), count in sorted(bloom.rebuilds.items())[: 10 * most]
             ],
-            "samples": [asdict(sample) for sample in kept],
+            "samples": [asdict(sample) for sample in latest],
         }
 
     def attempts(self, sink: str, most: int, message: str | None = None) -> list[Attempt] | None:
@@ -383,16 +383,16 @@ class Status:
         return self._pipeline.stalled_for() >= STALLED
 
 
-def _spooled(seen: Gauges) -> dict[str, Any]:
+def _spooled(gauges: Gauges) -> dict[str, Any]:
     """Return the report about a sink that uses the spool."""
-    state = {"closed": "working", "disabled": "disabled"}.get(seen.state or "", "down")
+    state = {"closed": "working", "disabled": "disabled"}.get(gauges.state or "", "down")
     return {
-        "state": "no_room" if seen.stuck else state,
-        "oldest_undelivered_s": round(seen.oldest, 3),
-        "spool": {"messages": seen.messages, "bytes": seen.bytes, "oldest_s": seen.oldest},
-        "blocked_keys": seen.blocked,
-        "stuck_messages": seen.stuck,
-        "attempts": dict(seen.attempts),
+        "state": "no_room" if gauges.stuck else state,
+        "oldest_undelivered_s": round(gauges.oldest, 3),
+        "spool": {"messages": gauges.messages, "bytes": gauges.bytes, "oldest_s": gauges.oldest},
+        "blocked_keys": gauges.blocked,
+        "stuck_messages": gauges.stuck,
+        "attempts": dict(gauges.attempts),
     }
 
 

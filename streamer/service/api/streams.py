@@ -323,9 +323,9 @@ class Streams:
 
     # From other threads
 
-    def post(self, kept: Sequence[tuple[History, int, Spooled]]) -> None:
+    def post(self, committed: Sequence[tuple[History, int, Spooled]]) -> None:
         """Post committed messages to the loop."""
-        posted = [(history, number, each.body) for history, number, each in kept if history.name in self._tails]
+        posted = [(history, number, each.body) for history, number, each in committed if history.name in self._tails]
         if not posted:
             return
         size = sum(len(body) for _, _, body in posted)
@@ -425,12 +425,12 @@ class Streams:
             await asyncio.sleep(min(TICK, interval))
             now = time.monotonic()
             streams = [stream for tail in list(self._tails.values()) for stream in tail.streams]
-            held: dict[Token, bool] = {}
+            valid: dict[Token, bool] = {}
             for stream in streams:
                 if self._tokens is not None:
-                    if stream.token not in held:
-                        held[stream.token] = self._tokens.holds(stream.token)
-                    if not held[stream.token]:
+                    if stream.token not in valid:
+                        valid[stream.token] = self._tokens.holds(stream.token)
+                    if not valid[stream.token]:
                         stream.end("revoked")
                 stream.beat(now, interval)
 
@@ -450,13 +450,13 @@ class Streams:
 
 def _place(wanted: Wanted) -> tuple[int, str | None]:
     """Return the first cursor of a stream, and the id after which messages are missing; None if they are all there."""
-    history, given = wanted.history, wanted.last_id
-    if not given:
+    history, last_id = wanted.history, wanted.last_id
+    if not last_id:
         return (history.last if wanted.is_new else history.first), None
-    match = _ID.fullmatch(given)
+    match = _ID.fullmatch(last_id)
     if match is not None and match[1] == history.mark:
         number = history.lane.first + int(match[2])
         if history.first <= number <= history.last:
             return number, None
     # The id of another history, or of a deleted message: the stream sends all existing messages.
-    return history.first, given
+    return history.first, last_id

@@ -95,7 +95,7 @@ def _without_blanks(
         pieces: the new part of each line, without its end.
     """
     ends: list[int] = []
-    kept: list[int] | None = None
+    numbers: list[int] | None = None
     # A blank line sorts before one that begins with any character past the space: usually one comparison of each is enough.
     try:
         has_blanks = min(cast("list[bytes]", lines), default=b"") <= b" \xff"
@@ -103,12 +103,12 @@ def _without_blanks(
         # One of them is a refused line.
         has_blanks = True
     if has_blanks:
-        kept = [at for at, line in enumerate(lines) if isinstance(line, Refused) or line.strip(b" \t\r")]
-        lines = [lines[at] for at in kept]
+        numbers = [at for at, line in enumerate(lines) if isinstance(line, Refused) or line.strip(b" \t\r")]
+        lines = [lines[at] for at in numbers]
 
     def end(at: int) -> int:
         if not ends:
             ends.extend(accumulate((len(piece) + 1 for piece in pieces), initial=start + before))
-        return ends[(at if kept is None else kept[at]) + 1]
+        return ends[(at if numbers is None else numbers[at]) + 1]
 
     return lines, end

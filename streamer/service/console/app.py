@@ -306,8 +306,8 @@ def _static(request: Request, name: str) -> Response:
         return Response("there is no such file", 404, media_type="text/plain")
     body, media_type = found
     is_this = request.query_params.get("v") == VERSION_OF_STATIC
-    kept = "public, max-age=31536000, immutable" if is_this else "no-cache"
-    return Response(body, 200, {"cache-control": kept}, media_type)
+    caching = "public, max-age=31536000, immutable" if is_this else "no-cache"
+    return Response(body, 200, {"cache-control": caching}, media_type)
 
 
 def _to(address: str) -> Response:

@@ -111,11 +111,11 @@ class Client:
         await self._api(self._asked("GET", path, query, headers, None), receive, send)
 
     def _asked(self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes | None) -> Scope:
-        given = {name: _written(value) for name, value in query.items() if value is not None}
+        params = {name: _written(value) for name, value in query.items() if value is not None}
         found = find(path.encode())
         route = None if found is None else found.routes.get(method)
         if self._tenant is not None and route is not None and any(param.name == "tenant" for param in route.params):
-            given.setdefault("tenant", self._tenant)
+            params.setdefault("tenant", self._tenant)
         hosts = [(name, value) for name, value in self._scope["headers"] if name == b"host"]
         sent = [*hosts, *((name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items())]
         if self._token is not None:
@@ -127,7 +127,7 @@ class Client:
             "method": method,
             "path": path,
             "raw_path": path.encode(),
-            "query_string": urlencode(given).encode(),
+            "query_string": urlencode(params).encode(),
             "headers": sent,
         }
 

@@ -159,13 +159,13 @@ def _is_plain(value: str, keep: str = "") -> bool:
     return all(char.isprintable() or char in keep for char in value)
 
 
-def _row(given: Any) -> Row:
-    if not isinstance(given, dict) or given.keys() - {"root"} != {"field", "op", "value"}:
+def _row(condition: Any) -> Row:
+    if not isinstance(condition, dict) or condition.keys() - {"root"} != {"field", "op", "value"}:
         raise Unfit("The form can only show filters of field, op, value and root: edit these in the JSON.")
     for name in ("field", "op", "root"):
-        if name in given and (type(given[name]) is not str or not given[name] or not _is_plain(given[name])):
+        if name in condition and (type(condition[name]) is not str or not condition[name] or not _is_plain(condition[name])):
             raise Unfit(f"The form cannot show the {name} of a filter: edit it in the JSON.")
-    return Row(given["field"], given["op"], *_shown(given["value"]), given.get("root", ""))
+    return Row(condition["field"], condition["op"], *_shown(condition["value"]), condition.get("root", ""))
 
 
 def _shown(value: Any) -> tuple[str, str]:
@@ -184,22 +184,22 @@ def _shown(value: Any) -> tuple[str, str]:
 
 def _value(row: Row) -> Any:
     """Return the value of a row. Raises ValueError."""
-    given = row.value.strip()
+    text = row.value.strip()
     match row.type:
         case "text":
             return row.value
         case "number":
-            if _NUMBER.fullmatch(given) is None:
+            if _NUMBER.fullmatch(text) is None:
                 raise ValueError("expected a number, as 12 or -0.5")
-            return Number(given)
+            return Number(text)
         case "boolean":
-            if given not in ("true", "false"):
+            if text not in ("true", "false"):
                 raise ValueError("expected true or false")
-            return given == "true"
+            return text == "true"
         case "null":
             return None
         case "json":
-            return _json(given)
+            return _json(text)
     raise ValueError(f"expected a type: {', '.join(TYPES)}")
 
 
@@ -238,8 +238,8 @@ def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:
     if rows:
         parts["filters"] = rows
     mine = {*TEXTS, "pattern", "filters"}
-    kept = {name: parts.get(name, value) for name, value in members.items() if name not in mine or name in parts}
-    return neat(kept | {name: value for name, value in parts.items() if name not in kept}), wrong
+    rest = {name: parts.get(name, value) for name, value in members.items() if name not in mine or name in parts}
+    return neat(rest | {name: value for name, value in parts.items() if name not in rest}), wrong
 
 
 def shown(text: str) -> Draft:

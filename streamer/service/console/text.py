@@ -145,8 +145,8 @@ def moment(value: str | float | None) -> Markup:
 
 def address(path: str, **query: Any) -> str:
     """Return the address of a page of the console, with a query of all values except None; an unpaired surrogate becomes `?`."""
-    given = urlencode({name: value for name, value in query.items() if value is not None}, errors="replace")
-    return f"/console/{path}" + (f"?{given}" if given else "")
+    text = urlencode({name: value for name, value in query.items() if value is not None}, errors="replace")
+    return f"/console/{path}" + (f"?{text}" if text else "")
 
 
 def pretty(value: Any) -> str:

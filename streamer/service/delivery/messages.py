@@ -78,8 +78,8 @@ def _where(source: str, partition: str, place: tuple[object, int]) -> bytes:
     return f"{source}\0{partition}\0{place[0]}\0{place[1]}\0".encode()
 
 
-def _id_of_match(where: bytes, transition: str | None, held: str) -> str:
-    return mmh3_x64_128_digest(b"%b%b\0%b" % (where, (transition or "").encode(), held.encode())).hex()
+def _id_of_match(where: bytes, transition: str | None, inner: str) -> str:
+    return mmh3_x64_128_digest(b"%b%b\0%b" % (where, (transition or "").encode(), inner.encode())).hex()
 
 
 def _id_of_gateway(where: bytes, tenant: str, gateway: str | None, at: int) -> str:
@@ -222,10 +222,10 @@ def message_of(way: Way, source: str, partition: str, place: tuple[object, int],
         hit: the subscription's name in the engine, its gateway, and the transition.
     """
     where = _where(source, partition, place)
-    held, gateway, transition = hit
+    inner, gateway, transition = hit
     if way.shape.per == "gateway":
-        return _id_of_gateway(where, outside(held)[0], gateway, 0)
-    return _id_of_match(where, transition, held)
+        return _id_of_gateway(where, outside(inner)[0], gateway, 0)
+    return _id_of_match(where, transition, inner)
 
 
 @final
@@ -288,23 +288,23 @@ class Speaker:
                 yield from about.prepared(self._ways[only], some, at)
                 continue
             ways: dict[Way | None, list[int]] = {}
-            for position, (held, gateway) in enumerate(zip(hits.ids(), hits.gateway_ids(), strict=True)):
-                way = own.get((outside(held)[0], gateway)) if own else None
+            for position, (inner, gateway) in enumerate(zip(hits.ids(), hits.gateway_ids(), strict=True)):
+                way = own.get((outside(inner)[0], gateway)) if own else None
                 if way is None and (sink := self._routes.sink(gateway)) is not None:
                     way = self._ways[sink]
                 ways.setdefault(way, []).append(position)
-            for way, taken in ways.items():
+            for way, part in ways.items():
                 if way is None:
-                    yield Prepared(None, [], len(taken), about)
+                    yield Prepared(None, [], len(part), about)
                 else:
-                    yield from about.prepared(way, Matches(hits.take(taken), event), at)
+                    yield from about.prepared(way, Matches(hits.take(part), event), at)
 
     def _attributes(self, event: bytes, key: str | None, hits: Hits) -> bytes:
         encoder = hits.encoder
         # A long text may contain a key that is too long.
         if encoder is not None and (made := encoder.attributes(event, key)) is not None and len(made) <= LONGEST_KEY:
             return made
-        tenant = next((name for held in hits.ids() if (name := outside(held)[0]) != "*"), None)
+        tenant = next((name for inner in hits.ids() if (name := outside(inner)[0]) != "*"), None)
         return self._parts.attributes(event, key, tenant)
 
     def spooled(self, prepared: Prepared) -> list[Spooled]:
@@ -358,15 +358,15 @@ class _About:
         where, attributes, type_ = self._where, self.attributes, self._type.encode()
         made = []
         for match in matches:
-            transition, labels, held, gateway = match.transition, match.labels, match.subscription_id, match.gateway_id
+            transition, labels, inner, gateway = match.transition, match.labels, match.subscription_id, match.gateway_id
             made.append(
                 b"".join(
                     (
                         BEGIN,
-                        _id_of_match(where, transition, held).encode(),
+                        _id_of_match(where, transition, inner).encode(),
                         type_,
                         _TYPES[transition],
-                        quoted(outside(held)[1]),
+                        quoted(outside(inner)[1]),
                         attributes,
                         b"" if gateway is None else b',"gateway":' + quoted(gateway),
                         _CERTAIN if match.certain else _UNCERTAIN,

@@ -123,7 +123,7 @@ class Counts(Collector):
             yield _family(metric, values)
 
     def _values(self) -> Values:
-        seen: Sequence[Gauges] = _readable(self.gauges, ())
+        gauges: Sequence[Gauges] = _readable(self.gauges, ())
         letters = _readable(self._letters, None)
         # Prometheus finds no increase of a counter that begins with 1.
         sources, sinks = self.configured()
@@ -143,13 +143,13 @@ class Counts(Collector):
             (names.UNROUTED, {(): unrouted}),
             (names.PENDING, {(): matches - dropped - sum(delivered.values()) - sum(dead.values())}),
             (names.LETTERS, {} if letters is None else {(): letters}),
-            (names.SPOOLED, {(each.sink,): each.messages for each in seen}),
-            (names.SPOOLED_BYTES, {(each.sink,): each.bytes for each in seen}),
-            (names.OLDEST, {(each.sink,): each.oldest for each in seen}),
-            (names.BLOCKED, {(each.sink,): each.blocked for each in seen}),
-            (names.STUCK, {(each.sink,): each.stuck for each in seen}),
-            (names.ATTEMPTS, {(each.sink, result): count for each in seen for result, count in each.attempts.items()}),
-            (names.BREAKER, {(each.sink,): _STATES[each.state] for each in seen if each.state is not None}),
+            (names.SPOOLED, {(each.sink,): each.messages for each in gauges}),
+            (names.SPOOLED_BYTES, {(each.sink,): each.bytes for each in gauges}),
+            (names.OLDEST, {(each.sink,): each.oldest for each in gauges}),
+            (names.BLOCKED, {(each.sink,): each.blocked for each in gauges}),
+            (names.STUCK, {(each.sink,): each.stuck for each in gauges}),
+            (names.ATTEMPTS, {(each.sink, result): count for each in gauges for result, count in each.attempts.items()}),
+            (names.BREAKER, {(each.sink,): _STATES[each.state] for each in gauges if each.state is not None}),
         ]
 
 

@@ -186,28 +186,28 @@ class Pipeline:
                 if not self.absent.wait(name, feed, partial(self._is_read, feed)):
                     raise EndOfSource from None
 
-    def _matched(self, feed: Feed, taken: formats.Taken, only: int | None = None) -> Iterator[Part]:
-        setup, batch = self._setup, taken.batch
+    def _matched(self, feed: Feed, decoded: formats.Taken, only: int | None = None) -> Iterator[Part]:
+        setup, batch = self._setup, decoded.batch
         known = self._store.generation(feed.name, batch.partition)
         ours = Confirmed(feed.name, batch.partition, None, known if batch.generation is None else batch.generation)
         part = Part(feed.name, ours)
-        for place, error in taken.refused:
+        for place, error in decoded.refused:
             part.events += 1
             part.refuse(feed.name, batch, place, error)
             if part.is_full:
                 yield self._counted(part)
                 part = part.following()
-        for first in range(0, len(taken.texts), setup.at_once):
-            texts = taken.texts[first : first + setup.at_once]
+        for first in range(0, len(decoded.texts), setup.at_once):
+            texts = decoded.texts[first : first + setup.at_once]
             part.events += len(texts)
-            chosen, tally = self.events.wanted(len(texts)), self.matches.begin()
-            seen: dict[int, Matches | EventError] = {}
+            sampled, tally = self.events.wanted(len(texts)), self.matches.begin()
+            results: dict[int, Matches | EventError] = {}
             for at, found in self._engine.match_batch(texts).matched():
-                place = taken.place(first + at)
+                place = decoded.place(first + at)
                 if only is not None and place.part != only:
                     continue
-                if chosen and at in chosen:
-                    seen[at] = found
+                if sampled and at in sampled:
+                    results[at] = found
                 if isinstance(found, EventError):
                     part.refuse(feed.name, batch, place, found)
                     if part.is_full:
@@ -228,9 +228,9 @@ class Pipeline:
             if tally is not None:
                 self.matches.add(tally)
             self.delays.add(feed.name, texts[-1])
-            for at in chosen:
-                place = taken.place(first + at)
-                self.events.add(feed.name, batch.partition, (place.position, place.part), texts[at], seen.get(at))
+            for at in sampled:
+                place = decoded.place(first + at)
+                self.events.add(feed.name, batch.partition, (place.position, place.part), texts[at], results.get(at))
         part.confirmed = replace(ours, position=None if batch.is_last else batch.confirm, is_over=batch.is_last)
         faults.point("pipeline.matched")
         yield self._counted(part)
@@ -342,9 +342,9 @@ class Pipeline:
                 written.setdefault(sink, []).append(part)
         faults.point("sink.written")
         refused = []
-        for sink, given in written.items():
+        for sink, several in written.items():
             if outcomes := self._setup.sinks[sink].flush():
-                messages = [message for part in given for message in part.undelivered(sink)]
+                messages = [message for part in several for message in part.undelivered(sink)]
                 refused += [dead_letters.undelivered(sink, messages[at], each.code, each.reason) for at, each in outcomes]
         if refused:
             faults.point("sink.refused")

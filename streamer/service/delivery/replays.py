@@ -88,10 +88,10 @@ class Replays:
         self._turn = threading.Lock()
         self._is_over = False
 
-    def begin(self, chosen: Mapping[str, str], numbers: tuple[int, ...] | None) -> Replay | None:
+    def begin(self, criteria: Mapping[str, str], numbers: tuple[int, ...] | None) -> Replay | None:
         """Begin a job; None if too many wait."""
-        last, total = self._store.count_letters(chosen)
-        job = Replay(token_hex(8), chosen, numbers, last, total if numbers is None else len(numbers))
+        last, total = self._store.count_letters(criteria)
+        job = Replay(token_hex(8), criteria, numbers, last, total if numbers is None else len(numbers))
         with self._lock:
             if sum(each.ended is None for each in self._jobs.values()) >= MOST_WAITING:
                 return None

@@ -84,7 +84,7 @@ class Matched(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedEvent:
     """A kept event.
 
     Attributes:
@@ -122,9 +122,9 @@ class Events:
         self._options = options
         self._lock = Lock()
         self._tokens, self._filled = BURST, time.monotonic()
-        self._rings: OrderedDict[Name, deque[Seen]] = OrderedDict()
+        self._rings: OrderedDict[Name, deque[ObservedEvent]] = OrderedDict()
         self._bytes: dict[Name, int] = {}
-        self._latest: deque[Seen] = deque(maxlen=LATEST)
+        self._latest: deque[ObservedEvent] = deque(maxlen=LATEST)
         self.came = self.taken = 0
 
     def wanted(self, count: int) -> Sequence[int]:
@@ -170,11 +170,11 @@ class Events:
         with self._lock:
             self.taken += 1
             about = (self.taken, milliseconds(), source, partition, *place, text)
-            seen = Seen(*about, tenant, collection, kind, ignored, matched)
-            self._latest.append(seen)
-            self._put((tenant, collection), seen)
+            observed = ObservedEvent(*about, tenant, collection, kind, ignored, matched)
+            self._latest.append(observed)
+            self._put((tenant, collection), observed)
 
-    def _put(self, name: Name, seen: Seen) -> None:
+    def _put(self, name: Name, event: ObservedEvent) -> None:
         ring = self._rings.get(name)
         if ring is None:
             ring = self._rings[name] = deque()
@@ -183,8 +183,8 @@ class Events:
                 gone, _ = self._rings.popitem(last=False)
                 del self._bytes[gone]
         self._rings.move_to_end(name)
-        ring.append(seen)
-        self._bytes[name] += len(seen.text) + _OVERHEAD
+        ring.append(event)
+        self._bytes[name] += len(event.text) + _OVERHEAD
         if len(ring) > MOST:
             self._pop(name)
         while sum(self._bytes.values()) > MOST_BYTES:
@@ -194,7 +194,7 @@ class Events:
     def _pop(self, name: Name) -> None:
         self._bytes[name] -= len(self._rings[name].popleft().text) + _OVERHEAD
 
-    def last(self, tenant: str | None, collection: str | None, most: int, before: int | None = None) -> list[Seen]:
+    def last(self, tenant: str | None, collection: str | None, most: int, before: int | None = None) -> list[ObservedEvent]:
         """Return some of the latest events, the newest first.
 
         Args:
@@ -208,26 +208,26 @@ class Events:
                 for (whose, named), ring in self._rings.items()
                 if tenant in (None, whose) and collection in (None, named)
             ]
-        found = [seen for ring in rings for seen in islice(reversed(ring), MOST) if before is None or seen.number < before]
-        return sorted(found, key=lambda seen: -seen.number)[:most]
+        found = [event for ring in rings for event in islice(reversed(ring), MOST) if before is None or event.number < before]
+        return sorted(found, key=lambda event: -event.number)[:most]
 
-    def after(self, number: int) -> list[Seen]:
+    def after(self, number: int) -> list[ObservedEvent]:
         """Return the latest kept events with larger numbers, the oldest first."""
         with self._lock:
-            found = list(takewhile(lambda seen: seen.number > number, reversed(self._latest)))
+            found = list(takewhile(lambda event: event.number > number, reversed(self._latest)))
         return found[::-1]
 
-    def find(self, number: int) -> Seen | None:
+    def find(self, number: int) -> ObservedEvent | None:
         """Return a kept event by its number."""
         with self._lock:
-            return next((seen for ring in self._rings.values() for seen in ring if seen.number == number), None)
+            return next((event for ring in self._rings.values() for event in ring if event.number == number), None)
 
 
 def _matched(found: Matches) -> Matched:
     own: list[Hit] = []
     every: list[Hit] = []
     some = found[:LOOKED_AT]
-    whose = [outside(held) for held in some.ids()]
+    whose = [outside(inner) for inner in some.ids()]
     for at, (tenant, subscription_id) in enumerate(whose):
         of = every if tenant == EVERY else own
         if len(of) < KEPT:

@@ -142,13 +142,13 @@ class MatchCounts:
 
     def _look(self, now: float) -> None:
         """Measure the rate of matches, and set which fraction of them to count."""
-        taken, passed = self._taken, max(now - self._looked, 0.001)
-        self._room = max(min(self._room - taken + passed * RATE, BURST), 0.0)
+        matched, passed = self._taken, max(now - self._looked, 0.001)
+        self._room = max(min(self._room - matched + passed * RATE, BURST), 0.0)
         if self._room > (0 if self._one_of == 1 else BURST / 2):
             self._one_of = 1
         else:
             # The next power of two.
-            wanted = taken * self._one_of / passed / RATE
+            wanted = matched * self._one_of / passed / RATE
             self._one_of = 1 << max(math.ceil(wanted) - 1, 0).bit_length()
         self._looked, self._taken = now, 0
 

@@ -30,8 +30,8 @@ class Rates:
 
     def add(self, now: float, counts: Mapping[Hashable, float]) -> None:
         """Keep the current counts; *now* is in seconds of a monotonic clock."""
-        kept = [each for each in self._taken if each[0] >= now - MINUTE]
-        self._taken = (*kept, (now, counts))
+        recent = [each for each in self._taken if each[0] >= now - MINUTE]
+        self._taken = (*recent, (now, counts))
 
     def of(self, now: float, counts: Mapping[Hashable, float]) -> dict[Hashable, float | None]:
         """Return the rate of each count per second; None before there are enough samples."""

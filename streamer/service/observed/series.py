@@ -115,18 +115,18 @@ class Series:
                 if not metrics or any(name.metric.startswith(each) for each in metrics)
             ]
         since = time.time() - seconds
-        kept = [at % POINTS for at in range(max(count - POINTS, 0), count) if times[at % POINTS] >= since]
-        step = max(-(-(len(kept) - 1) // most), 1)
+        recent = [at % POINTS for at in range(max(count - POINTS, 0), count) if times[at % POINTS] >= since]
+        step = max(-(-(len(recent) - 1) // most), 1)
         # The newest sample is always included.
-        chosen = kept[(len(kept) - 1) % step :: step] if kept else []
+        points = recent[(len(recent) - 1) % step :: step] if recent else []
         series = []
         for name, ring in sorted(rings, key=lambda each: each[0][:3]):
-            values = _rates(chosen, times, ring) if name.kind == "rate" else _values(chosen, kept, ring)
+            values = _rates(points, times, ring) if name.kind == "rate" else _values(points, recent, ring)
             if any(value is not None for value in values):
                 series.append(_shown(name, values))
         return {
             "every_s": EVERY * step,
-            "at": [round(times[at], 3) for at in chosen],
+            "at": [round(times[at], 3) for at in points],
             "series": series,
             "series_left_out": self.left_out,
         }
@@ -139,27 +139,27 @@ def _shown(name: Name, values: Sequence[float | None]) -> Mapping[str, Any]:
     return shown | {"values": values}
 
 
-def _rates(chosen: Sequence[int], times: Sequence[float], ring: Sequence[float]) -> list[float | None]:
+def _rates(points: Sequence[int], times: Sequence[float], ring: Sequence[float]) -> list[float | None]:
     """Return the rate per second since the sample before; None if it is unavailable."""
-    rates: list[float | None] = [None] * min(len(chosen), 1)
-    for before, at in pairwise(chosen):
+    rates: list[float | None] = [None] * min(len(points), 1)
+    for before, at in pairwise(points):
         grown, seconds = ring[at] - ring[before], times[at] - times[before]
         rates.append(round(grown / seconds, 4) if seconds > 0 and grown >= 0 else None)
     return rates
 
 
-def _values(chosen: Sequence[int], kept: Sequence[int], ring: Sequence[float]) -> list[float | None]:
+def _values(points: Sequence[int], recent: Sequence[int], ring: Sequence[float]) -> list[float | None]:
     """Return the largest value since the sample before, so that peaks stay visible; None without a value."""
     values: list[float | None] = []
     at = 0
-    for place in chosen:
+    for place in points:
         largest = None
         while True:
-            value = ring[kept[at]]
+            value = ring[recent[at]]
             if value == value and (largest is None or value > largest):
                 largest = value
             at += 1
-            if kept[at - 1] == place:
+            if recent[at - 1] == place:
                 break
         values.append(None if largest is None or math.isinf(largest) else float(f"{largest:.6g}"))
     return values

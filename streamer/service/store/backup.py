@@ -364,15 +364,15 @@ def _swap(draft: Path, directory: Path) -> Path | None:
     """
     path = directory / DATABASE
     _empty_log(path)
-    kept = _kept_name(directory)
+    before = _kept_name(directory)
     # A log or a journal that stays belongs to a damaged store. The new database must not get it.
     found = [end for end in ("", "-wal", "-shm", "-journal") if path.with_name(DATABASE + end).exists()]
     for end in found:
-        os.link(path.with_name(DATABASE + end), kept.with_name(kept.name + end))
+        os.link(path.with_name(DATABASE + end), before.with_name(before.name + end))
     for end in filter(None, found):
         path.with_name(DATABASE + end).unlink()
     _replace(draft, path)
-    return kept if "" in found else None
+    return before if "" in found else None
 
 
 def _empty_log(path: Path) -> None:

@@ -50,9 +50,9 @@ def inside(tenant: str, subscription_id: str) -> str:
     return f"{tenant}{_BETWEEN}{subscription_id}"
 
 
-def outside(held: str) -> tuple[str, str]:
+def outside(inner: str) -> tuple[str, str]:
     """Return the tenant and the tenant's id for an engine's id."""
-    tenant, _, subscription_id = held.partition(_BETWEEN)
+    tenant, _, subscription_id = inner.partition(_BETWEEN)
     return tenant, subscription_id
 
 
@@ -67,8 +67,8 @@ def written(text: bytes, default_tenant: str | None) -> Written:
         tenant, subscription_id = members.get("tenant", default_tenant), members["id"]
         if isinstance(tenant, str) and isinstance(subscription_id, str) and _BETWEEN not in tenant:
             # The tenant is explicit: a stored subscription may omit it, and an engine may have another default.
-            held = members | {"id": inside(tenant, subscription_id), "tenant": tenant}
-            return Written(tenant, subscription_id, text, _TEXT(held).encode())
+            whole = members | {"id": inside(tenant, subscription_id), "tenant": tenant}
+            return Written(tenant, subscription_id, text, _TEXT(whole).encode())
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
     # The contract's own reader finds errors, and accepts unusual but valid texts.
@@ -96,8 +96,8 @@ def stored(tenant: str, subscription_id: str, text: bytes, most_bytes: int) -> b
     # Only an escape of this kind can spell a name in another way.
     if b'"tenant"' not in text and b"\\u" not in text and (found := _ID_FIRST.match(text)) is not None:
         head = f'{{"id":{_TEXT(inside(tenant, subscription_id))},"tenant":{_TEXT(tenant)}'.encode()
-        if len(held := head + text[found.end() :]) <= most_bytes:
-            return held
+        if len(whole := head + text[found.end() :]) <= most_bytes:
+            return whole
     return written(text, tenant).held
 
 

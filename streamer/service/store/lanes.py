@@ -35,27 +35,27 @@ def put(execute: Execute, lanes: Mapping[str, Lane], spooled: Sequence[Spooled])
     for each in spooled:
         by_lane.setdefault(each.sink, []).append(each)
     known = [(lane, found) for sink, found in by_lane.items() if (lane := lanes.get(sink)) is not None]
-    taken: list[tuple[int, Spooled]] = []
+    numbered: list[tuple[int, Spooled]] = []
     for lane, found in sorted(known, key=lambda each: each[0].number):
         rows = execute(_GIVE_NUMBERS, (len(found), lane.number, lane.mark)).fetchall()
         if rows:
-            taken += enumerate(found, rows[0][0] - len(found) + 1)
+            numbered += enumerate(found, rows[0][0] - len(found) + 1)
     now = milliseconds()
     execute.many(
         f"INSERT INTO spool VALUES ({', '.join('?' * len(Waiting._fields))})",
         (
             (number, key, message, matches, 0, 0, now, source, partition, str(position), part, body)
-            for number, (_, key, message, matches, source, partition, position, part, body) in taken
+            for number, (_, key, message, matches, source, partition, position, part, body) in numbered
         ),
     )
-    return taken
+    return numbered
 
 
 def lanes_of(reader: Reader) -> list[tuple[str, int, int]]:
     """Read as `Store.lanes`. Raises ServiceError."""
     lanes = [Lane(*row) for row in reader.rows("SELECT name, number, gone, target, last, mark FROM lanes ORDER BY number")]
-    held = [(lane.name, *reader.rows(HELD, *range_of(lane))[0][:2]) for lane in lanes if not lane.name.startswith(OWN)]
-    return [(name, int(count), int(size)) for name, count, size in held if count]
+    totals = [(lane.name, *reader.rows(HELD, *range_of(lane))[0][:2]) for lane in lanes if not lane.name.startswith(OWN)]
+    return [(name, int(count), int(size)) for name, count, size in totals if count]
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -18,15 +18,15 @@ def letters_of(
     reader: Reader,
     after: int = 0,
     most: int = 1000,
-    chosen: Mapping[str, str] = MappingProxyType({}),
+    criteria: Mapping[str, str] = MappingProxyType({}),
     *,
     records: bool = True,
 ) -> list[DeadLetter]:
     """Read as `Store.letters`. Raises ServiceError."""
     members = ", ".join(_MEMBERS if records else (*(name for name in _MEMBERS if name not in _OF_RECORDS), "length(record)"))
-    statement = f"SELECT {members} FROM dead_letters WHERE id > ?{where(chosen)} ORDER BY id LIMIT ?"
+    statement = f"SELECT {members} FROM dead_letters WHERE id > ?{where(criteria)} ORDER BY id LIMIT ?"
     found = []
-    for row in reader.rows(statement, after, *chosen.values(), most):
+    for row in reader.rows(statement, after, *criteria.values(), most):
         columns = dict(zip(_MEMBERS if records else _WITHOUT, row, strict=True))
         found.append(DeadLetter(**{"record": b"", **columns, "position": position_of(columns["position"])}))
     return found
@@ -48,10 +48,10 @@ def bury(execute: Execute, dead: Iterable[DeadLetter]) -> None:
         execute(_BURY, tuple(values.values()))
 
 
-def where(chosen: Mapping[str, str]) -> str:
+def where(criteria: Mapping[str, str]) -> str:
     """Return the SQL condition that letters have some members."""
-    assert chosen.keys() <= set(_MEMBERS), chosen
-    return "".join(f" AND {name} = ?" for name in chosen)
+    assert criteria.keys() <= set(_MEMBERS), criteria
+    return "".join(f" AND {name} = ?" for name in criteria)
 
 
 _WHERE: Final = "source = ? AND partition = ? AND position = ? AND part = ? AND sink = ? AND message = ?"

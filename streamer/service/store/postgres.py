@@ -365,8 +365,8 @@ def inspected(section: SharedStore) -> Inspected:
     try:
         with closing(connect(section.dsn, replication=False)) as connection:
             connection.execute("SET default_transaction_read_only = on")
-            asked = "SELECT pg_is_in_recovery(), to_regnamespace(%s), has_database_privilege(current_database(), 'CREATE')"
-            ((is_standby, found, may_create),) = connection.execute(asked, (f'"{schema}"',)).fetchall()
+            query = "SELECT pg_is_in_recovery(), to_regnamespace(%s), has_database_privilege(current_database(), 'CREATE')"
+            ((is_standby, found, may_create),) = connection.execute(query, (f'"{schema}"',)).fetchall()
             if is_standby:
                 raise ServiceError(f"{name}: the server is a standby, which takes no changes")
             if found is None:
@@ -374,8 +374,8 @@ def inspected(section: SharedStore) -> Inspected:
                     raise ServiceError(f"{name}: it does not exist, and this user may not create it: GRANT CREATE ON DATABASE")
                 return Inspected({})
             connection.execute(f'SET search_path = "{schema}"')
-            asked = "SELECT to_regclass('positions') IS NOT NULL, has_schema_privilege(%s, 'CREATE, USAGE')"
-            ((is_made, may_make),) = connection.execute(asked, (schema,)).fetchall()
+            query = "SELECT to_regclass('positions') IS NOT NULL, has_schema_privilege(%s, 'CREATE, USAGE')"
+            ((is_made, may_make),) = connection.execute(query, (schema,)).fetchall()
             if not may_make:
                 raise ServiceError(f"{name}: this user may not use it: GRANT USAGE, CREATE ON SCHEMA")
             if not is_made:

@@ -171,21 +171,21 @@ class Store:
             bury(execute, dead)
             if dead:
                 faults.point("store.dead")
-            taken = lanes.put(execute, self._lanes, spooled)
+            numbered = lanes.put(execute, self._lanes, spooled)
             if spooled:
                 faults.point("store.spooled")
             for number in dropped:
                 execute("DELETE FROM dead_letters WHERE id = ?", (number,))
-            return taken
+            return numbered
 
-        taken = self.database.change(commit, patient=True, tells=bool(spooled))
+        numbered = self.database.change(commit, patient=True, tells=bool(spooled))
         if dropped:
             self._dead = self._measured()
         elif not self.database.is_shared:
             # A shared store counts them with those of other processes.
             self._dead += size
         faults.point("store.committed")
-        return taken
+        return numbered
 
     def _room_for(self, dead: Sequence[DeadLetter]) -> int:
         """Return the bytes of some dead letters. Raises ServiceError if there is no room for them."""
@@ -273,24 +273,24 @@ class Store:
         return count
 
     def letters(
-        self, after: int = 0, most: int = 1000, chosen: Mapping[str, str] = MappingProxyType({}), *, records: bool = True
+        self, after: int = 0, most: int = 1000, criteria: Mapping[str, str] = MappingProxyType({}), *, records: bool = True
     ) -> list[DeadLetter]:
-        """Return dead letters in the order of their numbers, from the first after *after*; only those with the *chosen* members.
+        """Return dead letters in the order of their numbers, from the first after *after*; only those with *criteria*.
 
         Args:
             records: whether to read their records, too; each may have a megabyte.
         """
-        return letters_of(self.database, after, most, chosen, records=records)
+        return letters_of(self.database, after, most, criteria, records=records)
 
     def number_of(self, letter: DeadLetter) -> int | None:
         """Return the number of a stored dead letter; None if it was deleted."""
         return number_of(self.database, letter)
 
-    def count_letters(self, chosen: Mapping[str, str]) -> tuple[int, int]:
-        """Return the number of the last dead letter, and how many have the *chosen* members. Blocks no other call."""
-        statement = f"SELECT coalesce(max(id), 0), count(*) FROM dead_letters WHERE id > 0{where(chosen)}"
+    def count_letters(self, criteria: Mapping[str, str]) -> tuple[int, int]:
+        """Return the number of the last dead letter, and how many have the members of *criteria*. Blocks no other call."""
+        statement = f"SELECT coalesce(max(id), 0), count(*) FROM dead_letters WHERE id > 0{where(criteria)}"
         with closing(self.database.reader()) as reader:
-            ((last, count),) = reader.rows(statement, *chosen.values())
+            ((last, count),) = reader.rows(statement, *criteria.values())
             return int(last), int(count)
 
     def letters_by_reason(self, most: int) -> list[tuple[str, str, str, str, int, int, int]]:
@@ -327,11 +327,11 @@ class Store:
         lane = self.lane(name)
         # Other writers have finished by then, or find the lane deleted: no message is left for the next lane of its number.
         execute("DELETE FROM lanes WHERE number = ? AND mark = ?", (lane.number, lane.mark))
-        (held,) = execute(HELD, range_of(lane)).fetchall()
+        (totals,) = execute(HELD, range_of(lane)).fetchall()
         execute("DELETE FROM spool WHERE number > ? AND number < ?", range_of(lane))
         execute("UPDATE dead_letters SET spooled = NULL WHERE sink = ?", (name,))
         self._lanes.pop(name, None)
-        return int(held[0]), int(held[1]), int(held[2])
+        return int(totals[0]), int(totals[1]), int(totals[2])
 
     def trim(self, lane: Lane, last: int) -> None:
         """Delete the oldest messages of a lane, up to a number. Numbers are not reused."""
@@ -390,14 +390,14 @@ class Store:
             execute.many("UPDATE spool SET attempts = ?, due = ? WHERE number = ?", changes.tried)
             for name, target in changes.gone:
                 execute("UPDATE lanes SET gone = ?, target = ? WHERE name = ?", (milliseconds(), target, name))
-            taken = lanes.put(execute, self._lanes, spooled)
+            numbered = lanes.put(execute, self._lanes, spooled)
             faults.point("spool.settling")
-            return taken
+            return numbered
 
-        taken = self.database.change(settle, patient=True, tells=bool(spooled))
+        numbered = self.database.change(settle, patient=True, tells=bool(spooled))
         self._dead += size
         faults.point("spool.settled")
-        return taken
+        return numbered
 
     # Which of several processes delivers the spool
 

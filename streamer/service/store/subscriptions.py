@@ -298,11 +298,11 @@ class Table:
         wanted = {(each.tenant, each.id): each.text for each in subscriptions}
         now = milliseconds()
         statement = f"SELECT {_COLUMNS} FROM subscriptions WHERE origin = ? OR expires_at <= ?"
-        held = {(row.tenant, row.id): row for row in map(_stored, self._database.rows(statement, origin, now))}
-        gone = [row for key, row in held.items() if row.origin == origin and key not in wanted]
+        existing = {(row.tenant, row.id): row for row in map(_stored, self._database.rows(statement, origin, now))}
+        gone = [row for key, row in existing.items() if row.origin == origin and key not in wanted]
         befores, new = [], []
         for key, text in wanted.items():
-            before = held.get(key)
+            before = existing.get(key)
             if before is not None and before.origin == origin:
                 if before.text == text:
                     continue

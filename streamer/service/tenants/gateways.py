@@ -197,8 +197,8 @@ class Gateways:
 
     def page(self, tenant: str, after: str, most: int) -> list[StoredGateway]:
         """Return the gateways of a tenant in the order of their ids, from the first after *after*."""
-        held = dict(self._held.get(tenant, {}))
-        return [held[gateway_id] for gateway_id in sorted(held) if gateway_id > after][:most]
+        rows = dict(self._held.get(tenant, {}))
+        return [rows[gateway_id] for gateway_id in sorted(rows) if gateway_id > after][:most]
 
     def way(self, tenant: str, gateway_id: str | None) -> tuple[Way | None, str | None]:
         """Return the way of a gateway's matches, by the tenant's own gateway or by a route, and its kind.
@@ -232,7 +232,7 @@ class Gateways:
 
     def states(self) -> Counter[str]:
         """Count the gateways by their state."""
-        return Counter(self._state(row) for held in list(self._held.values()) for row in list(held.values()))
+        return Counter(self._state(row) for rows in list(self._held.values()) for row in list(rows.values()))
 
     def _state(self, row: StoredGateway) -> str:
         settings = settings_of(row)
@@ -261,11 +261,11 @@ class Gateways:
             if not 0 < len(text) <= MOST_ID or "\0" in text or not is_unicode(text):
                 raise GatewayError(place, f"expected 1 to {MOST_ID} characters, without U+0000")
         with self._current():
-            held = self._held.get(tenant, {})
-            before = held.get(gateway_id)
+            rows = self._held.get(tenant, {})
+            before = rows.get(gateway_id)
             may(before)
             most = self.config.api.quotas.gateways
-            if before is None and len(held) >= most:
+            if before is None and len(rows) >= most:
                 raise Declined("quota", f"a tenant may have at most {most:,} gateways of its own")
             if before is not None and (settings_of(before).url is None) != (settings.url is None):
                 raise GatewayError("url", "a gateway has a url for all its life, or none: delete it first")
@@ -376,14 +376,14 @@ class Gateways:
                         config.api.quotas.spool,
                         config.delivery.gateways.concurrency_of_a_tenant,
                     )
-                for held in self._held.values():
-                    for row in held.values():
+                for rows in self._held.values():
+                    for row in rows.values():
                         self._open(row)
 
     def close(self) -> None:
         """Close all endpoints."""
-        for held in self._held.values():
-            for row in held.values():
+        for rows in self._held.values():
+            for row in rows.values():
                 if (each := self._spool.delivery(sink_of(row.tenant, row.id))) is not None:
                     each.endpoint.close()
 

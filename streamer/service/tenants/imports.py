@@ -175,9 +175,9 @@ class Imports:
         rest: Rest,
     ) -> list[Result]:
         results: list[Result] = []
-        held = self._subscriptions.amount(each.tenant)
+        amount = self._subscriptions.amount(each.tenant)
         for at in range(0, len(several), SLICE):
-            part, held = self._subscriptions.would_put(each.tenant, several[at : at + SLICE], examined[at : at + SLICE], held)
+            part, amount = self._subscriptions.would_put(each.tenant, several[at : at + SLICE], examined[at : at + SLICE], amount)
             results += part
             rest.take()
         return results

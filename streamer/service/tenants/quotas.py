@@ -49,8 +49,8 @@ class Quotas:
 
     def check(self, after: Amount, before: Amount) -> None:
         """Refuse a change that exceeds a tenant's limits. Raises Declined."""
-        for bound, held, what in zip(self.most(after, before), after, _WHAT, strict=True):
-            if held > bound:
+        for bound, amount, what in zip(self.most(after, before), after, _WHAT, strict=True):
+            if amount > bound:
                 raise Declined("quota", f"a tenant may have at most {bound:,} {what}")
 
 
@@ -72,9 +72,9 @@ class Counted:
         self._dirty: set[str] = set()
         self._due = 0.0
 
-    def count(self, seen: int) -> None:
-        """Count all subscriptions; *seen* is the last version that this process has read."""
-        self._upto = seen
+    def count(self, version: int) -> None:
+        """Count all subscriptions; *version* is the last version that this process has read."""
+        self._upto = version
         self.held, self.unindexed, self.texts, self.paused = Counter(), Counter(), Counter(), Counter()
         for tenant, counts in self._table.counts().items():
             self._take(tenant, *counts)
@@ -96,10 +96,10 @@ class Counted:
                 self.texts[each.tenant] += sign * len(each.text)
                 self.paused[each.tenant] += sign * each.paused
 
-    def write(self, before: int, seen: int) -> None:
-        """Note that only this process wrote the versions after *before*, up to *seen*."""
+    def write(self, before: int, version: int) -> None:
+        """Note that only this process wrote the versions after *before*, up to *version*."""
         if self._upto == before:
-            self._upto = seen
+            self._upto = version
 
     def distrust(self, tenants: Iterable[str], *, at_once: bool = False) -> None:
         """Have some tenants counted again, because other processes wrote for them."""
@@ -107,20 +107,20 @@ class Counted:
         if at_once:
             self._due = 0.0
 
-    def look(self, seen: int) -> None:
+    def look(self, version: int) -> None:
         """Count the writes of other processes. The longer a count takes, the less often it is done."""
         if not self._dirty:
-            self._upto = seen
+            self._upto = version
         if not self._dirty or (began := time.monotonic()) < self._due:
             return
         dirty, self._dirty = sorted(self._dirty)[:PAGE], set(sorted(self._dirty)[PAGE:])
         counts = self._table.counts(dirty)
         if not self._dirty:
-            self._upto = seen
+            self._upto = version
         for tenant in dirty:
             self._take(tenant, *counts.get(tenant, (Amount(), 0)))
         self._due = began + _PATIENCE * (time.monotonic() - began)
 
-    def room(self, quotas: Quotas, tenant: str, held: Amount, largest: int) -> Room:
+    def room(self, quotas: Quotas, tenant: str, amount: Amount, largest: int) -> Room:
         """Return the limits for a change after which a tenant has these amounts, in texts of at most *largest* bytes."""
-        return Room(tenant, quotas.most(held, self.of(tenant)), held, self._upto, largest)
+        return Room(tenant, quotas.most(amount, self.of(tenant)), amount, self._upto, largest)

@@ -109,7 +109,7 @@ def read(loaded: Loaded, loading: Loading | None = None) -> tuple[list[Written],
 def put(
     engine: Engine,
     loaded: Loaded,
-    held: Iterable[bytes | Subscription],
+    several: Iterable[bytes | Subscription],
     places: Sequence[tuple[Path, int]] = (),
     *,
     adds: bool = False,
@@ -117,7 +117,7 @@ def put(
     """Replace an engine's subscriptions by exactly these, in one step.
 
     Args:
-        held: their texts for the engine; the first ones are from files.
+        several: their texts for the engine; the first ones are from files.
         places: the places of those from files.
         adds: whether to keep those that the engine has.
 
@@ -125,7 +125,7 @@ def put(
         BulkConfigError: some are invalid, each with file and line; the change was refused whole.
     """
     try:
-        (engine.add_many if adds else engine.apply)(held)
+        (engine.add_many if adds else engine.apply)(several)
     except BulkSubscriptionError as bulk:
         raise BulkConfigError([_located(error, loaded, places) for error in bulk.errors]) from None
 

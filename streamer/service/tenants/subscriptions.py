@@ -176,8 +176,8 @@ class Subscriptions:
             put(self._engine, loaded, self._active(but=but, loading=loading), adds=True)
 
     def _check_taken(self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
-        taken = set(self._table.others(FILES))
-        if clashes := [place for each, place in zip(found, places, strict=True) if (each.tenant, each.id) in taken]:
+        others = set(self._table.others(FILES))
+        if clashes := [place for each, place in zip(found, places, strict=True) if (each.tenant, each.id) in others]:
             reason = "the API has this id: delete it there, or choose another"
             raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
 
@@ -288,12 +288,12 @@ class Subscriptions:
         who: str,
     ) -> list[Result]:
         with self._lock:
-            results, held, over = self._decided(tenant, several, examined, self.amount(tenant), lease, may)
+            results, amount, over = self._decided(tenant, several, examined, self.amount(tenant), lease, may)
             if not partly and any(result.error is not None for result in results):
                 return results
             # The log of changes has the deletion of an expired subscription before the new one of its id.
             self._drop(over)
-            room = self._counted.room(self.quotas, tenant, held, self.options.limits.max_subscription_bytes)
+            room = self._counted.room(self.quotas, tenant, amount, self.options.limits.max_subscription_bytes)
             return self._hold(results, who, room)
 
     def would_put(
@@ -301,11 +301,11 @@ class Subscriptions:
         tenant: str,
         several: Sequence[Written | SubscriptionError],
         examined: Sequence[SubscriptionError | bool],
-        held: Amount,
+        amount: Amount,
     ) -> tuple[list[Result], Amount]:
-        """Return the results that `put_many` would return now to a tenant that has *held*, and the amount after them."""
-        results, held, _ = self._decided(tenant, several, examined, held, None, lambda _: None)
-        return results, held
+        """Return the results that `put_many` would return to a tenant with this *amount*, and the amount after them."""
+        results, amount, _ = self._decided(tenant, several, examined, amount, None, lambda _: None)
+        return results, amount
 
     def amount(self, tenant: str) -> Amount:
         """Return the amounts of a tenant's subscriptions."""
@@ -316,7 +316,7 @@ class Subscriptions:
         tenant: str,
         several: Sequence[Written | SubscriptionError],
         examined: Sequence[SubscriptionError | bool],
-        held: Amount,
+        amount: Amount,
         lease: int | None,
         may: Condition,
     ) -> tuple[list[Result], Amount, list[Stored]]:
@@ -335,18 +335,18 @@ class Subscriptions:
             before = befores.get(each.id)
             if before is not None and before.is_over(now):
                 over.append(before)
-                held, before = held.without(before), None
+                amount, before = amount.without(before), None
             try:
                 may(before)
                 _check_origin(before)
-                after = (held if before is None else held.without(before)).with_one(each.text, unindexed=checked)
-                self.quotas.check(after, held)
+                after = (amount if before is None else amount.without(before)).with_one(each.text, unindexed=checked)
+                self.quotas.check(after, amount)
             except Declined as declined:
                 results.append(Result(None, before, declined))
                 continue
-            held = after
+            amount = after
             results.append(Result(_next(each, before, checked, lease, now), before))
-        return results, held, over
+        return results, amount, over
 
     def _hold(self, results: list[Result], who: str, room: Room) -> list[Result]:
         new = [result for result in results if result.stored is not None and result.stored is not result.before]
@@ -402,11 +402,11 @@ class Subscriptions:
         elif self._store.database.is_shared:
             self._own.update(versions)
 
-    def _index(self, rows: Sequence[Stored], befores: Sequence[Stored | None], held: Sequence[bytes | Subscription]) -> None:
+    def _index(self, rows: Sequence[Stored], befores: Sequence[Stored | None], texts: Sequence[bytes | Subscription]) -> None:
         """Add committed subscriptions to the engine; undo the commit if that fails, which takes a defect or a lack of memory."""
         try:
             if all(self.shard.holds(tenant) for tenant in {row.tenant for row in rows}):
-                self._engine.add_many(held, replace=True)
+                self._engine.add_many(texts, replace=True)
         except BaseException:
             gone = [(row.tenant, row.id) for row in rows]
             versions = [row.version for row in rows]

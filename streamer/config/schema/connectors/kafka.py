@@ -99,10 +99,10 @@ class Sasl(Section):
 
     @model_validator(mode="after")
     def _all_or_none(self) -> Self:
-        given = [name for name in ("mechanism", "user", "password") if getattr(self, name) is not None]
-        if given and len(given) < 3:
-            missing = [name for name in ("mechanism", "user", "password") if name not in given]
-            raise wrong_inside([((name,), f"expected together with {' and '.join(given)}") for name in missing])
+        names = [name for name in ("mechanism", "user", "password") if getattr(self, name) is not None]
+        if names and len(names) < 3:
+            missing = [name for name in ("mechanism", "user", "password") if name not in names]
+            raise wrong_inside([((name,), f"expected together with {' and '.join(names)}") for name in missing])
         return self
 
 

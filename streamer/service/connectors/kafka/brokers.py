@@ -64,10 +64,10 @@ def settings(section: Kafka, heard: Callable[[KafkaError], None]) -> dict[str, A
     return made
 
 
-def made(client: Callable[[dict[str, Any]], _T], given: dict[str, Any]) -> _T:
+def made(client: Callable[[dict[str, Any]], _T], options: dict[str, Any]) -> _T:
     """Create a client. Raises ServiceError if librdkafka refuses a setting."""
     try:
-        return client(given)
+        return client(options)
     except KafkaException as error:
         raise ServiceError(said(error)) from None
 
@@ -117,8 +117,8 @@ class Cluster:
     def __init__(self, section: Kafka) -> None:
         self._section = section
         self._heard = _Heard()
-        given = settings(section, self._heard)
-        self._admin = made(AdminClient, {name: given[name] for name in given.keys() - _OF_OTHERS})
+        options = settings(section, self._heard)
+        self._admin = made(AdminClient, {name: options[name] for name in options.keys() - _OF_OTHERS})
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return the topics of these names that exist."""

@@ -77,7 +77,7 @@ class KafkaTopic:
     def _settled(self, config: Any) -> dict[str, Any]:
         """Return the producer's settings; a message may be as long as the topic allows, unless `options` set another limit."""
         limit = int(config.get("max.message.bytes") or 0)
-        given = {
+        options = {
             "compression.type": "lz4",
             "linger.ms": 5,
             **({_LIMIT: max(min(limit, 1_000_000_000), 1000)} if limit else {}),
@@ -92,8 +92,8 @@ class KafkaTopic:
             "queue.buffering.max.messages": 1_000_000,
         }
         # Brokers would refuse a whole batch that is longer than a message may be.
-        given["batch.size"] = min(int(given.get("batch.size", 1_000_000)), int(given.get(_LIMIT, 1_000_000)))
-        return given
+        options["batch.size"] = min(int(options.get("batch.size", 1_000_000)), int(options.get(_LIMIT, 1_000_000)))
+        return options
 
     def open(self) -> None:
         """See `Sink`."""

@@ -243,8 +243,8 @@ class KafkaMessages:
                 passed, its_end = self._ends.get((each.topic, each.number), (-1, -1))
                 if its_end < 0:
                     return None
-                given = each.given if each.messages else max(each.given, passed)
-                read, end = read + given, end + max(given, its_end)
+                passed_on = each.given if each.messages else max(each.given, passed)
+                read, end = read + passed_on, end + max(passed_on, its_end)
             return Progress(read, end, "messages") if self._ours else None
 
     def _take_statistics(self, statistics: str) -> None:
@@ -505,8 +505,8 @@ class KafkaMessages:
             ServiceError: unread messages are gone, or brokers do not answer.
         """
         topics = self._cluster.topics(dict.fromkeys(topic for topic, _ in wanted))
-        asked = brokers.committed(self._client, [TopicPartition(*each) for each in wanted])
-        of_group = {(each.topic, each.partition): each for each in asked}
+        committed = brokers.committed(self._client, [TopicPartition(*each) for each in wanted])
+        of_group = {(each.topic, each.partition): each for each in committed}
         # Query the ends after the group's offsets, because another process may commit larger ones meanwhile.
         ends = self._cluster.offsets(wanted)
         known = dict(self._confirmed.items())

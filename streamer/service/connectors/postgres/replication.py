@@ -137,7 +137,7 @@ def connect(dsn: SecretValue, *, replication: bool) -> psycopg.Connection[Any]:
     """Connect. Raises ServiceError if the secret is not a connection string, and psycopg.OperationalError."""
     parts = parameters(dsn)
     options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
-    given = {
+    params = {
         "connect_timeout": _CONNECT_TIMEOUT,
         **_SILENT,
         "fallback_application_name": "streamer",
@@ -146,8 +146,8 @@ def connect(dsn: SecretValue, *, replication: bool) -> psycopg.Connection[Any]:
         "options": f"{parts.get('options') or ''} {options}".strip(),
     }
     if replication:
-        given["replication"] = "database"
-    return psycopg.connect(make_conninfo("", **given), autocommit=True)
+        params["replication"] = "database"
+    return psycopg.connect(make_conninfo("", **params), autocommit=True)
 
 
 def parameters(dsn: SecretValue) -> dict[str, Any]:
@@ -208,8 +208,8 @@ class Replication:
 
     def start(self, slot: str, begin: int, options: dict[str, str]) -> None:
         """Begin to stream the transactions that were committed after a place in the log."""
-        given = ", ".join(f'"{name}" {self.literal(value)}' for name, value in options.items())
-        self.rows(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(begin)} ({given})')
+        arguments = ", ".join(f'"{name}" {self.literal(value)}' for name, value in options.items())
+        self.rows(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(begin)} ({arguments})')
 
     def receive(self, most: int) -> list[Data | Keepalive]:
         """Return the messages that have arrived, up to about *most* bytes."""
@@ -246,11 +246,11 @@ class Replication:
         """Return whether there is data to receive, after at most *seconds*."""
         return bool(self._ready.poll(seconds * 1000))
 
-    def tell(self, received: int, held: int) -> None:
+    def tell(self, received: int, durable: int) -> None:
         """Report up to which place all was received, and up to which it is durable; 0 for an unknown place."""
         now = time.time_ns() // 1000 - _EPOCH * 10**6
         with self._turn:
-            self._libpq.put_copy_data(_STATUS.pack(b"r", received, held, held, now, 0))
+            self._libpq.put_copy_data(_STATUS.pack(b"r", received, durable, durable, now, 0))
             self._libpq.flush()
 
     def close(self) -> None:

@@ -146,8 +146,8 @@ class PostgresChanges:
         if slot is None or slot.is_lost or self._lost_because is not None:
             return
         for name, positions in others.positions.items():
-            if self._partition in positions and (held := Place.of(positions[self._partition]).end) >= slot.confirmed:
-                at, place, end = lsn_text(slot.confirmed), lsn_text(self._place.end), lsn_text(held)
+            if self._partition in positions and (stored := Place.of(positions[self._partition]).end) >= slot.confirmed:
+                at, place, end = lsn_text(slot.confirmed), lsn_text(self._place.end), lsn_text(stored)
                 raise ServiceError(
                     f"slot {self._slot} is at {at}, and this source was confirmed at {place}, before that. The store has source "
                     f"{name!r}, which is not configured, at {end}. {others.hint(name)}"
@@ -239,8 +239,8 @@ class PostgresChanges:
     def _key(self, table: str) -> list[str] | None:
         """Return the primary key of a table, which may be newer than the connection."""
         if table not in self._keys:
-            with closing(Replication(self._section.dsn, streams=False)) as asked:
-                self._keys = primary_keys(asked)
+            with closing(Replication(self._section.dsn, streams=False)) as connection:
+                self._keys = primary_keys(connection)
             self._keys.setdefault(table, [])
         return self._keys[table]
 

@@ -17,7 +17,7 @@ _ATTEMPTS: Final = 10
 
 async def show(visit: Visit) -> Shown:
     """Show endpoints with their last attempts, and a page of dead letters."""
-    chosen = {name: visit.query[name] for name in _CHOSEN if visit.query.get(name)}
+    criteria = {name: visit.query[name] for name in _CHOSEN if visit.query.get(name)}
     sinks = (await visit.api.get("/v1/sinks"))["items"]
     attempts = {each["name"]: await _attempts(visit, each["name"]) for each in sinks if each["type"] == "webhook"}
     return Shown(
@@ -26,9 +26,9 @@ async def show(visit: Visit) -> Shown:
             "sinks": sinks,
             "attempts": attempts,
             "counts": await visit.api.get("/v1/dead-letters:counts"),
-            "letters": await visit.api.get("/v1/dead-letters", limit=_PAGE, cursor=visit.query.get("cursor"), **chosen),
+            "letters": await visit.api.get("/v1/dead-letters", limit=_PAGE, cursor=visit.query.get("cursor"), **criteria),
             "replays": (await visit.api.get("/v1/replays"))["items"],
-            "chosen": chosen,
+            "chosen": criteria,
         },
     )
 
@@ -49,8 +49,8 @@ async def act(visit: Visit) -> Sent:
     back = "/console/deliveries"
     match do:
         case "replay":
-            chosen = {each: visit.form[each] for each in _CHOSEN if visit.form.get(each)}
-            answer = (await visit.api.send("POST", "/v1/replays", chosen or {"all": True})).json
+            criteria = {each: visit.form[each] for each in _CHOSEN if visit.form.get(each)}
+            answer = (await visit.api.send("POST", "/v1/replays", criteria or {"all": True})).json
             return Sent(back, f"{number(answer['total'])} dead letters are sent again; the progress is shown below.")
         case "replay_one":
             await visit.api.send("POST", f"/v1/dead-letters/{part(name)}:replay")

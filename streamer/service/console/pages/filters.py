@@ -61,23 +61,23 @@ async def show(visit: Visit) -> Shown:
 def past(filter_: Mapping[str, Any], options: Mapping[str, Any]) -> Past:
     """Return the history of a filter, from the samples of all."""
     name = (filter_["tenant"], filter_["collection"])
-    seen = [
+    measured = [
         (sample["at"], each)
         for sample in options["samples"]
         for each in sample["filters"]
         if (each["tenant"], each["collection"]) == name
     ]
-    states = [state for _, state in seen]
+    states = [state for _, state in measured]
     return Past(
-        at=[at for at, _ in seen],
+        at=[at for at, _ in measured],
         wrong=[each["false_positives"] / each["sampled"] if each["sampled"] >= _LEAST else None for each in states],
         stopped=[None, *(_share(new["no"] - old["no"], new["asked"] - old["asked"]) for old, new in pairwise(states))][
-            : len(seen)
+            : len(measured)
         ],
         keys=[each["keys"] for each in states],
         room=[each["capacity"] for each in states],
         stale=[each["stale"] for each in states],
-        rebuilt=[at for (_, old), (at, new) in pairwise(seen) if new["version"] > old["version"]],
+        rebuilt=[at for (_, old), (at, new) in pairwise(measured) if new["version"] > old["version"]],
         reasons={each["reason"]: each["count"] for each in options["rebuilds"] if (each["tenant"], each["collection"]) == name},
     )
 

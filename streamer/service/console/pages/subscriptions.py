@@ -29,9 +29,9 @@ _SHAPES: Final = ("add", "take_form", "take_text")
 async def show_list(visit: Visit) -> Shown:
     """Show a page of the list."""
     search = {name: visit.query.get(name, "").strip() for name in _FIELDS}
-    given = {name: value or None for name, value in search.items()}
+    params = {name: value or None for name, value in search.items()}
     try:
-        found = await visit.api.get("/v1/subscriptions", limit=_PAGE, cursor=visit.query.get("cursor"), **given)
+        found = await visit.api.get("/v1/subscriptions", limit=_PAGE, cursor=visit.query.get("cursor"), **params)
     except Refused as refused:
         if refused.kind != "bad-request":
             raise
@@ -43,14 +43,14 @@ async def show_one(visit: Visit) -> Shown:
     """Show one subscription; without an id an empty form."""
     if not (name := visit.query.get("id", "")):
         return _form("", drafts.shown(_NEW))
-    if (held := await _held(visit, name)) is None:
+    if (row := await _held(visit, name)) is None:
         raise Refused(404, {"title": "Unknown subscription", "detail": "It was deleted, or never existed."})
-    draft = drafts.shown(neat(held["subscription"]))
+    draft = drafts.shown(neat(row["subscription"]))
     last = None
     if visit.who.may("consume"):
         last = (await visit.api.get("/v1/events", subscription=name, limit=_LAST))["items"]
     plan, counted = await _plan(visit, name), await _counted(visit, name)
-    return _form(name, draft, held, plan=plan, counted=counted, past=await _past(visit, name), last=last)
+    return _form(name, draft, row, plan=plan, counted=counted, past=await _past(visit, name), last=last)
 
 
 async def act(visit: Visit) -> Shown | Sent:
@@ -70,8 +70,8 @@ async def act(visit: Visit) -> Shown | Sent:
     try:
         match do:
             case "save":
-                held = {"If-Match": tag} if tag else {"If-None-Match": "*"}
-                sent = {"Content-Type": "application/json", **held}
+                condition = {"If-Match": tag} if tag else {"If-None-Match": "*"}
+                sent = {"Content-Type": "application/json", **condition}
                 await visit.api.send("PUT", path, draft.text.encode(), headers=sent)
                 return Sent(address("subscription", id=name), f"{plain(name)} is saved, and matches every later event.")
             case "pause" | "resume":
@@ -97,13 +97,13 @@ async def act(visit: Visit) -> Shown | Sent:
 async def _tried(visit: Visit, name: str, draft: Draft, tag: str) -> Shown:
     now = await _held(visit, name) if name else None
     # A tag names the version that the text is based on, so that saving still finds a concurrent change.
-    held = None if now is None else {**now, "etag": tag or now["etag"]}
+    row = None if now is None else {**now, "etag": tag or now["etag"]}
     if draft.wrong:
         tried: dict[str, Any] = {"good": False, "errors": draft.wrong}
     else:
         tried = (await visit.api.send("POST", "/v1/subscriptions:try", {"text": draft.text, "id": name})).json
     difference = "" if now is None else _difference(neat(now["subscription"]), draft.text)
-    return _form(name, draft, held, wrong=tried["errors"], tried=tried, difference=difference)
+    return _form(name, draft, row, wrong=tried["errors"], tried=tried, difference=difference)
 
 
 async def _held(visit: Visit, name: str) -> Any:
@@ -152,7 +152,7 @@ def _difference(before: str, after: str) -> str:
     return "\n".join(list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:])
 
 
-def _form(name: str, draft: Draft, held: Any = None, **values: Any) -> Shown:
+def _form(name: str, draft: Draft, row: Any = None, **values: Any) -> Shown:
     context: dict[str, Any] = {
         "wrong": [],
         "plan": None,
@@ -167,7 +167,7 @@ def _form(name: str, draft: Draft, held: Any = None, **values: Any) -> Shown:
     # The fields of the form with errors, by the API's names of their places.
     places = {each.get("place") for each in context["wrong"]}
     context |= {"operators": drafts.OPERATORS, "types": drafts.TYPES, "roots": drafts.ROOTS, "places": places}
-    return Shown("subscription.html", {"name": name, "draft": draft, "held": held, **context}, status)
+    return Shown("subscription.html", {"name": name, "draft": draft, "held": row, **context}, status)
 
 
 SUBSCRIPTIONS: Final = View(path="subscriptions", title="Subscriptions", scope="read", show=show_list)

@@ -19,31 +19,31 @@ async def show(visit: Visit) -> Shown:
     """Show the form; the address may contain the id of a subscription to try, or the number of an event to explain."""
     formats = await _formats(visit)
     examples = {f"{each['format']}.{at}": one for each in formats for at, one in enumerate(each["examples"], 1)}
-    chosen = visit.query.get("example", "")
-    if chosen not in examples:
-        chosen = next(iter(examples), "")
-    asked = {
-        "event": examples[chosen]["record"].strip() if chosen else "",
-        "format": chosen.rpartition(".")[0],
-        "example": chosen,
+    example = visit.query.get("example", "")
+    if example not in examples:
+        example = next(iter(examples), "")
+    form = {
+        "event": examples[example]["record"].strip() if example else "",
+        "format": example.rpartition(".")[0],
+        "example": example,
         "id": visit.query.get("id", ""),
         "draft": "",
     }
     if not (number := visit.query.get("number", "")):
-        return _page(asked, formats, last=await _last(visit))
-    seen = await _seen(visit, number)
-    if seen is None:
-        return _page(asked, formats, wrong=[{"place": "event", "reason": "it has left the list of recent events"}])
-    event = seen.get("event")
-    asked |= {"event": pretty(event) if "event" in seen else seen.get("text", ""), "format": "json", "example": ""}
-    if seen["ignored"] is not None or not isinstance(event, dict):
-        return _page(asked, formats, seen=seen)
+        return _page(form, formats, last=await _last(visit))
+    observed = await _seen(visit, number)
+    if observed is None:
+        return _page(form, formats, wrong=[{"place": "event", "reason": "it has left the list of recent events"}])
+    event = observed.get("event")
+    form |= {"event": pretty(event) if "event" in observed else observed.get("text", ""), "format": "json", "example": ""}
+    if observed["ignored"] is not None or not isinstance(event, dict):
+        return _page(form, formats, seen=observed)
     try:
-        return await _all(visit, asked, formats, event, seen=seen)
+        return await _all(visit, form, formats, event, seen=observed)
     except Refused as refused:
         if refused.kind == "no-token":
             raise
-        return _page(asked, formats, seen=seen, wrong=refused.errors or [{"reason": refused.detail}])
+        return _page(form, formats, seen=observed, wrong=refused.errors or [{"reason": refused.detail}])
 
 
 async def _formats(visit: Visit) -> Any:
@@ -69,36 +69,34 @@ async def _seen(visit: Visit, number: str) -> Any:
 
 async def act(visit: Visit) -> Shown:
     """Try an event, or one of those of a record, against all subscriptions, one of them, or a draft."""
-    asked = {name: visit.form.get(name, "").strip() for name in ("event", "format", "id", "draft", "example")}
+    form = {name: visit.form.get(name, "").strip() for name in ("event", "format", "id", "draft", "example")}
     formats = await _formats(visit)
     try:
-        read = await _read(visit, asked)
-        given = visit.form.get("part", "")
-        at = int(given) if given.isascii() and given.isdigit() and len(given) < 4 else 1
+        read = await _read(visit, form)
+        part_of = visit.form.get("part", "")
+        at = int(part_of) if part_of.isascii() and part_of.isdigit() and len(part_of) < 4 else 1
         at = min(max(at, 1), len(read["events"]))
         event = read["events"][at - 1]["event"]
         values: dict[str, Any] = {"read": {**read, "at": at, "one": read["events"][at - 1]}}
         if event is None:
-            return _page(asked, formats, **values)
-        if asked["draft"]:
-            return await _draft(visit, asked, formats, event, **values)
-        if asked["id"]:
-            return _page(asked, formats, one=await _explained(visit, event, id=asked["id"]), **values)
-        return await _all(visit, asked, formats, event, **values)
+            return _page(form, formats, **values)
+        if form["draft"]:
+            return await _draft(visit, form, formats, event, **values)
+        if form["id"]:
+            return _page(form, formats, one=await _explained(visit, event, id=form["id"]), **values)
+        return await _all(visit, form, formats, event, **values)
     except Refused as refused:
         if refused.kind == "no-token":
             raise
-        return _page(
-            asked, formats, wrong=_placed(asked["event"], refused.errors) or [{"reason": refused.detail or refused.title}]
-        )
+        return _page(form, formats, wrong=_placed(form["event"], refused.errors) or [{"reason": refused.detail or refused.title}])
     except (RecursionError, ValueError):
-        return _page(asked, formats, wrong=[{"place": "event", "reason": "a number with more digits than can be shown here"}])
+        return _page(form, formats, wrong=[{"place": "event", "reason": "a number with more digits than can be shown here"}])
 
 
-async def _read(visit: Visit, asked: dict[str, str]) -> Any:
+async def _read(visit: Visit, form: dict[str, str]) -> Any:
     """Return the events that a source would decode from the input."""
-    query = {"format": asked["format"] or None, "limit": _MOST}
-    body = asked["event"].encode(errors="replace")
+    query = {"format": form["format"] or None, "limit": _MOST}
+    body = form["event"].encode(errors="replace")
     return (await visit.api.send("POST", "/v1/decode", body, query=query, headers={"content-type": JSON})).json
 
 
@@ -114,28 +112,28 @@ def _placed(text: str, errors: Any) -> list[dict[str, Any]]:
     return pointed(Draft(text), items)
 
 
-async def _all(visit: Visit, asked: dict[str, str], formats: Any, event: dict[str, Any], **values: Any) -> Shown:
+async def _all(visit: Visit, form: dict[str, str], formats: Any, event: dict[str, Any], **values: Any) -> Shown:
     answer = (await visit.api.send("POST", "/v1/explain", {"event": event}, query={"limit": _MOST})).json
     near = (await visit.api.send("POST", "/v1/near-misses", event, query={"limit": _MOST})).json
-    return _page(asked, formats, answer=answer, near=near, **values)
+    return _page(form, formats, answer=answer, near=near, **values)
 
 
-async def _draft(visit: Visit, asked: dict[str, str], formats: Any, event: dict[str, Any], **values: Any) -> Shown:
-    tried = (await visit.api.send("POST", "/v1/subscriptions:try", {"text": asked["draft"]})).json
+async def _draft(visit: Visit, form: dict[str, str], formats: Any, event: dict[str, Any], **values: Any) -> Shown:
+    tried = (await visit.api.send("POST", "/v1/subscriptions:try", {"text": form["draft"]})).json
     if not tried["good"]:
-        return _page(asked, formats, wrong=[{**each, "source": "draft"} for each in tried["errors"]])
-    one = await _explained(visit, event, subscription=json.loads(asked["draft"]))
-    return _page(asked, formats, one=one, tried=tried, **values)
+        return _page(form, formats, wrong=[{**each, "source": "draft"} for each in tried["errors"]])
+    one = await _explained(visit, event, subscription=json.loads(form["draft"]))
+    return _page(form, formats, one=one, tried=tried, **values)
 
 
 async def _explained(visit: Visit, event: dict[str, Any], **about: Any) -> Any:
     return (await visit.api.send("POST", "/v1/explain", {"event": event, **about})).json
 
 
-def _page(asked: dict[str, str], formats: Any, **values: Any) -> Shown:
+def _page(form: dict[str, str], formats: Any, **values: Any) -> Shown:
     names = ("answer", "near", "one", "tried", "seen", "read")
     context = {"wrong": [], "last": [], **dict.fromkeys(names), "formats": formats, **values}
-    return Shown("trying.html", {"asked": asked, **context}, 422 if values.get("wrong") else 200)
+    return Shown("trying.html", {"asked": form, **context}, 422 if values.get("wrong") else 200)
 
 
 TRYING: Final = View(path="try", title="Try", scope="read", show=show, act=act)

@@ -193,12 +193,12 @@ class Spool:
         """Return the current numbers of each sink, if this process delivers."""
         if not self._leads:
             return []
-        seen = []
+        gauges = []
         own: list[Delivery] = []
         for name, each in self._deliveries.items():
             if each.owner is None:
                 age = self.age(each)
-                seen.append(
+                gauges.append(
                     Gauges(name, each.messages, each.bytes, age, each.blocked, each.stuck, each.state, dict(each.results))
                 )
             else:
@@ -210,11 +210,11 @@ class Spool:
             messages, size, blocked, stuck = (
                 sum(getattr(each, part) for each in own) for part in ("messages", "bytes", "blocked", "stuck")
             )
-            seen.append(Gauges(WEBHOOKS, messages, size, max(map(self.age, own)), blocked, stuck, None, results))
-        if kept := list(self._histories.values()):
-            messages, size = sum(each.messages for each in kept), sum(each.bytes for each in kept)
-            seen.append(Gauges(STREAMS, messages, size, max(map(self.age, kept)), 0, 0, None, {}))
-        return seen
+            gauges.append(Gauges(WEBHOOKS, messages, size, max(map(self.age, own)), blocked, stuck, None, results))
+        if histories := list(self._histories.values()):
+            messages, size = sum(each.messages for each in histories), sum(each.bytes for each in histories)
+            gauges.append(Gauges(STREAMS, messages, size, max(map(self.age, histories)), 0, 0, None, {}))
+        return gauges
 
     def used(self) -> float:
         """Return the used share of the room of the fullest sink; 0 if another process delivers."""
@@ -247,18 +247,18 @@ class Spool:
             commit: stores them; returns the messages whose sink still exists, with their numbers. The others are dropped.
         """
         with self._holding:
-            taken = commit()
-            self._have_learned(taken)
-        if len(taken) < len(spooled):
-            self._counts.drop(sum(each.matches for each in spooled) - sum(each.matches for _, each in taken))
+            stored = commit()
+            self._have_learned(stored)
+        if len(stored) < len(spooled):
+            self._counts.drop(sum(each.matches for each in spooled) - sum(each.matches for _, each in stored))
 
-    def _have_learned(self, taken: Sequence[tuple[int, Spooled]]) -> None:
+    def _have_learned(self, stored: Sequence[tuple[int, Spooled]]) -> None:
         """Count the messages that this process has put into the store."""
         if not self._store.database.is_shared:
-            self._learn(taken)
+            self._learn(stored)
             return
-        of_histories = sum(each.matches for _, each in taken if each.sink in self._histories)
-        self._counts.delivered({STREAMS: of_histories, SHARED: sum(each.matches for _, each in taken) - of_histories})
+        of_histories = sum(each.matches for _, each in stored if each.sink in self._histories)
+        self._counts.delivered({STREAMS: of_histories, SHARED: sum(each.matches for _, each in stored) - of_histories})
         self.look()
 
     def look(self) -> None:
@@ -267,10 +267,10 @@ class Spool:
             self._is_to_look = True
             self._inbox.put(self._look)
 
-    def _learn(self, taken: Sequence[tuple[int, Spooled]]) -> None:
+    def _learn(self, stored: Sequence[tuple[int, Spooled]]) -> None:
         """Count new messages of the store."""
         histories = self._histories
-        for name, (messages, size, matches) in tally(each for _, each in taken).items():
+        for name, (messages, size, matches) in tally(each for _, each in stored).items():
             if (each := self._deliveries.get(name)) is not None:
                 with self._lock:
                     each.change(messages, size, matches)
@@ -282,11 +282,11 @@ class Spool:
                 self._look_at(history.owner)
                 self._counts.delivered({STREAMS: matches})
         if histories:
-            kept = [(history, number, each) for number, each in taken if (history := histories.get(each.sink)) is not None]
-            for history, number, _ in kept:
+            arrived = [(history, number, each) for number, each in stored if (history := histories.get(each.sink)) is not None]
+            for history, number, _ in arrived:
                 history.last = number
-            if kept:
-                self.tell(kept)
+            if arrived:
+                self.tell(arrived)
         self._inbox.put(None)
 
     def _look_at(self, owner: Owner | None) -> None:
@@ -481,7 +481,7 @@ class Spool:
                     self._step_back()
                 if generation is not None:
                     self._begin_to_lead(generation)
-        kept: list[tuple[History, int, Spooled]] = []
+        arrived: list[tuple[History, int, Spooled]] = []
         for name, mark, last in self._store.lasts():
             each = self._deliveries.get(name) or self._histories.get(name)
             # A different mark belongs to another process's lane of this name; this process will forget the name.
@@ -491,14 +491,14 @@ class Spool:
                     self._more(each, after)
                 else:
                     each.last = last
-                    kept.append((each, 0, _ANYTHING))
+                    arrived.append((each, 0, _ANYTHING))
                 self._recount(each)
         if self._asking is not None:
             for name in self._asking.sizes:
                 if (each := self._deliveries.get(name)) is not None:
                     self._recount(each)
-        if kept:
-            self.tell(kept)
+        if arrived:
+            self.tell(arrived)
 
     def _begin_to_lead(self, generation: int) -> None:
         """Deliver from the contents of the store only."""
@@ -612,8 +612,8 @@ class Spool:
         if owner.bytes + size <= owner.most_bytes:
             return
         left = max(owner.most_bytes - size - owner.most_bytes // _PARTS, 0)
-        kept = [each for each in self._histories.values() if each.owner is owner]
-        for history in sorted(kept, key=lambda each: each.bytes, reverse=True):
+        histories = [each for each in self._histories.values() if each.owner is owner]
+        for history in sorted(histories, key=lambda each: each.bytes, reverse=True):
             while owner.bytes > left and history.cut(milliseconds(), owner.bytes - left):
                 pass
         waiting = [each for each in self._deliveries.values() if each.owner is owner]
@@ -655,9 +655,9 @@ class Spool:
             about = dead_letters.spooled(self.dead_letter, dead)
         elif dead:
             self.announce(dead)
-        taken = self._store.settle(changes, about)
-        if taken:
-            self._have_learned(taken)
+        stored = self._store.settle(changes, about)
+        if stored:
+            self._have_learned(stored)
 
     def _enable(self, name: str, delivery: Delivery | None) -> bool:
         was = self._store.enable(name)
@@ -707,6 +707,6 @@ def tally(spooled: Iterable[Spooled]) -> dict[str, tuple[int, int, int]]:
     return sums
 
 
-def _without(held: Mapping[str, _T], name: str) -> dict[str, _T]:
+def _without(several: Mapping[str, _T], name: str) -> dict[str, _T]:
     """Return a new mapping without a name, because other threads iterate over the previous one."""
-    return {other: each for other, each in held.items() if other != name}
+    return {other: each for other, each in several.items() if other != name}
