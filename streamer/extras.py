@@ -17,6 +17,7 @@ MODULES: Final = {
     "portable": ("bitarray", "celpy", "pybloom_live", "rpds"),
     "postgres": ("psycopg",),
     "registry": ("fastavro", "google", "grpc_tools"),
+    "rights": ("cryptography", "jwt"),
     "service": ("httptools", "jinja2", "starlette", "uvicorn"),
     "spark": ("pyspark", "pyarrow", "bitarray", "pybloom_live", "rich", "typer"),
     "zstd": ("zstandard",),

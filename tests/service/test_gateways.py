@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from streamer import Config
 from streamer.config.loader import Loaded
+from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.run.serve import Service
 from streamer.service.store.opened import look
@@ -471,3 +473,40 @@ def test_nothing_is_lost_wherever_it_dies_between_the_match_and_the_endpoint(
             seen.append(amount)
     assert sorted(amount for each in amounts.values() for amount in each) == list(range(200, 240))
     assert all(each == sorted(each) for each in amounts.values())
+
+
+def test_secrets_are_encrypted_in_the_store_with_a_key_that_can_be_replaced(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setenv("ONE", base64.b64encode(b"1" * 32).decode())
+    monkeypatch.setenv("TWO", base64.urlsafe_b64encode(b"\xff" * 32).decode())
+
+    def stored() -> str:
+        with closing(sqlite3.connect(tmp_path / "data" / "store.db")) as store:
+            return str(store.execute("SELECT secrets FROM gateways").fetchone()[0])
+
+    def signed(api: Api, number: int) -> bool:
+        api.read(order(number))
+        until(lambda: receiver.requests)
+        return "webhook-signature" in receiver.requests.pop().headers
+
+    with running(tmp_path, **rules(receiver)) as api:
+        assert api.ask("PUT", "/v1/subscriptions/big", BIG).status == 201
+        billing(api, url=receiver.url, secrets=SECRETS[:1])
+        assert stored() == json.dumps(SECRETS[:1])
+    sealed = []
+    for keys in (["ONE"], ["TWO", "ONE"], ["TWO"]):
+        with running(tmp_path, **rules(receiver, keys=[{"env": key} for key in keys])) as api:
+            sealed.append(stored())
+            assert SECRETS[0] not in sealed[-1]
+            assert signed(api, len(sealed))
+    assert sealed[0] != sealed[1] == sealed[2]
+    for keys, error in ((["ONE"], "no key decrypts"), ([], "no key decrypts"), (["NONE"], r"keys\[0\]: the variable NONE")):
+        with pytest.raises(ServiceError, match=error), running(tmp_path, **rules(receiver, keys=[{"env": key} for key in keys])):
+            pass
+    with running(tmp_path, **rules(receiver, keys=[{"env": "TWO"}])) as api:
+        api.config["delivery"]["gateways"]["keys"] = [{"env": "ONE"}, {"env": "TWO"}]
+        assert not api.service.reload().errors
+        assert stored() not in sealed
+        billing(api, url=receiver.url, secrets=SECRETS[1:])
+        assert signed(api, 9)

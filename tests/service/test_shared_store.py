@@ -29,6 +29,7 @@ from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.schema import POSTGRES
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Amount, Stored, Table
+from streamer.service.store.vault import Vault
 from streamer.service.tenants.gateways import sink_of
 from tests.tools.cutting import Cutting, How, hang_up
 from tests.tools.postgres import Cluster, missing
@@ -264,7 +265,7 @@ def test_a_gateway_that_goes_has_who_delivers_begin_anew(make: Make) -> None:
     """Its lane's number may be given again at once; what was on its way settles nothing there."""
     one, other = make(), make()
     assert one.lead(30)
-    table = GatewayTable(other)
+    table = GatewayTable(other, Vault(tuple))
     row = table.write(StoredGateway(tenant="acme", id="g", settings="{}", created=1, updated=1), None, 10)
     table.delete(row, sink_of("acme", "g"))
     with pytest.raises(Fenced):

@@ -92,6 +92,9 @@ class Gateways(Section):
     """Networks for tenants' endpoints, in addition to the public ones. All other private addresses are refused."""
     ca: File | None = None
     """Trusted certificates that replace the system's, in PEM; relative to the configuration file."""
+    keys: tuple[Secret, ...] = ()
+    """Keys that encrypt the signing secrets of gateways in the store, each 32 random bytes in base64 in a variable or a file. The
+    first one encrypts, all of them decrypt; empty for no encryption."""
     history: Size = 16 * 1024**2
     """Room for the matches of a gateway without a URL, which its streams can replay; the oldest ones leave it first."""
     history_time: Duration = timedelta(days=1)

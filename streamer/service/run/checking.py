@@ -27,6 +27,7 @@ from streamer.service.connectors.trust import client_context
 from streamer.service.run import build
 from streamer.service.run.fitting import fitting, place_of
 from streamer.service.store.opened import inspected
+from streamer.service.store.vault import Vault
 from streamer.service.tenants import subscription_files
 from streamer.service.tenants.shards import Shard
 from streamer.terminal import OK
@@ -104,6 +105,8 @@ def check(loaded: Loaded, *, dev: bool = False) -> Found:
             (sinks.made if sink.spooled is None else sinks.endpoint)(sink).check()
         if sink.caution is not None:
             _LOGGER.warning("sinks.%s: %s", name, sink.caution)
+    with found.at("delivery", "gateways", "keys"):
+        Vault(lambda: config.delivery.gateways.keys).check()
     with found.at("delivery", "gateways", "ca"):
         if (authority := config.delivery.gateways.ca) is not None:
             client_context(authority)

@@ -40,6 +40,7 @@ from streamer.service.run.reload import Running, tell_refused
 from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import OWN, DeadLetter
 from streamer.service.store.store import Store
+from streamer.service.store.vault import Vault
 from streamer.service.tenants import subscription_files
 from streamer.service.tenants.declined import Declined
 from streamer.service.tenants.gateways import Gateways, sink_of
@@ -239,7 +240,8 @@ class Service:
             letters = list(choose(store))
             messages = [letter for letter in letters if letter.stage == "deliver"]
             records = [letter for letter in letters if letter.stage != "deliver"]
-            own = {sink_of(row.tenant, row.id) for row in GatewayTable(store).all()} if messages else ()
+            table = GatewayTable(store, Vault(lambda: self.config.delivery.gateways.keys))
+            own = {sink_of(row.tenant, row.id) for row in table.all()} if messages else ()
             for letter in messages:
                 if letter.sink.startswith(OWN) and letter.sink not in own:
                     raise ServiceError(f"dead letter {letter.id}: there is no {letter.sink} any more")

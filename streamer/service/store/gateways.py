@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from streamer.service.store.database import Execute, Moved
 from streamer.service.store.rows import Lane
 from streamer.service.store.store import Store
+from streamer.service.store.vault import Vault
 
 
 @final
@@ -41,10 +41,10 @@ _PUT: Final = (
 
 @final
 class GatewayTable:
-    """The gateways of a store."""
+    """The gateways of a store, whose secrets it encrypts."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, vault: Vault) -> None:
+        self._store, self._vault = store, vault
 
     def all(self) -> list[StoredGateway]:
         """Return the gateways of all tenants."""
@@ -53,7 +53,7 @@ class GatewayTable:
                 tenant=tenant,
                 id=id_,
                 settings=settings,
-                secrets=tuple(json.loads(secrets)),
+                secrets=self._vault.open(secrets),
                 version=version,
                 created=created,
                 updated=updated,
@@ -62,6 +62,15 @@ class GatewayTable:
                 f"SELECT {_COLUMNS} FROM gateways ORDER BY tenant, id"
             )
         ]
+
+    def renew(self) -> int:
+        """Encrypt the secrets with the current key that are not; return their number. Raises ServiceError."""
+        rows = self._store.database.rows("SELECT tenant, id, secrets FROM gateways")
+        renewed = [(new, tenant, id_, old) for tenant, id_, old in rows if (new := self._vault.renewed(old)) is not None]
+        if renewed:
+            statement = "UPDATE gateways SET secrets = ? WHERE tenant = ? AND id = ? AND secrets = ?"
+            self._store.database.change(lambda execute: execute.many(statement, renewed))
+        return len(renewed)
 
     def mark(self) -> tuple[int, int]:
         """Return a value that differs after each change of any gateway."""
@@ -78,6 +87,8 @@ class GatewayTable:
             Moved: the one before was changed or deleted, or other processes reached the limit.
         """
 
+        sealed = self._vault.seal(row.secrets)
+
         def write(execute: Execute) -> int:
             ((version,),) = execute("UPDATE versions SET last = last + 1 RETURNING last").fetchall()
             _check(execute, row, before)
@@ -85,7 +96,7 @@ class GatewayTable:
                 ((count,),) = execute("SELECT count(*) FROM gateways WHERE tenant = ?", (row.tenant,)).fetchall()
                 if count >= most:
                     raise Moved
-            execute(_PUT, (row.tenant, row.id, row.settings, json.dumps(row.secrets), version, row.created, row.updated))
+            execute(_PUT, (row.tenant, row.id, row.settings, sealed, version, row.created, row.updated))
             return int(version)
 
         return replace(row, version=self._store.database.change(write, tells=True))

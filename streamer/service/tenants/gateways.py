@@ -15,6 +15,7 @@ A gateway has a URL for all its life, or never: messages for an endpoint and the
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from pydantic_core import PydanticCustomError
 
 from streamer.config.schema.config import Config
 from streamer.config.schema.urls import checked_url
-from streamer.errors import ConfigError
+from streamer.errors import ConfigError, ServiceError
 from streamer.locks import Lock
 from streamer.model import is_unicode
 from streamer.service import faults
@@ -41,6 +42,7 @@ from streamer.service.store.database import Moved
 from streamer.service.store.gateways import GatewayTable, StoredGateway
 from streamer.service.store.rows import OWN, Spooled, milliseconds
 from streamer.service.store.store import Store
+from streamer.service.store.vault import Vault
 from streamer.service.tenants.declined import Condition, Declined
 
 #: The most characters of an id, bytes of a URL, and messages of a request.
@@ -48,6 +50,7 @@ MOST_ID: Final = 255
 MOST_URL: Final = 2048
 MOST_BATCH: Final = 1000
 MOST_SECRETS: Final = 2
+_LOGGER: Final = logging.getLogger("streamer.service")
 
 
 @final
@@ -172,8 +175,9 @@ class Gateways:
     """The gateways of all tenants. Any thread may use it; changes take turns."""
 
     def __init__(self, store: Store, spool: Spool, speaker: Speaker, config: Config) -> None:
-        self.store, self._table, self._spool, self._speaker = store, GatewayTable(store), spool, speaker
+        self.store, self._spool, self._speaker = store, spool, speaker
         self.config = config
+        self._table = GatewayTable(store, Vault(lambda: self.config.delivery.gateways.keys))
         self._lock = Lock()
         # An owner exists for as long as the process runs, because requests of a deleted gateway may still be in flight.
         self._owners: dict[str, Owner] = {}
@@ -181,6 +185,7 @@ class Gateways:
         self._forgotten: Callable[[History, str], None] = lambda *_: None
         speaker.own = {}
         self._mark = (0, 0)
+        self._renew()
         self.follow()
 
     # Reading
@@ -353,6 +358,10 @@ class Gateways:
                     self._hold(row, again=known is not None)
             self._mark = mark
 
+    def _renew(self) -> None:
+        if count := self._table.renew():
+            _LOGGER.info("the secrets of %d gateways are encrypted with the first of delivery.gateways.keys now", count)
+
     def _marked(self, more: int, version: int = 0) -> None:
         """Note this process's own change; if others wrote meanwhile, all gateways are read again the next time."""
         (count, last), (count_before, last_before) = self._table.mark(), self._mark
@@ -379,6 +388,11 @@ class Gateways:
                 for rows in self._held.values():
                     for row in rows.values():
                         self._open(row)
+            if before.delivery.gateways.keys != config.delivery.gateways.keys:
+                try:
+                    self._renew()
+                except ServiceError as error:
+                    _LOGGER.error("%s; the stored secrets stay as they are", error)
 
     def close(self) -> None:
         """Close all endpoints."""
