@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Self, final
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -12,11 +13,20 @@ from pydantic import (
     Field,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from streamer.config.schema.claims import OWNS, Claim, Port
+from streamer.config.schema.urls import checked_url
 from streamer.config.schema.values import File, Section, Whole, as_list, number, wrong_inside
 from streamer.config.schema.watching import checked_address
 from streamer.config.units import Duration, Size
+
+
+def _issuer(url: str) -> str:
+    host = urlsplit(checked_url(url, "an issuer has none")).hostname or ""
+    if not url.startswith("https://") and host not in ("localhost", "127.0.0.1", "::1"):
+        raise PydanticCustomError("url", "{reason}", {"reason": "expected https://, except for an address of this machine"})
+    return url
 
 
 @final
@@ -26,6 +36,30 @@ class ApiTokens(Section):
     file: File | None = None
     """The file that `streamer tokens` writes; relative to the configuration file. It is read again when it changes. The API is
     served if you set it, or with `streamer serve --dev`."""
+
+
+@final
+class ApiOidc(Section):
+    """Tokens of an identity provider, by OpenID Connect, in addition to those of the file (docs/api.md)."""
+
+    issuer: Annotated[str, AfterValidator(_issuer)]
+    """The claim `iss` of its tokens, and its address, for example `https://login.example.com/realms/shop`."""
+    audience: Annotated[str, Field(min_length=1)]
+    """The claim `aud` of tokens for this service."""
+    keys: Annotated[str, AfterValidator(_issuer)] | None = None
+    """The address of its set of keys (JWKS); null reads it from `.well-known/openid-configuration` below `issuer`."""
+    ca: File | None = None
+    """Trusted certificates of the provider that replace the system's, in PEM; relative to the configuration file."""
+    tenant: Annotated[str, Field(min_length=1)] = "tenant"
+    """The claim with the name of the tenant. A token with the scope `admin` needs none."""
+    scopes: Annotated[str, Field(min_length=1)] = "scope"
+    """The claim with the scopes, in a text with spaces or in a list. Words that are no scope are ignored."""
+    prefix: str = ""
+    """The beginning of a scope in this claim, for example `streamer:` if the provider has `streamer:read`."""
+
+    def claims(self) -> Iterator[Claim]:
+        """See `Section`."""
+        return self.reads("ca")
 
 
 @final
@@ -120,6 +154,8 @@ class Api(Section):
     console: bool = True
     """Whether the server has the console, pages for a browser under `/console/` (docs/console.md)."""
     tokens: ApiTokens = Field(default_factory=ApiTokens)
+    oidc: ApiOidc | None = None
+    """Tokens of an identity provider; null for none. The API is served if you set it, too."""
     audit: ApiAudit = Field(default_factory=ApiAudit)
     tls: ApiTls = Field(default_factory=ApiTls)
     limits: ApiLimits = Field(default_factory=ApiLimits)
@@ -131,11 +167,16 @@ class Api(Section):
             raise wrong_inside([(("tls", "certificate"), "expected the certificate of the key")])
         return self
 
+    @property
+    def is_served(self) -> bool:
+        """Whether tokens are configured, so that `streamer serve` serves it."""
+        return self.tokens.file is not None or self.oidc is not None
+
     def claims(self, *, dev: bool = False) -> Iterator[Claim]:
         """See `Section`.
 
         Args:
             dev: whether it is served without tokens, too.
         """
-        if dev or self.tokens.file is not None:
+        if dev or self.is_served:
             yield Claim(("port",), OWNS, Port(self.address, self.port), "{} listens at this port")

@@ -40,6 +40,7 @@ from streamer.service.api.calls import answer as answer_of
 from streamer.service.api.connections import Door
 from streamer.service.api.limits import Limits
 from streamer.service.api.live import Watched, Watcher
+from streamer.service.api.oidc import Provider
 from streamer.service.api.problems import MEDIA_TYPE, Problem, refuse_unknown
 from streamer.service.api.route import Route
 from streamer.service.api.routes import Found, find
@@ -106,9 +107,9 @@ class App:
         self._is_served = False
         self.take(section, tokens)
 
-    def take(self, section: Api, tokens: Tokens | None) -> None:
+    def take(self, section: Api, tokens: Tokens | None, provider: Provider | None = None) -> None:
         """Apply a section from the next request on; only while no event loop uses it."""
-        self._section, self._tokens = section, tokens
+        self._section, self._tokens, self._provider = section, tokens, provider
         self._take_opened()
         self._limits = Limits(section)
         self._names = {"localhost", section.address.lower(), *(name.lower() for name in section.hosts)}
@@ -279,7 +280,7 @@ class App:
             raise Problem("method", f"there are {allowed['Allow']}", headers=allowed)
         if route.scope is None:
             return await self._handled(request, found, route, DEV, None, noted)
-        token = self._token(request)
+        token = await self._token(request)
         noted["token"] = token.id
         if route.is_change:
             noted["who"], noted["path"] = token.who, _raw_path(request).decode("latin-1")
@@ -366,12 +367,19 @@ class App:
         if any(origin not in self._origins and origin != own for origin in origins):
             raise Problem("origin", "Origin: expected the server's own, or one of api.origins")
 
-    def _token(self, request: Request) -> Token:
+    async def _token(self, request: Request) -> Token:
         if self._tokens is None:
             return DEV
         headers = request.headers.getlist("authorization")
         kind, _, text = (headers[0] if len(headers) == 1 else "").partition(" ")
-        token = self._tokens.find(text.strip()) if kind.lower() == "bearer" and text.isascii() else None
+        text = text.strip()
+        token = None
+        if kind.lower() == "bearer" and text.isascii():
+            if self._provider is not None and self._provider.looks_so(text):
+                # It may wait for the provider's keys.
+                token = await asyncio.get_running_loop().run_in_executor(self._pool, self._provider.find, text)
+            else:
+                token = self._tokens.find(text)
         if token is None:
             challenge = {"WWW-Authenticate": 'Bearer realm="streamer"'}
             raise Problem("no-token", "expected Authorization: Bearer and a token that is in force", headers=challenge)

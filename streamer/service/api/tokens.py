@@ -36,6 +36,8 @@ Scope: TypeAlias = Literal["read", "write", "consume", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 #: A larger file is refused.
 _MOST_BYTES: Final = 16 * 1024**2
+#: The beginning of the id of a token of an identity provider.
+PROVIDED: Final = "oidc:"
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _LONGEST: Final = timedelta(days=36_525)
@@ -100,7 +102,7 @@ def create(
         raise ValueError(f"expected at least one scope of {', '.join(SCOPES)}")
     if ("admin" in scopes) != (tenant is None):
         raise ValueError("a token has one tenant, or the scope admin, which is over all of them")
-    if tenant is not None and (tenant in ("", "*") or "\0" in tenant or not is_unicode(tenant)):
+    if tenant is not None and not is_tenant(tenant):
         raise ValueError("expected the name of a tenant")
     if lasts is not None and not timedelta(seconds=1) <= lasts <= _LONGEST:
         raise ValueError("expected a time from 1 second to 100 years until the token expires")
@@ -110,6 +112,11 @@ def create(
         token, text = _made(id_, tenant, tuple(scopes), name, lasts)
         tokens.append(token)
     return token, text
+
+
+def is_tenant(name: object) -> bool:
+    """Return whether it can be the tenant of a token."""
+    return isinstance(name, str) and name not in ("", "*") and "\0" not in name and is_unicode(name)
 
 
 def lent(name: str) -> tuple[Token, str]:
@@ -205,6 +212,7 @@ class Tokens:
     """The current tokens of a file, and those that are valid without one. Any thread may use it.
 
     Args:
+        path: the file; None for tokens of an identity provider alone.
         lent: the current tokens that are not in a file, by id.
 
     Attributes:
@@ -214,10 +222,10 @@ class Tokens:
         ServiceError: the file cannot be read.
     """
 
-    def __init__(self, path: Path, lent: Mapping[str, Token] | None = None) -> None:
+    def __init__(self, path: Path | None, lent: Mapping[str, Token] | None = None) -> None:
         self._path, self._lent = path, {} if lent is None else lent
         self._seen = self._mark()
-        self._tokens = {token.id: token for token in read(path)}
+        self._tokens = {} if path is None else {token.id: token for token in read(path)}
         self.used: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Token]:
@@ -240,13 +248,15 @@ class Tokens:
     def holds(self, token: Token) -> bool:
         """Return whether a token that was found earlier is still valid and unchanged."""
         self._look()
-        return self._of(token.id) == token and not token.is_over()
+        # A token of an identity provider is valid until it expires.
+        is_here = token.id.startswith(PROVIDED) or self._of(token.id) == token
+        return is_here and not token.is_over()
 
     def _of(self, id_: str) -> Token | None:
         return self._tokens.get(id_) or self._lent.get(id_)
 
     def _look(self) -> None:
-        if (mark := self._mark()) != self._seen:
+        if self._path is not None and (mark := self._mark()) != self._seen:
             # An invalid file is read again only after its next change.
             self._seen = mark
             try:
@@ -269,7 +279,7 @@ class Tokens:
 
     def _mark(self) -> tuple[int, int, int] | None:
         try:
-            found = os.stat(self._path)
+            found = os.stat(self._path or "")
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size

@@ -20,6 +20,7 @@ from streamer.service.tenants.loading import Loading
 if TYPE_CHECKING:
     from streamer.service.api.app import App
     from streamer.service.api.handlers import Handlers
+    from streamer.service.api.oidc import Provider
     from streamer.service.api.server import Server
     from streamer.service.api.tokens import Token, Tokens
     from streamer.service.console.app import Console
@@ -73,25 +74,30 @@ class Entrance:
         Raises:
             ServiceError: it cannot listen there, or tokens or certificates cannot be used.
         """
-        if section.tokens.file is None and not self._dev:
+        if not section.is_served and not self._dev:
             return Prepared(self, section, None, None)
         try:
             with needed("the API needs jinja2, starlette and uvicorn", "service"):
                 from streamer.service.api import audit
                 from streamer.service.api.app import App
+                from streamer.service.api.oidc import Provider
                 from streamer.service.api.server import Server
                 from streamer.service.api.tokens import Tokens
                 from streamer.service.console.app import Console
         except ModuleNotFoundError as error:
             raise ServiceError(f"api: {error}") from None
-        tokens = None if section.tokens.file is None or self._dev else Tokens(section.tokens.file, self._lent)
+        tokens = None if self._dev else Tokens(section.tokens.file, self._lent)
+        try:
+            provider = None if section.oidc is None or self._dev else Provider(section.oidc)
+        except ModuleNotFoundError as error:
+            raise ServiceError(f"api.oidc: {error}") from None
         if self.app is None:
             self.app = App(section, tokens, self._loading)
             self.console = Console(self.app, section, self._lent, dev=self._dev)
             if self.is_open:
                 self._serve_all()
         log = audit.opened(section.audit.file)
-        return Prepared(self, section, tokens, Server(self.app, section, self.server), log)
+        return Prepared(self, section, tokens, Server(self.app, section, self.server), log, provider)
 
     def open(
         self,
@@ -158,7 +164,9 @@ class Prepared:
         tokens: Tokens | None,
         server: Server | None,
         log: logging.Handler | None = None,
+        provider: Provider | None = None,
     ) -> None:
+        self._provider = provider
         self._entrance, self._section, self._tokens, self._server, self._log = entrance, section, tokens, server, log
 
     def take(self) -> None:
@@ -175,7 +183,7 @@ class Prepared:
 
         audit.take(self._log)
         assert entrance.app is not None
-        entrance.app.take(self._section, self._tokens)
+        entrance.app.take(self._section, self._tokens, self._provider)
         entrance.app.console = entrance.console if self._section.console else None
         self._server.start()
         _LOGGER.info("api: %s", self._server.url)

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from streamer.config.loader import Loaded, Place, show_place
-from streamer.config.schema.api import Api
+from streamer.config.schema.api import Api, ApiOidc
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
 from streamer.extras import needed
 from streamer.service.connectors import sinks, sources
-from streamer.service.connectors.protocols import Busy, code_of
+from streamer.service.connectors.protocols import Away, Busy, code_of
 from streamer.service.connectors.trust import client_context
 from streamer.service.run import build
 from streamer.service.run.fitting import fitting, place_of
@@ -110,7 +110,7 @@ def check(loaded: Loaded, *, dev: bool = False) -> Found:
     with found.at("delivery", "gateways", "ca"):
         if (authority := config.delivery.gateways.ca) is not None:
             client_context(authority)
-    if dev or config.api.tokens.file is not None:
+    if dev or config.api.is_served:
         _api(found, config.api, dev=dev)
     if config.metrics.enabled:
         with found.at("metrics", "port"):
@@ -147,6 +147,9 @@ def _api(found: Found, section: Api, *, dev: bool) -> None:
             if not file.exists():
                 raise ServiceError(f"{file}: no such file; streamer tokens create --file {file} makes it")
             read(file)
+    if section.oidc is not None and not dev:
+        with found.at("api", "oidc"):
+            _check_provider(section.oidc)
     if (log := section.audit.file) is not None:
         with found.at("api", "audit", "file"):
             if not os.access(log if log.exists() else log.parent, os.W_OK):
@@ -160,6 +163,19 @@ def _api(found: Found, section: Api, *, dev: bool) -> None:
             Certificates(section)
     with found.at("api", "port"):
         _check_port(section.address, section.port)
+
+
+def _check_provider(section: ApiOidc) -> None:
+    """Fetch the keys of an identity provider. Raises ServiceError; Away if it cannot be reached."""
+    from streamer.service.api.oidc import Provider
+    from streamer.service.api.problems import Problem
+
+    try:
+        Provider(section).check()
+    except Problem as problem:
+        raise Away(problem.detail) from None
+    except ModuleNotFoundError as error:
+        raise ServiceError(str(error)) from None
 
 
 def _check_port(address: str, port: int) -> None:
