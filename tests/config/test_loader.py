@@ -210,16 +210,24 @@ def test_no_path_is_none() -> None:
 TAKEN = {
     "x": {
         *("matching.default_tenant", "matching.soft_delete", "subscriptions", "metrics.address", "metrics.name"),
-        *("service.data_dir", "service.watch", "api.address", "api.tokens.file", "api.tls.certificate"),
-        *("delivery.gateways.ca", "store.namespace"),
+        *("service.data_dir", "service.watch", "api.address", "api.tokens.file", "api.audit.file"),
+        *("api.tls.certificate", "delivery.gateways.ca", "store.namespace"),
     },
     "[x]": {"subscriptions", "api.hosts", "api.origins"},
-    "[]": {"subscriptions", "routes", "api.hosts", "api.origins", "delivery.gateways.ports", "delivery.gateways.networks"},
+    "[]": {
+        "subscriptions",
+        "routes",
+        "api.hosts",
+        "api.origins",
+        "delivery.gateways.ports",
+        "delivery.gateways.networks",
+        "delivery.gateways.keys",
+    },
     "{}": {
         *("matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "matching.format_options"),
         *("metrics", "logging"),
         *("sources", "sinks", "delivery", "delivery.retry", "delivery.spool", "delivery.gateways", "service", "store", "shard"),
-        *("api", "api.tokens", "api.tls", "api.limits", "api.quotas"),
+        *("api", "api.tokens", "api.audit", "api.tls", "api.limits", "api.quotas"),
     },
 }
 

@@ -22,13 +22,12 @@ _LOGGER: Final = logging.getLogger("streamer.audit")
 # Its lines go to its file alone.
 _LOGGER.propagate = False
 _LOGGER.setLevel(logging.INFO)
-_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.disabled = True
 
 
 def record(what: str, **fields: str | int | None) -> None:
     """Append a line, if there is an audit log. Fields that are None are left out."""
-    if len(_LOGGER.handlers) > 1:
-        _LOGGER.info(what, extra={name: value for name, value in fields.items() if value is not None})
+    _LOGGER.info(what, extra={name: value for name, value in fields.items() if value is not None})
 
 
 def opened(path: Path | None) -> logging.Handler | None:
@@ -45,7 +44,8 @@ def opened(path: Path | None) -> logging.Handler | None:
 
 def take(handler: logging.Handler | None) -> None:
     """Use a handler in place of the current one, which is closed."""
-    for each in _LOGGER.handlers[1:]:
+    _LOGGER.disabled = handler is None
+    for each in [each for each in _LOGGER.handlers if isinstance(each, WatchedFileHandler)]:
         _LOGGER.removeHandler(each)
         each.close()
     if handler is not None:
