@@ -168,6 +168,7 @@ class RecordReader:
         table: the collection of rows of Debezium that do not name their table.
         prefix: the prefix of the members that Debezium's transform adds to rows.
         columns: the columns of tables of wal2json, as far as they are known in advance.
+        max_event_bytes: the most bytes of a record that an engine reads.
 
     Raises:
         ValueError: an unknown format.
@@ -183,6 +184,7 @@ class RecordReader:
         table: str | None = None,
         prefix: str = "__",
         columns: Sequence[tuple[str, Sequence[str]]] = ...,
+        max_event_bytes: int | None = None,
     ) -> Self: ...
     def read(
         self, record: bytes, key: bytes | str | None = None, table: str | None = None
@@ -303,6 +305,7 @@ class Core:
         bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
         portable: the host evaluates the CEL of subscriptions that do not choose an evaluator.
         seed: the seed of all hashes, from a snapshot; None for a random one.
+        stream: reads events that are messages, each of which needs those before it.
 
     Raises:
         ValueError: a layout that cannot be.
@@ -333,6 +336,7 @@ class Core:
         bloom: tuple[float, int] | None,
         portable: bool,
         seed: int | None = None,
+        stream: RecordReader | None = None,
     ) -> Self: ...
     def open(self, path: str, checksum: bytes, collections: set[tuple[str, str]] | None) -> None:
         """Load the content of a snapshot, or only the sections with these names, into an empty core.

@@ -152,6 +152,8 @@ pub enum Format {
     MongoDb,
     /// Messages of wal2json.
     Wal2json,
+    /// Messages of pgoutput: a reader makes arrays of their changes.
+    Pgoutput,
     /// Rows of Debezium, as its transform ExtractNewRecordState leaves them.
     DebeziumUnwrapped,
     /// Events that a decoder made of records.
@@ -171,6 +173,7 @@ impl Format {
             "dynamodb" => Format::DynamoDb,
             "mongodb" => Format::MongoDb,
             "wal2json" => Format::Wal2json,
+            "pgoutput" => Format::Pgoutput,
             "debezium_unwrapped" => Format::DebeziumUnwrapped,
             "cdc" => Format::Cdc,
             _ => return None,
@@ -189,7 +192,10 @@ impl Format {
 
     /// Whether a record has change events in it, which are what the layout describes.
     pub(crate) fn has_changes(self) -> bool {
-        matches!(self, Format::Canal | Format::DynamoDb | Format::MongoDb | Format::Wal2json | Format::DebeziumUnwrapped)
+        matches!(
+            self,
+            Format::Canal | Format::DynamoDb | Format::MongoDb | Format::Wal2json | Format::Pgoutput | Format::DebeziumUnwrapped
+        )
     }
 }
 

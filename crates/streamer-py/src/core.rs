@@ -14,6 +14,7 @@ use crate::interrupts;
 use crate::match_objects;
 use crate::memory;
 use crate::named;
+use crate::reader::RecordReader;
 use crate::shared::{Found, Shared};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -51,6 +52,7 @@ use streamer_core::subscriptions::{and_cel, and_groups, normal_form};
 ///     bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
 ///     portable: the host evaluates the CEL of subscriptions that do not choose an evaluator.
 ///     seed: the seed of all hashes, from a snapshot; None for a random one.
+///     stream: reads events that are messages, each of which needs those before it.
 ///
 /// Raises:
 ///     ValueError: a layout that cannot be.
@@ -77,7 +79,7 @@ impl Core {
     #[pyo3(signature = (host, layout, *, default_tenant, topic_dialect, lazy, soft_delete, max_depth, max_event_bytes,
                         max_subscription_bytes, max_conditions, max_alternatives, max_pattern_states,
                         max_regexp_size, max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size,
-                        allow_unindexed, bloom, portable, seed=None))]
+                        allow_unindexed, bloom, portable, seed=None, stream=None))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
@@ -103,6 +105,7 @@ impl Core {
         bloom: Option<(f64, usize)>,
         portable: bool,
         seed: Option<u64>,
+        stream: Option<Py<RecordReader>>,
     ) -> PyResult<Core> {
         guard(py, || {
             let layout = Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?);
@@ -139,7 +142,7 @@ impl Core {
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
-            let shared = Shared::new(Engine::new(options), host);
+            let shared = Shared::new(Engine::new(options), host, stream);
             let programs = Cache::new(cache_size);
             let default_tenant = default_tenant.map(Box::from);
             let reading = Reading { default_tenant, topic_dialect, limits, layout, programs, external_cel: portable };

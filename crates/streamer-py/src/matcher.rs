@@ -286,7 +286,7 @@ impl Matcher {
             };
             let dialect = if dialect == "strict" { Dialect::Strict } else { Dialect::EventBridge };
             let topic_dialect = topic_dialect_of(topic_dialect)?;
-            let shared = Shared::new(Engine::new(options), host);
+            let shared = Shared::new(Engine::new(options), host, None);
             Ok(Matcher {
                 shared,
                 limits,

@@ -5,7 +5,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::sync::{Mutex, PoisonError};
+use streamer_core::error::EventError;
 use streamer_core::flatten::{self, Read};
+use streamer_core::fork;
+use streamer_core::limits::Limits;
 
 /// Reads the records of one source as events of the layout `streamer.cdc.LAYOUT`, in their order. Thread-safe.
 ///
@@ -17,12 +20,24 @@ use streamer_core::flatten::{self, Read};
 ///     table: the collection of rows of Debezium that do not name their table.
 ///     prefix: the prefix of the members that Debezium's transform adds to rows.
 ///     columns: the columns of tables of wal2json, as far as they are known in advance.
+///     max_event_bytes: the most bytes of a record that an engine reads.
 ///
 /// Raises:
 ///     ValueError: an unknown format.
 #[pyclass(module = "streamer._native", frozen)]
 pub struct RecordReader {
     reader: Mutex<flatten::RecordReader>,
+    /// Of the records that an engine reads.
+    limits: Limits,
+}
+
+impl RecordReader {
+    /// The next message of a stream, as the record that an engine reads.
+    pub fn record(&self, message: &[u8]) -> Result<String, EventError> {
+        // Rows of Arrow are read without the GIL.
+        let _inside = fork::inside();
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner).record(message, &self.limits)
+    }
 }
 
 /// Bytes, or the UTF-8 of a text.
@@ -38,7 +53,8 @@ fn bytes_of<'k>(key: Option<&'k Bound<'_, PyAny>>) -> Option<&'k [u8]> {
 impl RecordReader {
     #[new]
     #[pyo3(signature = (
-        format, *, envelope = false, most = None, whole_rows = Vec::new(), table = None, prefix = "__", columns = Vec::new()
+        format, *, envelope = false, most = None, whole_rows = Vec::new(), table = None, prefix = "__", columns = Vec::new(),
+        max_event_bytes = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
@@ -50,6 +66,7 @@ impl RecordReader {
         table: Option<String>,
         prefix: &str,
         columns: Vec<(String, Vec<String>)>,
+        max_event_bytes: Option<usize>,
     ) -> PyResult<RecordReader> {
         guard(py, || {
             let made = flatten::RecordReader::new(format, envelope, most.unwrap_or(usize::MAX));
@@ -59,7 +76,9 @@ impl RecordReader {
             for (table, names) in columns {
                 reader.know_columns(table, names);
             }
-            Ok(RecordReader { reader: Mutex::new(reader) })
+            let most_bytes = max_event_bytes.unwrap_or(Limits::default().max_event_bytes);
+            let limits = Limits { max_event_bytes: most_bytes, ..Limits::default() };
+            Ok(RecordReader { reader: Mutex::new(reader), limits })
         })
     }
 

@@ -5,10 +5,12 @@ use crate::gil;
 use crate::host::{self, Asked, Text};
 use crate::interrupts;
 use crate::open::Open;
+use crate::reader::RecordReader;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::engine::{CelError, Change, Engine, Event, HeldRecord, Matched, Outcome, Pin, Scratch, Version};
@@ -25,6 +27,8 @@ const KEPT_SCRATCHES: usize = 32;
 pub struct Shared {
     pub engine: Engine,
     pub host: Py<PyAny>,
+    /// The reader of the messages of a stream, which the host shares, if events are such messages.
+    stream: Option<Py<RecordReader>>,
     /// The most bytes of an event.
     most_bytes: usize,
     /// Only used under the GIL, so it is free when the process forks.
@@ -79,15 +83,35 @@ impl Found {
 type GivenName<'n, 'py> = Option<&'n Bound<'py, PyAny>>;
 
 impl Shared {
-    pub fn new(engine: Engine, host: Py<PyAny>) -> Shared {
+    pub fn new(engine: Engine, host: Py<PyAny>, stream: Option<Py<RecordReader>>) -> Shared {
         let most_bytes = engine.options().limits.max_event_bytes;
         let (is_costly, has_bare) = (AtomicBool::new(false), AtomicBool::new(false));
-        Shared { engine, host, most_bytes, scratches: Mutex::default(), is_costly, has_bare }
+        Shared { engine, host, stream, most_bytes, scratches: Mutex::default(), is_costly, has_bare }
     }
 
     /// The text of an event.
     pub fn text<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
-        Text::of(&self.host, self.most_bytes, event)
+        let text = Text::of(&self.host, self.most_bytes, event)?;
+        let Some(stream) = &self.stream else { return Ok(text) };
+        if matches!(text, Text::Plain(_)) {
+            // The host refuses a message that is no text.
+            self.host.bind(event.py()).call_method1(intern!(event.py(), "encode"), (event,))?;
+        }
+        let record = stream.get().record(text.as_bytes());
+        record.map(|record| Text::Plain(record.into_bytes())).map_err(|error| raised(event.py(), &error, text.is_text()))
+    }
+
+    /// Whether an event needs those before it.
+    pub fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// The text of an event that is given as bytes.
+    pub fn text_of<'e>(&self, event: &'e [u8]) -> Result<Cow<'e, [u8]>, EventError> {
+        match &self.stream {
+            None => Ok(Cow::Borrowed(event)),
+            Some(stream) => stream.get().record(event).map(|record| Cow::Owned(record.into_bytes())),
+        }
     }
 
     /// The names that a caller passes with an event.

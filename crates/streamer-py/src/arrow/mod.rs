@@ -57,9 +57,9 @@ impl Shared {
             // It pins every slot until the last text is copied.
             let version = self.engine.version();
             let threads = match max_matches {
-                None => threads.min(MOST_THREADS).clamp(1, rows.blocks.len().max(1)),
-                // Several would match events, and count them, that come after the last one.
-                Some(_) => 1,
+                None if !self.is_stream() => threads.min(MOST_THREADS).clamp(1, rows.blocks.len().max(1)),
+                // Several would match events, and count them, that come after the last one. And a stream has an order.
+                _ => 1,
             };
             let left = max_matches.map(AtomicUsize::new);
             let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.scratch()).collect();
@@ -132,8 +132,11 @@ impl Shared {
                 continue;
             };
             let tell = |identity: Identity<'_>| events.push(Some(identity));
-            let asked = Event::new(event, tenant, collection);
-            let matched = self.engine.match_in_full(&mut group, asked, scratch, tell);
+            let text = self.text_of(event).inspect_err(|error| self.engine.telemetry().reject(Some(error.code)));
+            let matched = match &text {
+                Ok(text) => self.engine.match_in_full(&mut group, Event::new(text, tenant, collection), scratch, tell),
+                Err(error) => Err(error.clone()),
+            };
             open.settled();
             match matched {
                 Ok((Matched { ignored: Some(reason), .. }, _)) => {

@@ -18,14 +18,16 @@ mod cloudevents;
 mod debezium;
 mod dynamodb;
 mod mongodb;
+mod pg_values;
+mod pgoutput;
 mod reader;
 mod text;
 mod wal2json;
 
 use super::{envelope, records};
-use crate::error::{EventError, Ignored, Unread};
+use crate::error::{EventCode, EventError, Ignored, Unread};
 use crate::json;
-use crate::json::token::{peek, space};
+use crate::json::token::space;
 use crate::layout::{EventLayout, Format};
 use crate::limits::Limits;
 use changes::{Changes, Wanted};
@@ -51,6 +53,9 @@ thread_local! {
 ///
 /// The record is not one of this format, or it has no change and is ignored.
 pub(crate) fn changes(layout: &EventLayout, record: &[u8], limits: &Limits) -> Result<Vec<String>, Unread> {
+    if layout.format == Some(Format::Pgoutput) {
+        return in_array(record);
+    }
     json::check_length(record.len(), limits.max_event_bytes)?;
     if let Some(reason) = envelope::nothing(record) {
         return Err(Unread::Ignored(reason));
@@ -74,6 +79,24 @@ pub(crate) fn changes(layout: &EventLayout, record: &[u8], limits: &Limits) -> R
         texts if !texts.is_empty() => Ok(texts),
         _ if changes.ignored.is_some() => Err(Unread::Ignored(Ignored::Type)),
         _ => Err(Unread::Ignored(Ignored::NoChange)),
+    }
+}
+
+/// The changes in the array that [`RecordReader::record`] made of a message. A message needs those before it, which an engine,
+/// whose threads read events in any order, does not keep.
+fn in_array(record: &[u8]) -> Result<Vec<String>, Unread> {
+    if let Some(reason) = envelope::nothing(record) {
+        return Err(Unread::Ignored(reason));
+    }
+    if record.first() != Some(&b'[') {
+        let reason = "pgoutput: a message needs those before it: expected the array that a reader made of it";
+        return Err(Unread::Bad(EventError::at(EventCode::WrongType, 0, reason)));
+    }
+    // A change that is too deep is refused by itself.
+    let array = value(record, usize::MAX)?;
+    match array.elements().map(|change| change.0.to_owned()).collect::<Vec<_>>() {
+        none if none.is_empty() => Err(Unread::Ignored(Ignored::Type)),
+        changes => Ok(changes),
     }
 }
 
@@ -104,11 +127,17 @@ fn object(what: What, record: &[u8], max_depth: usize) -> Result<Object<'_>, Eve
 }
 
 fn root(record: &[u8], max_depth: usize) -> Result<Json<'_>, EventError> {
+    let root = value(record, max_depth)?;
+    if root.first() != b'{' {
+        return Err(envelope::not_an_object(root.first(), space(record, 0)));
+    }
+    Ok(root)
+}
+
+/// A record that is JSON to the letter.
+fn value(record: &[u8], max_depth: usize) -> Result<Json<'_>, EventError> {
     let from = space(record, 0);
     let read = records::whole(record, from, 0, max_depth, &mut Vec::new());
     let (text, end) = json::utf8_first(record, read)?;
-    if peek(record, from) != b'{' {
-        return Err(envelope::not_an_object(record[from], from));
-    }
     Ok(Json(&text[from..end]))
 }

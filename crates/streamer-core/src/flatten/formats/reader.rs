@@ -11,7 +11,7 @@ use super::changes::{Changes, Wanted};
 use super::debezium::{Debezium, TableOptions};
 use super::text::{Json, What};
 use super::wal2json::Tables;
-use super::{MOST, canal, cloudevents, dynamodb, mongodb, wal2json};
+use super::{MOST, canal, cloudevents, dynamodb, mongodb, pgoutput, wal2json};
 use crate::error::{EventCode, EventError};
 use crate::flatten::{envelope, records};
 use crate::json;
@@ -50,6 +50,7 @@ enum Of {
     Debezium(Box<Debezium>),
     DynamoDb,
     MongoDb,
+    Pgoutput(pgoutput::Stream),
     Wal2json(Tables),
 }
 
@@ -65,6 +66,7 @@ impl RecordReader {
             "debezium_unwrapped" => Of::Debezium(Box::new(Debezium::new(true))),
             "dynamodb" => Of::DynamoDb,
             "mongodb" => Of::MongoDb,
+            "pgoutput" => Of::Pgoutput(pgoutput::Stream::default()),
             "wal2json" => Of::Wal2json(Tables::default()),
             _ => return None,
         };
@@ -102,9 +104,39 @@ impl RecordReader {
         if envelope::nothing(record).is_some() {
             return Ok(Read::Tombstone);
         }
-        let what = self.what();
         let most_bytes = self.wanted.most_bytes.max(record.len().saturating_mul(MOST));
         let mut changes = Changes::new(Wanted { most_bytes, ..self.wanted });
+        self.find(record, key, table, &mut changes)?;
+        Ok(match changes.ignored {
+            Some(what) => Read::Nothing(what),
+            None => Read::Events(changes.texts.into_iter().zip(changes.keys).collect()),
+        })
+    }
+
+    /// Read a message of a stream as the record that an engine of its format reads: an array of its changes. A tombstone is
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// The message is not one of the format, needs one that was not read, or is not within the *limits* of an engine.
+    pub fn record(&mut self, message: &[u8], limits: &Limits) -> Result<String, EventError> {
+        if envelope::nothing(message).is_some() {
+            return Ok(String::from_utf8_lossy(message).into_owned());
+        }
+        json::check_length(message.len(), limits.max_event_bytes)?;
+        let most_bytes = limits.max_event_bytes.saturating_mul(MOST);
+        let mut changes = Changes::new(Wanted { keys: false, most_bytes, ..self.wanted });
+        self.find(message, None, None, &mut changes)?;
+        Ok(format!("[{}]", changes.texts.join(",")))
+    }
+
+    /// Find the changes of a record.
+    fn find(&mut self, record: &[u8], key: Option<&[u8]>, table: Option<&str>, changes: &mut Changes) -> Result<(), EventError> {
+        if let Of::Pgoutput(stream) = &mut self.format {
+            let message = pgoutput::bytes_of(record)?;
+            return stream.read(&message, changes).map_err(|error| pgoutput::in_record(record, error));
+        }
+        let what = self.what();
         // The error names the depth that an event may have.
         let record = value(what, record, DEEPEST).or_else(|_| value(what, record, Limits::default().max_depth))?;
         if record.first() != b'{' && !matches!(self.format, Of::CloudEvents) {
@@ -113,21 +145,18 @@ impl RecordReader {
         }
         let object = || what.object(record, String::new);
         match &mut self.format {
-            Of::Canal => canal::read(&object()?, &mut changes)?,
-            Of::CloudEvents => cloudevents::read(record, &mut changes)?,
+            Of::Canal => canal::read(&object()?, changes),
+            Of::CloudEvents => cloudevents::read(record, changes),
             Of::Debezium(debezium) => {
                 let table = self.table.as_deref().or(table);
                 let options = TableOptions { whole_rows: &self.whole_rows, table, prefix: &self.added_prefix };
-                debezium.read(record, key, options, &mut changes)?;
+                debezium.read(record, key, options, changes)
             }
-            Of::DynamoDb => dynamodb::read(&object()?, &mut changes)?,
-            Of::MongoDb => mongodb::read(&object()?, &mut changes)?,
-            Of::Wal2json(tables) => wal2json::read(&object()?, Some(tables), &mut changes)?,
+            Of::DynamoDb => dynamodb::read(&object()?, changes),
+            Of::MongoDb => mongodb::read(&object()?, changes),
+            Of::Pgoutput(_) => unreachable!("its messages are not JSON"),
+            Of::Wal2json(tables) => wal2json::read(&object()?, Some(tables), changes),
         }
-        Ok(match changes.ignored {
-            Some(what) => Read::Nothing(what),
-            None => Read::Events(changes.texts.into_iter().zip(changes.keys).collect()),
-        })
     }
 
     fn what(&self) -> What {
@@ -137,6 +166,7 @@ impl RecordReader {
             Of::Debezium(debezium) => debezium.what(),
             Of::DynamoDb => dynamodb::WHAT,
             Of::MongoDb => mongodb::WHAT,
+            Of::Pgoutput(_) => pgoutput::WHAT,
             Of::Wal2json(_) => wal2json::WHAT,
         }
     }
